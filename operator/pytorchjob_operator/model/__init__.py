@@ -1,0 +1,47 @@
+"""The resource: PyTorchJob as frozen values, its defaults, its rules. It talks to nobody."""
+
+from pytorchjob_operator.model.base import (
+    CleanPodPolicy,
+    ConditionStatus,
+    ConditionType,
+    ManagedBy,
+    Model,
+    RestartPolicy,
+)
+from pytorchjob_operator.model.defaults import main_container, master_port, with_defaults
+from pytorchjob_operator.model.job import Metadata, PyTorchJob
+from pytorchjob_operator.model.spec import (
+    ElasticPolicy,
+    JobSpec,
+    RdzvConf,
+    ReplicaSpec,
+    ReplicaSpecs,
+    RunPolicy,
+    SchedulingPolicy,
+)
+from pytorchjob_operator.model.status import Condition, JobStatus, ReplicaStatus, ReplicaStatuses
+
+__all__ = [
+    "CleanPodPolicy",
+    "Condition",
+    "ConditionStatus",
+    "ConditionType",
+    "ElasticPolicy",
+    "JobSpec",
+    "JobStatus",
+    "ManagedBy",
+    "Metadata",
+    "Model",
+    "PyTorchJob",
+    "RdzvConf",
+    "ReplicaSpec",
+    "ReplicaSpecs",
+    "ReplicaStatus",
+    "ReplicaStatuses",
+    "RestartPolicy",
+    "RunPolicy",
+    "SchedulingPolicy",
+    "main_container",
+    "master_port",
+    "with_defaults",
+]

@@ -1,0 +1,90 @@
+"""What all parts of the resource share: frozen models with camelCase names, times, bounded types, the enumerations.
+
+Stored objects may carry more than this version knows, so unknown fields are ignored here; the API server and
+`model.load` are where they are refused.
+"""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+
+
+class Model(BaseModel):
+    """Base of every part of a PyTorchJob: immutable, named as the API names it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+    def to_api(self) -> dict[str, Any]:
+        """The object as the API server takes it: camelCase, absent where unset, times in RFC 3339."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _utc_seconds(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+Time = Annotated[
+    datetime,
+    Field(json_schema_extra={"format": "date-time"}),
+    PlainSerializer(_utc_seconds, return_type=str, when_used="json"),
+]
+"""An instant; written as the API server writes it, in whole seconds and UTC."""
+
+Int32 = Annotated[int, Field(le=_INT32_MAX, json_schema_extra={"format": "int32"})]
+Int64 = Annotated[int, Field(le=_INT64_MAX, json_schema_extra={"format": "int64"})]
+Seconds32 = Annotated[int, Field(ge=0, le=_INT32_MAX, json_schema_extra={"format": "int32"})]
+Seconds64 = Annotated[int, Field(ge=0, le=_INT64_MAX, json_schema_extra={"format": "int64"})]
+Count = Annotated[int, Field(ge=0, le=_INT32_MAX, json_schema_extra={"format": "int32"})]
+Short = Annotated[str, Field(max_length=253)]
+Long = Annotated[str, Field(max_length=1024)]
+
+
+class RestartPolicy(StrEnum):
+    """What happens to a replica whose container ended; the empty string is v1's way to say the default."""
+
+    UNSET = ""
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+    EXIT_CODE = "ExitCode"
+
+
+class CleanPodPolicy(StrEnum):
+    """Which pods go when the job has ended; the empty string is v1's way to say the default."""
+
+    UNSET = ""
+    NONE = "None"
+    RUNNING = "Running"
+    ALL = "All"
+
+
+class ManagedBy(StrEnum):
+    """Who reconciles a job."""
+
+    OPERATOR = "kubeflow.org/training-operator"
+    MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+
+
+class ConditionType(StrEnum):
+    """v1's condition types."""
+
+    CREATED = "Created"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUCCEEDED = "Succeeded"
+    SUSPENDED = "Suspended"
+    FAILED = "Failed"
+
+
+class ConditionStatus(StrEnum):
+    """Whether a condition holds."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"

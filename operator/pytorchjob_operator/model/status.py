@@ -1,0 +1,105 @@
+"""The status of a PyTorchJob: v1's fields, and the generation that the operator has seen.
+
+Written by the operator only; a reader may rely on v1's order of conditions (the latest change is the last element).
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from pytorchjob_operator.model.base import ConditionStatus, ConditionType, Count, Model, Time
+from pytorchjob_operator.names import ReplicaType
+
+_MAX_MESSAGE = 32768
+
+
+class Condition(Model):
+    """One fact of a job's life."""
+
+    type: ConditionType = Field(
+        description="Created, Running, Restarting, Succeeded, Suspended or Failed; one element of each at most."
+    )
+    status: ConditionStatus = Field(description="True, False or Unknown: whether the condition holds now.")
+    reason: Annotated[str, Field(max_length=1024)] = Field(
+        default="",
+        description="One CamelCase word for programs: why the condition is as it is. Example: PyTorchJobRunning.",
+    )
+    message: Annotated[str, Field(max_length=_MAX_MESSAGE)] = Field(
+        default="", description="A sentence for people: what happened."
+    )
+    last_update_time: Time | None = Field(default=None, description="When status or reason were last set.")
+    last_transition_time: Time | None = Field(
+        default=None, description="When status last changed from one value to another."
+    )
+    observed_generation: int | None = Field(
+        default=None,
+        json_schema_extra={"format": "int64"},
+        description="metadata.generation of the job that this condition was decided for. Unset: not known.",
+    )
+
+
+class ReplicaStatus(Model):
+    """How many pods of one role are in which state."""
+
+    active: Count = Field(
+        default=0, description="Pods that run and are not being deleted. Read by the scale subresource."
+    )
+    succeeded: Count = Field(default=0, description="Pods that ended with success.")
+    failed: Count = Field(default=0, description="Pods that failed, or that are being deleted while they run.")
+    selector: Annotated[str, Field(max_length=1024)] | None = Field(
+        default=None, description="Label selector of the role's pods. Read by the scale subresource and by autoscalers."
+    )
+    label_selector: dict[str, Any] | None = Field(
+        default=None, description="Deprecated: never set, kept because v1's schema has it. Use selector."
+    )
+
+
+class ReplicaStatuses(Model):
+    """The counts by role."""
+
+    master: ReplicaStatus | None = Field(
+        default=None, alias="Master", description="Counts of the Master. Unset: the job has none."
+    )
+    worker: ReplicaStatus | None = Field(
+        default=None, alias="Worker", description="Counts of the workers. Unset: the job has none."
+    )
+
+    def get(self, replica_type: ReplicaType) -> ReplicaStatus | None:
+        """The counts of one role."""
+        return self.master if replica_type is ReplicaType.MASTER else self.worker
+
+
+class JobStatus(Model):
+    """What the operator has seen and done."""
+
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=32)] = Field(
+        default=(), description="The job's conditions in the order of their last change: the last element is its state."
+    )
+    replica_statuses: ReplicaStatuses | None = Field(
+        default=None, description="Counts of pods by role. Unset: not yet seen."
+    )
+    start_time: Time | None = Field(
+        default=None,
+        description="When the operator took up the job, or resumed it. activeDeadlineSeconds counts from here.",
+    )
+    completion_time: Time | None = Field(
+        default=None, description="When the job succeeded or failed. ttlSecondsAfterFinished counts from here."
+    )
+    last_reconcile_time: Time | None = Field(
+        default=None, description="When the job was last held back by a gang scheduler. Unset: it was not."
+    )
+    observed_generation: int | None = Field(
+        default=None,
+        json_schema_extra={"format": "int64"},
+        description="metadata.generation that this status answers to; older than it means the operator has yet"
+        " to look.",
+    )
+
+    def condition(self, kind: ConditionType) -> Condition | None:
+        """The condition of a type, if the job has it."""
+        return next((one for one in self.conditions if one.type is kind), None)
+
+    def holds(self, kind: ConditionType) -> bool:
+        """Whether the condition is there and True."""
+        found = self.condition(kind)
+        return found is not None and found.status is ConditionStatus.TRUE
