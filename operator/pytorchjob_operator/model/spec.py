@@ -6,7 +6,7 @@ It may not decide anything: defaults are in `defaults`, rules over several field
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, GetJsonSchemaHandler
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -178,8 +178,10 @@ class ReplicaSpec(Model):
 class ReplicaSpecs(Model):
     """The roles of a job. In the API it is a map, as in v1: one template schema then serves both keys."""
 
-    master: ReplicaSpec | None = Field(default=None, alias="Master")
-    worker: ReplicaSpec | None = Field(default=None, alias="Worker")
+    model_config = ConfigDict(alias_generator=str.capitalize)
+
+    master: ReplicaSpec | None = None
+    worker: ReplicaSpec | None = None
 
     def get(self, replica_type: ReplicaType) -> ReplicaSpec | None:
         """The spec of one role, if the job has it."""

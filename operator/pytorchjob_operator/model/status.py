@@ -5,7 +5,7 @@ Written by the operator only; a reader may rely on v1's order of conditions (the
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from pytorchjob_operator.model.base import ConditionStatus, ConditionType, Count, Model, Time
 from pytorchjob_operator.names import ReplicaType
@@ -57,12 +57,10 @@ class ReplicaStatus(Model):
 class ReplicaStatuses(Model):
     """The counts by role."""
 
-    master: ReplicaStatus | None = Field(
-        default=None, alias="Master", description="Counts of the Master. Unset: the job has none."
-    )
-    worker: ReplicaStatus | None = Field(
-        default=None, alias="Worker", description="Counts of the workers. Unset: the job has none."
-    )
+    model_config = ConfigDict(alias_generator=str.capitalize)
+
+    master: ReplicaStatus | None = Field(default=None, description="Counts of the Master. Unset: the job has none.")
+    worker: ReplicaStatus | None = Field(default=None, description="Counts of the workers. Unset: the job has none.")
 
     def get(self, replica_type: ReplicaType) -> ReplicaStatus | None:
         """The counts of one role."""
