@@ -1,0 +1,62 @@
+#!/bin/bash
+# Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
+# usage: binaries.sh [apiserver|node|all]   (apiserver: what tests need that use no node)
+set -euo pipefail
+cd "$(dirname "$0")"
+. ./common.sh
+
+tools=$PWD/tools
+mkdir -p "$BIN/.stamps"
+
+# A program is up to date when its stamp equals the hash of all that decides its content.
+stamp_of() { # module folder, build arguments
+    { cd "$tools/$1" && cat -- go.mod go.sum ./*.go 2>/dev/null || true; echo "${*:2}"; go env GOVERSION GOARCH; } | sha256sum | cut -c1-16
+}
+
+build() { # module folder, name of the program, package, linker flags
+    local module=$1 name=$2 package=$3 flags="-s -w ${4:-}" stamp
+    stamp=$(stamp_of "$module" "$package" "$flags")
+    (
+        flock 9
+        if [ -x "$BIN/$name" ] && [ "$(cat "$BIN/.stamps/$name" 2>/dev/null)" = "$stamp" ]; then exit 0; fi
+        echo "binaries: building $name"
+        SECONDS=0
+        cd "$tools/$module"
+        CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$BIN/.$name.new" "$package"
+        mv "$BIN/.$name.new" "$BIN/$name"
+        echo "$stamp" >"$BIN/.stamps/$name"
+        echo "binaries: $name built in $SECONDS s"
+    ) 9>"$BIN/.stamps/$name.lock"
+}
+
+# Without these the programs call themselves v0.0.0 and clients complain.
+kubernetes() {
+    local at=k8s.io/component-base/version
+    local minor=${KUBERNETES_VERSION#v*.}
+    build kubernetes "$1" "k8s.io/kubernetes/cmd/$1" \
+        "-X $at.gitVersion=$KUBERNETES_VERSION -X $at.gitMajor=1 -X $at.gitMinor=${minor%.*} -X $at.gitTreeState=clean"
+}
+
+apiserver() {
+    kubernetes kube-apiserver
+    build etcd etcd go.etcd.io/etcd/server/v3
+    kubernetes kube-controller-manager
+    kubernetes kubectl
+    build kwok kwok sigs.k8s.io/kwok/cmd/kwok "-X sigs.k8s.io/kwok/pkg/consts.Version=$(version_of kwok sigs.k8s.io/kwok)"
+}
+
+node() {
+    local name
+    for name in kubelet kube-proxy kube-scheduler kubeadm kubectl; do kubernetes "$name"; done
+    build coredns coredns .
+    build kind kind sigs.k8s.io/kind
+    build helm helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$(version_of helm helm.sh/helm/v3)"
+}
+
+command -v go >/dev/null || fail "Go is missing: install Go 1.24 or later, or use PROVIDER=existing"
+case ${1:-all} in
+apiserver) apiserver ;;
+node) node ;;
+all) apiserver && node ;;
+*) fail "unknown group '$1': use apiserver, node or all" ;;
+esac
