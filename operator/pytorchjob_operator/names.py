@@ -1,0 +1,96 @@
+"""Every name that the outside sees, once: labels, ports, reasons, messages, and how children are named.
+
+Values are training-operator v1's wherever v1 has one, because the Kubeflow SDK, Katib and Kueue select by them.
+"""
+
+from enum import StrEnum
+
+GROUP = "kubeflow.org"
+VERSION = "v1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "PyTorchJob"
+PLURAL = "pytorchjobs"
+CONTROLLER = "pytorchjob-controller"
+
+_PREFIX = "training.kubeflow.org"
+LABEL_OPERATOR_NAME = f"{_PREFIX}/operator-name"
+LABEL_JOB_NAME = f"{_PREFIX}/job-name"
+LABEL_REPLICA_TYPE = f"{_PREFIX}/replica-type"
+LABEL_REPLICA_INDEX = f"{_PREFIX}/replica-index"
+LABEL_JOB_ROLE = f"{_PREFIX}/job-role"
+JOB_ROLE_MASTER = "master"
+
+CONTAINER = "pytorch"
+PORT_NAME = "pytorchjob-port"
+DEFAULT_PORT = 23456
+
+MAX_NAME = 63
+"""Longest host name, Service name and label value that Kubernetes takes."""
+
+
+class ReplicaType(StrEnum):
+    """The two roles of a job; the value is the key in `spec.pytorchReplicaSpecs`."""
+
+    MASTER = "Master"
+    WORKER = "Worker"
+
+    @property
+    def label(self) -> str:
+        """The role as labels and pod names carry it: lower case."""
+        return self.value.lower()
+
+
+class Reason(StrEnum):
+    """Reasons of conditions and events; v1's wherever v1 has one (contract A.9, A.15)."""
+
+    CREATED = "PyTorchJobCreated"
+    RUNNING = "PyTorchJobRunning"
+    RESTARTING = "PyTorchJobRestarting"
+    SUCCEEDED = "PyTorchJobSucceeded"
+    FAILED = "PyTorchJobFailed"
+    INVALID = "InvalidSpec"
+    CREATED_POD = "SuccessfulCreatePod"
+    DELETED_POD = "SuccessfulDeletePod"
+    FAILED_CREATE_POD = "FailedCreatePod"
+    FAILED_CREATE_SERVICE = "FailedCreateService"
+    TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
+
+
+def service_name(job: str) -> str:
+    """The one headless Service of a job."""
+    return job
+
+
+def pod_name(job: str, replica_type: ReplicaType, index: int) -> str:
+    """The pod, and host name, of one replica."""
+    return f"{job}-{replica_type.label}-{index}"
+
+
+def host_name(job: str, replica_type: ReplicaType, index: int) -> str:
+    """The replica's DNS name inside its namespace; it resolves whatever the cluster's domain is."""
+    return f"{pod_name(job, replica_type, index)}.{service_name(job)}"
+
+
+def job_labels(job: str) -> dict[str, str]:
+    """What every child of a job carries, and what selects them."""
+    return {LABEL_OPERATOR_NAME: CONTROLLER, LABEL_JOB_NAME: job}
+
+
+def replica_labels(job: str, replica_type: ReplicaType, index: int) -> dict[str, str]:
+    """The labels of one replica's pod, the job role aside."""
+    return {
+        **job_labels(job),
+        LABEL_REPLICA_TYPE: replica_type.label,
+        LABEL_REPLICA_INDEX: str(index),
+    }
+
+
+def selector(job: str, replica_type: ReplicaType) -> str:
+    """The `selector` of a replica status: sorted, as v1 prints it; the scale subresource hands it to the HPA."""
+    labels = {**job_labels(job), LABEL_REPLICA_TYPE: replica_type.label}
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def operator_selector() -> str:
+    """Selects the children of all jobs of this operator."""
+    return f"{LABEL_OPERATOR_NAME}={CONTROLLER}"

@@ -1,0 +1,167 @@
+"""What a plan may look at: one frozen snapshot of a job and its children.
+
+The only place where API objects become values. A pod is cut down to the few fields that decisions need: the cache
+holds thousands of them.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pytorchjob_operator import names
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import ReplicaType
+
+_MAX_INDEX = 1_000_000
+"""A label is anybody's to write: an index beyond this is not one of ours."""
+
+
+class PodPhase(StrEnum):
+    """`status.phase` of a pod."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One replica's pod, as far as a decision needs it."""
+
+    name: str
+    namespace: str
+    uid: str
+    resource_version: int
+    owner_uid: str | None
+    replica_type: ReplicaType | None
+    index: int | None
+    phase: PodPhase
+    deleting: bool = False
+    exit_code: int | None = None
+    """Exit code of container `pytorch`; None while it runs, and for an evicted pod that never had one."""
+    restarts: int = 0
+    """Restarts of its containers by the kubelet."""
+
+    @classmethod
+    def from_api(cls, obj: dict[str, Any]) -> "Pod":
+        """Read an API object; what is missing or malformed counts as not ours, it never raises."""
+        meta, status = obj["metadata"], obj.get("status") or {}
+        labels = meta.get("labels") or {}
+        statuses = status.get("containerStatuses") or ()
+        return cls(
+            name=meta["name"],
+            namespace=meta.get("namespace", ""),
+            uid=meta.get("uid", ""),
+            resource_version=int(meta.get("resourceVersion") or 0),
+            owner_uid=controller_uid(meta),
+            replica_type=_replica_type(labels.get(names.LABEL_REPLICA_TYPE)),
+            index=_index(labels.get(names.LABEL_REPLICA_INDEX)),
+            phase=_phase(status.get("phase")),
+            deleting=bool(meta.get("deletionTimestamp")),
+            exit_code=_exit_code(statuses),
+            restarts=sum(int(one.get("restartCount") or 0) for one in statuses),
+        )
+
+    @property
+    def active(self) -> bool:
+        """Running, and nobody asked it to leave (v1's `active`)."""
+        return self.phase is PodPhase.RUNNING and not self.deleting
+
+    @property
+    def succeeded(self) -> bool:
+        """Every container ended with 0."""
+        return self.phase is PodPhase.SUCCEEDED
+
+    @property
+    def failed(self) -> bool:
+        """Failed, or running on borrowed time: v1 counts a terminating pod as failed."""
+        return self.phase is PodPhase.FAILED or (self.phase is PodPhase.RUNNING and self.deleting)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A Service of a job: it is there, and whose it is."""
+
+    name: str
+    namespace: str
+    uid: str
+    resource_version: int
+    owner_uid: str | None
+    deleting: bool = False
+
+    @classmethod
+    def from_api(cls, obj: dict[str, Any]) -> "Service":
+        """Read an API object."""
+        meta = obj["metadata"]
+        return cls(
+            name=meta["name"],
+            namespace=meta.get("namespace", ""),
+            uid=meta.get("uid", ""),
+            resource_version=int(meta.get("resourceVersion") or 0),
+            owner_uid=controller_uid(meta),
+            deleting=bool(meta.get("deletionTimestamp")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A child that the API server would not take, in the server's words."""
+
+    reason: names.Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the operator's own configuration says about the objects that it makes."""
+
+    cluster_domain: str = "cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything that one decision about one job may depend on."""
+
+    job: PyTorchJob
+    now: datetime
+    pods: tuple[Pod, ...] = ()
+    services: tuple[Service, ...] = ()
+    refusal: Refusal | None = None
+    """Why the last attempt to create a child failed; None once an attempt went through."""
+    options: Options = field(default_factory=Options)
+
+
+def controller_uid(meta: dict[str, Any]) -> str | None:
+    """The uid of the controlling owner; an ownerReference without `controller` does not count."""
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return str(owner.get("uid"))
+    return None
+
+
+def _replica_type(label: object) -> ReplicaType | None:
+    return next((one for one in ReplicaType if one.label == label), None)
+
+
+def _index(label: object) -> int | None:
+    text = str(label)
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_INDEX))):
+        return None
+    return int(text)
+
+
+def _phase(text: object) -> PodPhase:
+    if not text:
+        return PodPhase.PENDING
+    return next((one for one in PodPhase if one.value == text), PodPhase.UNKNOWN)
+
+
+def _exit_code(statuses: Any) -> int | None:
+    for one in statuses:
+        if one.get("name") == names.CONTAINER:
+            terminated = (one.get("state") or {}).get("terminated")
+            return int(terminated["exitCode"]) if terminated else None
+    return None

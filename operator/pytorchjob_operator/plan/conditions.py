@@ -1,0 +1,62 @@
+"""The list of conditions as training-operator v1 keeps it (contract A.9): the latest change is the last element.
+
+One element per type. Setting the same status and reason again changes nothing; anything else takes the element out and
+appends it, which is what the printer column `State` relies on.
+"""
+
+from datetime import datetime
+
+from pytorchjob_operator.model import Condition, ConditionStatus, ConditionType
+
+Conditions = tuple[Condition, ...]
+
+_REPLACES = {
+    ConditionType.RUNNING: ConditionType.RESTARTING,
+    ConditionType.RESTARTING: ConditionType.RUNNING,
+}
+"""Running and Restarting cannot both be listed: each takes the other one out."""
+
+
+def set_true(conditions: Conditions, kind: ConditionType, reason: str, message: str, now: datetime) -> Conditions:
+    """Set a condition to True and place it last; once Failed holds, nothing can be set."""
+    found = find(conditions, kind)
+    if is_true(conditions, ConditionType.FAILED):
+        return conditions
+    if found is not None and (found.status, found.reason) == (ConditionStatus.TRUE, reason):
+        return conditions
+    kept_since = found.last_transition_time if found and found.status is ConditionStatus.TRUE else None
+    new = Condition(
+        type=kind,
+        status=ConditionStatus.TRUE,
+        reason=reason,
+        message=message,
+        last_update_time=now,
+        last_transition_time=kept_since or now,
+    )
+    return (*remove(remove(conditions, kind), _REPLACES.get(kind)), new)
+
+
+def end_running(conditions: Conditions, now: datetime) -> Conditions:
+    """Flip Running to False where it stands; its reason stays (v1)."""
+    return tuple(
+        one.model_copy(update={"status": ConditionStatus.FALSE, "last_update_time": now, "last_transition_time": now})
+        if one.type is ConditionType.RUNNING and one.status is ConditionStatus.TRUE
+        else one
+        for one in conditions
+    )
+
+
+def remove(conditions: Conditions, kind: ConditionType | None) -> Conditions:
+    """Take a condition out of the list."""
+    return tuple(one for one in conditions if one.type is not kind)
+
+
+def find(conditions: Conditions, kind: ConditionType) -> Condition | None:
+    """The condition of a type."""
+    return next((one for one in conditions if one.type is kind), None)
+
+
+def is_true(conditions: Conditions, kind: ConditionType) -> bool:
+    """Whether a condition is there and holds."""
+    found = find(conditions, kind)
+    return found is not None and found.status is ConditionStatus.TRUE

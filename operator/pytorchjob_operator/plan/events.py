@@ -1,0 +1,58 @@
+"""The events of a plan: what `kubectl describe` should tell, once per change and not once per pod."""
+
+from collections.abc import Iterator
+
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
+from pytorchjob_operator.names import Reason
+from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, EventType, Write
+
+_NAMED = 8
+"""How many pods one message names before it only counts them."""
+
+_ENDS = {
+    Phase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING, EventType.WARNING),
+    Phase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED, EventType.NORMAL),
+    Phase.FAILED: (ConditionType.FAILED, Reason.FAILED, EventType.WARNING),
+}
+
+
+def build_events(
+    job: PyTorchJob, result: Outcome, writes: tuple[Write, ...], status: JobStatus | None
+) -> Iterator[Event]:
+    """Yield the events of these writes and of this new status, in the order in which they become true."""
+    created = [write.body["metadata"]["name"] for write in writes if isinstance(write, CreatePod)]
+    deleted = [write for write in writes if isinstance(write, DeletePod)]
+    if created:
+        yield Event(Reason.CREATED_POD, f"Created {_pods(created)}")
+        yield from _template_warning(job, first=not job.status.conditions)
+    for reason in dict.fromkeys(write.reason for write in deleted):
+        yield Event(
+            Reason.DELETED_POD, f"Deleted {_pods([one.name for one in deleted if one.reason == reason])}: {reason}"
+        )
+    if status is not None and result.phase in _ENDS:
+        kind, reason_code, event_type = _ENDS[result.phase]
+        if status.holds(kind) and not job.status.holds(kind):
+            yield Event(reason_code, result.message, event_type)
+
+
+def _pods(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"pod: {names[0]}"
+    named = ", ".join(names[:_NAMED])
+    return f"{len(names)} pods: {named}{', ...' if len(names) > _NAMED else ''}"
+
+
+def _template_warning(job: PyTorchJob, *, first: bool) -> Iterator[Event]:
+    """Tell once that a restartPolicy inside a pod template has no effect (v1's warning)."""
+    if not first:
+        return
+    for replica_type, spec in job.spec.pytorch_replica_specs.items():
+        given = (spec.template.get("spec") or {}).get("restartPolicy")
+        if given:
+            yield Event(
+                Reason.TEMPLATE_RESTART_POLICY,
+                f"spec.pytorchReplicaSpecs.{replica_type}.template.spec.restartPolicy ({given}) is overwritten by"
+                f" spec.pytorchReplicaSpecs.{replica_type}.restartPolicy",
+                EventType.WARNING,
+            )

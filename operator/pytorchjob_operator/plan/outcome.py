@@ -1,0 +1,102 @@
+"""How the job stands as a whole: success and failure rules with and without a Master (contract A.10).
+
+Success is looked at before failure, Master before Worker: where v1 depended on the order of a Go map, the job that
+has succeeded stays succeeded.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.plan import replicas, restart
+from pytorchjob_operator.plan.replicas import Comparison
+from pytorchjob_operator.plan.restart import Decision
+
+
+class Phase(StrEnum):
+    """The state of a job that one look at its pods gives."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Pods of one role by state; a pending pod counts nowhere (contract A.9)."""
+
+    wanted: int = 0
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+    @property
+    def settled(self) -> bool:
+        """Every replica runs or has succeeded: the counters will not move by themselves."""
+        return self.active + self.succeeded == self.wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The phase, and the sentence that goes with it into the condition."""
+
+    phase: Phase
+    message: str
+
+
+def count(job: PyTorchJob, seen: Comparison) -> dict[ReplicaType, Counts]:
+    """Count the pods of each role that the job has; surplus pods no longer count."""
+    result = {}
+    for replica_type, _ in job.spec.pytorch_replica_specs.items():
+        pods = [pod for replica, pod in seen.present.items() if replica.type is replica_type]
+        result[replica_type] = Counts(
+            wanted=replicas.count(job, replica_type),
+            active=sum(pod.active for pod in pods),
+            succeeded=sum(pod.succeeded for pod in pods),
+            failed=sum(pod.failed for pod in pods),
+        )
+    return result
+
+
+def decide(job: PyTorchJob, seen: Comparison, counts: dict[ReplicaType, Counts]) -> Outcome:
+    """Decide the phase of the job; messages are v1's to the letter (contract A.9)."""
+    name = job.metadata.name
+    with_master = ReplicaType.MASTER in counts
+    where = name if with_master else f"{job.metadata.namespace}/{name}"
+    if _succeeded(job, counts):
+        verb = "is successfully completed" if with_master else "successfully completed"
+        return Outcome(Phase.SUCCEEDED, f"PyTorchJob {where} {verb}.")
+    for replica_type, spec in job.spec.pytorch_replica_specs.items():
+        lost = counts[replica_type]
+        if lost.failed == 0 or lost.settled:
+            continue
+        pods = [pod for replica, pod in seen.present.items() if replica.type is replica_type]
+        decisions = {restart.decide(replicas.restart_policy(spec), pod)[0] for pod in pods}
+        if Decision.END in decisions:
+            return Outcome(
+                Phase.FAILED, f"PyTorchJob {name} is failed because {lost.failed} {replica_type} replica(s) failed."
+            )
+        return Outcome(Phase.RESTARTING, _restarting(name, replica_type, lost, Decision.REPLACE in decisions))
+    leader = counts[ReplicaType.MASTER if with_master else ReplicaType.WORKER]
+    if leader.active > 0:
+        return Outcome(Phase.RUNNING, f"PyTorchJob {where} is running.")
+    return Outcome(Phase.PENDING, f"PyTorchJob {name} waits for its pods to run.")
+
+
+def _succeeded(job: PyTorchJob, counts: dict[ReplicaType, Counts]) -> bool:
+    master = counts.get(ReplicaType.MASTER)
+    if master is not None:
+        return master.succeeded == master.wanted
+    workers = counts[ReplicaType.WORKER]
+    if job.spec.elastic_policy is not None:
+        return workers.succeeded > 0
+    return workers.succeeded == workers.wanted
+
+
+def _restarting(name: str, replica_type: ReplicaType, lost: Counts, replaced: bool) -> str:
+    if replaced:
+        return f"job {name} is restarting because {replica_type} replica(s) failed."
+    return f"PyTorchJob {name} is restarting because {lost.failed} {replica_type} replica(s) failed."

@@ -1,0 +1,86 @@
+"""One replica's pod: the user's template, and only these additions.
+
+Labels, ownerReference, name; hostname and subdomain, so that the headless Service gives each replica a name; the job's
+own domain as a DNS search, so that v1's short names resolve; the contract env; the restart policy. (The rendezvous port
+comes with the defaults.) The template is never changed and its parts are shared between the pods of a job.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_operator import names
+from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
+from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.observed import Options
+from pytorchjob_operator.plan import env, owner, replicas
+from pytorchjob_operator.plan.replicas import Replica
+
+_CLUSTER_DNS = (None, "ClusterFirst", "ClusterFirstWithHostNet")
+_COPIED_METADATA = ("annotations", "finalizers")
+
+
+def build_pod(job: PyTorchJob, replica: Replica, options: Options) -> dict[str, Any]:
+    """Build the pod of one replica as it is sent to the API server."""
+    spec = job.spec.pytorch_replica_specs.get(replica.type)
+    assert spec is not None, f"{replica.type} is not a role of this job"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(job, replica, spec.template.get("metadata") or {}),
+        "spec": _spec(job, replica, spec, options),
+    }
+
+
+def _metadata(job: PyTorchJob, replica: Replica, given: Mapping[str, Any]) -> dict[str, Any]:
+    name = job.metadata.name
+    labels = {**(given.get("labels") or {}), **names.replica_labels(name, replica.type, replica.index)}
+    if is_master(job, replica):
+        labels[names.LABEL_JOB_ROLE] = names.JOB_ROLE_MASTER
+    return {
+        "name": names.pod_name(name, replica.type, replica.index),
+        "namespace": job.metadata.namespace,
+        "labels": labels,
+        "ownerReferences": owner.references(job),
+        **{key: given[key] for key in _COPIED_METADATA if given.get(key)},
+    }
+
+
+def is_master(job: PyTorchJob, replica: Replica) -> bool:
+    """Whether this replica has the master role: Master 0, or Worker 0 where there is no Master."""
+    has_master = job.spec.pytorch_replica_specs.master is not None
+    return replica.index == 0 and (replica.type is ReplicaType.MASTER) == has_master
+
+
+def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options) -> dict[str, Any]:
+    given: Mapping[str, Any] = spec.template.get("spec") or {}
+    added: dict[str, Any] = {
+        "restartPolicy": _restart_policy(spec),
+        "hostname": names.pod_name(job.metadata.name, replica.type, replica.index),
+        "subdomain": names.service_name(job.metadata.name),
+        "containers": _containers(given, env.build_env(job, replica)),
+    }
+    if given.get("dnsPolicy") in _CLUSTER_DNS:
+        added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)
+    return {**given, **added}
+
+
+def _restart_policy(spec: ReplicaSpec) -> str:
+    """The kubelet must not restart what the operator decides about by exit code."""
+    policy = replicas.restart_policy(spec)
+    return RestartPolicy.NEVER.value if policy is RestartPolicy.EXIT_CODE else policy.value
+
+
+def _dns(job: PyTorchJob, given: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    meta = job.metadata
+    domain = f"{names.service_name(meta.name)}.{meta.namespace}.svc.{options.cluster_domain}"
+    searches = list(given.get("searches") or ())
+    return {**given, "searches": searches if domain in searches else [*searches, domain]}
+
+
+def _containers(given: Mapping[str, Any], contract: ReplicaEnv) -> list[dict[str, Any]]:
+    """Every container gets the env behind its own, so that the operator's value wins, as under v1 (contract A.7)."""
+    added = [{"name": name, "value": value} for name, value in contract.to_env().items()]
+    return [
+        {**container, "env": [*(container.get("env") or ()), *added]} for container in given.get("containers") or ()
+    ]

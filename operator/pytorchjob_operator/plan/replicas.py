@@ -1,0 +1,67 @@
+"""Which replicas should exist, and how the pods that do exist compare with them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytorchjob_operator import names
+from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
+from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.observed import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One place in the job: what a pod stands for, whichever incarnation it is."""
+
+    type: ReplicaType
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The wanted replicas beside the pods that are there; `surplus` has the highest index first."""
+
+    present: dict[Replica, Pod]
+    missing: tuple[Replica, ...]
+    surplus: tuple[Pod, ...]
+
+
+def count(job: PyTorchJob, replica_type: ReplicaType) -> int:
+    """How many replicas of a role the job wants."""
+    spec = job.spec.pytorch_replica_specs.get(replica_type)
+    if spec is None:
+        return 0
+    return 1 if spec.replicas is None else spec.replicas
+
+
+def restart_policy(spec: ReplicaSpec) -> RestartPolicy:
+    """The policy of a role; unset means OnFailure."""
+    return spec.restart_policy or RestartPolicy.ON_FAILURE
+
+
+def total(job: PyTorchJob) -> int:
+    """All replicas of the job."""
+    return sum(count(job, replica_type) for replica_type in ReplicaType)
+
+
+def wanted(job: PyTorchJob) -> Iterator[Replica]:
+    """Every replica that should exist, Master first, then by index."""
+    for replica_type in ReplicaType:
+        for index in range(count(job, replica_type)):
+            yield Replica(replica_type, index)
+
+
+def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
+    """Match pods to replicas; a pod with our owner but without our labels is surplus to nobody and left alone."""
+    present: dict[Replica, Pod] = {}
+    surplus: list[tuple[int, Pod]] = []
+    for pod in pods:
+        if pod.replica_type is None or pod.index is None:
+            continue
+        if pod.index >= count(job, pod.replica_type):
+            surplus.append((pod.index, pod))
+        elif pod.name == names.pod_name(job.metadata.name, pod.replica_type, pod.index):
+            present[Replica(pod.replica_type, pod.index)] = pod
+    missing = tuple(replica for replica in wanted(job) if replica not in present)
+    highest_first = sorted(surplus, key=lambda item: (-item[0], item[1].name))
+    return Comparison(present, missing, tuple(pod for _, pod in highest_first))

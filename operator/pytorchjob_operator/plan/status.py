@@ -1,0 +1,119 @@
+"""The status that the observed pods amount to, and whether it is worth a write now.
+
+A status is written at once when a condition changes. Counters that merely move, and Running while pods are still
+starting, wait for the rest of the pods, for a short time: a job of a thousand pods costs three status writes, not a
+thousand.
+"""
+
+from datetime import datetime, timedelta
+
+from pytorchjob_operator import names
+from pytorchjob_operator.model import (
+    ConditionType,
+    JobStatus,
+    PyTorchJob,
+    ReplicaStatus,
+    ReplicaStatuses,
+)
+from pytorchjob_operator.names import Reason, ReplicaType
+from pytorchjob_operator.observed import Observed, Refusal
+from pytorchjob_operator.plan import conditions
+from pytorchjob_operator.plan.conditions import Conditions
+from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
+
+RUNNING_DELAY = timedelta(seconds=2)
+"""How long Running may wait for the other pods, counted from the last status write."""
+COUNTERS_DELAY = timedelta(seconds=5)
+"""How long counters alone may lag behind, counted from the last status write."""
+
+_CONDITIONS = {
+    Phase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
+    Phase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING),
+    Phase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED),
+    Phase.FAILED: (ConditionType.FAILED, Reason.FAILED),
+}
+
+
+def build_status(seen: Observed, outcome: Outcome, counts: dict[ReplicaType, Counts]) -> JobStatus:
+    """Build the status after this observation, with v1's conditions, order and times."""
+    stored, now = seen.job.status, seen.now.replace(microsecond=0)
+    ended = outcome.phase in (Phase.SUCCEEDED, Phase.FAILED)
+    return stored.model_copy(
+        update={
+            "conditions": _conditions(seen, outcome, now),
+            "replica_statuses": _replica_statuses(seen.job, counts, outcome),
+            "start_time": stored.start_time or now,
+            "completion_time": stored.completion_time or (now if ended else None),
+            "last_reconcile_time": now,
+            "observed_generation": seen.job.metadata.generation or None,
+        }
+    )
+
+
+def write_at(seen: Observed, new: JobStatus, counts: dict[ReplicaType, Counts]) -> datetime | None:
+    """When to write the new status: now or later, or None when it says what the stored one says."""
+    stored = seen.job.status
+    if _same(stored, new):
+        return None
+    last = stored.last_reconcile_time
+    if last is None or (_all_run(new, counts) and not _all_run(stored, counts)):
+        return seen.now
+    if new.conditions == stored.conditions and new.observed_generation == stored.observed_generation:
+        return max(seen.now, last + COUNTERS_DELAY)
+    if _only_running_is_new(stored, new):
+        return max(seen.now, last + RUNNING_DELAY)
+    return seen.now
+
+
+def _conditions(seen: Observed, outcome: Outcome, now: datetime) -> Conditions:
+    name, stored = seen.job.metadata.name, seen.job.status.conditions
+    new = conditions.set_true(stored, ConditionType.CREATED, Reason.CREATED, f"PyTorchJob {name} is created.", now)
+    new = _refused(new, seen.refusal, now)
+    if outcome.phase in (Phase.SUCCEEDED, Phase.FAILED):
+        new = conditions.end_running(new, now)
+    if outcome.phase in _CONDITIONS:
+        kind, reason = _CONDITIONS[outcome.phase]
+        new = conditions.set_true(new, kind, reason, outcome.message, now)
+    return new
+
+
+def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Conditions:
+    """Show a refusal as long as it lasts, in the server's words."""
+    if refusal is None:
+        return conditions.remove(given, ConditionType.REPLICA_FAILURE)
+    shown = conditions.find(given, ConditionType.REPLICA_FAILURE)
+    if shown is not None and shown.message != refusal.message:
+        given = conditions.remove(given, ConditionType.REPLICA_FAILURE)
+    return conditions.set_true(given, ConditionType.REPLICA_FAILURE, refusal.reason, refusal.message, now)
+
+
+def _replica_statuses(job: PyTorchJob, counts: dict[ReplicaType, Counts], outcome: Outcome) -> ReplicaStatuses:
+    """The counters; once the job has succeeded, what still runs counts as succeeded (contract A.9)."""
+    done = outcome.phase is Phase.SUCCEEDED
+    shown = {
+        replica_type.value: ReplicaStatus(
+            active=0 if done else one.active,
+            succeeded=one.succeeded + (one.active if done else 0),
+            failed=one.failed,
+            selector=names.selector(job.metadata.name, replica_type),
+        )
+        for replica_type, one in counts.items()
+    }
+    return ReplicaStatuses(**shown)
+
+
+def _all_run(status: JobStatus, counts: dict[ReplicaType, Counts]) -> bool:
+    """Whether these counters say that no pod is still to start."""
+    shown = status.replica_statuses or ReplicaStatuses()
+    told = ((shown.get(replica_type) or ReplicaStatus(), one.wanted) for replica_type, one in counts.items())
+    return all(status.active + status.succeeded == wanted for status, wanted in told)
+
+
+def _same(stored: JobStatus, new: JobStatus) -> bool:
+    return stored == new.model_copy(update={"last_reconcile_time": stored.last_reconcile_time})
+
+
+def _only_running_is_new(stored: JobStatus, new: JobStatus) -> bool:
+    return conditions.remove(new.conditions, ConditionType.RUNNING) == conditions.remove(
+        stored.conditions, ConditionType.RUNNING
+    ) and not conditions.is_true(stored.conditions, ConditionType.RUNNING)

@@ -1,0 +1,81 @@
+"""A plan as a value: what to write, in which order, which status, which events, when to look again, and why.
+
+Applying any prefix of the writes and planning again leads to the same end: no write depends on one that is remembered
+only here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pytorchjob_operator.model import JobStatus
+from pytorchjob_operator.names import Reason
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CreateService:
+    """POST this Service."""
+
+    body: Body
+
+
+@dataclass(frozen=True)
+class CreatePod:
+    """POST this pod."""
+
+    body: Body
+
+
+@dataclass(frozen=True)
+class DeletePod:
+    """DELETE this pod, and only this one: the uid is a precondition."""
+
+    name: str
+    uid: str
+    reason: str
+
+
+Write = CreateService | CreatePod | DeletePod
+
+
+class EventType(StrEnum):
+    """The two types that Kubernetes knows."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a person should read in `kubectl describe`, sent after the writes went through."""
+
+    reason: Reason
+    message: str
+    type: EventType = EventType.NORMAL
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One decision about one job."""
+
+    reason: str
+    writes: tuple[Write, ...] = ()
+    status: JobStatus | None = None
+    """The new status, or None to leave the stored one alone."""
+    events: tuple[Event, ...] = ()
+    wake_at: datetime | None = None
+    """Plan again at this time at the latest, also if nothing happens."""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to send."""
+        return not self.writes and self.status is None and not self.events
+
+
+def manifests(plan: Plan) -> list[dict[str, Any]]:
+    """The objects that the plan creates, as `kubectl apply` would take them."""
+    return [dict(write.body) for write in plan.writes if isinstance(write, CreateService | CreatePod)]
