@@ -1,0 +1,1 @@
+"""Observe, plan, apply: what carries a pure plan to the API server."""

@@ -1,0 +1,1 @@
+"""The API server, and nothing of jobs: connection, client, reflector, store, lease, event recorder."""
