@@ -41,6 +41,17 @@ Int64 = Annotated[int, Field(le=_INT64_MAX, json_schema_extra={"format": "int64"
 Seconds32 = Annotated[int, Field(ge=0, le=_INT32_MAX, json_schema_extra={"format": "int32"})]
 Seconds64 = Annotated[int, Field(ge=0, le=_INT64_MAX, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, le=_INT32_MAX, json_schema_extra={"format": "int32"})]
+CRD_DEFAULT = "x-crd-default"
+"""Marks, in a field's JSON schema, the few defaults that the API server stores."""
+POD_TEMPLATE = "x-crd-pod-template"
+"""Marks the field whose schema is the API server's own PodTemplateSpec."""
+
+QUANTITY_PATTERN = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+Quantity = Annotated[int | str, Field(json_schema_extra={"pattern": QUANTITY_PATTERN})]
+
 Short = Annotated[str, Field(max_length=253)]
 Long = Annotated[str, Field(max_length=1024)]
 
@@ -72,7 +83,7 @@ class ManagedBy(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """v1's condition types."""
+    """v1's condition types, and ReplicaFailure with the meaning that a ReplicaSet gives it."""
 
     CREATED = "Created"
     RUNNING = "Running"
@@ -80,6 +91,7 @@ class ConditionType(StrEnum):
     SUCCEEDED = "Succeeded"
     SUSPENDED = "Suspended"
     FAILED = "Failed"
+    REPLICA_FAILURE = "ReplicaFailure"
 
 
 class ConditionStatus(StrEnum):

@@ -60,7 +60,10 @@ def _replica_spec(spec: ReplicaSpec) -> ReplicaSpec:
 def _with_port(template: dict[str, Any]) -> dict[str, Any]:
     """The template with the default port in its main container; the given dict is not touched."""
     main = main_container(template)
-    if main is None or any(port.get("name") == names.PORT_NAME for port in main.get("ports") or []):
+    if main is None or template["spec"].get("hostNetwork"):
+        # On the host's network a container port becomes a host port, and two pods of a node would clash.
+        return template
+    if any(port.get("name") == names.PORT_NAME for port in main.get("ports") or []):
         return template
     port = {"name": names.PORT_NAME, "containerPort": names.DEFAULT_PORT}
     changed = {**main, "ports": [*(main.get("ports") or []), port]}

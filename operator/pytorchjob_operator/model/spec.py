@@ -11,10 +11,13 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from pytorchjob_operator.model.base import (
+    CRD_DEFAULT,
+    POD_TEMPLATE,
     CleanPodPolicy,
     Count,
     ManagedBy,
     Model,
+    Quantity,
     RestartPolicy,
     Seconds32,
     Seconds64,
@@ -24,6 +27,9 @@ from pytorchjob_operator.names import ReplicaType
 
 MAX_REPLICAS = 10_000
 """Most replicas of one type. A guard against a slip of the finger: it is far beyond any real job."""
+
+_MAX_ROLES = 4
+"""Room for a misspelt role, so that a rule can say what is wrong with it."""
 
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS, json_schema_extra={"format": "int32"})]
 Port = Annotated[int, Field(ge=1, le=65535, json_schema_extra={"format": "int32"})]
@@ -105,7 +111,7 @@ class SchedulingPolicy(Model):
     queue: Short | None = Field(
         default=None, description="Queue of the gang scheduler, immutable. Unset: the scheduler's default queue."
     )
-    min_resources: dict[str, int | str] | None = Field(
+    min_resources: Annotated[dict[str, Quantity], Field(max_length=64)] | None = Field(
         default=None,
         description="Resources that must be free before any pod starts. Unset: the sum of the pods' requests."
         " Example: {cpu: '8', nvidia.com/gpu: 4}.",
@@ -145,6 +151,7 @@ class RunPolicy(Model):
     )
     suspend: bool = Field(
         default=False,
+        json_schema_extra={CRD_DEFAULT: False},
         description="true deletes the job's pods and makes none until it is false again; Kueue sets it. Default:"
         " false.",
     )
@@ -160,11 +167,13 @@ class ReplicaSpec(Model):
 
     replicas: Replicas | None = Field(
         default=None,
+        json_schema_extra={CRD_DEFAULT: 1},  # kubectl scale and autoscalers need the stored value
         description="Number of pods of this role. A Master has exactly 1; `kubectl scale` changes the Worker's."
         " Default: 1.",
     )
     template: dict[str, Any] = Field(
         default_factory=dict,
+        json_schema_extra={POD_TEMPLATE: True},
         description="The pod of each replica. It needs a container named pytorch; its restartPolicy is replaced"
         " by the replica's. Environment, host name and labels are added.",
     )
@@ -199,7 +208,7 @@ class ReplicaSpecs(Model):
         """A map of role to ReplicaSpec."""
         schema = handler.resolve_ref_schema(handler(core))
         one = schema.pop("properties")[ReplicaType.WORKER.value]
-        return {**schema, "additionalProperties": one}
+        return {**schema, "additionalProperties": one, "maxProperties": _MAX_ROLES}
 
 
 class JobSpec(Model):
