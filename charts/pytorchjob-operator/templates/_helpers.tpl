@@ -1,0 +1,57 @@
+{{- /* What several templates share: names, labels, the image and the operator's rights. */ -}}
+
+{{- define "pytorchjob-operator.fullname" -}}
+{{- .Values.fullnameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "pytorchjob-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "pytorchjob-operator.labels" -}}
+{{ include "pytorchjob-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "pytorchjob-operator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "pytorchjob-operator.fullname" .) }}
+{{- else -}}
+{{ .Values.serviceAccount.name | default "default" }}
+{{- end -}}
+{{- end -}}
+
+{{- define "pytorchjob-operator.image" -}}
+{{- $registry := .Values.image.registry | default .Values.global.imageRegistry -}}
+{{- with $registry }}{{ . }}/{{ end -}}
+{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{- define "pytorchjob-operator.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "pytorchjob-operator.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
+
+{{- /* The rights where jobs live, as ClusterRole or as one Role per namespace. docs/installing.md says why each is needed. */ -}}
+{{- define "pytorchjob-operator.rules" -}}
+- apiGroups: [kubeflow.org]
+  resources: [pytorchjobs]
+  verbs: [get, list, watch]
+- apiGroups: [kubeflow.org]
+  resources: [pytorchjobs/status]
+  verbs: [patch]
+- apiGroups: [kubeflow.org]
+  resources: [pytorchjobs/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods, services]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
