@@ -7,7 +7,7 @@ the agent does the reverse. Pure: it reads no environment, clock or file itself.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Self
 
 PYTHONUNBUFFERED = "PYTHONUNBUFFERED"
@@ -29,11 +29,12 @@ PET_STANDALONE = "PET_STANDALONE"
 
 # Read by the agent alone; nobody has to set them.
 TERMINATION_LOG = "PYTORCHJOB_TERMINATION_LOG"
-JOIN_TIMEOUT = "PYTORCHJOB_JOIN_TIMEOUT"
+GRACE = "PYTORCHJOB_GRACE_SECONDS"
 
 DEFAULT_BACKEND = "c10d"
 DEFAULT_RDZV_PORT = 29400  # torchrun's own, when an endpoint names no port
 TERMINATION_LOG_PATH = "/dev/termination-log"
+DEFAULT_GRACE = 25.0  # below Kubernetes' default grace of 30 s, so that the agent still says why it goes
 TERMINATION_LIMIT = 4096  # the kubelet cuts behind it, which would leave broken JSON
 
 
@@ -54,6 +55,17 @@ class ExitCode(IntEnum):
     RENDEZVOUS = 201  # the others were not reached in time: try again
     FENCED = 202  # a newer incarnation took this place
     DO_NOT_RESTART = 203
+
+
+class Reason(StrEnum):
+    """The one word of a termination message."""
+
+    WORKER_FAILED = "WorkerFailed"
+    DRAINED = "Drained"
+    RENDEZVOUS_FAILED = "RendezvousFailed"
+    BAD_SETUP = "BadSetup"
+    BAD_USAGE = "BadUsage"
+    AGENT_FAILED = "AgentFailed"
 
 
 def exit_code_of(returncode: int) -> int:
@@ -200,6 +212,11 @@ def _required(env: Mapping[str, str], name: str, *, least: int, most: int = 2**3
 
 def _optional(env: Mapping[str, str], name: str) -> int | None:
     return _number(name, env[name], "a number") if env.get(name) else None
+
+
+def seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    """Return a whole number of seconds out of the environment, or the default."""
+    return float(_number(name, env[name], "a time in seconds")) if env.get(name) else default
 
 
 def _flag(env: Mapping[str, str], name: str) -> bool:

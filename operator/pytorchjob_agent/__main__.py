@@ -1,0 +1,49 @@
+"""The command `pytorchjob-agent`: everything behind `run` is torchrun's."""
+
+import argparse
+import sys
+
+from . import __version__
+from .contract import GRACE, TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ExitCode
+
+_HELP = f"""\
+pytorchjob-agent run [--] TORCHRUN-ARGUMENTS SCRIPT [SCRIPT-ARGUMENTS]
+
+Runs what torchrun would run, with the same arguments and PET_* variables, as the first process of a pod:
+signals are heard at every moment, the exit code is that of the first worker that failed (128 + its signal),
+and the reason is written as JSON into the termination log.
+
+environment:
+  {TERMINATION_LOG}  the termination log (default {TERMINATION_LOG_PATH}, if it is there)
+  {GRACE}    how long workers may take to stop after SIGTERM (default 25)
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse the first word and run; returns the exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] != ["run"] or arguments[1:2] in (["-h"], ["--help"]):
+        _parser().parse_args([argument for argument in arguments if argument != "run"])
+        _parser().error("expected: pytorchjob-agent run [--] TORCHRUN-ARGUMENTS SCRIPT")
+    rest = arguments[2:] if arguments[1:2] == ["--"] else arguments[1:]
+    if not rest:
+        _parser().error("nothing to run: expected a script behind `run`")
+    from . import init
+
+    try:
+        return init.run(rest)
+    except ContractError as error:
+        print(f"pytorchjob-agent: {error}", file=sys.stderr)
+        return ExitCode.SETUP
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "pytorchjob-agent", description=_HELP, usage=argparse.SUPPRESS, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The launcher's process: starts torch and turns everything that can go wrong into a message for its parent."""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from . import processes, signals
+from .contract import ContractError, ExitCode, Reason, ReplicaEnv, TerminationMessage
+from .reach import UnreachableError
+
+_NO_TORCH = "torch cannot be imported in this image ({}): install torch 2.4 or newer, e.g. in the Dockerfile"
+
+
+def main(argv: list[str], directory: Path, pipe: int) -> int:
+    """Run in a forked process; returns its exit code after the message, if any, went through the pipe."""
+    os.setpgid(0, 0)  # a terminal's Ctrl-C goes to the parent alone, which passes it on once
+    processes.follow_parent()
+    signals.restore()
+    message = _run(argv, directory)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if message is None:
+        return ExitCode.OK
+    os.write(pipe, message.to_json().encode())
+    # 0 means success to the parent, and only that.
+    return message.exit_code if 0 < message.exit_code < 256 else ExitCode.WORKER_FAILED
+
+
+def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
+    try:
+        ReplicaEnv.from_env(os.environ)
+        from . import launcher
+
+        return launcher.run(argv, directory)
+    except ContractError as error:
+        return TerminationMessage(Reason.BAD_SETUP, ExitCode.SETUP, message=str(error))
+    except ImportError as error:
+        return TerminationMessage(Reason.BAD_SETUP, ExitCode.SETUP, message=_NO_TORCH.format(error))
+    except UnreachableError as error:
+        return TerminationMessage(Reason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error))
+    except SystemExit as error:  # argparse has said on stderr what is wrong
+        return _usage(error.code)
+    except Exception as error:  # the top of this process: whatever torch raises must reach the parent in words
+        return _unforeseen(error)
+
+
+def _usage(code: object) -> TerminationMessage | None:
+    if not code:
+        return None  # --help
+    return TerminationMessage(Reason.BAD_USAGE, ExitCode.USAGE, message="torchrun's arguments are wrong, see the log")
+
+
+def _unforeseen(error: Exception) -> TerminationMessage:
+    """Tell a rendezvous that did not come about (try again) from everything else."""
+    traceback.print_exc()
+    name = type(error).__name__
+    meeting = name.startswith("Rendezvous") or name in {"DistNetworkError", "DistStoreError", "TimeoutError"}
+    reason, code = (
+        (Reason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS) if meeting else (Reason.AGENT_FAILED, ExitCode.WORKER_FAILED)
+    )
+    return TerminationMessage(reason, code, message=f"{name}: {error}", traceback=traceback.format_exc())

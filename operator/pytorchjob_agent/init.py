@@ -1,0 +1,98 @@
+"""The first process of the pod: signals, orphans, the end. Pure decisions in `supervise`; torch only in the child.
+
+It never blocks in C++, so that SIGTERM works at every moment, before the first rendezvous too.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from . import child, processes, signals
+from .contract import DEFAULT_GRACE, GRACE, ContractError, TerminationMessage, seconds
+from .report import sentence, write_termination_log
+from .supervise import Forward, Kill, Leave, View, decide
+
+_TICK = 3600.0
+
+
+def run(argv: list[str]) -> int:
+    """Run torchrun's arguments to their end and return the exit code of the pod."""
+    grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
+    signals.block()
+    processes.adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="pytorchjob-agent-") as directory:
+        receive, send = os.pipe()
+        os.set_blocking(receive, False)
+        pid = os.fork()
+        if pid == 0:
+            _be_child(argv, Path(directory), send)
+        os.close(send)
+        leave = _supervise(pid, receive, grace)
+    return _end(leave)
+
+
+def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
+    """Become the launcher; never returns into the parent's frames."""
+    code = 1
+    try:
+        code = child.main(argv, directory, pipe)
+    finally:
+        os._exit(code)
+
+
+def _supervise(pid: int, receive: int, grace: float) -> Leave:
+    """Observe, decide, act until the launcher is gone and nothing is left below."""
+    view = View(now=time.monotonic(), grace=grace)
+    while True:
+        decision = decide(view)
+        if isinstance(decision, Leave):
+            processes.kill_below(os.getpid())
+            return decision
+        if isinstance(decision, Forward):
+            os.kill(pid, decision.signum)
+            view = replace(view, forwarded=True)
+            continue
+        if isinstance(decision, Kill):
+            _say(decision.reason)
+            ended = processes.kill_below(os.getpid())
+            view = _observe(view, ended, pid, receive)
+            view = view if view.child is not None else replace(view, child=-9)  # not even SIGKILL ended it
+            continue
+        until = decision.until if decision.until is not None else view.now + _TICK
+        view = _take(view, signals.wait(until - view.now))
+        view = _observe(view, processes.reap(), pid, receive)
+
+
+def _take(view: View, signum: int | None) -> View:
+    now = time.monotonic()
+    if signum is None:
+        return replace(view, now=now)
+    asked = view.asked_at if view.signals else now
+    return replace(view, now=now, signals=(*view.signals, signum), asked_at=asked)
+
+
+def _observe(view: View, ended: dict[int, int], pid: int, receive: int) -> View:
+    if pid not in ended:
+        return view
+    return replace(view, child=ended[pid], report=_read_report(receive))
+
+
+def _read_report(receive: int) -> TerminationMessage | None:
+    try:
+        return TerminationMessage.from_json(os.read(receive, 65536).decode())
+    except (BlockingIOError, ContractError):
+        return None  # it was cut short
+
+
+def _end(leave: Leave) -> int:
+    if leave.message is not None:
+        _say(sentence(leave.message))
+        write_termination_log(leave.message, os.environ)
+    return leave.exit_code
+
+
+def _say(words: str) -> None:
+    print(f"pytorchjob-agent: {words}", file=sys.stderr, flush=True)

@@ -1,0 +1,107 @@
+"""The workers' output: read from pipes, printed in whole lines with the rank before each, its end kept for the report.
+
+Named pipes instead of torch's files: a pod that trains for weeks would fill its disk with the latter.
+"""
+
+import contextlib
+import os
+import selectors
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+_TAIL = 64 * 1024
+_LONGEST_LINE = 64 * 1024
+
+
+@dataclass(slots=True)
+class Stream:
+    """One stream of one worker."""
+
+    prefix: bytes
+    out: BinaryIO
+    fd: int
+    keeper: int  # our own writing end: without it an idle pipe reports its end for ever
+    line: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+
+    def feed(self, data: bytes) -> None:
+        """Take what the worker wrote and print the lines that are complete."""
+        self.tail += data
+        del self.tail[:-_TAIL]
+        self.line += data
+        end = self.line.rfind(b"\n") + 1
+        if not end and len(self.line) > _LONGEST_LINE:
+            end = len(self.line)
+        self._print(end)
+
+    def finish(self) -> None:
+        """Print the last line, which may lack its end, and close the pipe."""
+        self._print(len(self.line))
+        os.close(self.fd)
+        os.close(self.keeper)
+
+    def _print(self, end: int) -> None:
+        if not end:
+            return
+        text = b"".join(self.prefix + line + b"\n" for line in bytes(self.line[:end]).splitlines())
+        del self.line[:end]
+        with contextlib.suppress(OSError):  # nobody reads any more: the workers must go on all the same
+            self.out.write(text)
+            self.out.flush()
+
+
+class Pump:
+    """Reads all streams of one round of workers in one thread."""
+
+    def __init__(self, directory: Path) -> None:
+        """Prepare to make the pipes in `directory`."""
+        self._directory = directory
+        self._streams: list[Stream] = []
+        self._selector = selectors.DefaultSelector()
+        self._stop, self._wake = os.pipe()
+        self._selector.register(self._stop, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
+
+    def attach(self, name: str, prefix: str, out: BinaryIO) -> tuple[str, Stream]:
+        """Make a pipe whose lines go to `out`; returns its path and the stream."""
+        path = self._directory / name
+        os.mkfifo(path, 0o600)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        stream = Stream(prefix.encode(), out, fd, os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        self._streams.append(stream)
+        self._selector.register(fd, selectors.EVENT_READ, stream)
+        return str(path), stream
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Print what the pipes still hold and end; the workers have to be gone."""
+        os.write(self._wake, b".")
+        self._thread.join()
+        self._selector.close()
+        os.close(self._stop)
+        os.close(self._wake)
+
+    def _run(self) -> None:
+        while all(key.data is not None for key, _ in self._read_ready(None)):
+            pass
+        while any(key.data is not None for key, _ in self._read_ready(0)):
+            pass
+        for stream in self._streams:
+            stream.finish()
+
+    def _read_ready(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = self._selector.select(timeout)
+        for key, _ in ready:
+            if key.data is not None:
+                self._read(key.data)
+        return ready
+
+    @staticmethod
+    def _read(stream: Stream) -> None:
+        with contextlib.suppress(BlockingIOError):
+            stream.feed(os.read(stream.fd, 65536))

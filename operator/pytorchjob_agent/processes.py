@@ -1,0 +1,84 @@
+"""Process trees of Linux: adopts orphans, finds and kills everything below this process, follows a parent's death."""
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _prctl(option: int, value: int) -> None:
+    """Ask the kernel; where it cannot (not Linux) the agent works without, as PID 1 it needs neither."""
+    try:
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (OSError, AttributeError):
+        return
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below whose own parent dies, so that none is out of reach."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def follow_parent() -> None:
+    """Get SIGTERM when the parent dies, even by SIGKILL: nobody would stop the workers otherwise."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def reap() -> dict[int, int]:
+    """Collect every child that has ended: pid -> return code (negative: the signal)."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def _parent_of(entry: Path) -> int | None:
+    """Return the parent's pid by /proc/<pid>/stat; the name in it may hold blanks and brackets."""
+    try:
+        return int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return None  # it ended while we looked
+
+
+def descendants(root: int) -> list[int]:
+    """Return the pids below `root`, whatever sessions and groups they opened for themselves."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        parent = _parent_of(entry)
+        if parent is not None:
+            children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def kill_below(root: int, timeout: float = 5.0) -> dict[int, int]:
+    """SIGKILL all that lives below `root` until nothing is left; give up on what the kernel does not let die."""
+    ended = reap()
+    deadline = time.monotonic() + timeout
+    while (pids := descendants(root)) and time.monotonic() < deadline:
+        for pid in pids:
+            _kill(pid)
+        time.sleep(0.005)
+        ended |= reap()
+    return ended
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
