@@ -47,7 +47,7 @@ class Pod:
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
-        """Read an API object; what is missing or malformed counts as not ours, it never raises."""
+        """Read an API object; labels that are missing or malformed say nothing, they never raise."""
         meta, status = obj["metadata"], obj.get("status") or {}
         labels = meta.get("labels") or {}
         statuses = status.get("containerStatuses") or ()
@@ -150,7 +150,8 @@ def _index(label: object) -> int | None:
     text = str(label)
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_INDEX))):
         return None
-    return int(text)
+    index = int(text)
+    return index if index <= _MAX_INDEX else None
 
 
 def _phase(text: object) -> PodPhase:

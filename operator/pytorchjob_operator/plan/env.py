@@ -23,7 +23,7 @@ def build_env(job: PyTorchJob, replica: Replica) -> ReplicaEnv:
         env,
         master_addr=names.host_name(job.metadata.name, master, 0),
         master_port=_port(job, master),
-        world_size=replicas.total(job) * _processes(env.nproc_per_node),
+        world_size=replicas.total(job) * _processes(job.spec.nproc_per_node),
         rank=replica.index + (replicas.count(job, ReplicaType.MASTER) if replica.type is ReplicaType.WORKER else 0),
     )
 
@@ -71,5 +71,9 @@ def _port(job: PyTorchJob, replica_type: ReplicaType) -> int:
 
 
 def _processes(nproc_per_node: str | None) -> int:
-    """Processes of one node as WORLD_SIZE counts them: `auto`, `cpu` and `gpu` count as one (contract A.7, row 6)."""
-    return int(nproc_per_node) if nproc_per_node and nproc_per_node.isdigit() else 1
+    """Processes of one node as WORLD_SIZE counts them (contract A.7, row 6).
+
+    `auto`, `cpu` and `gpu` count as one, and so does a number in the deprecated elasticPolicy.nProcPerNode.
+    """
+    text = nproc_per_node or ""
+    return int(text) if text.isascii() and text.isdigit() else 1

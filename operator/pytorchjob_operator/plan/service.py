@@ -30,11 +30,15 @@ def build_service(job: PyTorchJob) -> dict[str, Any]:
 
 
 def _ports(job: PyTorchJob) -> list[dict[str, Any]]:
-    """Every named port of container `pytorch` in any role; the first role that names a port decides its number."""
+    """Every named port of container `pytorch` in any role, each name and each number once: the first role decides.
+
+    The API server refuses a Service that has a number twice; a headless one needs the ports only for SRV records.
+    """
     ports: dict[str, int] = {}
     for _, spec in job.spec.pytorch_replica_specs.items():
         for port in (main_container(spec.template) or {}).get("ports") or ():
-            if port.get("name"):
+            if port.get("name") and port["containerPort"] not in ports.values():
                 ports.setdefault(port["name"], port["containerPort"])
-    ports.setdefault(names.PORT_NAME, names.DEFAULT_PORT)
+    if not ports:
+        ports[names.PORT_NAME] = names.DEFAULT_PORT
     return [{"name": name, "port": number} for name, number in ports.items()]

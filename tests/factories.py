@@ -1,0 +1,111 @@
+"""Values for tests: a call names only what its case is about."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pytorchjob_operator import names
+from pytorchjob_operator.model import Condition, ConditionStatus, ConditionType, JobStatus, PyTorchJob, with_defaults
+from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.observed import Observed, Pod, PodPhase, Refusal, Service
+from pytorchjob_operator.plan.replicas import Replica
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+JOB_UID = "uid-x"
+
+
+def at(seconds: float) -> datetime:
+    """So many seconds into the test."""
+    return NOW + timedelta(seconds=seconds)
+
+
+def make_template(**spec: Any) -> dict[str, Any]:
+    """A pod template with one container; keywords go into its spec."""
+    return {"spec": {"containers": [{"name": "pytorch", "image": "train:1"}], **spec}}
+
+
+def make_job(
+    *,
+    name: str = "x",
+    master: int | None = 1,
+    workers: int | None = 1,
+    restart: str | None = None,
+    template: dict[str, Any] | None = None,
+    status: JobStatus | None = None,
+    meta: dict[str, Any] | None = None,
+    **spec: Any,
+) -> PyTorchJob:
+    """A job of one Master and one Worker; keywords in camelCase go into its spec."""
+    roles = {
+        role: {"replicas": count, "template": template or make_template()}
+        | ({"restartPolicy": restart} if restart else {})
+        for role, count in (("Master", master), ("Worker", workers))
+        if count
+    }
+    metadata = {"name": name, "namespace": "ns", "uid": JOB_UID, "generation": 1} | (meta or {})
+    job = PyTorchJob.model_validate({"metadata": metadata, "spec": {"pytorchReplicaSpecs": roles, **spec}})
+    return job.model_copy(update={"status": status}) if status else job
+
+
+def full_job(**case: Any) -> PyTorchJob:
+    """The same with its defaults, as the policies get it."""
+    return with_defaults(make_job(**case))
+
+
+def replica(who: str) -> Replica:
+    """`worker-0` -> the replica."""
+    role, _, index = who.partition("-")
+    return Replica(ReplicaType(role.capitalize()), int(index))
+
+
+def make_pod(who: str, phase: PodPhase = PodPhase.RUNNING, *, job: str = "x", **fields: Any) -> Pod:
+    """The pod of `master-0`, `worker-3` ..."""
+    place = replica(who)
+    return Pod(
+        **{
+            "name": names.pod_name(job, place.type, place.index),
+            "namespace": "ns",
+            "uid": f"uid-{who}",
+            "resource_version": 1,
+            "owner_uid": JOB_UID,
+            "replica_type": place.type,
+            "index": place.index,
+            "phase": phase,
+            **fields,
+        }
+    )
+
+
+def pods(*phases: PodPhase | str) -> tuple[Pod, ...]:
+    """The pods of master-0, worker-0, worker-1 ... in these phases."""
+    places = ["master-0", *(f"worker-{index}" for index in range(len(phases) - 1))]
+    return tuple(make_pod(who, PodPhase(phase)) for who, phase in zip(places, phases, strict=True))
+
+
+def workers(*phases: PodPhase | str) -> tuple[Pod, ...]:
+    """The pods of worker-0, worker-1 ... in these phases."""
+    return tuple(make_pod(f"worker-{index}", PodPhase(phase)) for index, phase in enumerate(phases))
+
+
+def make_service(name: str = "x") -> Service:
+    """The job's Service, as it is seen."""
+    return Service(name=name, namespace="ns", uid="uid-service", resource_version=1, owner_uid=JOB_UID)
+
+
+def observed(
+    job: PyTorchJob, *seen: Pod, seconds: float = 0, service: bool = True, refusal: Refusal | None = None
+) -> Observed:
+    """The job with these pods, its Service there unless told otherwise."""
+    services = (make_service(job.metadata.name),) if service else ()
+    return Observed(job=job, now=at(seconds), pods=seen, services=services, refusal=refusal)
+
+
+def condition(kind: ConditionType, *, true: bool = True, reason: str | None = None, seconds: float = 0) -> Condition:
+    """A condition with v1's reason, set at this time."""
+    return Condition(
+        type=kind,
+        status=ConditionStatus.TRUE if true else ConditionStatus.FALSE,
+        reason=reason or f"PyTorchJob{kind.value}",
+        message=f"it is {kind.value}",
+        last_update_time=at(seconds),
+        last_transition_time=at(seconds),
+    )

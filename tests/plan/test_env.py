@@ -1,0 +1,178 @@
+"""The contract env, by training-operator v1's own worked values (contract A.7)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.plan.env import build_env
+from pytorchjob_operator.plan.replicas import wanted
+from tests.factories import full_job, make_template, replica
+
+ELASTIC = {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "c10d"}
+
+
+def master(port: str = "23456", world: str = "2", rank: str = "0", *, at: str = "x-master-0.x") -> dict[str, str]:
+    """What every replica of a job with a master gets."""
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "MASTER_PORT": port,
+        "PET_MASTER_PORT": port,
+        "MASTER_ADDR": at,
+        "PET_MASTER_ADDR": at,
+        "WORLD_SIZE": world,
+        "RANK": rank,
+        "PET_NODE_RANK": rank,
+    }
+
+
+def rendezvous(nnodes: str = "1:2", endpoint: str = "x-worker-0.x:23456", backend: str = "c10d") -> dict[str, str]:
+    """What every replica of an elastic job gets."""
+    return {"PET_RDZV_ENDPOINT": endpoint, "PET_RDZV_BACKEND": backend, "PET_NNODES": nnodes}
+
+
+def nodes(number: int, nproc: str = "auto") -> dict[str, str]:
+    return {"PET_NPROC_PER_NODE": nproc, "PET_NNODES": str(number)}
+
+
+def port(number: int) -> dict[str, Any]:
+    ports = [{"name": "pytorchjob-port", "containerPort": number}]
+    return make_template(containers=[{"name": "side"}, {"name": "pytorch", "ports": ports}])
+
+
+ALONE = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("case", "who", "expected"),
+    [
+        pytest.param({}, "master-0", master() | nodes(2), id="simple.yaml: the master"),
+        pytest.param({}, "worker-0", master(rank="1") | nodes(2), id="simple.yaml: the worker"),
+        pytest.param({"workers": None}, "master-0", master(world="1") | nodes(1), id="a Master alone"),
+        pytest.param(
+            {"nprocPerNode": "2"}, "master-0", master(world="4") | nodes(2, "2"), id="cpu-demo: world counts processes"
+        ),
+        pytest.param(
+            {"nprocPerNode": "2"},
+            "worker-0",
+            master(world="4", rank="1") | nodes(2, "2"),
+            id="cpu-demo: rank counts pods",
+        ),
+        pytest.param(
+            {"nprocPerNode": "gpu"}, "worker-0", master(rank="1") | nodes(2, "gpu"), id="gpu counts as one process"
+        ),
+        pytest.param(
+            {"nprocPerNode": "²"}, "worker-0", master(rank="1") | nodes(2, "²"), id="a digit that int() refuses is none"
+        ),
+        pytest.param(
+            {"workers": 3}, "worker-2", master(world="4", rank="3") | nodes(4), id="send/recv: the last of four"
+        ),
+        pytest.param(
+            {"template": port(2000)}, "worker-0", master("2000", rank="1") | nodes(2), id="the template's port"
+        ),
+        pytest.param(
+            {"master": None, "elasticPolicy": ELASTIC, "workers": 2},
+            "worker-1",
+            ALONE | rendezvous(),
+            id="echo.yaml: elastic without a Master has no rank and no address",
+        ),
+        pytest.param(
+            {"elasticPolicy": ELASTIC, "workers": 2},
+            "worker-0",
+            ALONE | master(world="3", rank="1") | rendezvous(),
+            id="elastic with a Master has both sets",
+        ),
+        pytest.param(
+            {"master": None, "workers": 3},
+            "worker-2",
+            master(world="3", rank="2", at="x-worker-0.x") | nodes(3),
+            id="beyond v1: workers only meet at worker 0",
+        ),
+        pytest.param(
+            {"master": None, "elasticPolicy": {}, "workers": 2},
+            "worker-0",
+            ALONE | rendezvous("2:2"),
+            id="an elastic job without bounds is a range of one",
+        ),
+        pytest.param(
+            {"elasticPolicy": {"nProcPerNode": 4}},
+            "master-0",
+            master() | rendezvous("1:1") | {"PET_NPROC_PER_NODE": "4"},
+            id="the deprecated field does not count in the world (row 6)",
+        ),
+        pytest.param(
+            {
+                "master": None,
+                "elasticPolicy": ELASTIC
+                | {
+                    "rdzvBackend": "etcd",
+                    "rdzvHost": "etcd",
+                    "rdzvPort": 2379,
+                    "rdzvId": "run",
+                    "rdzvConf": [{"key": "timeout", "value": "900"}, {"key": "a", "value": "b"}],
+                    "maxRestarts": 0,
+                    "standalone": True,
+                },
+            },
+            "worker-0",
+            ALONE
+            | rendezvous("1:2", "etcd:2379", "etcd")
+            | {
+                "PET_MAX_RESTARTS": "0",
+                "PET_RDZV_ID": "run",
+                "PET_RDZV_CONF": "timeout=900,a=b",
+                "PET_STANDALONE": "1",
+            },
+            id="every rendezvous field",
+        ),
+        pytest.param(
+            {"master": None, "elasticPolicy": {"rdzvConf": []}},
+            "worker-0",
+            ALONE | rendezvous("1:1"),
+            id="an empty rdzvConf is none (v1 panicked)",
+        ),
+    ],
+)
+def test_worked_values(case: dict[str, Any], who: str, expected: dict[str, str]) -> None:
+    assert build_env(full_job(**case), replica(who)).to_env() == expected
+
+
+def test_the_order_is_that_of_v1() -> None:
+    job = full_job(elasticPolicy={**ELASTIC, "maxRestarts": 3, "rdzvId": "run"})
+    assert list(build_env(job, replica("master-0")).to_env()) == [
+        *master(),
+        "PET_NPROC_PER_NODE",
+        "PET_RDZV_ENDPOINT",
+        "PET_RDZV_BACKEND",
+        "PET_NNODES",
+        "PET_MAX_RESTARTS",
+        "PET_RDZV_ID",
+    ]
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> PyTorchJob:
+    """Any shape of job that the rules admit."""
+    low, high = sorted(draw(st.tuples(st.integers(1, 9), st.integers(1, 9))))
+    elastic = draw(st.none() | st.just({"minReplicas": low, "maxReplicas": high, "rdzvId": "run"}))
+    return full_job(
+        master=draw(st.sampled_from([None, 1])),
+        workers=draw(st.integers(1, 9)),
+        nprocPerNode=draw(st.sampled_from([None, "auto", "cpu", "gpu", "1", "8"])),
+        elasticPolicy=elastic,
+    )
+
+
+@given(jobs())
+def test_what_the_plan_writes_the_agent_reads_back(job: PyTorchJob) -> None:
+    envs = [build_env(job, each) for each in wanted(job)]
+    assert [ReplicaEnv.from_env(env.to_env()) for env in envs] == envs
+
+
+@given(jobs())
+def test_ranks_are_0_to_n_or_nobody_has_one(job: PyTorchJob) -> None:
+    ranks = [build_env(job, each).rank for each in wanted(job)]
+    assert ranks in (list(range(len(ranks))), [None] * len(ranks))

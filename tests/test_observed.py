@@ -1,0 +1,136 @@
+"""What is read of an API object: the few fields that decisions need, and nothing that an outsider wrote is believed."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator import names
+from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.observed import Pod, PodPhase, Service
+
+OWNED = [
+    {"apiVersion": "v1", "kind": "Other", "name": "friend", "uid": "uid-friend"},
+    {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": "x", "uid": "uid-x", "controller": True},
+]
+
+
+def api_pod(*, labels: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **meta: Any) -> Pod:
+    obj: dict[str, Any] = {"metadata": {"name": "x-worker-0", "uid": "u", "labels": labels, **meta}}
+    return Pod.from_api(obj if status is None else {**obj, "status": status})
+
+
+def terminated(code: int, name: str = "pytorch") -> dict[str, Any]:
+    return {"name": name, "restartCount": 2, "state": {"terminated": {"exitCode": code}}}
+
+
+def test_a_pod_is_cut_down_to_what_decisions_need() -> None:
+    labels = names.replica_labels("x", ReplicaType.WORKER, 3)
+    status = {"phase": "Failed", "containerStatuses": [terminated(0, "side"), terminated(137)]}
+    pod = api_pod(labels=labels, status=status, namespace="ns", resourceVersion="12", ownerReferences=OWNED)
+    assert pod == Pod(
+        name="x-worker-0",
+        namespace="ns",
+        uid="u",
+        resource_version=12,
+        owner_uid="uid-x",
+        replica_type=ReplicaType.WORKER,
+        index=3,
+        phase=PodPhase.FAILED,
+        exit_code=137,
+        restarts=4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("label", "index"),
+    [
+        pytest.param("0", 0, id="the first"),
+        pytest.param("1000000", 1_000_000, id="the largest that is believed"),
+        pytest.param("1000001", None, id="one beyond the bound is nobody's"),
+        pytest.param("9" * 5000, None, id="a huge number is not even parsed"),
+        pytest.param("-1", None, id="a negative number"),
+        pytest.param("²", None, id="a digit that int() refuses"),
+        pytest.param("１", None, id="a digit of another alphabet"),
+        pytest.param("", None, id="an empty label"),
+        pytest.param(None, None, id="no label"),
+    ],
+)
+def test_an_index_label(label: str | None, index: int | None) -> None:
+    assert api_pod(labels={names.LABEL_REPLICA_INDEX: label}).index == index
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        pytest.param("master", ReplicaType.MASTER, id="master"),
+        pytest.param("worker", ReplicaType.WORKER, id="worker"),
+        pytest.param("Worker", None, id="labels are lower case"),
+        pytest.param("ps", None, id="another operator's role"),
+        pytest.param(None, None, id="no label"),
+    ],
+)
+def test_a_role_label(label: str | None, expected: ReplicaType | None) -> None:
+    assert api_pod(labels={names.LABEL_REPLICA_TYPE: label}).replica_type is expected
+
+
+@pytest.mark.parametrize(
+    ("status", "phase"),
+    [
+        pytest.param(None, PodPhase.PENDING, id="no status yet"),
+        pytest.param({}, PodPhase.PENDING, id="no phase yet"),
+        pytest.param({"phase": "Running"}, PodPhase.RUNNING, id="running"),
+        pytest.param({"phase": "Dreaming"}, PodPhase.UNKNOWN, id="a phase of a later Kubernetes"),
+    ],
+)
+def test_a_phase(status: dict[str, Any] | None, phase: PodPhase) -> None:
+    assert api_pod(status=status).phase is phase
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        pytest.param(None, None, id="an evicted pod has none"),
+        pytest.param([{"name": "pytorch", "state": {"running": {}}}], None, id="it still runs"),
+        pytest.param([{"name": "pytorch"}], None, id="no state yet"),
+        pytest.param([terminated(1, "side")], None, id="only a sidecar ended"),
+        pytest.param([terminated(1, "side"), terminated(0)], 0, id="the main container's counts, wherever it stands"),
+    ],
+)
+def test_an_exit_code(statuses: list[dict[str, Any]] | None, code: int | None) -> None:
+    assert api_pod(status={"containerStatuses": statuses}).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("phase", "deleting", "state"),
+    [
+        pytest.param("Pending", False, (False, False, False), id="pending counts nowhere"),
+        pytest.param("Pending", True, (False, False, False), id="pending and terminating counts nowhere"),
+        pytest.param("Running", False, (True, False, False), id="running is active"),
+        pytest.param("Running", True, (False, False, True), id="running and terminating is failed"),
+        pytest.param("Succeeded", False, (False, True, False), id="succeeded"),
+        pytest.param("Succeeded", True, (False, True, False), id="succeeded stays so while it goes"),
+        pytest.param("Failed", False, (False, False, True), id="failed"),
+        pytest.param("Unknown", False, (False, False, False), id="unknown counts nowhere"),
+    ],
+)
+def test_active_succeeded_failed(phase: str, deleting: bool, state: tuple[bool, bool, bool]) -> None:
+    pod = api_pod(status={"phase": phase}, deletionTimestamp="2026-01-02T03:04:05Z" if deleting else None)
+    assert (pod.active, pod.succeeded, pod.failed) == state
+
+
+@pytest.mark.parametrize(
+    ("owners", "uid"),
+    [
+        pytest.param(OWNED, "uid-x", id="the controller owns"),
+        pytest.param(OWNED[:1], None, id="another reference does not"),
+        pytest.param(None, None, id="nobody does"),
+    ],
+)
+def test_an_owner(owners: list[dict[str, Any]] | None, uid: str | None) -> None:
+    obj = {"metadata": {"name": "x", "ownerReferences": owners}}
+    assert Service.from_api(obj).owner_uid == Pod.from_api(obj).owner_uid == uid
+
+
+def test_a_service_that_goes_is_seen_to_go() -> None:
+    seen = Service.from_api({"metadata": {"name": "x", "resourceVersion": "7", "deletionTimestamp": "now"}})
+    assert (seen.name, seen.resource_version, seen.deleting) == ("x", 7, True)
