@@ -11,6 +11,8 @@
 It sends nothing and retries nothing.
 """
 
+# ruff: noqa: N818 -- `except NotFound` reads better than `except NotFoundError`
+
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -33,9 +35,8 @@ class InvalidJob(OperatorError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__(
-            "\n".join(f"{one.field}: {one.message}" if one.field else one.message for one in self.problems)
-        )
+        lines = (f"{one.field}: {one.message}" if one.field else one.message for one in self.problems)
+        super().__init__("\n".join(lines))
 
 
 class ApiError(OperatorError):

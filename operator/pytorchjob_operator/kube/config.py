@@ -1,0 +1,189 @@
+"""Which API server to talk to, and as whom: the pod's service account, or a kubeconfig's current context.
+
+It reads files once, at start (a token source re-reads its own), and opens no connection.
+"""
+
+import base64
+import binascii
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.kube.token import CommandToken, FileToken, FixedToken, TokenSource
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_MAX_FILE = 4 * 1024 * 1024
+_NOT_SUPPORTED = {
+    "cluster": ("proxy-url", "tls-server-name"),
+    "user": ("auth-provider", "username", "as", "as-uid", "as-groups"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An API server, how to trust it and what to show it; PEM data as bytes, never paths."""
+
+    server: str
+    namespace: str = "default"
+    token: TokenSource = field(default_factory=FixedToken)
+    ca: bytes | None = None
+    insecure: bool = False
+    certificate: bytes | None = field(default=None, repr=False)
+    key: bytes | None = field(default=None, repr=False)
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """The TLS side of it."""
+        context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.certificate and self.key:
+            with _private_file(self.certificate) as certificate, _private_file(self.key) as key:
+                context.load_cert_chain(certificate, key)
+        return context
+
+
+def load(environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT) -> Connection:
+    """KUBECONFIG if it is set, else the pod's service account, else ~/.kube/config."""
+    if environ.get("KUBECONFIG"):
+        return from_kubeconfig([Path(one) for one in environ["KUBECONFIG"].split(os.pathsep) if one])
+    if environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists():
+        return from_service_account(environ, service_account)
+    default = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
+    if default.exists():
+        return from_kubeconfig([default])
+    raise OperatorError(f"no cluster to talk to: not in a pod, KUBECONFIG is not set and {default} does not exist")
+
+
+def from_service_account(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Connection:
+    """What the kubelet puts into every pod; the token is read again as it rotates."""
+    host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return Connection(
+        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        namespace=_read(folder / "namespace").decode().strip() or "default",
+        token=FileToken(folder / "token"),
+        ca=_read(folder / "ca.crt"),
+    )
+
+
+def from_kubeconfig(paths: list[Path]) -> Connection:
+    """The current context of one or several kubeconfig files; in doubt the first file wins, as with kubectl."""
+    files = [_Kubeconfig.read(path) for path in paths if path.exists()]
+    if not files:
+        raise OperatorError(f"KUBECONFIG: no such file: {', '.join(map(str, paths))}")
+    current = next((str(one.body["current-context"]) for one in files if one.body.get("current-context")), "")
+    if not current:
+        raise OperatorError(f"{files[0].path}: current-context is not set; try `kubectl config use-context`")
+    context = _find(files, "context", current)
+    cluster = _find(files, "cluster", str(context.get("cluster")))
+    user = _find(files, "user", str(context.get("user"))) if context.get("user") else _Entry("user", Path(), {})
+    return Connection(
+        server=cluster.require("server").rstrip("/"),
+        namespace=str(context.get("namespace") or "default"),
+        token=_token(user),
+        ca=cluster.data("certificate-authority"),
+        insecure=bool(cluster.get("insecure-skip-tls-verify")),
+        certificate=user.data("client-certificate"),
+        key=user.data("client-key"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kubeconfig:
+    """One file's content."""
+
+    path: Path
+    body: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> "_Kubeconfig":
+        try:
+            body = yaml.safe_load(_read(path))
+        except yaml.YAMLError as error:
+            raise OperatorError(f"{path}: not YAML: {error}") from error
+        if not isinstance(body, dict):
+            raise OperatorError(f"{path}: not a kubeconfig: a mapping was expected, got {type(body).__name__}")
+        return cls(path, body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A named cluster, user or context, and the file that relative paths in it are relative to."""
+
+    kind: str
+    path: Path
+    body: dict[str, Any]
+
+    def get(self, key: str) -> Any:
+        return self.body.get(key)
+
+    def require(self, key: str) -> str:
+        if not self.body.get(key):
+            raise OperatorError(f"{self.path}: {self.kind}.{key} is missing")
+        return str(self.body[key])
+
+    def file(self, key: str) -> Path:
+        return self.path.parent / str(self.body[key])
+
+    def data(self, key: str) -> bytes | None:
+        """PEM data, inline (`<key>-data`) before the file."""
+        if inline := self.body.get(f"{key}-data"):
+            try:
+                return base64.b64decode(str(inline), validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise OperatorError(f"{self.path}: {self.kind}.{key}-data is not base64: {error}") from error
+        return _read(self.file(key)) if self.body.get(key) else None
+
+
+def _find(files: list[_Kubeconfig], kind: str, name: str) -> _Entry:
+    for file in files:
+        for one in file.body.get(f"{kind}s") or ():
+            if isinstance(one, dict) and one.get("name") == name:
+                return _checked(_Entry(kind, file.path, one.get(kind) or {}))
+    raise OperatorError(f"{files[0].path}: {kind}s has no entry named {name!r}")
+
+
+def _checked(entry: _Entry) -> _Entry:
+    for key in _NOT_SUPPORTED.get(entry.kind, ()):
+        if entry.get(key):
+            raise OperatorError(f"{entry.path}: {entry.kind}.{key} is not supported")
+    return entry
+
+
+def _token(user: _Entry) -> TokenSource:
+    if user.get("token"):
+        return FixedToken(str(user.get("token")))
+    if user.get("tokenFile"):
+        return FileToken(user.file("tokenFile"))
+    if plugin := user.get("exec"):
+        command = (str(plugin.get("command")), *map(str, plugin.get("args") or ()))
+        env = {str(one["name"]): str(one["value"]) for one in plugin.get("env") or ()}
+        info = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
+        return CommandToken(command, {**env, "KUBERNETES_EXEC_INFO": json.dumps(info)})
+    return FixedToken(None)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_FILE)
+    except OSError as error:
+        raise OperatorError(f"{path}: cannot be read: {error}") from error
+
+
+@contextmanager
+def _private_file(data: bytes) -> Iterator[str]:
+    """Python's ssl loads client certificates from files only; this one is readable by us alone, and briefly."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        yield file.name

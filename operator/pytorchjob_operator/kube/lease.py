@@ -1,0 +1,183 @@
+"""Who leads: one holder of a Lease at a time, by a clock that nobody can set.
+
+The holder stops believing in itself (`valid()`) well before anybody else may take over, whatever the network does: its
+term is counted from before the request that renewed it. It writes nothing but the Lease, and knows not what it guards.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pytorchjob_operator.errors import ApiError, Conflict, NotFound, OperatorError
+from pytorchjob_operator.kube.client import Client, Object
+from pytorchjob_operator.kube.resource import LEASES
+
+_log = logging.getLogger(__name__)
+_NEVER = float("-inf")
+
+
+class LeaseLostError(OperatorError):
+    """The lead is gone while the process lives: it must end, at once and not with success."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """Seconds. `deadline + request < duration` leaves room for a write that was under way."""
+
+    duration: float = 15.0
+    deadline: float = 10.0
+    period: float = 2.0
+    request: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseName:
+    """Which Lease, and who we are in it; the identity must be new in each process."""
+
+    namespace: str
+    name: str
+    identity: str
+
+
+class Elector:
+    """Competes for one Lease. Give it a client of its own: its requests must not wait behind others.
+
+    `clock` is monotonic and decides; `wall` is only for people to read.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        lease: LeaseName,
+        clock: Callable[[], float],
+        wall: Callable[[], datetime],
+        settings: LeaseSettings | None = None,
+    ) -> None:
+        self._client = client
+        self._name = lease
+        self._clock = clock
+        self._wall = wall
+        self._settings = settings or LeaseSettings()
+        self._lease: Object | None = None
+        """The Lease as the server last gave it; None asks for a read."""
+        self._rival: tuple[object, ...] | None = None
+        self._rival_since = 0.0
+        self._valid_until = _NEVER
+        self._leading = False
+        self.epoch = 0
+        """Grows with each change of leadership; orders the words of successive leaders."""
+        self.acquired = asyncio.Event()
+
+    def valid(self) -> bool:
+        """Whether this process may write now; ask before each write."""
+        return self._clock() < self._valid_until
+
+    async def run(self) -> None:
+        """Wait for the lead, set `acquired`, then renew until it is lost (LeaseLostError); release when cancelled."""
+        try:
+            while True:
+                await self._attempt()
+                self._check()
+                await asyncio.sleep(self._pause())
+        finally:
+            await self._release()
+
+    def _pause(self) -> float:
+        if not self._leading:
+            return self._settings.period
+        return max(0.0, min(self._settings.period, self._valid_until - self._clock()))
+
+    def _check(self) -> None:
+        if self._leading and not self.valid():
+            raise LeaseLostError(f"lease {self._name.name}: not renewed in {self._settings.deadline:.0f} s")
+
+    async def _attempt(self) -> None:
+        started = self._clock()
+        limit = self._settings.request
+        if self._leading:
+            limit = max(0.0, min(limit, self._valid_until - started))
+        try:
+            async with asyncio.timeout(limit):
+                await self._compete(started)
+        except Conflict:
+            self._lease = None
+        except (ApiError, TimeoutError) as error:
+            self._lease = None
+            _log.warning("lease %s: %s", self._name.name, str(error) or "no answer in time")
+
+    async def _compete(self, started: float) -> None:
+        lease = self._lease or await self._read()
+        if lease is None:
+            body = self._renewed({"metadata": {"name": self._name.name, "namespace": self._name.namespace}})
+            self._won(await self._client.create(LEASES, self._name.namespace, body), started)
+        elif self._free(lease):
+            body = self._renewed(lease)
+            self._won(await self._client.update(LEASES, self._name.namespace, body), started)
+        else:
+            self._lease = None  # a rival's lease is read afresh each time
+
+    async def _read(self) -> Object | None:
+        try:
+            return await self._client.get(LEASES, self._name.namespace, self._name.name)
+        except NotFound:
+            return None
+
+    def _free(self, lease: Object) -> bool:
+        spec: dict[str, Any] = lease.get("spec") or {}
+        holder = spec.get("holderIdentity")
+        if not holder or holder == self._name.identity:
+            return True
+        if self._leading:
+            self._valid_until = _NEVER
+            raise LeaseLostError(f"lease {self._name.name}: {holder} holds it now")
+        return self._outlived(spec)
+
+    def _outlived(self, spec: dict[str, Any]) -> bool:
+        """A rival has had its whole term, by our clock, without a sign of life."""
+        sign = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if sign != self._rival:
+            self._rival, self._rival_since = sign, self._clock()
+        term = float(spec.get("leaseDurationSeconds") or self._settings.duration)
+        return self._clock() - self._rival_since >= term
+
+    def _renewed(self, lease: Object) -> Object:
+        spec = dict(lease.get("spec") or {})
+        now = _micro_time(self._wall())
+        if not self._leading:
+            spec["leaseTransitions"] = max(self.epoch, int(spec.get("leaseTransitions") or 0)) + 1
+            spec["acquireTime"] = now
+        else:
+            spec["leaseTransitions"] = self.epoch
+        spec["holderIdentity"] = self._name.identity
+        spec["leaseDurationSeconds"] = max(1, round(self._settings.duration))
+        spec["renewTime"] = now
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease["metadata"], "spec": spec}
+
+    def _won(self, lease: Object, started: float) -> None:
+        self._lease = lease
+        self._valid_until = started + self._settings.deadline
+        if self._leading:
+            return
+        self._leading = True
+        self.epoch = int(lease["spec"]["leaseTransitions"])
+        self.acquired.set()
+        _log.info("lease %s: leading, epoch %d", self._name.name, self.epoch)
+
+    async def _release(self) -> None:
+        """Let the successor begin at once; if that fails it begins after the term."""
+        self._valid_until = _NEVER
+        if not self._leading or self._lease is None:
+            return
+        spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+        try:
+            async with asyncio.timeout(self._settings.request):
+                await self._client.update(LEASES, self._name.namespace, {**self._lease, "spec": spec})
+        except (ApiError, TimeoutError) as error:
+            _log.info("lease %s: not released: %s", self._name.name, str(error) or "no answer in time")
+
+
+def _micro_time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

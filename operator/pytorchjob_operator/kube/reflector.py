@@ -1,0 +1,164 @@
+"""Keeps a store equal to a part of the API server, for as long as the process lives.
+
+List, mark and sweep, then watch; whatever breaks is tried again for ever, with back-off. It keeps no object: each one
+is decoded into the caller's small value at once. It decides nothing about what it sees.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pytorchjob_operator.errors import ApiError, Unavailable
+from pytorchjob_operator.kube.backoff import Backoff
+from pytorchjob_operator.kube.client import Client, Object, Scope
+from pytorchjob_operator.kube.store import Store, Stored
+
+T = TypeVar("T", bound=Stored)
+_log = logging.getLogger(__name__)
+_spread = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorSettings:
+    """How patient a reflector is."""
+
+    page: int = 500
+    silence: float = 75.0
+    """A watch that brings nothing for so long, not even the bookmark of each minute, is dead."""
+    lasting: tuple[float, float] = (290.0, 580.0)
+    """How long a watch may last; drawn anew for each, so that replicas do not reconnect together."""
+    steady: float = 5.0
+    """A watch that lived so long counts as a success."""
+    relist_after: int = 5
+    """So many failures in a row, and history is not trusted any more."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.2, cap=30.0))
+
+
+@dataclass(slots=True)
+class ReflectorCounters:
+    """What happened so far, for metrics."""
+
+    lists: int = 0
+    watches: int = 0
+    failures: int = 0
+    events: int = 0
+    swept: int = 0
+
+
+class Reflector(Generic[T]):
+    """Fills `store` with `decode(object)` of everything in `scope`; `decode` returns None for what is to be ignored."""
+
+    def __init__(
+        self,
+        client: Client,
+        scope: Scope,
+        store: Store[T],
+        decode: Callable[[Object], T | None],
+        settings: ReflectorSettings | None = None,
+    ) -> None:
+        self._client = client
+        self._scope = scope
+        self._store = store
+        self._decode = decode
+        self._settings = settings or ReflectorSettings()
+        self._version: str | None = None
+        """Where the next watch starts; None asks for a list."""
+        self._seen_version = 0
+        self._contact: float | None = None
+        self._broken = 0
+        self.synced = asyncio.Event()
+        """Set once the store has shown everything, and never cleared."""
+        self.counters = ReflectorCounters()
+
+    def last_contact_age(self, now: float) -> float:
+        """Seconds of loop time since the server last said anything; infinite before the first word."""
+        return float("inf") if self._contact is None else max(0.0, now - self._contact)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            try:
+                await self._cycle()
+            except ApiError as error:
+                self._failed(error)
+            except Exception:  # top of the loop: a bug in decode may not end the process's eyes
+                _log.exception("%s: the watch failed in an unforeseen way", self._scope.resource.plural)
+                self._failed(None)
+            if loop.time() - started >= self._settings.steady:
+                self._broken = min(self._broken, 1)
+            await asyncio.sleep(self._settings.backoff.delay(max(0, self._broken - 1)))
+
+    async def _cycle(self) -> None:
+        version = self._version or await self._list()
+        lasting = _spread.uniform(*self._settings.lasting)
+        opened = self._client.watch(self._scope, version, lasting, self._settings.silence)
+        async with opened as events:
+            self.counters.watches += 1
+            self._heard()
+            async for event in events:
+                self._take(event)
+                self._broken = 0
+        self._broken += 1  # an orderly end; only a server that ends watch after watch at once is made to wait
+
+    async def _list(self) -> str:
+        seen: set[str] = set()
+        version = ""
+        async for page in self._client.list(self._scope, self._settings.page):
+            self._heard()
+            if not version:
+                version = page.resource_version
+                self._restored(_number(version))
+            for item in filter(None, map(self._decode, page.items)):
+                seen.add(item.uid)
+                self._store.put(item)
+        self.counters.lists += 1
+        self.counters.swept += self._store.sweep(seen, _number(version))
+        self._version = version
+        self._seen_version = _number(version)
+        self.synced.set()
+        return version
+
+    def _restored(self, version: int) -> None:
+        if version < self._seen_version:
+            _log.warning("%s: the server's count went back; starting anew", self._scope.resource.plural)
+            self._store.reset()
+
+    def _take(self, event: Object) -> None:
+        self._heard()
+        kind, body = event.get("type"), event.get("object") or {}
+        version = str((body.get("metadata") or {}).get("resourceVersion") or "")
+        if kind != "BOOKMARK":
+            self.counters.events += 1
+            self._apply(kind, self._decode(body))
+        if version:
+            self._version = version
+            self._seen_version = max(self._seen_version, _number(version))
+
+    def _apply(self, kind: object, item: T | None) -> None:
+        if item is None:
+            return
+        if kind == "DELETED":
+            self._store.remove(item)
+        else:
+            self._store.put(item)
+
+    def _heard(self) -> None:
+        self._contact = asyncio.get_running_loop().time()
+
+    def _failed(self, error: ApiError | None) -> None:
+        self.counters.failures += 1
+        self._broken += 1
+        resumable = isinstance(error, Unavailable) and self._broken % self._settings.relist_after
+        if not resumable:
+            self._version = None
+        if error and not error.expired:
+            _log.warning("%s: the watch failed: %s", self._scope.resource.plural, error)
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdigit() else 0

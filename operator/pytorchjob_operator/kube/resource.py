@@ -1,0 +1,27 @@
+"""Where a kind of object lives in the API: a value that makes paths."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of object, as URLs name it."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path of a collection (all namespaces if None), an object or its subresource."""
+        root = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        where = ["namespaces", namespace] if self.namespaced and namespace else []
+        parts = [*root, *where, self.plural, *(one for one in (name, subresource) if one)]
+        return "/" + "/".join(quote(one, safe="") for one in parts)
+
+
+PODS = Resource("", "v1", "pods")
+SERVICES = Resource("", "v1", "services")
+EVENTS = Resource("", "v1", "events")
+LEASES = Resource("coordination.k8s.io", "v1", "leases")

@@ -1,0 +1,117 @@
+"""Where the bearer token of a request comes from: nowhere, a constant, a file that rotates, or a command.
+
+A source is asked for every request and caches on its own; `fresh` means that the server just refused the last one.
+"""
+
+import asyncio
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from pytorchjob_operator.errors import OperatorError
+
+_FILE_MAX_AGE = 30.0
+_COMMAND_TIMEOUT = 60.0
+_COMMAND_MAX_AGE = 300.0
+_MAX_TOKEN = 256 * 1024
+
+
+class TokenSource(Protocol):
+    """Gives the token to send now; None sends none."""
+
+    async def __call__(self, *, fresh: bool = False) -> str | None:
+        """The token; with `fresh` never one that was given before, if that can be helped."""
+
+
+@dataclass(slots=True)
+class FixedToken:
+    """A token that never changes, or None for client certificates."""
+
+    token: str | None = field(default=None, repr=False)
+
+    async def __call__(self, *, fresh: bool = False) -> str | None:
+        """The same always."""
+        return self.token
+
+
+@dataclass(slots=True)
+class FileToken:
+    """A token in a file that the kubelet replaces before it expires."""
+
+    path: Path
+    _token: str | None = field(default=None, repr=False)
+    _until: float = field(default=0.0, repr=False)
+
+    async def __call__(self, *, fresh: bool = False) -> str | None:
+        """What the file held at most half a minute ago."""
+        now = asyncio.get_running_loop().time()
+        if fresh or self._token is None or now >= self._until:
+            self._token = self._read()
+            self._until = now + _FILE_MAX_AGE
+        return self._token
+
+    def _read(self) -> str:
+        try:
+            with self.path.open(encoding="utf-8") as file:
+                return file.read(_MAX_TOKEN).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise OperatorError(f"token file {self.path}: cannot be read: {error}") from error
+
+
+@dataclass(slots=True)
+class CommandToken:
+    """A token printed by a credential plugin (`user.exec` of a kubeconfig)."""
+
+    command: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+    _token: str | None = field(default=None, repr=False)
+    _until: float = field(default=0.0, repr=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+
+    async def __call__(self, *, fresh: bool = False) -> str | None:
+        """What the command printed a few minutes ago, or prints now; one run serves all who wait."""
+        refused = self._token if fresh else None
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if self._token is None or self._token == refused or now >= self._until:
+                self._token = _token_of(await self._run(), self.command[0])
+                self._until = now + _COMMAND_MAX_AGE
+            return self._token
+
+    async def _run(self) -> bytes:
+        name = self.command[0]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.command,
+                env={**os.environ, **self.env},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise OperatorError(f"kubeconfig, user.exec.command {name}: cannot be started: {error}") from error
+        try:
+            async with asyncio.timeout(_COMMAND_TIMEOUT):
+                printed, _ = await process.communicate()
+        except TimeoutError as error:
+            process.kill()
+            await process.wait()
+            raise OperatorError(
+                f"kubeconfig, user.exec.command {name}: no answer in {_COMMAND_TIMEOUT:.0f} s"
+            ) from error
+        if process.returncode:
+            raise OperatorError(f"kubeconfig, user.exec.command {name}: ended with {process.returncode}")
+        return printed
+
+
+def _token_of(printed: bytes, name: str) -> str:
+    try:
+        answer: Any = json.loads(printed)
+        token = answer["status"]["token"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise OperatorError(
+            f"kubeconfig, user.exec.command {name}: printed no ExecCredential with status.token "
+            "(plugins that give client certificates are not supported)"
+        ) from error
+    return str(token)
