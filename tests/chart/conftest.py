@@ -1,0 +1,74 @@
+"""Renders the chart with the real helm and the manifests with the real kubectl."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts/pytorchjob-operator"
+CACHE = Path(
+    os.environ.get("PYTORCHJOB_CACHE")
+    or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytorchjob-operator"
+)
+# helm's own default is older than what the chart asks for.
+KUBE_VERSION = "1.34.0"
+
+Objects = dict[tuple[str, str], dict[str, Any]]
+Template = Callable[..., Objects]
+
+
+def tool(name: str) -> str:
+    path = shutil.which(name, path=f"{CACHE / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}")
+    if path is None:
+        pytest.fail(f"{name} is missing: run `make binaries` (needs Go), or leave these tests out with -m 'not helm'")
+    return path
+
+
+def output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise RuntimeError(done.stdout + done.stderr)
+    return done.stdout
+
+
+def objects(text: str) -> Objects:
+    """By kind and name; a name that is used in several namespaces is followed by its namespace."""
+    found: Objects = {}
+    for one in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if one:
+            key = (one["kind"], one["metadata"]["name"])
+            found[key if key not in found else (key[0], f"{key[1]}/{one['metadata']['namespace']}")] = one
+    return found
+
+
+@pytest.fixture(scope="session")
+def helm() -> Callable[..., str]:
+    """Run helm with these arguments; RuntimeError carries what it said."""
+    path = tool("helm")
+    return lambda *arguments: output(path, *arguments)
+
+
+@pytest.fixture(scope="session")
+def template(helm: Callable[..., str]) -> Template:
+    """Render the chart with these `key=value` settings; without its CRD unless asked, as that is large."""
+
+    def render(*settings: str, crd: bool = False) -> Objects:
+        given = [f"crds.install={str(crd).lower()}", *settings]
+        flags = [word for one in given for word in ("--set-json" if "=[" in one or "={" in one else "--set", one)]
+        where = ("pytorchjob-operator", str(CHART), "--namespace", "pytorchjob-system", "--kube-version", KUBE_VERSION)
+        return objects(helm("template", *where, *flags))
+
+    return render
+
+
+@pytest.fixture(scope="session")
+def kustomize() -> Callable[[str], Objects]:
+    """Render one folder below manifests/."""
+    path = tool("kubectl")
+    return lambda folder: objects(output(path, "kustomize", str(ROOT / "manifests" / folder)))

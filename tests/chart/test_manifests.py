@@ -1,0 +1,59 @@
+"""The kustomize manifests install what the chart's defaults install."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.helm
+
+NAME = "pytorchjob-operator"
+INSTANCE = "app.kubernetes.io/instance"
+OF_HELM_ALONE = {("Pod", f"{NAME}-test")}
+OF_KUSTOMIZE_ALONE = {("Namespace", "pytorchjob-system")}
+
+
+def bare(value: Any) -> Any:
+    """Without what only tells one installer from the other."""
+    if isinstance(value, dict):
+        return {key: bare(one) for key, one in value.items() if key != INSTANCE}
+    return [bare(one) for one in value] if isinstance(value, list) else value
+
+
+def content(one: Any) -> Any:
+    metadata = {key: value for key, value in one["metadata"].items() if key in ("name", "namespace")}
+    aggregate = {key for key in one["metadata"].get("labels", {}) if "aggregate-to" in key}
+    return {**bare(one), "metadata": metadata, "aggregate": aggregate}
+
+
+def test_base_is_the_charts_defaults(template: Any, kustomize: Callable[[str], Any]) -> None:
+    chart, base = template(crd=True), kustomize("base")
+    assert set(base) - OF_KUSTOMIZE_ALONE == set(chart) - OF_HELM_ALONE
+    for key in set(base) - OF_KUSTOMIZE_ALONE:
+        assert content(base[key]) == content(chart[key]), key
+
+
+def test_namespaced_is_the_chart_with_one_namespace(template: Any, kustomize: Callable[[str], Any]) -> None:
+    chart, overlay = template('watchNamespaces=["training"]', crd=True), kustomize("overlays/namespaced")
+    assert set(overlay) - OF_KUSTOMIZE_ALONE == set(chart) - OF_HELM_ALONE
+    for key in set(overlay) - OF_KUSTOMIZE_ALONE - {("Deployment", NAME)}:
+        assert content(overlay[key]) == content(chart[key]), key
+
+
+def test_namespaced_tells_the_operator_its_namespace(kustomize: Callable[[str], Any]) -> None:
+    pod = kustomize("overlays/namespaced")["Deployment", NAME]["spec"]["template"]["spec"]
+    env = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    assert env["PYTORCHJOB_NAMESPACES"] == "training"
+
+
+def test_standalone_is_base_in_another_namespace(kustomize: Callable[[str], Any]) -> None:
+    base, overlay = kustomize("base"), kustomize("overlays/standalone")
+    assert set(overlay) == set(base) - OF_KUSTOMIZE_ALONE
+    for key, one in overlay.items():
+        moved = str(content(base[key])).replace("'pytorchjob-system'", "'kubeflow'")
+        assert str(content(one)) == moved, key
+
+
+def test_the_namespace_enforces_pod_security(kustomize: Callable[[str], Any]) -> None:
+    labels = kustomize("base")["Namespace", "pytorchjob-system"]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"

@@ -1,0 +1,79 @@
+"""What the operator may do, cluster-wide and in single namespaces."""
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.helm
+
+NAME = "pytorchjob-operator"
+JOBS = {
+    ("kubeflow.org", "pytorchjobs"): {"get", "list", "watch"},
+    ("kubeflow.org", "pytorchjobs/status"): {"patch"},
+    ("kubeflow.org", "pytorchjobs/finalizers"): {"update"},
+    ("", "pods"): {"get", "list", "watch", "create", "delete"},
+    ("", "services"): {"get", "list", "watch", "create", "delete"},
+    ("", "events"): {"create", "patch"},
+}
+NAMESPACED = 'watchNamespaces=["a","b"]'
+
+
+def rights(role: Any) -> dict[tuple[str, str], set[str]]:
+    found: dict[tuple[str, str], set[str]] = {}
+    for rule in role["rules"]:
+        for key in ((group, resource) for group in rule["apiGroups"] for resource in rule["resources"]):
+            found.setdefault(key, set()).update(rule["verbs"])
+    return found
+
+
+def test_all_namespaces_take_one_cluster_role(template: Any) -> None:
+    objects = template()
+    assert rights(objects["ClusterRole", NAME]) == JOBS
+    assert objects["ClusterRoleBinding", NAME]["roleRef"]["name"] == NAME
+    assert ("Role", NAME) not in objects
+
+
+def test_single_namespaces_take_the_same_rights_each_and_no_cluster_role(template: Any) -> None:
+    objects = template(NAMESPACED)
+    roles = [one for (kind, name), one in objects.items() if kind == "Role" and name.split("/")[0] == NAME]
+    assert [one["metadata"]["namespace"] for one in roles] == ["a", "b"]
+    assert all(rights(one) == JOBS for one in roles)
+    assert not [kind for kind, _ in objects if kind.startswith("Cluster")]
+
+
+@pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])
+def test_every_binding_is_to_the_operators_account_alone(template: Any, value: str) -> None:
+    bindings = [one for (kind, _), one in template(value).items() if kind.endswith("Binding")]
+    account = {"kind": "ServiceAccount", "name": NAME, "namespace": "pytorchjob-system"}
+    assert bindings
+    assert all(one["subjects"] == [account] for one in bindings)
+
+
+@pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])
+def test_leader_election_is_one_lease_in_its_own_namespace(template: Any, value: str) -> None:
+    role = template(value)["Role", f"{NAME}-leader-election"]
+    create, use = role["rules"]
+    assert role["metadata"]["namespace"] == "pytorchjob-system"
+    assert (create["resources"], create["verbs"]) == (["leases"], ["create"])
+    assert (use["resources"], use["resourceNames"], use["verbs"]) == (["leases"], [NAME], ["get", "update"])
+
+
+def test_no_role_has_a_wildcard_or_reads_secrets(template: Any) -> None:
+    roles = [one for (kind, _), one in template().items() if kind in ("Role", "ClusterRole")]
+    words = {word for one in roles for rule in one["rules"] for part in rule.values() for word in part}
+    assert not words & {"*", "secrets", "roles", "rolebindings", "serviceaccounts", "pods/exec", "escalate", "bind"}
+
+
+@pytest.mark.parametrize(
+    ("role", "writes"),
+    [
+        pytest.param("view", False, id="who may view may only read jobs"),
+        pytest.param("edit", True, id="who may edit may write jobs"),
+        pytest.param("admin", True, id="an admin may write jobs"),
+    ],
+)
+def test_aggregated_role(template: Any, role: str, writes: bool) -> None:
+    made = template()["ClusterRole", f"{NAME}-{role}"]
+    assert made["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
+    assert ("create" in rights(made)["kubeflow.org", "pytorchjobs"]) is writes
+    assert rights(made)["kubeflow.org", "pytorchjobs/status"] == {"get"}

@@ -1,0 +1,208 @@
+"""What the chart makes of its values."""
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytorchjob_operator.settings import Settings
+
+pytestmark = pytest.mark.helm
+
+CHART = Path(__file__).parents[2] / "charts/pytorchjob-operator"
+NAME = "pytorchjob-operator"
+CRD = ("CustomResourceDefinition", "pytorchjobs.kubeflow.org")
+DEPLOYMENT = ("Deployment", NAME)
+SECRET_LIMIT = 1024 * 1024
+
+
+def pod(objects: Any) -> Any:
+    return objects[DEPLOYMENT]["spec"]["template"]["spec"]
+
+
+def container(objects: Any) -> Any:
+    return pod(objects)["containers"][0]
+
+
+def at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
+def test_lint_finds_nothing(helm: Callable[..., str]) -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+RESTRICTED = [
+    pytest.param("securityContext.runAsNonRoot", True, id="not as root"),
+    pytest.param("securityContext.runAsUser", 65532, id="as the image's own user"),
+    pytest.param("securityContext.seccompProfile.type", "RuntimeDefault", id="with the runtime's system call filter"),
+    pytest.param("containers.0.securityContext.readOnlyRootFilesystem", True, id="on a read-only root"),
+    pytest.param("containers.0.securityContext.allowPrivilegeEscalation", False, id="without gaining privileges"),
+    pytest.param("containers.0.securityContext.capabilities", {"drop": ["ALL"]}, id="without any capability"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), RESTRICTED)
+@pytest.mark.parametrize("kind", ["Deployment", "Pod"])
+def test_pods_run(template: Any, kind: str, path: str, value: object) -> None:
+    objects = template()
+    spec = pod(objects) if kind == "Deployment" else objects["Pod", f"{NAME}-test"]["spec"]
+    assert at(spec, path) == value
+
+
+def test_only_the_operator_has_a_token(template: Any) -> None:
+    objects = template()
+    assert pod(objects)["automountServiceAccountToken"] is True
+    assert objects["Pod", f"{NAME}-test"]["spec"]["automountServiceAccountToken"] is False
+    assert objects["ServiceAccount", NAME]["automountServiceAccountToken"] is False
+
+
+def test_no_pod_uses_the_host(template: Any) -> None:
+    spec = pod(template())
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+    assert [list(one) for one in spec["volumes"]] == [["name", "emptyDir"]]
+
+
+DIGEST = "sha256:" + "0" * 64
+IMAGES = [
+    pytest.param([], "pytorchjob/operator:0.1.0", id="the tag is the chart's appVersion"),
+    pytest.param(["image.tag=dev"], "pytorchjob/operator:dev", id="a tag"),
+    pytest.param([f"image.digest={DIGEST}", "image.tag=dev"], f"pytorchjob/operator@{DIGEST}", id="a digest wins"),
+    pytest.param(["image.registry=r.test"], "r.test/pytorchjob/operator:0.1.0", id="a registry"),
+    pytest.param(["global.imageRegistry=g.test"], "g.test/pytorchjob/operator:0.1.0", id="a registry for all charts"),
+    pytest.param(
+        ["global.imageRegistry=g.test", "image.registry=r.test"],
+        "r.test/pytorchjob/operator:0.1.0",
+        id="the image's own registry wins",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "image"), IMAGES)
+def test_image(template: Any, values: list[str], image: str) -> None:
+    objects = template(*values)
+    assert container(objects)["image"] == image
+    assert objects["Pod", f"{NAME}-test"]["spec"]["containers"][0]["image"] == image
+
+
+SETTINGS = [
+    pytest.param([], Settings(log_format="json"), id="defaults"),
+    pytest.param(
+        ['watchNamespaces=["a","b"]', "log.level=DEBUG", "log.format=text", "clusterDomain=k.test"],
+        Settings(namespaces=("a", "b"), log_level="DEBUG", log_format="text", cluster_domain="k.test"),
+        id="all that values can set",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "settings"), SETTINGS)
+def test_the_operator_understands_its_environment(template: Any, values: list[str], settings: Settings) -> None:
+    env = {one["name"]: one["value"] for one in container(template(*values))["env"] if "value" in one}
+    assert Settings.from_env(env) == settings
+
+
+PLACED = [
+    pytest.param("replicas=3", "replicas", 3, id="replicas"),
+    pytest.param("priorityClassName=high", "template.spec.priorityClassName", "high", id="priority class"),
+    pytest.param('nodeSelector={"a":"b"}', "template.spec.nodeSelector", {"a": "b"}, id="node selector"),
+    pytest.param('tolerations=[{"key":"a"}]', "template.spec.tolerations", [{"key": "a"}], id="tolerations"),
+    pytest.param('affinity={"podAffinity":{}}', "template.spec.affinity", {"podAffinity": {}}, id="affinity"),
+    pytest.param('imagePullSecrets=[{"name":"a"}]', "template.spec.imagePullSecrets", [{"name": "a"}], id="secrets"),
+    pytest.param('podAnnotations={"a":"b"}', "template.metadata.annotations", {"a": "b"}, id="annotations"),
+    pytest.param("podLabels.a=b", "template.metadata.labels.a", "b", id="labels"),
+    pytest.param('extraEnv=[{"name":"A"}]', "template.spec.containers.0.env.7", {"name": "A"}, id="environment"),
+    pytest.param("resources.requests.cpu=2", "template.spec.containers.0.resources.requests.cpu", 2, id="resources"),
+    pytest.param(
+        'topologySpreadConstraints=[{"maxSkew":2}]',
+        "template.spec.topologySpreadConstraints",
+        [{"maxSkew": 2}],
+        id="spread",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "path", "expected"), PLACED)
+def test_deployment_has(template: Any, value: str, path: str, expected: object) -> None:
+    assert at(template(value)[DEPLOYMENT]["spec"], path) == expected
+
+
+def test_pods_spread_over_nodes_but_never_wait_for_it(template: Any) -> None:
+    (spread,) = pod(template())["topologySpreadConstraints"]
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert spread["labelSelector"] == template()[DEPLOYMENT]["spec"]["selector"]
+
+
+EXTRA = [
+    pytest.param([], ("PodDisruptionBudget", NAME), True, id="two replicas have a disruption budget"),
+    pytest.param(["replicas=1"], ("PodDisruptionBudget", NAME), False, id="one replica must not block a drain"),
+    pytest.param(["pdb.enabled=false"], ("PodDisruptionBudget", NAME), False, id="a budget can be left out"),
+    pytest.param([], ("ServiceMonitor", NAME), False, id="no monitor unless asked"),
+    pytest.param(["serviceMonitor.enabled=true"], ("ServiceMonitor", NAME), True, id="a monitor"),
+    pytest.param([], ("NetworkPolicy", NAME), False, id="no network policy unless asked"),
+    pytest.param(["networkPolicy.enabled=true"], ("NetworkPolicy", NAME), True, id="a network policy"),
+    pytest.param(["serviceAccount.create=false"], ("ServiceAccount", NAME), False, id="somebody else's account"),
+    pytest.param(["rbac.aggregate=false"], ("ClusterRole", f"{NAME}-edit"), False, id="no aggregated roles"),
+    pytest.param(["rbac.create=false"], ("ClusterRole", NAME), False, id="somebody else's roles"),
+    pytest.param(["fullnameOverride=other"], ("Deployment", "other"), True, id="another name"),
+]
+
+
+@pytest.mark.parametrize(("values", "key", "there"), EXTRA)
+def test_chart_makes(template: Any, values: list[str], key: tuple[str, str], there: bool) -> None:
+    assert (key in template(*values)) is there
+
+
+def test_everything_is_off_when_roles_are_somebody_elses(template: Any) -> None:
+    assert not [kind for kind, _ in template("rbac.create=false") if "Role" in kind]
+
+
+def test_selectors_find_the_pods(template: Any) -> None:
+    objects = template("networkPolicy.enabled=true", "podLabels.more=labels")
+    labels = objects[DEPLOYMENT]["spec"]["template"]["metadata"]["labels"].items()
+    assert objects["Service", NAME]["spec"]["selector"].items() <= labels
+    for key in (DEPLOYMENT, ("PodDisruptionBudget", NAME)):
+        assert objects[key]["spec"]["selector"]["matchLabels"].items() <= labels
+    assert objects["NetworkPolicy", NAME]["spec"]["podSelector"]["matchLabels"].items() <= labels
+
+
+def test_the_test_pod_is_no_backend_of_what_it_tests(template: Any) -> None:
+    objects = template()
+    labels = objects["Pod", f"{NAME}-test"]["metadata"]["labels"].items()
+    assert not objects["Service", NAME]["spec"]["selector"].items() <= labels
+
+
+@pytest.mark.parametrize(
+    ("preserve", "file"), [("false", "files/crd.yaml"), ("true", "files/crd-preserve-unknown.yaml")]
+)
+def test_the_resource_is_the_generated_one_and_stays(template: Any, preserve: str, file: str) -> None:
+    made = template(f"crds.preserveUnknown={preserve}", crd=True)[CRD]
+    generated = yaml.load((CHART / file).read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    assert made["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+    del made["metadata"]["labels"]
+    assert made == generated
+
+
+def test_the_resource_goes_with_the_release_if_told_so(template: Any) -> None:
+    assert "annotations" not in template("crds.keep=false", crd=True)[CRD]["metadata"]
+    assert CRD not in template(crd=False)
+
+
+def test_a_release_fits_into_its_secret(helm: Callable[..., str]) -> None:
+    manifest = helm("template", "x", str(CHART), "--kube-version", "1.34.0")
+    files = [base64.b64encode(one.read_bytes()).decode() for one in CHART.rglob("*") if one.is_file()]
+    release = json.dumps({"manifest": manifest, "files": files}).encode()
+    # Helm keeps base64 of the compressed release; half of the limit is left for growth.
+    assert len(base64.b64encode(gzip.compress(release))) < SECRET_LIMIT / 2
+
+
+def test_notes_name_the_next_commands() -> None:
+    notes = (CHART / "templates/NOTES.txt").read_text()
+    for command in ("rollout status", "kubectl apply -f examples/digits/pytorchjob.yaml", "get ptj -w", "logs"):
+        assert command in notes

@@ -1,0 +1,83 @@
+"""The chart's values: checked by their schema, listed in the README, in step with the distribution."""
+
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytorchjob_agent import __version__
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts/pytorchjob-operator"
+FREE = {"global"}
+
+
+def schemas(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, one in schema.get("properties", {}).items():
+        yield f"{path}{key}", one
+        yield from schemas(one, f"{path}{key}.")
+
+
+def keys(values: Any, known: dict[str, Any], path: str = "") -> Iterator[str]:
+    for key, one in values.items():
+        yield f"{path}{key}"
+        if isinstance(one, dict) and "properties" in known.get(f"{path}{key}", {}):
+            yield from keys(one, known, f"{path}{key}.")
+
+
+def test_values_and_schema_have_the_same_keys() -> None:
+    known = dict(schemas(json.loads((CHART / "values.schema.json").read_text())))
+    assert set(known) == set(keys(yaml.safe_load((CHART / "values.yaml").read_text()), known))
+
+
+def test_every_level_of_the_schema_is_closed() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    open_levels = {
+        path for path, one in schemas(schema) if "properties" in one and one.get("additionalProperties", True)
+    }
+    assert schema["additionalProperties"] is False
+    assert open_levels == FREE
+
+
+def test_readme_lists_every_value() -> None:
+    spec = importlib.util.spec_from_file_location("generate_readme", ROOT / "charts/generate_readme.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.readme() == (CHART / "README.md").read_text(), "run `make generate`"
+
+
+def test_versions_are_those_of_the_distribution() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    base = yaml.safe_load((ROOT / "manifests/base/kustomization.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
+    assert base["images"] == [{"name": "pytorchjob/operator", "newTag": __version__}]
+
+
+REFUSED = [
+    pytest.param("replcas=3", "additional properties 'replcas'", id="an unknown key"),
+    pytest.param("image.tga=dev", "at '/image': additional properties 'tga'", id="an unknown key further down"),
+    pytest.param("replicas=-1", "at '/replicas'", id="fewer than no replicas"),
+    pytest.param("replicas=many", "at '/replicas'", id="replicas that are no number"),
+    pytest.param("image.digest=sha256:abc", "at '/image/digest'", id="half a digest"),
+    pytest.param("image.pullPolicy=always", "at '/image/pullPolicy'", id="a pull policy in lower case"),
+    pytest.param("log.level=LOUD", "at '/log/level'", id="an unknown log level"),
+    pytest.param("log.format=xml", "at '/log/format'", id="an unknown log format"),
+    pytest.param("watchNamespaces=training", "at '/watchNamespaces'", id="one namespace that is no list"),
+    pytest.param("watchNamespaces={Training}", "at '/watchNamespaces/0'", id="a namespace in upper case"),
+    pytest.param("watchNamespaces={a,a}", "at '/watchNamespaces'", id="a namespace twice"),
+    pytest.param("crds.keep=maybe", "at '/crds/keep'", id="a switch that is neither on nor off"),
+    pytest.param("podLabels.a=1", "at '/podLabels/a'", id="a label that is a number"),
+]
+
+
+@pytest.mark.helm
+@pytest.mark.parametrize(("value", "words"), REFUSED)
+def test_refuses(helm: Callable[..., str], value: str, words: str) -> None:
+    with pytest.raises(RuntimeError, match=words):
+        helm("template", "x", str(CHART), "--kube-version", "1.34.0", "--set", value)
