@@ -40,6 +40,13 @@ class ReplicaType(StrEnum):
         return self.value.lower()
 
 
+class EventType(StrEnum):
+    """The two types of events that Kubernetes knows."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
 class Reason(StrEnum):
     """Reasons of conditions and events; v1's wherever v1 has one (contract A.9, A.15)."""
 

@@ -32,12 +32,14 @@ def make_plan(seen: Observed) -> Plan:
     new = status.build_status(seen, result, counts)
     due = status.write_at(seen, new, counts)
     write_now = due is not None and due <= seen.now
+    put_off = None if write_now else due
     return Plan(
         reason=_reason(result, compared, writes),
         writes=writes,
         status=new if write_now else None,
         events=tuple(events.build_events(seen.job, result, writes, new if write_now else None)),
-        wake_at=None if write_now else due,
+        status_due=put_off,
+        wake_at=put_off,
     )
 
 

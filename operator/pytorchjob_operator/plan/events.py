@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
-from pytorchjob_operator.names import Reason
+from pytorchjob_operator.names import EventType, Reason
 from pytorchjob_operator.plan.outcome import Outcome, Phase
-from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, EventType, Write
+from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, Write
 
 _NAMED = 8
 """How many pods one message names before it only counts them."""

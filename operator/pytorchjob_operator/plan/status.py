@@ -1,8 +1,8 @@
 """The status that the observed pods amount to, and whether it is worth a write now.
 
 A status is written at once when a condition changes. Counters that merely move, and Running while pods are still
-starting, wait for the rest of the pods, for a short time: a job of a thousand pods costs three status writes, not a
-thousand.
+starting, wait for the rest of the pods, for a short time from the first change that was seen: a job of many pods
+costs three status writes, however long they take to start and whichever ends first.
 """
 
 from datetime import datetime, timedelta
@@ -22,9 +22,10 @@ from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
 
 RUNNING_DELAY = timedelta(seconds=2)
-"""How long Running may wait for the other pods, counted from the last status write."""
+"""How long Running may wait for the other pods."""
 COUNTERS_DELAY = timedelta(seconds=5)
-"""How long counters alone may lag behind, counted from the last status write."""
+"""How long counters alone may lag behind."""
+_AT_ONCE = timedelta(0)
 
 _CONDITIONS = {
     Phase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
@@ -44,7 +45,6 @@ def build_status(seen: Observed, outcome: Outcome, counts: dict[ReplicaType, Cou
             "replica_statuses": _replica_statuses(seen.job, counts, outcome),
             "start_time": stored.start_time or now,
             "completion_time": stored.completion_time or (now if ended else None),
-            "last_reconcile_time": now,
             "observed_generation": seen.job.metadata.generation or None,
         }
     )
@@ -52,17 +52,19 @@ def build_status(seen: Observed, outcome: Outcome, counts: dict[ReplicaType, Cou
 
 def write_at(seen: Observed, new: JobStatus, counts: dict[ReplicaType, Counts]) -> datetime | None:
     """When to write the new status: now or later, or None when it says what the stored one says."""
-    stored = seen.job.status
-    if _same(stored, new):
+    if seen.job.status == new:
         return None
-    last = stored.last_reconcile_time
-    if last is None or (_all_run(new, counts) and not _all_run(stored, counts)):
-        return seen.now
+    due = seen.now + _delay(seen.job.status, new, counts)
+    return min(due, seen.status_due) if seen.status_due else due
+
+
+def _delay(stored: JobStatus, new: JobStatus, counts: dict[ReplicaType, Counts]) -> timedelta:
+    """How long the new status may wait for what is likely to follow."""
+    if _all_run(new, counts) and not _all_run(stored, counts):
+        return _AT_ONCE
     if new.conditions == stored.conditions and new.observed_generation == stored.observed_generation:
-        return max(seen.now, last + COUNTERS_DELAY)
-    if _only_running_is_new(stored, new):
-        return max(seen.now, last + RUNNING_DELAY)
-    return seen.now
+        return COUNTERS_DELAY
+    return RUNNING_DELAY if _only_running_is_new(stored, new) else _AT_ONCE
 
 
 def _conditions(seen: Observed, outcome: Outcome, now: datetime) -> Conditions:
@@ -107,10 +109,6 @@ def _all_run(status: JobStatus, counts: dict[ReplicaType, Counts]) -> bool:
     shown = status.replica_statuses or ReplicaStatuses()
     told = ((shown.get(replica_type) or ReplicaStatus(), one.wanted) for replica_type, one in counts.items())
     return all(status.active + status.succeeded == wanted for status, wanted in told)
-
-
-def _same(stored: JobStatus, new: JobStatus) -> bool:
-    return stored == new.model_copy(update={"last_reconcile_time": stored.last_reconcile_time})
 
 
 def _only_running_is_new(stored: JobStatus, new: JobStatus) -> bool:

@@ -7,11 +7,10 @@ only here.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from pytorchjob_operator.model import JobStatus
-from pytorchjob_operator.names import Reason
+from pytorchjob_operator.names import EventType, Reason
 
 Body = Mapping[str, Any]
 
@@ -42,13 +41,6 @@ class DeletePod:
 Write = CreateService | CreatePod | DeletePod
 
 
-class EventType(StrEnum):
-    """The two types that Kubernetes knows."""
-
-    NORMAL = "Normal"
-    WARNING = "Warning"
-
-
 @dataclass(frozen=True)
 class Event:
     """Something that a person should read in `kubectl describe`, sent after the writes went through."""
@@ -67,6 +59,8 @@ class Plan:
     status: JobStatus | None = None
     """The new status, or None to leave the stored one alone."""
     events: tuple[Event, ...] = ()
+    status_due: datetime | None = None
+    """When a status that this plan puts off is to be written; the next observation carries it."""
     wake_at: datetime | None = None
     """Plan again at this time at the latest, also if nothing happens."""
 

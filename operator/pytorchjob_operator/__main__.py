@@ -1,0 +1,59 @@
+"""`python -m pytorchjob_operator`: start the operator, or print the plan of a job without any cluster."""
+
+import asyncio
+import os
+import sys
+from dataclasses import replace
+
+import click
+
+from pytorchjob_operator import __version__
+from pytorchjob_operator.errors import OperatorError
+
+
+@click.group(invoke_without_command=True)
+@click.option("--namespace", "-n", multiple=True, help="Serve only this namespace; may be repeated. Default: all.")
+@click.option("--leader-elect/--no-leader-elect", default=None, help="Wait for the Lease before any write.")
+@click.version_option(__version__)
+@click.pass_context
+def cli(context: click.Context, namespace: tuple[str, ...], leader_elect: bool | None) -> None:
+    """Run the operator of kubeflow.org/v1 PyTorchJob.
+
+    The cluster is found by KUBECONFIG or by the pod's service account; further settings are environment variables
+    that begin with PYTORCHJOB_.
+    """
+    if context.invoked_subcommand is None:
+        _start(namespace, leader_elect)
+
+
+def _start(namespaces: tuple[str, ...], leader_elect: bool | None) -> None:
+    # Imported here: `plan` needs none of it and should answer at once.
+    from pytorchjob_operator.app import logs
+    from pytorchjob_operator.app.main import Process
+    from pytorchjob_operator.kube import config
+    from pytorchjob_operator.kube.lease import LeaseLostError
+    from pytorchjob_operator.settings import Settings
+
+    async def life() -> None:
+        await Process(settings, config.load()).run()
+
+    try:
+        settings = Settings.from_env(os.environ)
+        settings = replace(settings, namespaces=namespaces or settings.namespaces)
+        if leader_elect is not None:
+            settings = replace(settings, leader_elect=leader_elect)
+        logs.configure(settings.log_level, settings.log_format)
+        asyncio.run(life())
+    except LeaseLostError as error:
+        sys.exit(f"pytorchjob-operator: {error}")
+    except OperatorError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def main() -> None:
+    """Entry point of `pytorchjob-operator`."""
+    cli(prog_name="pytorchjob-operator")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Health, readiness and metrics on one port.
+
+Alive: the event loop answers and no essential task has died. Ready: the caches are complete and their watches have
+heard of the API server lately; a standby is ready too, so that a rolling update can proceed.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+Check = Callable[[], str | None]
+"""Returns what is wrong, or None."""
+
+
+def build_app(alive: Check, ready: Check, registry: CollectorRegistry) -> web.Application:
+    """Build the server's routes."""
+    app = web.Application(client_max_size=1024)
+    app.router.add_get("/healthz", _answer(alive))
+    app.router.add_get("/readyz", _answer(ready))
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app.router.add_get("/metrics", metrics)
+    return app
+
+
+def _answer(check: Check) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        wrong = check()
+        return web.Response(text=(wrong or "ok") + "\n", status=503 if wrong else 200)
+
+    return answer
+
+
+async def serve(app: web.Application, port: int, host: str | None = None) -> web.AppRunner:
+    """Start to serve; the caller cleans up the runner."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    return runner

@@ -1,0 +1,160 @@
+"""The parts of the running operator and what connects them; each part is built here and nowhere else."""
+
+import asyncio
+import logging
+import socket
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from pytorchjob_operator import __version__, names
+from pytorchjob_operator.app.handlers import JobWatch, build_registry
+from pytorchjob_operator.app.metrics import Metrics
+from pytorchjob_operator.control.apply import JOBS, Applier
+from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.control.jobs import JobCache
+from pytorchjob_operator.control.queue import WorkQueue
+from pytorchjob_operator.control.reconcile import Reconciler
+from pytorchjob_operator.errors import ApiError, Conflict, InvalidJob
+from pytorchjob_operator.kube.client import Client, Scope
+from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.lease import Elector, LeaseName
+from pytorchjob_operator.kube.recorder import Involved, Recorder, Reporter
+from pytorchjob_operator.kube.reflector import Reflector
+from pytorchjob_operator.kube.resource import PODS, SERVICES
+from pytorchjob_operator.kube.store import Store
+from pytorchjob_operator.observed import Options, Pod, Service
+from pytorchjob_operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+USER_AGENT = f"pytorchjob-operator/{__version__}"
+CRD_POLL_SECONDS = 2.0
+SWEEP_SECONDS = 600.0
+SOON = 0.05
+"""Seconds until the next look after somebody else changed the job: its newest version is on its way."""
+
+
+def now() -> datetime:
+    """The wall clock, which only statuses, events and deadlines see."""
+    return datetime.now(UTC)
+
+
+class Operator:
+    """Watches, caches, queue and writers of one process."""
+
+    def __init__(self, settings: Settings, connection: Connection, metrics: Metrics) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._clock: Callable[[], float] = self._loop.time
+        self.queue: WorkQueue[str] = WorkQueue()
+        self.caches = Caches(
+            jobs=JobCache(),
+            pods=Store[Pod](self._clock, self._child_changed),
+            services=Store[Service](self._clock, self._child_changed),
+            options=Options(cluster_domain=settings.cluster_domain),
+        )
+        self.client = Client(connection, USER_AGENT, settings.max_in_flight, on_request=metrics.on_request)
+        # The Lease must never wait behind the writes that it guards.
+        self.lease_client = Client(connection, USER_AGENT, 1, on_request=metrics.on_request)
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        lease = LeaseName(settings.lease_namespace or connection.namespace, settings.lease_name, identity)
+        self.elector = Elector(self.lease_client, lease, self._clock, now)
+        self.recorder = Recorder(self.client, Reporter(names.CONTROLLER, identity), self._clock, now)
+        self.reflectors = tuple(self._reflectors())
+        applier = Applier(self.client, self.caches)
+        self.reconciler = Reconciler(self.caches, applier, self.recorder, self.may_write, now)
+        self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
+
+    def may_write(self) -> bool:
+        """The fence: whether this process leads at this moment."""
+        return not self.settings.leader_elect or self.elector.valid()
+
+    async def watch_jobs(self) -> None:
+        """Start kopf once the CRD is there, then compare the cache with a whole list now and then.
+
+        kopf reports no deletion that happened while its watch was down; a job that is gone must not stay for ever.
+        """
+        await self._crd_served()
+        self.jobs.start()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self._sweep()
+            except ApiError as error:
+                logger.warning("the jobs could not be listed, trying again later: %s", error)
+
+    async def work(self) -> None:
+        """Reconcile once the caches are complete and this process leads."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+        if self.settings.leader_elect:
+            await self.elector.acquired.wait()
+        await self.queue.run(self._reconcile, self.settings.workers)
+
+    async def _reconcile(self, uid: str) -> None:
+        started, result = self._clock(), "error"
+        try:
+            wait = await self.reconciler(uid)
+            result = "success"
+        except Conflict:
+            wait, result = SOON, "conflict"
+        finally:
+            self.metrics.on_reconcile(result, self._clock() - started)
+        if wait is not None:
+            self.queue.add_after(uid, wait)
+
+    def _reflectors(self) -> "list[Reflector[Pod] | Reflector[Service]]":
+        made: list[Reflector[Pod] | Reflector[Service]] = []
+        for namespace in self.settings.namespaces or (None,):
+            pods = Scope(PODS, namespace, names.operator_selector())
+            services = Scope(SERVICES, namespace, names.operator_selector())
+            made.append(Reflector(self.client, pods, self.caches.pods, Pod.from_api))
+            made.append(Reflector(self.client, services, self.caches.services, Service.from_api))
+        return made
+
+    def _child_changed(self, owner_uid: str) -> None:
+        if self.caches.jobs.get(owner_uid) is not None:
+            self.queue.add(owner_uid)
+
+    def _in_loop(self, kind: str | None, obj: dict[str, Any]) -> None:
+        """Called in kopf's thread."""
+        self._loop.call_soon_threadsafe(self._job_changed, kind, obj)
+
+    def _job_changed(self, kind: str | None, obj: dict[str, Any]) -> None:
+        meta = obj["metadata"]
+        if kind == "DELETED":
+            self.caches.jobs.forget(meta["uid"])
+        else:
+            try:
+                self.caches.jobs.put(obj)
+            except InvalidJob as error:
+                about = Involved(names.API_VERSION, names.KIND, meta["namespace"], meta["name"], meta["uid"])
+                self.recorder.event(about, names.EventType.WARNING, names.Reason.INVALID, str(error))
+                return
+        self.queue.add(meta["uid"])
+
+    async def _crd_served(self) -> None:
+        """Wait for the CRD: kopf would never look again for a kind that is not there when it starts."""
+        told = ""
+        while True:
+            try:
+                async for _ in self.client.list(self._job_scopes()[0], limit=1):
+                    return
+            except ApiError as error:
+                if str(error) != told:
+                    told = str(error)
+                    logger.warning("waiting for the resource %s.%s: %s", names.PLURAL, names.GROUP, error)
+            await asyncio.sleep(CRD_POLL_SECONDS)
+
+    async def _sweep(self) -> None:
+        before, living = self.caches.jobs.uids(), set[str]()
+        for scope in self._job_scopes():
+            async for page in self.client.list(scope, limit=100):
+                living.update(one["metadata"]["uid"] for one in page.items)
+        for uid in self.caches.jobs.sweep(living, before):
+            self.queue.add(uid)
+
+    def _job_scopes(self) -> list[Scope]:
+        return [Scope(JOBS, namespace) for namespace in self.settings.namespaces or (None,)]

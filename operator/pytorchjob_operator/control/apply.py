@@ -1,0 +1,118 @@
+"""The only place that writes: it sends a plan to the API server and puts what comes back into the caches.
+
+Creation is one pass with a bounded number of requests in flight, in the plan's order, and stops at the first refusal:
+a quota is not asked a thousand times. What was made stays made; the next plan sees it.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytorchjob_operator import names
+from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused
+from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.resource import PODS, SERVICES, Resource
+from pytorchjob_operator.model import JobStatus, PyTorchJob
+from pytorchjob_operator.names import Reason
+from pytorchjob_operator.observed import Pod, Refusal, Service, controller_uid
+from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod, Write
+
+JOBS = Resource(names.GROUP, names.VERSION, names.PLURAL)
+IN_FLIGHT = 32
+"""Requests of one job at a time; each needs a connection of its own (HTTP/1.1)."""
+
+
+@dataclass(frozen=True)
+class Applier:
+    """Sends writes for jobs; one instance serves all of them."""
+
+    client: Client
+    caches: Caches
+
+    async def write(self, job: PyTorchJob, writes: Sequence[Write]) -> Refusal | None:
+        """Send all writes, and return the first refusal if there was one.
+
+        Raises ApiError where nothing is known about a request's fate: plan again, later.
+        """
+        pending, stops = iter(writes), list[Refusal | ApiError]()
+        await asyncio.gather(*(self._drain(job, pending, stops) for _ in range(min(IN_FLIGHT, len(writes)))))
+        for stop in stops:
+            if isinstance(stop, ApiError):
+                raise stop
+        return next((stop for stop in stops if isinstance(stop, Refusal)), None)
+
+    async def _drain(self, job: PyTorchJob, pending: Iterator[Write], stops: list[Refusal | ApiError]) -> None:
+        """Take writes until there are none or one went wrong; what is in flight by then is let through."""
+        for write in pending:
+            try:
+                await self._one(job, write)
+            except (Refused, NotFound) as error:
+                stops.append(_refusal(write, error))
+            except ApiError as error:
+                stops.append(error)
+            if stops:
+                return
+
+    async def _one(self, job: PyTorchJob, write: Write) -> None:
+        match write:
+            case CreatePod():
+                self.caches.pods.put(Pod.from_api(await self._create(job, PODS, dict(write.body))))
+            case CreateService():
+                made = await self._create(job, SERVICES, dict(write.body))
+                self.caches.services.put(Service.from_api(made))
+            case DeletePod():
+                await self._delete_pod(job, write)
+
+    async def _create(self, job: PyTorchJob, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+        """Create a child; a name that is taken by our own child is a cache that lags, not an error."""
+        try:
+            return await self.client.create(resource, job.metadata.namespace, body)
+        except Conflict as error:
+            if not error.already_exists:
+                raise
+        name = body["metadata"]["name"]
+        found = await self.client.get(resource, job.metadata.namespace, name)
+        if controller_uid(found["metadata"]) != job.metadata.uid:
+            whose = f"{resource.plural} {name!r} already exists and does not belong to this job"
+            raise Refused(409, "NameTaken", f"{whose}: delete it or rename the job")
+        return found
+
+    async def _delete_pod(self, job: PyTorchJob, write: DeletePod) -> None:
+        """Delete one incarnation; one that is gone, or another under its name, means the work is done."""
+        namespace = job.metadata.namespace
+        try:
+            left = await self.client.delete(PODS, namespace, write.name, write.uid)
+        except (NotFound, Conflict):
+            self.caches.pods.gone(namespace, write.name, write.uid)
+            return
+        if left.get("kind") == "Pod":
+            self.caches.pods.put(Pod.from_api(left))
+
+    async def patch_status(self, job: PyTorchJob, status: JobStatus) -> None:
+        """Write the status of exactly this version of the job; raises Conflict when a newer one exists."""
+        meta = job.metadata
+        unset = {field.alias: None for field in JobStatus.model_fields.values()}
+        body = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": unset | status.to_api(),
+        }
+        self.caches.jobs.put(await self.client.patch_status(JOBS, meta.namespace, meta.name, body))
+
+    async def confirm(self, job: PyTorchJob) -> bool:
+        """Read the job itself before a child is made again: a job that is gone must not be served by a stale cache."""
+        try:
+            found = await self.client.get(JOBS, job.metadata.namespace, job.metadata.name)
+        except NotFound:
+            found = {}
+        if found.get("metadata", {}).get("uid") != job.metadata.uid:
+            self.caches.jobs.forget(job.metadata.uid)
+            return False
+        self.caches.jobs.put(found)
+        return self.caches.jobs.get(job.metadata.uid) == job
+
+
+def _refusal(write: Write, error: ApiError) -> Refusal:
+    reason = Reason.FAILED_CREATE_SERVICE if isinstance(write, CreateService) else Reason.FAILED_CREATE_POD
+    return Refusal(reason, error.message)

@@ -1,0 +1,99 @@
+"""One job at a time, again and again: observe, plan, apply; then status; then events.
+
+The order is the contract: children before the status that speaks of them, events only for what has been written. It
+decides nothing itself; a crash at any point leaves what the next observation explains.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from pytorchjob_operator import names
+from pytorchjob_operator.control.apply import Applier
+from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.errors import Refused
+from pytorchjob_operator.kube.recorder import Involved, Recorder
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import EventType
+from pytorchjob_operator.observed import Refusal
+from pytorchjob_operator.plan import Plan, make_plan
+from pytorchjob_operator.plan.writes import CreatePod, CreateService, Event
+
+logger = logging.getLogger(__name__)
+
+SOON = 0.05
+"""Seconds until the next look after somebody else changed the job: its newest version is on its way."""
+
+
+@dataclass
+class Reconciler:
+    """Brings jobs from what is observed to what they want."""
+
+    caches: Caches
+    applier: Applier
+    recorder: Recorder
+    may_write: Callable[[], bool]
+    """The fence: false once this process may no longer be the leader."""
+    clock: Callable[[], datetime]
+    _reasons: dict[str, str] = field(default_factory=dict)
+    _refusals: dict[str, Refusal] = field(default_factory=dict)
+
+    async def __call__(self, uid: str) -> float | None:
+        """Reconcile one job once; returns the seconds until the next look that it needs, None for no such time.
+
+        Raises an ApiError when it has to be tried again, with back-off: Refused once the status shows why.
+        """
+        job = self.caches.jobs.get(uid)
+        if job is None:
+            self._forget(uid)
+            return None
+        if not self.may_write():
+            return None
+        seen = self.caches.observe(job, self.clock(), self._refusals.get(uid))
+        plan = make_plan(seen)
+        self._tell(job, plan)
+        if _remakes(job, plan) and not await self.applier.confirm(job):
+            return SOON
+        refusal = await self.applier.write(job, plan.writes) if plan.writes else None
+        await self._publish(job, self._after(job, plan, refusal))
+        if refusal is not None:
+            raise Refused(0, refusal.reason, refusal.message)
+        return (plan.wake_at - self.clock()).total_seconds() if plan.wake_at else None
+
+    def _after(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None) -> Plan:
+        """What is left to say once the writes went out: as planned, or what the API server would not take."""
+        uid = job.metadata.uid
+        before = self._refusals.get(uid)
+        if refusal is not None:
+            self._refusals[uid] = refusal
+        elif before is not None:
+            del self._refusals[uid]
+        if refusal == before:
+            return plan if refusal is None else replace(plan, events=())
+        told = plan.events if refusal is None else (Event(refusal.reason, refusal.message, EventType.WARNING),)
+        return replace(make_plan(self.caches.observe(job, self.clock(), refusal)), events=told)
+
+    async def _publish(self, job: PyTorchJob, plan: Plan) -> None:
+        if plan.status is not None and self.may_write():
+            await self.applier.patch_status(job, plan.status)
+        meta = job.metadata
+        about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, meta.uid)
+        for event in plan.events:
+            self.recorder.event(about, event.type, event.reason, event.message)
+
+    def _tell(self, job: PyTorchJob, plan: Plan) -> None:
+        """One line per decision that is not the one before."""
+        uid = job.metadata.uid
+        if self._reasons.get(uid) != plan.reason:
+            self._reasons[uid] = plan.reason
+            logger.info("%s/%s: %s", job.metadata.namespace, job.metadata.name, plan.reason)
+
+    def _forget(self, uid: str) -> None:
+        self._reasons.pop(uid, None)
+        self._refusals.pop(uid, None)
+
+
+def _remakes(job: PyTorchJob, plan: Plan) -> bool:
+    """Whether the plan makes a child of a job that has had its children before."""
+    return bool(job.status.conditions) and any(isinstance(one, CreatePod | CreateService) for one in plan.writes)

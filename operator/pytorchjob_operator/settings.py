@@ -1,0 +1,58 @@
+"""The operator's own settings: read once from the environment, each with its default and what it means."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from pytorchjob_operator.errors import OperatorError
+
+PREFIX = "PYTORCHJOB_"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every field can be set by an environment variable: PYTORCHJOB_ and its name in capitals."""
+
+    namespaces: tuple[str, ...] = field(default=(), metadata={"help": "Namespaces to serve; none means all of them"})
+    lease_namespace: str = field(default="", metadata={"help": "Where the Lease lives; empty: the pod's own namespace"})
+    lease_name: str = field(default="pytorchjob-operator", metadata={"help": "Name of the leader election's Lease"})
+    leader_elect: bool = field(default=True, metadata={"help": "Whether to wait for leadership before any write"})
+    cluster_domain: str = field(default="cluster.local", metadata={"help": "The cluster's DNS domain"})
+    http_port: int = field(default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics"})
+    workers: int = field(default=16, metadata={"help": "Jobs that are reconciled at the same time"})
+    max_in_flight: int = field(default=32, metadata={"help": "Write requests at the same time, over all jobs"})
+    log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
+    log_format: str = field(default="text", metadata={"help": "text, or json for one object per line"})
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> "Settings":
+        """Read the settings; raises OperatorError naming the variable, what is wrong and what would be right."""
+        given: dict[str, Any] = {}
+        for one in fields(cls):
+            name = PREFIX + one.name.upper()
+            if environ.get(name):
+                given[one.name] = _parse(name, environ[name], one.default)
+        settings = cls(**given)
+        _one_of("LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
+        _one_of("LOG_FORMAT", settings.log_format, ("text", "json"))
+        return settings
+
+
+def _parse(name: str, text: str, default: object) -> object:
+    match default:
+        case bool():
+            return _one_of(name, text.lower(), ("true", "false")) == "true"
+        case int():
+            if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+                raise OperatorError(f"{name}: {text!r} is not a number from 1 to 65535")
+            return int(text)
+        case tuple():
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        case _:
+            return text
+
+
+def _one_of(name: str, text: str, allowed: tuple[str, ...]) -> str:
+    if text not in allowed:
+        raise OperatorError(f"{name}: {text!r} is not one of {', '.join(allowed)}")
+    return text
