@@ -50,7 +50,7 @@ def test_a_pod_is_cut_down_to_what_decisions_need() -> None:
         pytest.param("9" * 5000, None, id="a huge number is not even parsed"),
         pytest.param("-1", None, id="a negative number"),
         pytest.param("²", None, id="a digit that int() refuses"),
-        pytest.param("１", None, id="a digit of another alphabet"),
+        pytest.param("\uff11", None, id="a digit of another alphabet"),
         pytest.param("", None, id="an empty label"),
         pytest.param(None, None, id="no label"),
     ],

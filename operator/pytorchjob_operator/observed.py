@@ -131,6 +131,8 @@ class Observed:
     services: tuple[Service, ...] = ()
     refusal: Refusal | None = None
     """Why the last attempt to create a child failed; None once an attempt went through."""
+    status_due: datetime | None = None
+    """`status_due` of the plan before this one, so that a write that was put off is not put off again."""
     options: Options = field(default_factory=Options)
 
 

@@ -60,9 +60,11 @@ def write_at(seen: Observed, new: JobStatus, counts: dict[ReplicaType, Counts]) 
 
 def _delay(stored: JobStatus, new: JobStatus, counts: dict[ReplicaType, Counts]) -> timedelta:
     """How long the new status may wait for what is likely to follow."""
-    if _all_run(new, counts) and not _all_run(stored, counts):
+    if new.observed_generation != stored.observed_generation or (
+        _all_run(new, counts) and not _all_run(stored, counts)
+    ):
         return _AT_ONCE
-    if new.conditions == stored.conditions and new.observed_generation == stored.observed_generation:
+    if new.conditions == stored.conditions:
         return COUNTERS_DELAY
     return RUNNING_DELAY if _only_running_is_new(stored, new) else _AT_ONCE
 

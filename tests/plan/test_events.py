@@ -1,0 +1,87 @@
+"""What `kubectl describe` tells: once per change, not once per pod."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.model import ConditionType, JobStatus
+from pytorchjob_operator.names import Reason
+from pytorchjob_operator.observed import Pod, PodPhase
+from pytorchjob_operator.plan import make_plan
+from pytorchjob_operator.plan.writes import Event, EventType
+from tests.factories import condition, make_job, make_pod, make_template, observed, pods
+
+RUN, DONE, BAD = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED
+RUNNING = JobStatus(conditions=(condition(ConditionType.CREATED), condition(ConditionType.RUNNING)))
+WARNING = EventType.WARNING
+
+
+@pytest.mark.parametrize(
+    ("case", "seen", "expected"),
+    [
+        pytest.param(
+            {}, (), [Event(Reason.CREATED_POD, "Created 2 pods: x-master-0, x-worker-0")], id="one event for all pods"
+        ),
+        pytest.param(
+            {}, pods(RUN), [Event(Reason.CREATED_POD, "Created pod: x-worker-0")], id="one pod is named alone"
+        ),
+        pytest.param(
+            {"workers": 9, "master": None},
+            (),
+            [Event(Reason.CREATED_POD, "Created 9 pods: " + "".join(f"x-worker-{n}, " for n in range(8)) + "...")],
+            id="a long list is cut",
+        ),
+        pytest.param(
+            {"status": RUNNING},
+            pods(RUN, RUN, RUN),
+            [Event(Reason.DELETED_POD, "Deleted pod: x-worker-1: the job was scaled down")],
+            id="scaled down",
+        ),
+        pytest.param(
+            {"status": RUNNING},
+            pods(RUN, BAD),
+            [
+                Event(Reason.DELETED_POD, "Deleted pod: x-worker-0: x-worker-0 failed and restartPolicy is OnFailure"),
+                Event(Reason.RESTARTING, "job x is restarting because Worker replica(s) failed.", WARNING),
+            ],
+            id="a failed pod is replaced",
+        ),
+        pytest.param(
+            {"status": RUNNING},
+            pods(DONE, DONE),
+            [Event(Reason.SUCCEEDED, "PyTorchJob x is successfully completed.")],
+            id="the end",
+        ),
+        pytest.param(
+            {"status": RUNNING, "restart": "Never"},
+            pods(RUN, BAD),
+            [Event(Reason.FAILED, "PyTorchJob x is failed because 1 Worker replica(s) failed.", WARNING)],
+            id="the bad end",
+        ),
+        pytest.param(
+            {"status": JobStatus(conditions=(condition(ConditionType.RESTARTING),))},
+            (*pods(RUN), make_pod("worker-0", deleting=True)),
+            [],
+            id="a restart that was told is not told again",
+        ),
+    ],
+)
+def test_events(case: dict[str, Any], seen: tuple[Pod, ...], expected: list[Event]) -> None:
+    assert list(make_plan(observed(make_job(**case), *seen)).events) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        pytest.param(JobStatus(), True, id="with the job's first pods"),
+        pytest.param(RUNNING, False, id="not again with a later pod"),
+    ],
+)
+def test_a_restart_policy_inside_a_template_is_warned_of(status: JobStatus, told: bool) -> None:
+    job = make_job(workers=None, template=make_template(restartPolicy="Never"), status=status)
+    message = (
+        "spec.pytorchReplicaSpecs.Master.template.spec.restartPolicy (Never) is overwritten by"
+        " spec.pytorchReplicaSpecs.Master.restartPolicy"
+    )
+    warning = Event(Reason.TEMPLATE_RESTART_POLICY, message, WARNING)
+    assert (warning in make_plan(observed(job)).events) is told

@@ -1,0 +1,105 @@
+"""The decision as a whole: which writes, in which order, and when there is nothing to do, why."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.model import ConditionType, JobStatus
+from pytorchjob_operator.observed import Pod, PodPhase
+from pytorchjob_operator.plan import make_plan
+from pytorchjob_operator.plan.writes import CreateService, DeletePod, Plan, Write, manifests
+from tests.factories import condition, make_job, make_pod, observed, pods
+
+RUN, DONE, BAD, WAIT = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.PENDING
+
+
+def told(write: Write) -> str:
+    """`+x-worker-0`, `-x-worker-3`, `+Service`."""
+    if isinstance(write, DeletePod):
+        return f"-{write.name}"
+    return "+Service" if isinstance(write, CreateService) else f"+{write.body['metadata']['name']}"
+
+
+@pytest.mark.parametrize(
+    ("case", "seen", "service", "expected"),
+    [
+        pytest.param(
+            {}, (), False, ["+Service", "+x-master-0", "+x-worker-0"], id="a new job: the Service, then by rank"
+        ),
+        pytest.param({}, pods(RUN, RUN), True, [], id="nothing when all is there"),
+        pytest.param({}, pods(RUN, RUN), False, ["+Service"], id="a Service that vanished is made again"),
+        pytest.param({}, pods(RUN), True, ["+x-worker-0"], id="a pod that vanished is made again"),
+        pytest.param({"restart": "Never"}, pods(RUN), True, ["+x-worker-0"], id="also under Never, as v1 does"),
+        pytest.param(
+            {}, pods(RUN, RUN, RUN, RUN), True, ["-x-worker-2", "-x-worker-1"], id="scaled down, the highest first"
+        ),
+        pytest.param(
+            {},
+            (*pods(RUN, RUN), make_pod("worker-1", deleting=True)),
+            True,
+            [],
+            id="what is being deleted is not deleted again",
+        ),
+        pytest.param(
+            {}, pods(RUN, BAD), True, ["-x-worker-0"], id="a failed pod goes first, its place is filled later"
+        ),
+        pytest.param({"restart": "Never"}, pods(RUN, BAD), True, [], id="a job that just failed writes nothing"),
+        pytest.param({}, pods(DONE), False, [], id="a job that just succeeded writes nothing"),
+        pytest.param(
+            {"workers": 3},
+            pods(RUN, BAD, RUN),
+            True,
+            ["-x-worker-0", "+x-worker-2"],
+            id="what must go, before what comes",
+        ),
+    ],
+)
+def test_writes(case: dict[str, Any], seen: tuple[Pod, ...], service: bool, expected: list[str]) -> None:
+    plan = make_plan(observed(make_job(**case), *seen, service=service))
+    assert [told(write) for write in plan.writes] == expected
+
+
+def test_a_pod_is_deleted_by_its_uid() -> None:
+    plan = make_plan(observed(make_job(), *pods(RUN), make_pod("worker-0", BAD, uid="this one")))
+    reason = "x-worker-0 failed and restartPolicy is OnFailure"
+    assert plan.writes == (DeletePod("x-worker-0", "this one", reason),)
+
+
+ENDED = JobStatus(conditions=(condition(ConditionType.SUCCEEDED),))
+FAILED = JobStatus(conditions=(condition(ConditionType.FAILED),))
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        pytest.param({"status": ENDED}, "the job has succeeded", id="a job that succeeded"),
+        pytest.param({"status": FAILED}, "the job has failed", id="a job that failed"),
+        pytest.param(
+            {"meta": {"deletionTimestamp": "2026-01-02T03:04:05Z"}},
+            "the job is being deleted: the garbage collector removes its children",
+            id="a job that goes",
+        ),
+        pytest.param(
+            {"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}},
+            "the job is managed by kueue.x-k8s.io/multikueue",
+            id="somebody else's job",
+        ),
+    ],
+)
+def test_hands_off(case: dict[str, Any], reason: str) -> None:
+    assert make_plan(observed(make_job(**case), *pods(BAD), service=False)) == Plan(reason=reason)
+
+
+def test_our_own_name_in_managed_by_is_ours() -> None:
+    job = make_job(runPolicy={"managedBy": "kubeflow.org/training-operator"})
+    assert make_plan(observed(job)).writes
+
+
+def test_the_reason_tells_how_it_stands() -> None:
+    plan = make_plan(observed(make_job(workers=2), *pods(RUN, WAIT), make_pod("worker-7")))
+    assert plan.reason == "Running: 2 pods there, 1 missing, 1 surplus; 2 writes"
+
+
+def test_manifests_are_what_kubectl_apply_takes() -> None:
+    plan = make_plan(observed(make_job(), *pods(WAIT), make_pod("worker-1"), service=False))
+    assert [one["kind"] for one in manifests(plan)] == ["Service", "Pod"]
