@@ -1,0 +1,184 @@
+"""A Kubernetes small enough to think about: one job, its pods, a kubelet, and a watch cache that lags.
+
+It keeps what the API server promises (one object per name, uid and resourceVersion preconditions) and nothing else:
+what the planner sees may be old, missing or seen twice.
+"""
+
+from dataclasses import replace
+
+from pytorchjob_operator import names
+from pytorchjob_operator.model import JobStatus, PyTorchJob
+from pytorchjob_operator.observed import Observed, Pod, PodPhase
+from pytorchjob_operator.plan import Plan, make_plan
+from pytorchjob_operator.plan.replicas import wanted
+from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod, Write
+from tests.factories import JOB_UID, at, make_service
+
+_MOST_ROUNDS = 20
+"""A job that needs more looks than this to settle would never settle."""
+
+
+class ModelCluster:
+    """The truth (`job`, `pods`, `service`), its whole history, and what the planner last saw of it."""
+
+    def __init__(self, job: PyTorchJob) -> None:
+        self.now = 0.0
+        self.job = job
+        self.pods: dict[str, Pod] = {}
+        self.service = False
+        self.history: dict[str, list[Pod | None]] = {}
+        self.jobs = [job]
+        self._seen_pods: dict[str, Pod] = {}
+        self.seen_job = job
+        self._seen_service = False
+        self._versions = 0
+        self._due: float | None = None
+
+    # What the API server does.
+
+    def apply(self, write: Write) -> bool:
+        """Carry out one write; False when a precondition refused it (404, 409)."""
+        match write:
+            case CreateService():
+                self.service = True
+                return True
+            case CreatePod():
+                return self._create(write)
+            case DeletePod():
+                return self.delete(write.name, uid=write.uid)
+
+    def _create(self, write: CreatePod) -> bool:
+        name = write.body["metadata"]["name"]
+        if name in self.pods:
+            return False
+        meta = {**write.body["metadata"], "uid": f"uid-{self._next()}"}
+        self._put(Pod.from_api({"metadata": meta}))
+        return True
+
+    def delete(self, name: str, *, uid: str | None = None, force: bool = False) -> bool:
+        """Delete a pod: a running one has its grace first."""
+        pod = self.pods.get(name)
+        if pod is None or (uid is not None and pod.uid != uid):
+            return False
+        if pod.phase is PodPhase.RUNNING and not force:
+            self._put(replace(pod, deleting=True))
+        else:
+            self.remove(name)
+        return True
+
+    def patch_status(self, status: JobStatus, seen: PyTorchJob) -> bool:
+        """Write the status, unless somebody wrote the job since it was seen."""
+        if seen.metadata.resource_version != self.job.metadata.resource_version:
+            return False
+        stored = JobStatus.model_validate(status.to_api())
+        self._put_job(self.job.model_copy(update={"status": stored}))
+        return True
+
+    def scale(self, workers: int) -> None:
+        """The user changes spec.pytorchReplicaSpecs.Worker.replicas."""
+        specs = self.job.spec.pytorch_replica_specs
+        worker = specs.worker and specs.worker.model_copy(update={"replicas": workers})
+        spec = self.job.spec.model_copy(update={"pytorch_replica_specs": specs.model_copy(update={"worker": worker})})
+        meta = self.job.metadata.model_copy(update={"generation": self.job.metadata.generation + 1})
+        self._put_job(self.job.model_copy(update={"spec": spec, "metadata": meta}))
+
+    # What the kubelet does.
+
+    def move(self, name: str, phase: PodPhase, exit_code: int | None = None) -> None:
+        """A pod reaches a phase."""
+        self._put(replace(self.pods[name], phase=phase, exit_code=exit_code))
+
+    def remove(self, name: str) -> None:
+        """A pod is gone."""
+        del self.pods[name]
+        self.history[name].append(None)
+
+    def kubelet(self) -> bool:
+        """Start what is pending, end what is being deleted; whether anything changed."""
+        changed = False
+        for pod in list(self.pods.values()):
+            if pod.deleting:
+                self.remove(pod.name)
+            elif pod.phase is PodPhase.PENDING:
+                self.move(pod.name, PodPhase.RUNNING)
+            else:
+                continue
+            changed = True
+        return changed
+
+    # What the planner sees and does.
+
+    def see(self) -> None:
+        """The cache has caught up."""
+        self._seen_pods, self.seen_job, self._seen_service = dict(self.pods), self.job, self.service
+
+    def see_pod(self, name: str, version: int) -> None:
+        """One event of a pod's whole history comes: the newest, a late one, or one for the second time."""
+        past = self.history[name]
+        pod = past[version % len(past)]
+        if pod is None:
+            self._seen_pods.pop(name, None)
+        else:
+            self._seen_pods[name] = pod
+
+    def see_job(self, version: int) -> None:
+        """One version of the job's whole history."""
+        self.seen_job = self.jobs[version % len(self.jobs)]
+
+    def plan(self) -> Plan:
+        """What the planner decides about what it sees."""
+        services = (make_service(self.job.metadata.name),) if self._seen_service else ()
+        due = None if self._due is None else at(self._due)
+        seen = tuple(self._seen_pods.values())
+        return make_plan(Observed(self.seen_job, at(self.now), seen, services, status_due=due))
+
+    def reconcile(self, cut: int | None = None) -> Plan:
+        """Plan and apply; the process dies after `cut` writes, of which the status is the last."""
+        plan = self.plan()
+        for write in plan.writes[:cut]:
+            self.apply(write)
+        if plan.status is not None and (cut is None or cut > len(plan.writes)):
+            self.patch_status(plan.status, self.seen_job)
+        self._due = None if plan.status_due is None else (plan.status_due - at(0)).total_seconds()
+        return plan
+
+    def settle(self) -> Plan:
+        """Everything catches up; returns the last plan, which must have nothing to do."""
+        for _ in range(_MOST_ROUNDS):
+            self.see()
+            plan = self.reconcile()
+            moved = self.kubelet()
+            if plan.empty and plan.wake_at is None and not moved:
+                return plan
+            self.now = self._due if self._due is not None else self.now
+        raise AssertionError(f"it does not settle: {plan.reason}")
+
+    # What a test asks.
+
+    def ended(self) -> bool:
+        """Whether the job's status says that it has ended."""
+        last = self.job.status.conditions[-1:]
+        return bool(last) and last[0].type.value in ("Succeeded", "Failed")
+
+    def wanted(self) -> set[str]:
+        """The names of the pods that the job wants."""
+        name = self.job.metadata.name
+        return {names.pod_name(name, one.type, one.index) for one in wanted(self.job)}
+
+    def end(self) -> tuple[set[str], bool, list[str]]:
+        """What is left, without its times and uids."""
+        return set(self.pods), self.service, [f"{one.type}={one.status}" for one in self.job.status.conditions]
+
+    def _put(self, pod: Pod) -> None:
+        new = replace(pod, resource_version=self._next(), owner_uid=JOB_UID)
+        self.pods[pod.name] = new
+        self.history.setdefault(pod.name, []).append(new)
+
+    def _put_job(self, job: PyTorchJob) -> None:
+        meta = job.metadata.model_copy(update={"resource_version": str(self._next())})
+        self.job = job.model_copy(update={"metadata": meta})
+        self.jobs.append(self.job)
+
+    def _next(self) -> int:
+        self._versions += 1
+        return self._versions

@@ -1,0 +1,183 @@
+"""Whatever happens, in whatever order it is seen: the invariants of a plan, over generated lives of a job."""
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_operator.model import with_defaults
+from pytorchjob_operator.observed import PodPhase
+from pytorchjob_operator.plan.env import build_env
+from pytorchjob_operator.plan.writes import CreatePod
+from tests.factories import make_job, replica
+from tests.plan.model_cluster import ModelCluster
+
+ELASTIC = {"minReplicas": 1, "maxReplicas": 4}
+POLICIES = st.sampled_from([None, "Always", "OnFailure", "Never", "ExitCode"])
+JOBS = st.builds(
+    make_job,
+    master=st.sampled_from([None, 1]),
+    workers=st.integers(1, 4),
+    restart=POLICIES,
+    elasticPolicy=st.sampled_from([None, ELASTIC]),
+    nprocPerNode=st.sampled_from([None, "2"]),
+)
+ENDS = st.sampled_from([(PodPhase.SUCCEEDED, 0), (PodPhase.FAILED, 1), (PodPhase.FAILED, 137), (PodPhase.FAILED, None)])
+ANY = st.integers(0, 10**6)
+
+
+def pod_env(write: CreatePod) -> dict[str, str]:
+    """The env of the pod's container, as the process in it will find it."""
+    env: list[dict[str, Any]] = write.body["spec"]["containers"][0]["env"]
+    return {one["name"]: one["value"] for one in env}
+
+
+class Lives(RuleBasedStateMachine):
+    """A job, its user, its kubelet and its operator, none of which waits for another."""
+
+    @initialize(job=JOBS)
+    def start(self, job: Any) -> None:
+        self.cluster = ModelCluster(job)
+        self.final: Any = None
+
+    def _pick(self, number: int) -> str | None:
+        names = sorted(self.cluster.pods)
+        return names[number % len(names)] if names else None
+
+    @rule(cut=st.none() | st.integers(0, 6))
+    def the_operator_looks(self, cut: int | None) -> None:
+        """It may die after any of its writes."""
+        job = with_defaults(self.cluster.seen_job)
+        plan = self.cluster.reconcile(cut)
+        assert plan.reason
+        assert plan.empty or not plan.reason.endswith("nothing to write") or plan.status or plan.events
+        envs = [(ReplicaEnv.from_env(pod_env(one)), one) for one in plan.writes if isinstance(one, CreatePod)]
+        for env, write in envs:
+            assert env == build_env(job, replica(write.body["metadata"]["name"].removeprefix("x-")))
+        ranks = [env.rank for env, _ in envs if env.rank is not None]
+        assert len(set(ranks)) == len(ranks)
+
+    @rule()
+    def the_cache_catches_up(self) -> None:
+        self.cluster.see()
+
+    @rule(which=ANY, version=ANY)
+    def an_event_comes_late_or_twice(self, which: int, version: int) -> None:
+        names = sorted(self.cluster.history)
+        if names:
+            self.cluster.see_pod(names[which % len(names)], version)
+
+    @rule(version=ANY)
+    def an_old_version_of_the_job_is_seen(self, version: int) -> None:
+        self.cluster.see_job(version)
+
+    @rule(seconds=st.floats(0, 10))
+    def time_goes_by(self, seconds: float) -> None:
+        self.cluster.now += seconds
+
+    @rule(which=ANY)
+    def a_pod_starts(self, which: int) -> None:
+        name = self._pick(which)
+        if name and self.cluster.pods[name].phase is PodPhase.PENDING:
+            self.cluster.move(name, PodPhase.RUNNING)
+
+    @rule(which=ANY, end=ENDS)
+    def a_pod_ends(self, which: int, end: tuple[PodPhase, int | None]) -> None:
+        name = self._pick(which)
+        if name and self.cluster.pods[name].phase is PodPhase.RUNNING:
+            self.cluster.move(name, *end)
+
+    @rule(which=ANY, force=st.booleans())
+    def a_pod_is_deleted(self, which: int, force: bool) -> None:
+        name = self._pick(which)
+        if name:
+            self.cluster.delete(name, force=force)
+
+    @rule()
+    def the_kubelet_works(self) -> None:
+        self.cluster.kubelet()
+
+    @rule()
+    def the_service_is_deleted(self) -> None:
+        self.cluster.service = False
+
+    @precondition(lambda self: self.cluster.job.spec.pytorch_replica_specs.worker is not None)
+    @rule(workers=st.integers(1, 4))
+    def the_user_scales(self, workers: int) -> None:
+        self.cluster.scale(workers)
+
+    @rule()
+    def everything_settles(self) -> None:
+        plan = self.cluster.settle()
+        assert plan.empty
+        assert plan.reason
+        if not self.cluster.ended():
+            assert set(self.cluster.pods) == self.cluster.wanted()
+            assert self.cluster.service
+
+    @invariant()
+    def at_most_one_pod_is_in_each_place(self) -> None:
+        places = [(pod.replica_type, pod.index) for pod in self.cluster.pods.values()]
+        assert len(set(places)) == len(places)
+
+    @invariant()
+    def a_job_that_has_ended_stays_as_it_is(self) -> None:
+        if self.final is not None:
+            assert self.cluster.job.status == self.final
+        elif self.cluster.ended():
+            self.final = self.cluster.job.status
+
+    def teardown(self) -> None:
+        if hasattr(self, "cluster"):
+            self.everything_settles()
+
+
+def test_any_life_keeps_the_invariants() -> None:
+    run_state_machine_as_test(Lives, settings=settings(max_examples=150, stateful_step_count=40, deadline=None))
+
+
+STATES = st.lists(st.tuples(ANY, st.sampled_from(["run", "end", "delete", "vanish"]), ENDS), max_size=6)
+
+
+@settings(deadline=None, max_examples=100)
+@given(JOBS, STATES, st.integers(1, 4), st.booleans())
+def test_a_plan_that_is_cut_anywhere_comes_to_the_same_end(job: Any, state: Any, workers: int, fresh: bool) -> None:
+    cluster = ModelCluster(job)
+    if not fresh:
+        cluster.settle()
+    for number, what, end in state:
+        disturb(cluster, number, what, end)
+    if job.spec.pytorch_replica_specs.worker:
+        cluster.scale(workers)
+    cluster.see()
+    whole = copy.deepcopy(cluster)
+    whole.settle()
+    for cut in range(len(cluster.plan().writes) + 2):
+        interrupted = copy.deepcopy(cluster)
+        interrupted.reconcile(cut)
+        interrupted.settle()
+        assert interrupted.end() == whole.end()
+
+
+def disturb(cluster: ModelCluster, number: int, what: str, end: tuple[PodPhase, int | None]) -> None:
+    """One thing happens to one pod."""
+    names = sorted(cluster.pods)
+    if not names:
+        return
+    name = names[number % len(names)]
+    if what == "run" and cluster.pods[name].phase is PodPhase.PENDING:
+        cluster.move(name, PodPhase.RUNNING)
+    elif what == "end" and cluster.pods[name].phase is PodPhase.RUNNING:
+        cluster.move(name, *end)
+    elif what in ("delete", "vanish"):
+        cluster.delete(name, force=what == "vanish")
