@@ -77,7 +77,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = _Endless()
     settings.networking.request_timeout = 30
     settings.watching.chunk_size = 500
-    settings.watching.server_timeout = random.uniform(290, 580)  # noqa: S311
+    settings.watching.server_timeout = random.randint(290, 580)  # noqa: S311
     settings.execution.max_workers = 2
     return settings
 

@@ -27,5 +27,5 @@ def configure(level: str, form: str) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if form == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for chatty in ("kopf", "aiohttp"):
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    # Whatever ends kopf is told in one line by the one who starts it again; its tracebacks are for debugging.
+    logging.getLogger("kopf").setLevel(logging.DEBUG if level == "DEBUG" else logging.CRITICAL)
