@@ -1,0 +1,129 @@
+"""`pytorchjob`: run a job on this machine, show its plan, check its file. No cluster is asked.
+
+Only the words of the command line are here; each command imports what it needs when it runs, so that help is instant.
+"""
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from pytorchjob_operator import __version__
+from pytorchjob_operator.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from pytorchjob_operator.model import PyTorchJob
+
+INVALID = 2
+_FILE = click.argument("file", metavar="FILE")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="pytorchjob")
+def main() -> None:
+    """Run, plan and check kubeflow.org/v1 PyTorchJobs without a cluster."""
+
+
+@main.command("run")
+@click.option("-f", "--file", "path", metavar="FILE", required=True, help="The job's YAML; - is standard input.")
+@click.option("--job", metavar="NAME", help="Which job, if the file holds several.")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace that the replicas see. Otherwise the file's.")
+@click.option("--replicas", type=click.IntRange(min=1), metavar="N", help="Number of workers, in place of the file's.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop then, with exit status 124.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Time from SIGTERM to SIGKILL. Otherwise the template's terminationGracePeriodSeconds, or 5.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["json", "yaml"]), help="Print the final object, everything else to stderr."
+)
+def run_command(  # noqa: PLR0913 - one parameter per option
+    path: str,
+    job: str | None,
+    namespace: str | None,
+    replicas: int | None,
+    timeout: float | None,
+    grace: float | None,
+    output: str | None,
+) -> None:
+    """Run a job on this machine: its replicas are process groups, each with an address of its own.
+
+    The plan is the cluster's: names, ranks, restarts, conditions. SIGHUP reads the file again and scales the workers
+    to what it says then. Ctrl-C stops all replicas, twice kills them.
+
+    Exit status: 0 succeeded, 1 failed, 2 the file or the command line is wrong, 124 timed out, 130 interrupted.
+    """
+    from pytorchjob_operator.local.main import Request, run
+
+    try:
+        status = run(Request(path, job, namespace, replicas, timeout, grace, output))
+    except InvalidJob as error:
+        sys.exit(_refuse(error))
+    sys.exit(status)
+
+
+@main.command("validate")
+@_FILE
+def validate_command(file: str) -> None:
+    """Check the jobs of a file by the rules of the API server; - is standard input."""
+    for job in _read(file):
+        click.echo(f"{file}: PyTorchJob {job.metadata.name} is valid")
+
+
+@main.command("plan")
+@_FILE
+def plan_command(file: str) -> None:
+    """Print what a job of a file is made of in a cluster: its Service and its pods, as YAML; - is standard input."""
+    for job in _read(file):
+        for document in plan_documents(job):
+            click.echo(document, nl=False)
+
+
+def plan_documents(job: "PyTorchJob") -> Iterator[str]:
+    """The objects that the first plan of a job creates, each a YAML document with its reason above it."""
+    from pytorchjob_operator.local.source import as_stored, override
+    from pytorchjob_operator.observed import Observed
+    from pytorchjob_operator.plan import make_plan
+    from pytorchjob_operator.plan.writes import manifests
+
+    now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
+    plan = make_plan(Observed(as_stored(override(job, None, None)), now))
+    yield f"# {job.metadata.name}: {plan.reason}\n"
+    for manifest in manifests(plan):
+        yield f"---\n# {manifest['kind']} {manifest['metadata']['name']}\n{_to_yaml(manifest)}"
+
+
+def _to_yaml(manifest: object) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Pods of a job share parts of their template: each is written out, an anchor helps no reader."""
+
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    return str(yaml.dump(manifest, Dumper=Dumper, sort_keys=False, allow_unicode=True))
+
+
+def _read(file: str) -> list["PyTorchJob"]:
+    from pytorchjob_operator.local.source import read_jobs
+
+    try:
+        return read_jobs(file)
+    except InvalidJob as error:
+        sys.exit(_refuse(error))
+
+
+def _refuse(error: InvalidJob) -> int:
+    """Show every problem, one per line."""
+    for line in str(error).splitlines():
+        click.echo(f"error: {line}", err=True)
+    return INVALID
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What of a job this machine cannot honour, each said once and before anything starts. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pytorchjob_operator.errors import InvalidJob, Problem
+from pytorchjob_operator.local import gpus
+from pytorchjob_operator.model import PyTorchJob, main_container
+
+_HONOURED_FIELDS = ("fieldRef",)
+
+
+def check(job: PyTorchJob) -> None:
+    """Refuse a job whose commands are only in its images."""
+    problems = [
+        Problem(
+            f"spec.pytorchReplicaSpecs.{replica_type}.template.spec.containers[name=pytorch].command",
+            "is not set, and the image's own entry point is not known on this machine: name the command here,"
+            " for example [python, train.py]",
+        )
+        for replica_type, spec in job.spec.pytorch_replica_specs.items()
+        if not (main_container(spec.template) or {}).get("command")
+    ]
+    if problems:
+        raise InvalidJob(problems)
+
+
+def collect(job: PyTorchJob, devices: int, python: str) -> list[str]:
+    """Everything that is ignored, in sentences; what several roles share is said once."""
+    lines: list[str] = []
+    for _, spec in job.spec.pytorch_replica_specs.items():
+        lines.extend(_of_pod(spec.template.get("spec") or {}, main_container(spec.template) or {}, python))
+    lines.extend(_of_job(job, devices))
+    return list(dict.fromkeys(lines))
+
+
+def _of_pod(pod: Mapping[str, Any], main: Mapping[str, Any], python: str) -> Iterator[str]:
+    yield f"image {main.get('image')} is not used: commands run on this machine, `python` is {python}"
+    if pod.get("initContainers"):
+        yield f"init containers do not run: {_names(pod['initContainers'])}"
+    others = [one for one in pod.get("containers") or () if one.get("name") != main.get("name")]
+    if others:
+        yield f"containers beside {main.get('name')} do not run: {_names(others)}"
+    mounts = [f"{one.get('name')} at {one.get('mountPath')}" for one in main.get("volumeMounts") or ()]
+    if mounts:
+        yield f"volumes are not mounted: {', '.join(mounts)}"
+    if main.get("workingDir"):
+        yield f"workingDir {main['workingDir']} is used only where this machine has it"
+    limits = (main.get("resources") or {}).get("limits") or {}
+    if any(name in limits for name in ("cpu", "memory")):
+        yield "limits of cpu and memory are not enforced"
+    if any(main.get(probe) for probe in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")):
+        yield "probes and lifecycle hooks do not run"
+    yield from _of_env(main)
+
+
+def _of_env(main: Mapping[str, Any]) -> Iterator[str]:
+    missing = [
+        one["name"]
+        for one in main.get("env") or ()
+        if one.get("valueFrom") and not any(source in one["valueFrom"] for source in _HONOURED_FIELDS)
+    ]
+    if missing:
+        yield (
+            f"variables from Secrets, ConfigMaps and resources are not there: {', '.join(missing)};"
+            " set them in your shell, replicas inherit it"
+        )
+    if main.get("envFrom"):
+        yield "envFrom is not read: set the variables in your shell, replicas inherit it"
+
+
+def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
+    wanted = gpus.total(job)
+    if wanted > devices:
+        yield f"the job asks for {wanted} GPUs, this machine has {devices}: replicas run without"
+    policy, elastic = job.spec.run_policy, job.spec.elastic_policy
+    if policy.suspend:
+        yield "runPolicy.suspend is ignored: the job runs"
+    if policy.managed_by:
+        yield f"runPolicy.managedBy {policy.managed_by} is ignored: the job runs here"
+    if elastic is not None and elastic.metrics:
+        yield "elasticPolicy.metrics is ignored: nothing scales the job but you (SIGHUP)"
+
+
+def _names(containers: list[dict[str, Any]]) -> str:
+    return ", ".join(str(one.get("name")) for one in containers)

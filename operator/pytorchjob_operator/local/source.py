@@ -1,0 +1,73 @@
+"""Where a local run's job comes from: a file or standard input, and the few things that the command line overrides."""
+
+import sys
+from pathlib import Path
+
+from pytorchjob_operator.errors import InvalidJob, Problem
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.model.load import load_jobs, validate_dict
+
+STDIN = "-"
+DEFAULT_NAMESPACE = "default"
+_MAX_BYTES = 4 * 1024 * 1024
+
+
+def read_jobs(path: str) -> list[PyTorchJob]:
+    """Every job of a file, checked; raises InvalidJob with all problems."""
+    return load_jobs(_read(path), "standard input" if path == STDIN else path)
+
+
+def choose(jobs: list[PyTorchJob], name: str | None, path: str) -> PyTorchJob:
+    """The one job to run: the named one, or the only one."""
+    there = ", ".join(job.metadata.name for job in jobs)
+    found = [job for job in jobs if name in (None, job.metadata.name)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InvalidJob([Problem("", f"{path}: no job is named {name}; it holds: {there}")])
+    raise InvalidJob([Problem("", f"{path}: holds {len(jobs)} jobs: {there}; choose one with --job NAME")])
+
+
+def override(job: PyTorchJob, namespace: str | None, workers: int | None) -> PyTorchJob:
+    """The job in its namespace, with another number of workers if one is asked for; it is checked again."""
+    namespace = namespace or job.metadata.namespace or DEFAULT_NAMESPACE
+    job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": namespace})})
+    if workers is None:
+        return job
+    specs = job.spec.pytorch_replica_specs
+    if specs.worker is None:
+        raise InvalidJob([Problem("spec.pytorchReplicaSpecs.Worker", "is not there: --replicas scales the workers")])
+    worker = specs.worker.model_copy(update={"replicas": workers})
+    spec = job.spec.model_copy(update={"pytorch_replica_specs": specs.model_copy(update={"worker": worker})})
+    return _checked(job.model_copy(update={"spec": spec}))
+
+
+def as_stored(job: PyTorchJob) -> PyTorchJob:
+    """The job as an API server would hold it, less what only a cluster can do: suspension and other managers."""
+    metadata = job.metadata.model_copy(
+        update={"uid": f"local-{job.metadata.name}", "generation": 1, "resource_version": "1"}
+    )
+    policy = job.spec.run_policy.model_copy(update={"suspend": None, "managed_by": None})
+    return job.model_copy(update={"metadata": metadata, "spec": job.spec.model_copy(update={"run_policy": policy})})
+
+
+def _checked(job: PyTorchJob) -> PyTorchJob:
+    plain = job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
+    problems = validate_dict(plain)
+    if problems:
+        raise InvalidJob(problems)
+    return job
+
+
+def _read(path: str) -> str:
+    try:
+        if path == STDIN:
+            data = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidJob([Problem("", f"{path}: cannot be read: {error.strerror or error}")]) from error
+    if len(data) > _MAX_BYTES:
+        raise InvalidJob([Problem("", f"{path}: is larger than {_MAX_BYTES} bytes, which no PyTorchJob is")])
+    return data.decode("utf-8-sig", errors="replace")

@@ -1,0 +1,150 @@
+"""From a pod, as the cluster would get it, to the command that does the same on this machine.
+
+It knows Kubernetes' rules for command, args, env, `$(VAR)` and fieldRef. What it cannot do is told by `notes`.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytorchjob_agent import contract
+from pytorchjob_operator import names
+from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
+from pytorchjob_operator.local.command import Command
+from pytorchjob_operator.model import main_container
+from pytorchjob_operator.names import ReplicaType
+
+HOSTNAME = "HOSTNAME"
+PATH = "PATH"
+PYTHONPATH = "PYTHONPATH"
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_LOCAL_ADDR = "PET_LOCAL_ADDR"
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
+
+_OF_A_JOB = re.compile(
+    r"(PET_|TORCHELASTIC_|(GROUP_|ROLE_|LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_WORLD_SIZE$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$)"
+)
+"""Variables that say which rank a process is: the caller's own are not those of the replica."""
+_REFERENCE = re.compile(r"\$(?:\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
+_LABEL_OR_ANNOTATION = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+_AGENT = "pytorchjob-agent"
+_AGENT_ROOT = Path(contract.__file__).parent
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What of this machine a command depends on."""
+
+    addresses: Addresses
+    env: Mapping[str, str]
+    cwd: str
+    scratch: str
+    """A directory that is removed after the run."""
+    python: str = sys.executable
+
+
+def to_command(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> Command:
+    """Translate one pod; `gpus` are the devices that it may see, None where the caller's own choice stands."""
+    container = main_container(dict(pod)) or {}
+    given = _given_env(pod, container, machine)
+    env = {**_base_env(machine), **_local_env(pod, machine, gpus), **given}
+    env[PATH] = os.pathsep.join(part for part in (str(Path(machine.python).parent), env.get(PATH, os.defpath)) if part)
+    texts = [*(container.get("command") or ()), *(container.get("args") or ())]
+    argv = [machine.addresses.translate(expand(str(text), given), whole_words=True) for text in texts]
+    return _with_agent(Command(tuple(argv), env, _directory(container, machine)), machine)
+
+
+def replica(pod: Mapping[str, Any]) -> tuple[ReplicaType, int]:
+    """Which replica a pod of the plan is."""
+    labels = pod["metadata"]["labels"]
+    role = next(one for one in ReplicaType if one.label == labels[names.LABEL_REPLICA_TYPE])
+    return role, int(labels[names.LABEL_REPLICA_INDEX])
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """Kubernetes' `$(VAR)`: an unknown variable stays as it is written, `$$` is a plain dollar."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "$"
+        return env.get(match[1], match[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+def field_value(pod: Mapping[str, Any], path: str, address: str) -> str | None:
+    """What the downward API gives for `fieldRef.fieldPath`; None where this machine has nothing to give."""
+    meta = pod["metadata"]
+    keyed = _LABEL_OR_ANNOTATION.fullmatch(path)
+    if keyed:
+        return str((meta.get(keyed[1]) or {}).get(keyed[2], ""))
+    plain = {
+        "metadata.name": meta["name"],
+        "metadata.namespace": meta.get("namespace", ""),
+        "metadata.uid": meta.get("uid", ""),
+        "status.podIP": address,
+        "status.podIPs": address,
+        "status.hostIP": LOOPBACK,
+        "spec.nodeName": os.uname().nodename,
+        "spec.serviceAccountName": (pod.get("spec") or {}).get("serviceAccountName", "default"),
+    }
+    return plain.get(path)
+
+
+def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: Machine) -> dict[str, str]:
+    """The container's own env, in order: the last of a name wins, and each sees the ones before it."""
+    env: dict[str, str] = {}
+    for one in container.get("env") or ():
+        name, source = one["name"], one.get("valueFrom") or {}
+        if not source:
+            text = expand(str(one.get("value") or ""), env)
+            env[name] = machine.addresses.translate(text, whole_words=_is_address(name))
+        elif "fieldRef" in source:
+            found = field_value(pod, source["fieldRef"].get("fieldPath", ""), machine.addresses.of(*replica(pod)))
+            env.update({} if found is None else {name: found})
+    return env
+
+
+def _is_address(name: str) -> bool:
+    return name.endswith(("_ADDR", "_HOST", "_ENDPOINT"))
+
+
+def _base_env(machine: Machine) -> dict[str, str]:
+    return {name: value for name, value in machine.env.items() if not _OF_A_JOB.match(name)}
+
+
+def _local_env(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> dict[str, str]:
+    """What a pod would have of its own: a host name, a network interface, devices, a place for last words."""
+    name = pod["metadata"]["name"]
+    env = dict.fromkeys((one for one in _INTERFACES if one not in machine.env), _LOOPBACK_INTERFACE)
+    env |= {
+        HOSTNAME: name,
+        _LOCAL_ADDR: machine.addresses.of(*replica(pod)),
+        contract.TERMINATION_LOG: termination_log(machine.scratch, name),
+    }
+    return env if gpus is None else env | {VISIBLE_GPUS: gpus}
+
+
+def termination_log(scratch: str, pod: str) -> str:
+    """Where a replica's last words are put."""
+    return str(Path(scratch) / f"{pod}.termination-log")
+
+
+def _directory(container: Mapping[str, Any], machine: Machine) -> str:
+    """The container's directory where this machine has it, otherwise the caller's."""
+    wanted = container.get("workingDir")
+    return str(wanted) if wanted and Path(wanted).is_dir() else machine.cwd
+
+
+def _with_agent(command: Command, machine: Machine) -> Command:
+    """The agent is part of this package: it is found also where the package runs from its source, not installed."""
+    if command.argv[0] != _AGENT or (Path(machine.python).parent / _AGENT).exists():
+        return command
+    source = os.pathsep.join(part for part in (str(_AGENT_ROOT.parent), command.env.get(PYTHONPATH)) if part)
+    argv = (machine.python, "-m", _AGENT_ROOT.name, *command.argv[1:])
+    return Command(argv, {**command.env, PYTHONPATH: source}, command.cwd)
