@@ -79,6 +79,7 @@ def build_settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = 500
     settings.watching.server_timeout = random.randint(290, 580)  # noqa: S311
     settings.execution.max_workers = 2
+    settings.process.ultimate_exiting_timeout = None  # kopf would kill the process that it is a guest of
     return settings
 
 
@@ -110,6 +111,7 @@ class JobWatch:
         self._registry = registry
         self._namespaces = namespaces
         self._stop = threading.Event()
+        self._tell_kopf: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         self.restarts = 0
 
@@ -120,6 +122,7 @@ class JobWatch:
     def stop(self, seconds: float = 5.0) -> None:
         """Ask kopf to end, and wait for it for a while."""
         self._stop.set()
+        self._tell_kopf()
         self._thread.join(seconds)
 
     @property
@@ -137,11 +140,16 @@ class JobWatch:
                 self.restarts += 1
 
     async def _operator(self) -> None:
+        # A flag of this loop: kopf waits for a threading one in a thread that outlives kopf and blocks its end.
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._tell_kopf = lambda: loop.is_closed() or loop.call_soon_threadsafe(stop.set)
+        if self._stop.is_set():
+            return
         await kopf.operator(
             registry=self._registry,
             settings=build_settings(),
             standalone=True,
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
-            stop_flag=self._stop,
+            stop_flag=stop,
         )
