@@ -1,0 +1,70 @@
+# `make help` is the index. Everything that is built lies in .venv, out/ and the cache directory.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# Kinds of tests to leave out, by the name of their marker: make test WITHOUT="cluster helm"
+WITHOUT ?=
+and_not = $(subst $() and ,and ,$(foreach mark,$(WITHOUT),and not $(mark)))
+MARKS = $(if $(strip $(WITHOUT)),$(patsubst and %,%,$(strip $(and_not))))
+unless = $(if $(filter $(1),$(WITHOUT)),,$(2))
+
+include e2e/cluster/cluster.mk
+
+##@ Use
+run: .venv ## Train the digits example on this machine, without any cluster
+	@pytorchjob run -f examples/digits/pytorchjob.yaml
+
+##@ Prove
+test: check verify $(call unless,apiserver,binaries) $(call unless,cluster,cluster) ## Everything that proves the project, the real cluster included
+	pytest tests e2e $(if $(MARKS),-m "$(MARKS)")
+
+check: .venv ## Format, lint, types and import contracts
+	ruff format --check .
+	ruff check .
+	mypy
+	lint-imports
+
+unit: .venv ## The tests that need nothing but this machine
+	pytest tests -m "not apiserver and not cluster and not helm and not torch"
+
+e2e: .venv cluster ## The end-to-end tests alone
+	pytest e2e
+
+bench: .venv binaries ## The benchmarks; prints the table of benchmarks/README.md
+	$(PYTHON) -m benchmarks
+
+##@ Generate
+generate: .venv ## Write every generated file: CRD and its copies, chart README
+	python -m pytorchjob_operator.crd
+	python charts/generate_readme.py
+
+verify: generate ## Fail if a generated file is not what its source says
+	@git diff --exit-code --stat -- crds charts manifests || { echo "generated files differ: commit what \`make generate\` wrote"; exit 1; }
+
+LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+lock: .venv ## Renew the locked versions in requirements/
+	$(LOCK) requirements/bootstrap.in -o requirements/bootstrap.txt
+	$(LOCK) requirements/agent.in -o requirements/agent.txt
+	$(LOCK) requirements/examples.in -o requirements/examples.txt
+	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt
+	$(LOCK) pyproject.toml --extra operator --extra cli --group dev -o requirements/dev.txt
+
+##@ Tidy
+clean: ## Remove what was built in this checkout (not the cache)
+	rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.venv: requirements/bootstrap.txt requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch .venv
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run test check unit e2e bench generate verify lock clean help
