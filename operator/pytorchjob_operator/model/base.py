@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 _INT32_MAX = 2**31 - 1
-_INT64_MAX = 2**63 - 1
+_INT64_MAX = 2**53 - 1
+"""The largest number that JSON readers agree on."""
 
 
 class Model(BaseModel):

@@ -198,11 +198,13 @@ REPLICA_RULES = (
         broken=lambda specs: not {str(one) for one in names.ReplicaType} & set(specs),
     ),
     Rule(
-        path=_SPECS,
-        field="Master.replicas",
+        path="spec",
+        field="pytorchReplicaSpecs.Master.replicas",
         message="must be 1: a job has one Master; add workers under Worker instead",
-        cel="!has(self.Master) || self.Master.replicas == 1",
-        broken=lambda specs: _MASTER in specs and _replicas(specs, _MASTER) != 1,
+        cel=f"!has({_REPLICAS}.Master) || {_REPLICAS}.Master.replicas == 1",
+        broken=lambda spec: (
+            _MASTER in spec["pytorchReplicaSpecs"] and _replicas(spec["pytorchReplicaSpecs"], _MASTER) != 1
+        ),
     ),
     Rule(
         path=f"{_SPECS}.*.template.spec",

@@ -172,7 +172,6 @@ class ReplicaSpec(Model):
         " Default: 1.",
     )
     template: dict[str, Any] = Field(
-        default_factory=dict,
         json_schema_extra={POD_TEMPLATE: True},
         description="The pod of each replica. It needs a container named pytorch; its restartPolicy is replaced"
         " by the replica's. Environment, host name and labels are added.",

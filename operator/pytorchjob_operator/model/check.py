@@ -1,0 +1,198 @@
+"""Judges a job's dict as the API server would, without one: the schema with unknown fields refused, then the rules.
+
+`jsonschema` is loaded only when something is checked: the operator never does.
+"""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pytorchjob_operator import names
+from pytorchjob_operator.errors import Problem
+from pytorchjob_operator.model.base import QUANTITY_PATTERN
+from pytorchjob_operator.model.parse import field_path
+from pytorchjob_operator.model.rules import RULES
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+    from jsonschema.protocols import Validator
+
+_STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
+_TEXT = {"type": "string"}
+_METADATA = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        **dict.fromkeys(("annotations", "labels"), _STRINGS),
+        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), _TEXT),
+        **{key: {**_TEXT, "nullable": True} for key in ("creationTimestamp", "deletionTimestamp")},
+        **{key: {"type": "integer"} for key in ("generation", "deletionGracePeriodSeconds")},
+        "finalizers": {"type": "array", "items": _TEXT},
+        **{key: {"type": "array"} for key in ("ownerReferences", "managedFields")},
+    },
+}
+_MAX_SHOWN = 60
+_KINDS = {
+    "object": "a map",
+    "array": "a list",
+    "integer": "an integer",
+    "string": "a string",
+    "boolean": "true or false",
+}
+_SAY = {
+    "minimum": "must be at least {limit}",
+    "maximum": "must be at most {limit}",
+    "maxLength": "must be at most {limit} characters",
+    "maxItems": "must have at most {limit} items",
+    "maxProperties": "must have at most {limit} keys",
+    "pattern": "must match {limit}",
+    "x-kubernetes-int-or-string": "must be an integer or a string",
+}
+
+
+def validate_dict(obj: object) -> list[Problem]:
+    """Everything that is wrong with a job, by field; empty for a job that the API server would take."""
+    if not isinstance(obj, dict):
+        return [Problem("", f"must be a {names.KIND} object, got {_shown(obj)}")]
+    wanted = {"apiVersion": names.API_VERSION, "kind": names.KIND}
+    foreign = [
+        Problem(key, f"must be {value}, got {_shown(obj.get(key))}")
+        for key, value in wanted.items()
+        if obj.get(key) != value
+    ]
+    if foreign:
+        return foreign
+    errors = list(_validator().iter_errors(obj))
+    problems = [_problem(error) for error in errors]
+    if not any(error.validator in ("type", "required", "x-kubernetes-int-or-string") for error in errors):
+        problems += broken_rules(obj)
+    return problems
+
+
+def broken_rules(obj: dict[str, Any]) -> list[Problem]:
+    """The rules that a job of the right structure breaks."""
+    return [
+        Problem(field_path((*path, *filter(None, (rule.field,)))), rule.message)
+        for rule in RULES
+        if rule.broken is not None
+        for path, node in _nodes(obj, tuple(filter(None, rule.path.split("."))))
+        if rule.broken(node)
+    ]
+
+
+def _nodes(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[object, ...], Any]]:
+    """Every value that a rule's path leads to, with its concrete path."""
+    if not path:
+        yield (), node
+        return
+    for key, value in _steps(node, path[0]):
+        for rest, found in _nodes(value, path[1:]):
+            yield (key, *rest), found
+
+
+def _steps(node: Any, part: str) -> list[tuple[object, Any]]:
+    if part == "[]":
+        return list(enumerate(node))
+    if part == "*":
+        return list(node.items())
+    return [(part, node[part])] if part in node else []
+
+
+def _problem(error: "ValidationError") -> Problem:
+    return Problem(field_path(error.absolute_path), _message(error))
+
+
+def _message(error: "ValidationError") -> str:
+    kind, limit = str(error.validator), error.validator_value
+    got = f", got {_shown(error.instance)}"
+    if kind == "type":
+        return f"must be {_KINDS.get(str(limit), limit)}{got}"
+    if kind == "enum" and isinstance(limit, list):
+        return f"must be one of {', '.join(str(one) for one in limit if one)}{got}"
+    if limit == QUANTITY_PATTERN:
+        return f"must be a quantity such as 2, 500m or 4Gi{got}"
+    if kind in _SAY:
+        return _SAY[kind].format(limit=limit) + got
+    return error.message
+
+
+def _shown(value: object) -> str:
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
+
+
+@cache
+def _validator() -> "Validator":
+    """The definition's schema as a JSON Schema validator that knows Kubernetes' own keywords."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    from pytorchjob_operator.crd.build import job_schema
+
+    schema = job_schema()
+    schema["properties"]["metadata"] = _METADATA
+    keywords = {
+        "type": _type,
+        "properties": _properties,
+        "required": _required,
+        "x-kubernetes-int-or-string": _int_or_string,
+        "x-kubernetes-list-map-keys": _list_map_keys,
+    }
+    made: Validator = extend(Draft202012Validator, keywords)(schema)  # type: ignore[no-untyped-call]
+    return made
+
+
+def _type(validator: "Validator", kind: str, value: Any, schema: dict[str, Any]) -> Iterator["ValidationError"]:
+    from jsonschema import ValidationError
+
+    if not (validator.is_type(value, kind) or (value is None and schema.get("nullable"))):
+        yield ValidationError("wrong type")
+
+
+def _properties(
+    validator: "Validator", properties: dict[str, Any], value: object, schema: dict[str, Any]
+) -> Iterator["ValidationError"]:
+    """Judges the known fields and refuses the others, unless the schema keeps them."""
+    from jsonschema import ValidationError
+
+    if not isinstance(value, dict):
+        return
+    for key, inner in value.items():
+        if key in properties:
+            yield from validator.descend(inner, properties[key], path=key)  # type: ignore[attr-defined]
+        elif not schema.get("x-kubernetes-preserve-unknown-fields"):
+            near = get_close_matches(str(key), properties, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield ValidationError(f"unknown field{hint}", path=[key], validator="unknown")
+
+
+def _required(_: "Validator", keys: list[str], value: object, __: dict[str, Any]) -> Iterator["ValidationError"]:
+    from jsonschema import ValidationError
+
+    if isinstance(value, dict):
+        yield from (ValidationError("is required", path=[key]) for key in keys if key not in value)
+
+
+def _int_or_string(_: "Validator", __: bool, value: object, ___: dict[str, Any]) -> Iterator["ValidationError"]:
+    from jsonschema import ValidationError
+
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        yield ValidationError("wrong type")
+
+
+def _list_map_keys(
+    _: "Validator", keys: list[str], value: object, schema: dict[str, Any]
+) -> Iterator["ValidationError"]:
+    """The elements of a list-map differ in their keys."""
+    from jsonschema import ValidationError
+
+    seen = set()
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        if not isinstance(item, dict):
+            continue
+        properties = schema["items"]["properties"]
+        identity = tuple(str(item.get(key, properties[key].get("default"))) for key in keys)
+        if identity in seen:
+            yield ValidationError(f"{' and '.join(keys)} {', '.join(identity)} is given twice", path=[index])
+        seen.add(identity)

@@ -1,0 +1,75 @@
+"""YAML text to plain dicts, as kubectl reads it: duplicate keys are refused, dates stay strings, size is bounded."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+from pytorchjob_operator.errors import InvalidJob, Problem
+
+MAX_CHARACTERS = 4 * 1024 * 1024
+MAX_NODES = 200_000
+"""Most values after aliases are followed: a few lines of YAML can otherwise stand for billions."""
+
+_MERGE = "tag:yaml.org,2002:merge"
+_STRING = "tag:yaml.org,2002:str"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe subset without dates and without silent duplicates."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 -- the name and the kind are PyYAML's
+        first: [one for one in found if one[0] != _TIMESTAMP]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.tag == _MERGE:
+                continue
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="a key must be a word", problem_mark=key.start_mark)
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"key {key.value!r} is given twice", problem_mark=key.start_mark)
+            seen.add(key.value)
+            key.tag = _STRING  # an object's keys are strings, as in JSON
+        return super().construct_mapping(node, deep)
+
+
+def documents(text: str, source: str) -> list[Any]:
+    """Every document of a YAML (or JSON) text that is not empty; raises InvalidJob with line and column."""
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidJob([Problem("", f"{source}: must be at most {MAX_CHARACTERS} characters, got {len(text)}")])
+    try:
+        found = [one for one in yaml.load_all(text, Loader=_Loader) if one is not None]
+    except yaml.YAMLError as error:
+        raise InvalidJob([Problem("", f"{source}{_where(error)}: not valid YAML: {_what(error)}")]) from error
+    except (RecursionError, ValueError, TypeError) as error:
+        raise InvalidJob([Problem("", f"{source}: not valid YAML: {error}")]) from error
+    if _too_large(found):
+        raise InvalidJob([Problem("", f"{source}: must have at most {MAX_NODES} values, its aliases stand for more")])
+    return found
+
+
+def _where(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+
+
+def _what(error: yaml.YAMLError) -> str:
+    parts = (getattr(error, "context", None), getattr(error, "problem", None))
+    return ", ".join(part for part in parts if part) or str(error)
+
+
+def _too_large(root: Any) -> bool:
+    left, rest = MAX_NODES, [root]
+    while rest and left:
+        left -= 1
+        node = rest.pop()
+        if isinstance(node, dict):
+            rest.extend(node.values())
+        elif isinstance(node, list):
+            rest.extend(node)
+    return bool(rest)

@@ -1,0 +1,68 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.crd.__main__ import rendered
+from pytorchjob_operator.crd.build import build_crd, job_schema
+
+MAX_BYTES = 230_000
+BOUNDS = {
+    "string": {"maxLength", "enum", "format"},
+    "integer": {"maximum", "format"},
+    "array": {"maxItems"},
+    "object": {"properties", "maxProperties", "x-kubernetes-preserve-unknown-fields"},
+}
+
+
+def own_fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field of ours below a node: pod templates are the API server's."""
+    for key, inner in schema.get("properties", {}).items():
+        yield f"{path}.{key}", inner
+        if key not in ("template", "metadata"):
+            yield from own_fields(inner, f"{path}.{key}")
+    for key, name in (("items", "[]"), ("additionalProperties", ".*")):
+        if key in schema:
+            yield from own_fields(schema[key], path + name)
+
+
+OWN = [(path, field) for path, field in own_fields(job_schema()) if path.count(".") > 1]
+
+
+@pytest.mark.parametrize("preserve", [False, True], ids=["plain", "preserving"])
+def test_the_definition_fits_into_an_annotation(preserve: bool) -> None:
+    assert len(json.dumps(build_crd(preserve)).encode()) < MAX_BYTES
+
+
+@pytest.mark.parametrize("path", sorted(rendered()))
+def test_the_files_are_what_make_generate_writes(path: str) -> None:
+    assert Path(path).read_text() == rendered()[path], "run `make generate`"
+
+
+@pytest.mark.parametrize(("path", "field"), OWN, ids=[path for path, _ in OWN])
+def test_every_field_of_ours_explains_itself(path: str, field: dict[str, Any]) -> None:
+    assert field["description"].endswith(".")
+
+
+@pytest.mark.parametrize(("path", "field"), OWN, ids=[path for path, _ in OWN])
+def test_every_field_of_ours_is_bounded(path: str, field: dict[str, Any]) -> None:
+    if field.get("type", "boolean") != "boolean":
+        assert BOUNDS[field["type"]] & set(field)
+
+
+@pytest.mark.parametrize("keyword", ["$ref", "$defs", "anyOf", "title", "const", "x-crd-default", "x-crd-pod-template"])
+def test_nothing_is_left_that_a_structural_schema_refuses(keyword: str) -> None:
+    assert f'"{keyword}"' not in json.dumps(build_crd())
+
+
+def test_the_only_stored_defaults_of_ours() -> None:
+    assert {path: field["default"] for path, field in OWN if "default" in field} == {
+        ".spec.runPolicy.suspend": False,
+        ".spec.pytorchReplicaSpecs.*.replicas": 1,
+    }
+
+
+def test_building_twice_gives_the_same() -> None:
+    assert build_crd() == build_crd()

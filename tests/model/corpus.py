@@ -1,0 +1,199 @@
+"""Jobs for the tests: what must be accepted, and what must be refused by the API server and by this machine alike."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+Job = dict[str, Any]
+
+_GONE = object()
+_REPLICAS = "spec.pytorchReplicaSpecs"
+_MASTER, _WORKER = f"{_REPLICAS}.Master", f"{_REPLICAS}.Worker"
+_POD = f"{_WORKER}.template.spec"
+_CONTAINER = f"{_POD}.containers.0"
+_LONG = "a" * 63
+
+
+def role(replicas: int = 1, **container: Any) -> Job:
+    """One entry of pytorchReplicaSpecs."""
+    main = {"name": "pytorch", "image": "pytorchjob/examples:dev", **container}
+    return {"replicas": replicas, "restartPolicy": "OnFailure", "template": {"spec": {"containers": [main]}}}
+
+
+def job(name: str = "digits", **spec: Any) -> Job:
+    """One Master and two Workers."""
+    roles = {"Master": role(), "Worker": role(2)}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"pytorchReplicaSpecs": roles, **spec},
+    }
+
+
+def elastic(name: str = "elastic", **policy: Any) -> Job:
+    """Two workers, elastic between one and four."""
+    made = job(name, elasticPolicy={"minReplicas": 1, "maxReplicas": 4, **policy})
+    del made["spec"]["pytorchReplicaSpecs"]["Master"]
+    return made
+
+
+def changed(base: Job, changes: dict[str, Any]) -> Job:
+    """The job with other values at dotted paths."""
+    made = copy.deepcopy(base)
+    for path, value in changes.items():
+        _put(made, path.split("."), value)
+    return made
+
+
+def _put(node: Any, parts: list[str], value: Any) -> None:
+    for part in parts[:-1]:
+        node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
+    if value is _GONE:
+        del node[parts[-1]]
+    else:
+        node[parts[-1]] = value
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A job that is wrong in one way: the sentence, the change, and the field that both judges must name."""
+
+    sentence: str
+    changes: dict[str, Any]
+    field: str
+    elastic: bool = False
+    only_strict: bool = False
+    """The API server prunes it without `fieldValidation=Strict`, which kubectl always asks for."""
+
+    @property
+    def job(self) -> Job:
+        return changed(elastic() if self.elastic else job(), self.changes)
+
+
+def _at(sentence: str, path: str, value: Any, field: str = "", **flags: bool) -> Bad:
+    return Bad(sentence, {path: value}, field or path.replace(".0", "[0]"), **flags)
+
+
+_RUN, _ELASTIC = "spec.runPolicy", "spec.elasticPolicy"
+
+BAD_ROLES = (
+    _at("a job without a spec", "spec", _GONE),
+    _at("a job without roles", _REPLICAS, _GONE),
+    _at("a job with an empty map of roles", _REPLICAS, {}),
+    _at("a role in lower case", f"{_REPLICAS}.worker", role(), _REPLICAS),
+    _at("a role of another framework", f"{_REPLICAS}.PS", role(), _REPLICAS),
+    _at("two Masters", f"{_MASTER}.replicas", 2),
+    _at("no Master asked for", f"{_MASTER}.replicas", 0),
+    _at("no worker asked for", f"{_WORKER}.replicas", 0),
+    _at("a negative number of workers", f"{_WORKER}.replicas", -1),
+    _at("more workers than anybody has", f"{_WORKER}.replicas", 10_001),
+    _at("replicas as a word", f"{_WORKER}.replicas", "three"),
+    _at("replicas as a quoted number", f"{_WORKER}.replicas", "3"),
+    _at("replicas as a fraction", f"{_WORKER}.replicas", 1.5),
+    _at("an unknown restart policy", f"{_WORKER}.restartPolicy", "Sometimes"),
+    _at("a restart policy in lower case", f"{_WORKER}.restartPolicy", "never"),
+    _at("a role without a template", f"{_WORKER}.template", _GONE),
+    _at("a template without a spec", f"{_WORKER}.template.spec", _GONE),
+    _at("a misspelt field of a role", f"{_WORKER}.replica", 2, only_strict=True),
+)
+BAD_TEMPLATES = (
+    _at("a pod without a list of containers", f"{_POD}.containers", _GONE),
+    _at("a pod with no container", f"{_POD}.containers", []),
+    _at("no container named pytorch", f"{_CONTAINER}.name", "trainer", f"{_POD}.containers"),
+    _at("a container without a name", f"{_CONTAINER}.name", _GONE),
+    _at("a container without an image", f"{_CONTAINER}.image", _GONE),
+    _at("a container with an empty image", f"{_CONTAINER}.image", ""),
+    _at("a mistyped GPU limit", f"{_CONTAINER}.resources", {"limts": {"nvidia.com/gpu": 1}},
+        f"{_POD}.containers[0].resources.limts", only_strict=True),
+    _at("a mistyped field of the pod", f"{_POD}.nodeSelectr", {}, only_strict=True),
+    _at("a limit that is not a quantity", f"{_CONTAINER}.resources", {"limits": {"cpu": "many"}},
+        f"{_POD}.containers[0].resources.limits.cpu"),
+    _at("a command that is not a list", f"{_CONTAINER}.command", "python train.py"),
+    _at("an environment variable set twice", f"{_CONTAINER}.env", [{"name": "A"}, {"name": "A"}],
+        f"{_POD}.containers[0].env[1]"),
+    _at("an environment value that is a number", f"{_CONTAINER}.env", [{"name": "A", "value": 1}],
+        f"{_POD}.containers[0].env[0].value"),
+    _at("a port twice", f"{_CONTAINER}.ports", [{"containerPort": 1}, {"containerPort": 1}],
+        f"{_POD}.containers[0].ports[1]"),
+    _at("a port beyond the last", f"{_CONTAINER}.ports", [{"containerPort": 65536}],
+        f"{_POD}.containers[0].ports[0].containerPort"),
+    _at("a label that is a number", f"{_WORKER}.template.metadata", {"labels": {"a": 1}},
+        f"{_WORKER}.template.metadata.labels.a"),
+)  # fmt: skip
+BAD_NAMES = (
+    _at("a name that begins with a digit", "metadata.name", "1-digits"),
+    _at("a name with a dot", "metadata.name", "digits.v2"),
+    _at("a name too long for its Master", "metadata.name", "a" * 55),
+    _at("a name too long for a label", "metadata.name", _LONG + "a"),
+    Bad("a name too long for its last worker", {"metadata.name": "a" * 54, f"{_WORKER}.replicas": 11}, "metadata.name"),
+    Bad("a name too long for the largest elastic size", {"metadata.name": "a" * 54, f"{_ELASTIC}.maxReplicas": 11},
+        "metadata.name", elastic=True),
+)  # fmt: skip
+BAD_POLICIES = (
+    _at("an elastic job without workers", f"{_REPLICAS}", {"Master": role()}, _ELASTIC, elastic=True),
+    Bad("min above max", {f"{_ELASTIC}.minReplicas": 3, f"{_ELASTIC}.maxReplicas": 2}, f"{_ELASTIC}.minReplicas", True),
+    _at("fewer workers than min", f"{_ELASTIC}.minReplicas", 3, f"{_WORKER}.replicas", elastic=True),
+    _at("more workers than max", f"{_WORKER}.replicas", 5, elastic=True),
+    _at("min of zero", f"{_ELASTIC}.minReplicas", 0, elastic=True),
+    Bad("both numbers of processes", {"spec.nprocPerNode": "2", f"{_ELASTIC}.nProcPerNode": 2},
+        f"{_ELASTIC}.nProcPerNode", True),
+    _at("a rendezvous port of zero", f"{_ELASTIC}.rdzvPort", 0, elastic=True),
+    _at("a rendezvous setting without a key", f"{_ELASTIC}.rdzvConf", [{"value": "1"}], f"{_ELASTIC}.rdzvConf[0].key",
+        elastic=True),
+    _at("a negative number of restarts", f"{_ELASTIC}.maxRestarts", -1, elastic=True),
+    _at("metrics that are not a list", f"{_ELASTIC}.metrics", {}, elastic=True),
+    _at("zero processes", "spec.nprocPerNode", "0"),
+    _at("processes as a word", "spec.nprocPerNode", "all"),
+    _at("processes as a number, which v1 refuses too", "spec.nprocPerNode", 2),
+    _at("an unknown clean-up policy", f"{_RUN}.cleanPodPolicy", "Some"),
+    _at("a negative time to live", f"{_RUN}.ttlSecondsAfterFinished", -1),
+    _at("a negative deadline", f"{_RUN}.activeDeadlineSeconds", -5),
+    _at("a negative backoff limit", f"{_RUN}.backoffLimit", -1),
+    _at("a limit beyond 32 bits", f"{_RUN}.backoffLimit", 2**31),
+    _at("suspend as a word", f"{_RUN}.suspend", "yes"),
+    _at("an unknown manager", f"{_RUN}.managedBy", "me"),
+    _at("an empty manager", f"{_RUN}.managedBy", ""),
+    _at("a gang of none", f"{_RUN}.schedulingPolicy.minAvailable", 0),
+    _at("a gang's resources that are no quantity", f"{_RUN}.schedulingPolicy.minResources", {"cpu": "x"},
+        f"{_RUN}.schedulingPolicy.minResources.cpu"),
+    _at("a misspelt field of the run policy", f"{_RUN}.backofLimit", 1, only_strict=True),
+    _at("an unknown field of the spec", "spec.replicaSpecs", {}, only_strict=True),
+)  # fmt: skip
+BAD = (*BAD_ROLES, *BAD_TEMPLATES, *BAD_NAMES, *BAD_POLICIES)
+
+GOOD: dict[str, Job] = {
+    "one Master and workers": job(),
+    "a Master alone": changed(job(), {_REPLICAS: {"Master": role()}}),
+    "workers alone": changed(job(), {_REPLICAS: {"Worker": role(4)}}),
+    "no number of replicas means one": changed(job(), {f"{_WORKER}.replicas": _GONE, f"{_MASTER}.replicas": _GONE}),
+    "no restart policy": changed(job(), {f"{_WORKER}.restartPolicy": _GONE}),
+    "the empty restart policy of v1's clients": changed(job(), {f"{_WORKER}.restartPolicy": ""}),
+    "the exit code decides": changed(job(), {f"{_WORKER}.restartPolicy": "ExitCode"}),
+    "processes in a pod": changed(job(), {"spec.nprocPerNode": "8"}),
+    "one process for each GPU": changed(job(), {"spec.nprocPerNode": "gpu"}),
+    "elastic": elastic(),
+    "elastic with every field of v1": elastic(
+        rdzvBackend="etcd-v2", rdzvPort=2379, rdzvHost="etcd", rdzvId="run",
+        rdzvConf=[{"key": "timeout", "value": "9"}],
+        standalone=False, maxRestarts=100, nProcPerNode=2,
+        metrics=[{"type": "Resource", "resource": {"name": "cpu",
+                  "target": {"type": "Utilization", "averageUtilization": 80}}}],
+    ),
+    "elastic with an empty list of settings": elastic(rdzvConf=[]),
+    "every limit": changed(job(), {_RUN: {
+        "cleanPodPolicy": "All", "ttlSecondsAfterFinished": 0, "activeDeadlineSeconds": 3600, "backoffLimit": 0,
+        "suspend": True, "managedBy": "kueue.x-k8s.io/multikueue",
+        "schedulingPolicy": {"minAvailable": 2, "queue": "q", "minResources": {"cpu": 8, "memory": "1Gi"},
+                             "priorityClass": "high", "scheduleTimeoutSeconds": 60},
+    }}),
+    "a sidecar, a probe, a volume, a port name": changed(job(), {
+        f"{_POD}.volumes": [{"name": "data", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}],
+        f"{_CONTAINER}.volumeMounts": [{"name": "data", "mountPath": "/dev/shm"}],
+        f"{_CONTAINER}.ports": [{"name": "pytorchjob-port", "containerPort": 1234}],
+        f"{_CONTAINER}.readinessProbe": {"httpGet": {"path": "/", "port": "pytorchjob-port"}},
+        f"{_WORKER}.template.metadata": {"annotations": {"a": "b"}, "creationTimestamp": None},
+        f"{_CONTAINER}.resources": {"limits": {"nvidia.com/gpu": 1, "cpu": "500m"}},
+    }),
+    "the longest name that fits": changed(job(), {"metadata.name": "a" * 54}),
+}  # fmt: skip

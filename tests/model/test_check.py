@@ -1,0 +1,41 @@
+import pytest
+
+from pytorchjob_operator.model.check import validate_dict
+from tests.model import corpus
+
+
+@pytest.mark.parametrize("bad", corpus.BAD, ids=lambda bad: bad.sentence)
+def test_refused_and_the_field_is_named(bad: corpus.Bad) -> None:
+    assert bad.field in [problem.field for problem in validate_dict(bad.job)]
+
+
+@pytest.mark.parametrize("job", corpus.GOOD.values(), ids=corpus.GOOD.keys())
+def test_accepted(job: corpus.Job) -> None:
+    assert validate_dict(job) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        pytest.param("kind", "TFJob", "must be PyTorchJob, got 'TFJob'", id="another kind"),
+        pytest.param("apiVersion", "v2", "must be kubeflow.org/v1, got 'v2'", id="another version"),
+        pytest.param("spec.pytorchReplicaSpecs.Worker.replicas", 0, "must be at least 1, got 0", id="too few"),
+        pytest.param("spec.runPolicy.suspend", "x", "must be true or false, got 'x'", id="wrong type"),
+        pytest.param("spec.runPolicy.cleanPodPolicy", "X", "must be one of None, Running, All, got 'X'", id="enum"),
+        pytest.param("spec.nprocPernode", "2", "unknown field; did you mean nprocPerNode?", id="a slip is recognised"),
+        pytest.param("spec.elasticPolicy", [], "must be a map, got []", id="a list for a map"),
+    ],
+)  # fmt: skip
+def test_the_message_says_what_would_be_right(path: str, value: object, message: str) -> None:
+    assert validate_dict(corpus.changed(corpus.job(), {path: value})) == [(path, message)]
+
+
+def test_every_problem_is_listed() -> None:
+    job = corpus.changed(corpus.job("BAD"), {"spec.nprocPerNode": "0", "spec.runPolicy.backoffLimit": -1})
+    fields = {problem.field for problem in validate_dict(job)}
+    assert fields == {"metadata.name", "spec.nprocPerNode", "spec.runPolicy.backoffLimit"}
+
+
+@pytest.mark.parametrize("thing", [None, [], "text", 3], ids=repr)
+def test_what_is_no_object_is_said_to_be_none(thing: object) -> None:
+    assert "must be a PyTorchJob object" in validate_dict(thing)[0].message

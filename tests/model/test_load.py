@@ -1,0 +1,38 @@
+import pytest
+import yaml
+
+from pytorchjob_operator.errors import InvalidJob
+from pytorchjob_operator.model.load import load_jobs
+from tests.model import corpus
+
+
+def text(*jobs: corpus.Job) -> str:
+    return yaml.safe_dump_all(jobs)
+
+
+def test_every_document_becomes_a_job() -> None:
+    jobs = load_jobs(text(corpus.job("a"), corpus.elastic("b")), "job.yaml")
+    assert [job.metadata.name for job in jobs] == ["a", "b"]
+
+
+def test_json_is_yaml_too() -> None:
+    assert load_jobs(yaml.safe_dump(corpus.job(), default_flow_style=True), "job.json")[0].metadata.name == "digits"
+
+
+def test_the_field_is_named_as_the_api_server_names_it() -> None:
+    bad = corpus.changed(corpus.job(), {"spec.pytorchReplicaSpecs.Worker.replicas": 0})
+    with pytest.raises(InvalidJob) as caught:
+        load_jobs(text(bad), "job.yaml")
+    assert str(caught.value) == "spec.pytorchReplicaSpecs.Worker.replicas: must be at least 1, got 0"
+
+
+def test_the_document_is_named_when_there_are_several() -> None:
+    bad = corpus.changed(corpus.job(), {"spec.nprocPerNode": "0"})
+    with pytest.raises(InvalidJob, match=r"job\.yaml, document 2: spec\.nprocPerNode: must be a number"):
+        load_jobs(text(corpus.job(), bad), "job.yaml")
+
+
+@pytest.mark.parametrize("nothing", ["", "# only words", "---\n---\n"])
+def test_a_file_without_an_object_is_refused(nothing: str) -> None:
+    with pytest.raises(InvalidJob, match=r"job\.yaml: holds no object, a PyTorchJob was expected"):
+        load_jobs(nothing, "job.yaml")
