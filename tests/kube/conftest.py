@@ -17,5 +17,5 @@ async def api() -> AsyncIterator[FakeApi]:
 
 @pytest.fixture
 async def client(api: FakeApi) -> AsyncIterator[Client]:
-    async with Client(Connection(api.url), "test/1", request_timeout=0.5) as one:
+    async with Client(Connection(api.url), "test/1", request_timeout=5.0) as one:
         yield one

@@ -134,10 +134,11 @@ async def test_an_answer_that_is_no_object(api: FakeApi, client: Client, answer:
     assert len(api.requests) == 1
 
 
-async def test_a_server_that_hangs_is_given_up(api: FakeApi, client: Client) -> None:
+async def test_a_server_that_hangs_is_given_up(api: FakeApi) -> None:
     api.hang()
-    with pytest.raises(Unavailable) as caught:
-        await client.get(PODS, "ns", "a")
+    async with Client(Connection(api.url), "test/1", request_timeout=0.1) as client:
+        with pytest.raises(Unavailable) as caught:
+            await client.get(PODS, "ns", "a")
     assert (caught.value.status, caught.value.reason) == (0, "Timeout")
 
 
@@ -148,10 +149,13 @@ async def test_a_server_that_is_not_there(client: Client) -> None:
 
 
 async def test_a_cut_connection(api: FakeApi, client: Client) -> None:
-    with pytest.raises(Unavailable):
+    async def watch() -> None:
         async with client.watch(Scope(PODS), str(api.version), lasting=60) as events:
             async for _ in events:
                 api.cut()
+
+    with pytest.raises(Unavailable):
+        await watch()
 
 
 async def test_a_silent_watch_is_given_up(api: FakeApi, client: Client) -> None:

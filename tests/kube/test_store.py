@@ -141,7 +141,7 @@ def _histories(draw: st.DrawFn) -> list[Step]:
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_order_with_any_doubles_ends_in_the_newest_state(data: st.DataObject) -> None:
     history = data.draw(_histories())
     doubles = data.draw(st.lists(st.sampled_from(history), max_size=10)) if history else []

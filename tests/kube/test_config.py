@@ -1,0 +1,144 @@
+"""Where the API server is, and as whom to speak to it."""
+
+import base64
+import copy
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.kube import config
+
+KUBECONFIG: dict[str, Any] = {
+    "current-context": "dev",
+    "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+    "clusters": [{"name": "c", "cluster": {"server": "https://c:6443/", "certificate-authority": "ca.pem"}}],
+    "users": [{"name": "u", "user": {"token": "secret"}}],
+}
+
+
+def written(folder: Path, change: Callable[[Any], None] = lambda body: None, name: str = "config") -> Path:
+    body = copy.deepcopy(KUBECONFIG)
+    change(body)
+    (folder / "ca.pem").write_bytes(b"CA")
+    (folder / name).write_text(yaml.safe_dump(body))
+    return folder / name
+
+
+def user(**fields: Any) -> Callable[[Any], None]:
+    return lambda body: body["users"][0].update(user=fields)
+
+
+def cluster(**fields: Any) -> Callable[[Any], None]:
+    return lambda body: body["clusters"][0]["cluster"].update(fields)
+
+
+async def test_the_current_context(tmp_path: Path) -> None:
+    found = config.from_kubeconfig([written(tmp_path)])
+    assert (found.server, found.namespace, found.ca, found.insecure) == ("https://c:6443", "team", b"CA", False)
+    assert await found.token() == "secret"
+
+
+async def test_a_secret_is_not_printed(tmp_path: Path) -> None:
+    assert "secret" not in repr(config.from_kubeconfig([written(tmp_path)]))
+
+
+def test_client_certificates_inline_and_as_files(tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_bytes(b"KEY")
+    inline = base64.b64encode(b"CERT").decode()
+    path = written(tmp_path, user(**{"client-certificate-data": inline, "client-key": "key.pem"}))
+    found = config.from_kubeconfig([path])
+    assert (found.certificate, found.key) == (b"CERT", b"KEY")
+
+
+async def test_a_token_file_is_read_again_when_it_was_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("one\n")
+    found = config.from_kubeconfig([written(tmp_path, user(tokenFile="token"))])
+    first = await found.token()
+    (tmp_path / "token").write_text("two\n")
+    assert (first, await found.token(), await found.token(fresh=True)) == ("one", "one", "two")
+
+
+async def test_a_plugin_is_asked_for_a_token(tmp_path: Path) -> None:
+    script = 'echo "{\\"status\\": {\\"token\\": \\"$WHO-$(echo "$KUBERNETES_EXEC_INFO" | wc -l)\\"}}"'
+    plugin = {"command": "sh", "args": ["-c", script], "env": [{"name": "WHO", "value": "me"}]}
+    found = config.from_kubeconfig([written(tmp_path, user(exec=plugin))])
+    assert await found.token() == "me-1"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "words"),
+    [
+        pytest.param({"command": "no-such-plugin"}, "cannot be started", id="it is not installed"),
+        pytest.param({"command": "false"}, "ended with 1", id="it fails"),
+        pytest.param({"command": "echo", "args": ["{}"]}, "status.token", id="it prints something else"),
+    ],
+)
+async def test_a_plugin_that_gives_no_token(tmp_path: Path, plugin: dict[str, Any], words: str) -> None:
+    found = config.from_kubeconfig([written(tmp_path, user(exec=plugin))])
+    with pytest.raises(OperatorError, match=words):
+        await found.token()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param(lambda body: body.pop("current-context"), "current-context is not set", id="no current context"),
+        pytest.param(lambda body: body.update(users=[]), "users has no entry named 'u'", id="a user that is missing"),
+        pytest.param(cluster(server=""), r"cluster\.server is missing", id="no server"),
+        pytest.param(cluster(**{"certificate-authority": "no.pem"}), r"no\.pem: cannot be read", id="no such CA file"),
+        pytest.param(cluster(**{"certificate-authority-data": "%"}), "is not base64", id="a broken CA"),
+        pytest.param(cluster(**{"proxy-url": "http://p"}), r"cluster\.proxy-url is not supported", id="a proxy"),
+        pytest.param(user(username="me"), r"user\.username is not supported", id="a password"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, change: Callable[[Any], None], words: str) -> None:
+    with pytest.raises(OperatorError, match=words):
+        config.from_kubeconfig([written(tmp_path, change)])
+
+
+@pytest.mark.parametrize("text", ["- a list", "a: [", ""])
+def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(OperatorError, match="not"):
+        config.from_kubeconfig([tmp_path / "config"])
+
+
+def test_of_several_files_the_first_wins(tmp_path: Path) -> None:
+    first = written(tmp_path, lambda body: (body.clear(), body.update({"current-context": "dev"})), "first")
+    second = written(tmp_path, name="second")
+    found = config.load({"KUBECONFIG": os.pathsep.join([str(first), str(second)])})
+    assert found.server == "https://c:6443"
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Path:
+    for name, text in {"token": "t\n", "ca.crt": "CA", "namespace": "here\n"}.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+async def test_in_a_pod_the_service_account_speaks(account: Path) -> None:
+    found = config.load({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}, account)
+    assert (found.server, found.namespace, found.ca) == ("https://[fd00::1]:6443", "here", b"CA")
+    assert await found.token() == "t"
+
+
+def test_kubeconfig_goes_before_the_service_account(account: Path) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBECONFIG": str(written(account))}
+    assert config.load(environ, account).namespace == "team"
+
+
+def test_the_home_folder_is_the_last_resort(tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir()
+    written(tmp_path / ".kube")
+    assert config.load({"HOME": str(tmp_path)}, tmp_path / "none").namespace == "team"
+
+
+def test_no_cluster_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="KUBECONFIG is not set"):
+        config.load({"HOME": str(tmp_path)}, tmp_path / "none")

@@ -1,0 +1,201 @@
+"""The elector: never two leaders at once, always one in the end, whatever the API server does."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
+from tests.fakes.apiserver import FakeApi, failure
+from tests.fakes.waiting import until
+
+LEASES = "apis/coordination.k8s.io/v1/leases"
+QUICK = LeaseSettings(duration=2.0, deadline=1.5, period=0.05, request=0.5)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Candidate:
+    """An elector with a client of its own, running."""
+
+    def __init__(self, client: Client, name: str, settings: LeaseSettings = QUICK) -> None:
+        clock = asyncio.get_running_loop().time
+        self.elector = Elector(client, LeaseName("ns", "leader", name), clock, lambda: NOON, settings)
+        self.task = asyncio.create_task(self.elector.run())
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with suppress(asyncio.CancelledError, LeaseLostError):
+            await self.task
+
+
+Stand = Callable[..., Awaitable[Candidate]]
+
+
+@asynccontextmanager
+async def _candidates(api: FakeApi) -> AsyncIterator[Stand]:
+    async with AsyncExitStack() as stack:
+
+        async def stand(name: str, connection: Connection | None = None) -> Candidate:
+            client = await stack.enter_async_context(Client(connection or Connection(api.url), "test/1"))
+            candidate = Candidate(client, name)
+            stack.push_async_callback(candidate.stop)
+            return candidate
+
+        yield stand
+
+
+@pytest.fixture
+async def stand(api: FakeApi) -> AsyncIterator[Stand]:
+    async with _candidates(api) as one:
+        yield one
+
+
+def lease(api: FakeApi) -> dict[str, Any]:
+    spec: dict[str, Any] = api.objects[LEASES][("ns", "leader")]["spec"]
+    return spec
+
+
+async def test_the_lease_is_made_if_it_is_missing(api: FakeApi, stand: Stand) -> None:
+    one = await stand("one")
+    await one.elector.acquired.wait()
+    assert one.elector.valid()
+    assert lease(api) == {
+        "holderIdentity": "one",
+        "leaseDurationSeconds": 2,
+        "leaseTransitions": 1,
+        "acquireTime": "2026-01-01T12:00:00.000000Z",
+        "renewTime": "2026-01-01T12:00:00.000000Z",
+    }
+
+
+async def test_a_leader_renews_with_one_request(api: FakeApi, stand: Stand) -> None:
+    one = await stand("one")
+    await until(lambda: api.count("update") >= 3)
+    assert one.elector.valid()
+    assert api.count("get") == 1
+
+
+async def test_of_two_one_leads(api: FakeApi, stand: Stand) -> None:
+    one, two = await stand("one"), await stand("two")
+    await until(lambda: one.elector.acquired.is_set() or two.elector.acquired.is_set())
+    await until(lambda: api.count("update") >= 30)
+    assert one.elector.valid() != two.elector.valid()
+
+
+async def test_a_leader_that_leaves_hands_over_at_once(api: FakeApi, stand: Stand) -> None:
+    one = await stand("one")
+    await one.elector.acquired.wait()
+    await one.stop()
+    assert (lease(api)["holderIdentity"], one.elector.valid()) == ("", False)
+    two = await stand("two")
+    await two.elector.acquired.wait()
+    assert two.elector.epoch == one.elector.epoch + 1
+
+
+async def test_a_dead_leader_is_succeeded_after_its_term(api: FakeApi, stand: Stand) -> None:
+    api.put(LEASES, _held_by("dead", transitions=7))
+    two = await stand("two")
+    await two.elector.acquired.wait()
+    assert two.elector.epoch == 8
+
+
+async def _lost(candidate: Candidate) -> None:
+    async with asyncio.timeout(10):
+        with pytest.raises(LeaseLostError):
+            await candidate.task
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(FakeApi.hang, id="the server hangs"),
+        pytest.param(lambda api: setattr(api, "failing", lambda _: failure(500, "Internal")), id="it says 500"),
+        pytest.param(lambda api: setattr(api, "failing", lambda _: failure(403, "Forbidden")), id="it refuses"),
+    ],
+)
+async def test_a_leader_that_cannot_renew_gives_up(
+    api: FakeApi, stand: Stand, fault: Callable[[FakeApi], None]
+) -> None:
+    one = await stand("one")
+    await one.elector.acquired.wait()
+    fault(api)
+    await _lost(one)
+    assert not one.elector.valid()
+
+
+async def test_the_fence_falls_before_the_successor_begins(api: FakeApi, stand: Stand) -> None:
+    one, both = await stand("one"), False
+    await one.elector.acquired.wait()
+    api.failing = lambda request: failure(500, "Internal") if _from(request, "one") else None
+    two = await stand("two")
+    while not two.elector.acquired.is_set():
+        both |= one.elector.valid() and two.elector.valid()
+        await asyncio.sleep(0.001)
+    assert (both, one.elector.valid(), two.elector.valid()) == (False, False, True)
+
+
+def _from(request: Any, name: str) -> bool:
+    """Renewals carry their holder; a read does not, but a leader only reads once a renewal failed."""
+    return bool(request.body) and request.body["spec"]["holderIdentity"] == name
+
+
+async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: Stand) -> None:
+    one = await stand("one")
+    await one.elector.acquired.wait()
+    for _ in range(5):
+        api.cut()
+        await asyncio.sleep(0.02)
+    before = api.count("update")
+    await until(lambda: api.count("update") >= before + 3)
+    assert one.elector.valid()
+    assert one.elector.epoch == 1
+
+
+async def test_a_lease_that_somebody_deleted_is_made_again(api: FakeApi, stand: Stand) -> None:
+    one = await stand("one")
+    await one.elector.acquired.wait()
+    api.remove(LEASES, "leader", "ns")
+    await until(lambda: ("ns", "leader") in api.objects[LEASES])
+    assert (lease(api)["leaseTransitions"], one.task.done()) == (1, False)
+
+
+async def test_a_lease_that_somebody_took_is_lost_at_once(api: FakeApi, stand: Stand) -> None:
+    one = await stand("one")
+    await one.elector.acquired.wait()
+    api.put(LEASES, _held_by("thief", transitions=2))
+    await _lost(one)
+    assert lease(api)["holderIdentity"] == "thief"
+
+
+async def test_the_term_counts_from_before_the_request() -> None:
+    """A reply that took longer than the term proves nothing any more."""
+    now, made = [0.0], asyncio.Event()
+
+    class Slow:
+        async def get(self, *where: object) -> dict[str, Any]:
+            now[0] = 100.0
+            made.set()
+            return {"metadata": {"name": "leader"}}
+
+        async def update(self, *where: object) -> dict[str, Any]:
+            return dict(where[-1])  # type: ignore[call-overload, no-any-return]
+
+    elector = Elector(Slow(), LeaseName("ns", "leader", "one"), lambda: now[0], lambda: NOON)  # type: ignore[arg-type]
+    with pytest.raises(LeaseLostError):
+        await elector.run()
+    assert made.is_set()
+
+
+def _held_by(holder: str, transitions: int) -> dict[str, Any]:
+    spec = {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": 1,
+        "leaseTransitions": transitions,
+        "renewTime": "2026-01-01T11:59:59.000000Z",
+    }
+    return {"metadata": {"name": "leader", "namespace": "ns"}, "spec": spec}

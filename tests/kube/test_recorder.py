@@ -1,0 +1,127 @@
+"""The event recorder: few events, well formed, and nobody waits for them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.recorder import EventType, Involved, Recorder, RecorderSettings, Reporter
+from tests.fakes.apiserver import FakeApi, failure
+
+EVENTS = "api/v1/events"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+JOB = Involved("kubeflow.org/v1", "PyTorchJob", "ns", "job", "uid-1")
+
+
+def recorder(client: Client, settings: RecorderSettings | None = None, now: list[float] | None = None) -> Recorder:
+    clock = now or [0.0]
+    reporter = Reporter("pytorchjob-controller", "pod-1")
+    return Recorder(client, reporter, lambda: clock[0], lambda: NOON, settings or RecorderSettings(per_second=1e6))
+
+
+@asynccontextmanager
+async def sending(one: Recorder) -> AsyncIterator[None]:
+    task = asyncio.create_task(one.run())
+    yield
+    async with asyncio.timeout(10):
+        await one.drained()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def sent(api: FakeApi) -> list[dict[str, Any]]:
+    return list(api.objects.get(EVENTS, {}).values())
+
+
+async def test_an_event_follows_the_conventions(api: FakeApi, client: Client) -> None:
+    one = recorder(client)
+    async with sending(one):
+        one.event(JOB, EventType.WARNING, "FailedCreatePod", "exceeded quota")
+    (event,) = sent(api)
+    assert event["metadata"].pop("name").startswith("job.")
+    assert {key: value for key, value in event.items() if key != "metadata"} == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "involvedObject": {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "namespace": "ns",
+            "name": "job",
+            "uid": "uid-1",
+        },
+        "type": "Warning",
+        "reason": "FailedCreatePod",
+        "message": "exceeded quota",
+        "count": 1,
+        "firstTimestamp": "2026-01-01T12:00:00Z",
+        "lastTimestamp": "2026-01-01T12:00:00Z",
+        "source": {"component": "pytorchjob-controller"},
+        "reportingComponent": "pytorchjob-controller",
+        "reportingInstance": "pod-1",
+    }
+
+
+async def test_repetitions_are_counted_in_place(api: FakeApi, client: Client) -> None:
+    one = recorder(client)
+    async with sending(one):
+        for message in ("x", "x", "y", "x"):
+            one.event(JOB, EventType.NORMAL, "Why", message)
+    assert sorted((event["message"], event["count"]) for event in sent(api)) == [("x", 3), ("y", 1)]
+
+
+async def test_an_event_that_the_server_forgot_is_made_again(api: FakeApi, client: Client) -> None:
+    one = recorder(client)
+    async with sending(one):
+        one.event(JOB, EventType.NORMAL, "Why", "x")
+        await one.drained()
+        api.objects.clear()
+        one.event(JOB, EventType.NORMAL, "Why", "x")
+    assert [event["count"] for event in sent(api)] == [1]
+
+
+async def test_a_flood_about_one_object_is_cut_and_others_are_heard(api: FakeApi, client: Client) -> None:
+    one, other = recorder(client), JOB._replace(name="other", uid="uid-2")
+    async with sending(one):
+        for index in range(40):
+            one.event(JOB, EventType.NORMAL, "Why", str(index))
+        one.event(other, EventType.NORMAL, "Why", "x")
+    assert (len(sent(api)), one.dropped) == (26, 15)
+
+
+async def test_a_bucket_fills_again_slowly(api: FakeApi, client: Client) -> None:
+    now = [0.0]
+    one = recorder(client, now=now)
+    for _ in range(26):
+        one.event(JOB, EventType.NORMAL, "Why", "x")
+    now[0] = 300.0
+    one.event(JOB, EventType.NORMAL, "Why", "x")
+    one.event(JOB, EventType.NORMAL, "Why", "x")
+    assert one.dropped == 2
+
+
+async def test_a_full_queue_drops_and_does_not_wait(client: Client) -> None:
+    one = recorder(client, RecorderSettings(queue=3))
+    for index in range(5):
+        one.event(JOB, EventType.NORMAL, "Why", str(index))
+    assert one.dropped == 2
+
+
+async def test_what_the_server_refuses_is_dropped_and_the_next_is_sent(api: FakeApi, client: Client) -> None:
+    faults = [failure(403, "Forbidden", "the namespace is terminating")]
+    api.failing = lambda request: faults.pop() if faults else None
+    one = recorder(client)
+    async with sending(one):
+        one.event(JOB, EventType.NORMAL, "Why", "refused")
+        one.event(JOB, EventType.NORMAL, "Why", "sent")
+    assert ([event["message"] for event in sent(api)], one.dropped) == (["sent"], 1)
+
+
+async def test_names_and_messages_are_cut_to_what_the_server_takes(api: FakeApi, client: Client) -> None:
+    one = recorder(client)
+    async with sending(one):
+        one.event(JOB._replace(name="n" * 253), EventType.NORMAL, "Why", "x" * 5000)
+    (event,) = sent(api)
+    assert (len(event["metadata"]["name"]), len(event["message"])) == (253, 1024)
