@@ -18,7 +18,9 @@ class Caches:
     services: Store[Service]
     options: Options = field(default_factory=Options)
 
-    def observe(self, job: PyTorchJob, now: datetime, refusal: Refusal | None = None) -> Observed:
+    def observe(
+        self, job: PyTorchJob, now: datetime, refusal: Refusal | None = None, status_due: datetime | None = None
+    ) -> Observed:
         """One snapshot of a job and its children."""
         uid = job.metadata.uid
         return Observed(
@@ -27,5 +29,6 @@ class Caches:
             pods=self.pods.by_owner(uid),
             services=self.services.by_owner(uid),
             refusal=refusal,
+            status_due=status_due,
             options=self.options,
         )

@@ -27,6 +27,15 @@ SOON = 0.05
 
 
 @dataclass
+class _Memory:
+    """What one look at a job leaves for the next; losing it costs a repeated log line or an early status write."""
+
+    reason: str = ""
+    refusal: Refusal | None = None
+    status_due: datetime | None = None
+
+
+@dataclass
 class Reconciler:
     """Brings jobs from what is observed to what they want."""
 
@@ -36,8 +45,7 @@ class Reconciler:
     may_write: Callable[[], bool]
     """The fence: false once this process may no longer be the leader."""
     clock: Callable[[], datetime]
-    _reasons: dict[str, str] = field(default_factory=dict)
-    _refusals: dict[str, Refusal] = field(default_factory=dict)
+    _memories: dict[str, _Memory] = field(default_factory=dict)
 
     async def __call__(self, uid: str) -> float | None:
         """Reconcile one job once; returns the seconds until the next look that it needs, None for no such time.
@@ -46,33 +54,35 @@ class Reconciler:
         """
         job = self.caches.jobs.get(uid)
         if job is None:
-            self._forget(uid)
+            self._memories.pop(uid, None)
             return None
         if not self.may_write():
             return None
-        seen = self.caches.observe(job, self.clock(), self._refusals.get(uid))
-        plan = make_plan(seen)
-        self._tell(job, plan)
+        memory = self._memories.setdefault(uid, _Memory())
+        plan = self._plan(job, memory)
         if _remakes(job, plan) and not await self.applier.confirm(job):
             return SOON
         refusal = await self.applier.write(job, plan.writes) if plan.writes else None
-        await self._publish(job, self._after(job, plan, refusal))
+        await self._publish(job, self._after(job, plan, refusal, memory))
         if refusal is not None:
             raise Refused(0, refusal.reason, refusal.message)
         return (plan.wake_at - self.clock()).total_seconds() if plan.wake_at else None
 
-    def _after(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None) -> Plan:
+    def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
+        plan = make_plan(self.caches.observe(job, self.clock(), memory.refusal, memory.status_due))
+        memory.status_due = plan.status_due
+        if memory.reason != plan.reason:
+            memory.reason = plan.reason
+            logger.info("%s/%s: %s", job.metadata.namespace, job.metadata.name, plan.reason)
+        return plan
+
+    def _after(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:
         """What is left to say once the writes went out: as planned, or what the API server would not take."""
-        uid = job.metadata.uid
-        before = self._refusals.get(uid)
-        if refusal is not None:
-            self._refusals[uid] = refusal
-        elif before is not None:
-            del self._refusals[uid]
+        before, memory.refusal = memory.refusal, refusal
         if refusal == before:
             return plan if refusal is None else replace(plan, events=())
         told = plan.events if refusal is None else (Event(refusal.reason, refusal.message, EventType.WARNING),)
-        return replace(make_plan(self.caches.observe(job, self.clock(), refusal)), events=told)
+        return replace(self._plan(job, memory), events=told)
 
     async def _publish(self, job: PyTorchJob, plan: Plan) -> None:
         if plan.status is not None and self.may_write():
@@ -81,17 +91,6 @@ class Reconciler:
         about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, meta.uid)
         for event in plan.events:
             self.recorder.event(about, event.type, event.reason, event.message)
-
-    def _tell(self, job: PyTorchJob, plan: Plan) -> None:
-        """One line per decision that is not the one before."""
-        uid = job.metadata.uid
-        if self._reasons.get(uid) != plan.reason:
-            self._reasons[uid] = plan.reason
-            logger.info("%s/%s: %s", job.metadata.namespace, job.metadata.name, plan.reason)
-
-    def _forget(self, uid: str) -> None:
-        self._reasons.pop(uid, None)
-        self._refusals.pop(uid, None)
 
 
 def _remakes(job: PyTorchJob, plan: Plan) -> bool:
