@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 USER_AGENT = f"pytorchjob-operator/{__version__}"
 CRD_POLL_SECONDS = 2.0
 SWEEP_SECONDS = 600.0
-SOON = 0.05
-"""Seconds until the next look after somebody else changed the job: its newest version is on its way."""
 
 
 def now() -> datetime:
@@ -63,8 +61,8 @@ class Operator:
         self.elector = Elector(self.lease_client, lease, self._clock, now)
         self.recorder = Recorder(self.client, Reporter(names.CONTROLLER, identity), self._clock, now)
         self.reflectors = tuple(self._reflectors())
-        applier = Applier(self.client, self.caches)
-        self.reconciler = Reconciler(self.caches, applier, self.recorder, self.may_write, now)
+        applier = Applier(self.client, self.caches, self.may_write)
+        self.reconciler = Reconciler(self.caches, applier, self.recorder, now)
         self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
 
     def may_write(self) -> bool:
@@ -99,7 +97,9 @@ class Operator:
             wait = await self.reconciler(uid)
             result = "success"
         except Conflict:
-            wait, result = SOON, "conflict"
+            # Somebody else changed the job: its newest version is on its way, unless the watch is down.
+            self.queue.retry(uid)
+            wait, result = None, "conflict"
         finally:
             self.metrics.on_reconcile(result, self._clock() - started)
         if wait is not None:

@@ -5,13 +5,13 @@ a quota is not asked a thousand times. What was made stays made; the next plan s
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
-from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused
+from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused, Unavailable
 from pytorchjob_operator.kube.client import Client
 from pytorchjob_operator.kube.resource import PODS, SERVICES, Resource
 from pytorchjob_operator.model import JobStatus, PyTorchJob
@@ -30,6 +30,8 @@ class Applier:
 
     client: Client
     caches: Caches
+    may_write: Callable[[], bool]
+    """The fence, asked before each write: false once this process may no longer be the leader."""
 
     async def write(self, job: PyTorchJob, writes: Sequence[Write]) -> Refusal | None:
         """Send all writes, and return the first refusal if there was one.
@@ -56,6 +58,7 @@ class Applier:
                 return
 
     async def _one(self, job: PyTorchJob, write: Write) -> None:
+        self._fence()
         match write:
             case CreatePod():
                 self.caches.pods.put(Pod.from_api(await self._create(job, PODS, dict(write.body))))
@@ -92,13 +95,17 @@ class Applier:
 
     async def patch_status(self, job: PyTorchJob, status: JobStatus) -> None:
         """Write the status of exactly this version of the job; raises Conflict when a newer one exists."""
+        self._fence()
         meta = job.metadata
         unset = {field.alias: None for field in JobStatus.model_fields.values()}
         body = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
             "status": unset | status.to_api(),
         }
-        self.caches.jobs.put(await self.client.patch_status(JOBS, meta.namespace, meta.name, body))
+        try:
+            self.caches.jobs.put(await self.client.patch_status(JOBS, meta.namespace, meta.name, body))
+        except NotFound:
+            self.caches.jobs.forget(meta.uid)
 
     async def confirm(self, job: PyTorchJob) -> bool:
         """Read the job itself before a child is made again: a job that is gone must not be served by a stale cache."""
@@ -111,6 +118,10 @@ class Applier:
             return False
         self.caches.jobs.put(found)
         return self.caches.jobs.get(job.metadata.uid) == job
+
+    def _fence(self) -> None:
+        if not self.may_write():
+            raise Unavailable(0, "NotLeader", "this process does not lead: nothing was written")
 
 
 def _refusal(write: Write, error: ApiError) -> Refusal:

@@ -42,8 +42,6 @@ class Reconciler:
     caches: Caches
     applier: Applier
     recorder: Recorder
-    may_write: Callable[[], bool]
-    """The fence: false once this process may no longer be the leader."""
     clock: Callable[[], datetime]
     _memories: dict[str, _Memory] = field(default_factory=dict)
 
@@ -56,21 +54,22 @@ class Reconciler:
         if job is None:
             self._memories.pop(uid, None)
             return None
-        if not self.may_write():
+        if not self.applier.may_write():
             return None
         memory = self._memories.setdefault(uid, _Memory())
         plan = self._plan(job, memory)
         if _remakes(job, plan) and not await self.applier.confirm(job):
             return SOON
         refusal = await self.applier.write(job, plan.writes) if plan.writes else None
-        await self._publish(job, self._after(job, plan, refusal, memory))
+        plan = self._after(job, plan, refusal, memory)
+        await self._publish(job, plan)
+        memory.status_due = plan.status_due
         if refusal is not None:
             raise Refused(0, refusal.reason, refusal.message)
         return (plan.wake_at - self.clock()).total_seconds() if plan.wake_at else None
 
     def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
         plan = make_plan(self.caches.observe(job, self.clock(), memory.refusal, memory.status_due))
-        memory.status_due = plan.status_due
         if memory.reason != plan.reason:
             memory.reason = plan.reason
             logger.info("%s/%s: %s", job.metadata.namespace, job.metadata.name, plan.reason)
@@ -85,7 +84,7 @@ class Reconciler:
         return replace(self._plan(job, memory), events=told)
 
     async def _publish(self, job: PyTorchJob, plan: Plan) -> None:
-        if plan.status is not None and self.may_write():
+        if plan.status is not None:
             await self.applier.patch_status(job, plan.status)
         meta = job.metadata
         about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, meta.uid)
