@@ -133,7 +133,8 @@ async def test_the_server_says_when_to_come_back() -> None:
 
 
 async def test_a_handler_that_asks_for_a_retry_keeps_its_back_off() -> None:
-    queue, waits = WorkQueue[str](Backoff(0.01, 1.0, lambda: 1.0)), []
+    queue = WorkQueue[str](Backoff(0.01, 1.0, lambda: 1.0))
+    waits: list[float] = []
 
     async def handler(key: str) -> None:
         if len(waits) < 3:

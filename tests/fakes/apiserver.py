@@ -107,7 +107,7 @@ class FakeApi:
 
     def cut(self) -> None:
         """Cut all connections, in the middle of whatever they carry."""
-        server = self._server and self._server.runner.server
+        server = self._server and self._server.runner and self._server.runner.server
         for connection in list(server.connections) if server else ():
             if connection.transport:
                 connection.transport.abort()
@@ -129,7 +129,14 @@ class FakeApi:
         place = Place.of(request.path)
         if request.verb == "watch":
             return await self._watch(raw, request, place)
-        return getattr(self, f"_{request.verb}")(request, place)
+        answers = {
+            "get": self._get,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+        }
+        return answers[request.verb](request, place)
 
     def _get(self, request: Request, place: Place) -> web.Response:
         if place.name:

@@ -200,7 +200,7 @@ async def test_writes_in_flight_are_bounded_and_reads_are_not_held_up(api: FakeA
     async with Client(Connection(api.url), "test/1", max_in_flight=2) as client:
         api.hang()
         writes = [asyncio.create_task(client.create(PODS, "ns", pod(f"p{index}"))) for index in range(5)]
-        read = asyncio.create_task(anext(client.list(Scope(PODS))))
+        read = asyncio.create_task(client.get(PODS, "ns", "p0"))
         await until(lambda: len(api.requests) == 3)
         await asyncio.sleep(0.05)
         arrived = api.count("create")

@@ -29,6 +29,11 @@ def written(folder: Path, change: Callable[[Any], None] = lambda body: None, nam
     return folder / name
 
 
+def _only_the_current_context(body: Any) -> None:
+    body.clear()
+    body["current-context"] = "dev"
+
+
 def user(**fields: Any) -> Callable[[Any], None]:
     return lambda body: body["users"][0].update(user=fields)
 
@@ -109,7 +114,7 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
 
 
 def test_of_several_files_the_first_wins(tmp_path: Path) -> None:
-    first = written(tmp_path, lambda body: (body.clear(), body.update({"current-context": "dev"})), "first")
+    first = written(tmp_path, _only_the_current_context, "first")
     second = written(tmp_path, name="second")
     found = config.load({"KUBECONFIG": os.pathsep.join([str(first), str(second)])})
     assert found.server == "https://c:6443"

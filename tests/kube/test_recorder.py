@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytorchjob_operator.kube.client import Client
-from pytorchjob_operator.kube.recorder import EventType, Involved, Recorder, RecorderSettings, Reporter
+from pytorchjob_operator.kube.recorder import Involved, Recorder, RecorderSettings, Reporter
+from pytorchjob_operator.names import EventType
 from tests.fakes.apiserver import FakeApi, failure
 
 EVENTS = "api/v1/events"

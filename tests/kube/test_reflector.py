@@ -188,6 +188,18 @@ def _ahead(request: Any) -> bool:
     return int(request.query["resourceVersion"]) > 90
 
 
+async def test_reflectors_of_two_namespaces_fill_one_store(api: FakeApi, client: Client) -> None:
+    store: Store[Item] = Store(asyncio.get_running_loop().time)
+    for namespace in ("one", "two"):
+        api.put(POD_PATH, {"metadata": {"name": namespace, "namespace": namespace}})
+    reflectors = [Reflector(client, Scope(PODS, one), store, Item.decode, QUICK) for one in ("one", "two")]
+    tasks = [asyncio.create_task(one.run()) for one in reflectors]
+    await until(lambda: all(one.synced.is_set() for one in reflectors))
+    assert sorted(one.name for one in store.by_owner("job")) == ["one", "two"]
+    for task in tasks:
+        task.cancel()
+
+
 async def test_a_decoder_with_a_bug_does_not_end_it(api: FakeApi, client: Client) -> None:
     broken = [True]
 

@@ -117,7 +117,7 @@ class Reflector(Generic[T]):
                 seen.add(item.uid)
                 self._store.put(item)
         self.counters.lists += 1
-        self.counters.swept += self._store.sweep(seen, _number(version))
+        self.counters.swept += self._store.sweep(seen, _number(version), self._scope.namespace)
         self._version = version
         self._seen_version = _number(version)
         self.synced.set()
@@ -126,7 +126,7 @@ class Reflector(Generic[T]):
     def _restored(self, version: int) -> None:
         if version < self._seen_version:
             _log.warning("%s: the server's count went back; starting anew", self._scope.resource.plural)
-            self._store.reset()
+            self._store.reset(self._scope.namespace)
 
     def _take(self, event: Object) -> None:
         self._heard()

@@ -5,7 +5,7 @@ the resourceVersion, an integer that only grows. The store sends nothing and rea
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Generic, Protocol, TypeVar
 
 _FOREVER = 2**63
@@ -41,7 +41,7 @@ T = TypeVar("T", bound=Stored)
 
 
 class Store(Generic[T]):
-    """The newest known state of each object, indexed by name and by owner.
+    """The newest known state of each object, indexed by name and by owner; several reflectors may fill one store.
 
     `on_change(owner_uid)` is called at once for each owner whose set of objects changed; it must only take a note.
     """
@@ -99,22 +99,26 @@ class Store(Generic[T]):
         self._replace(known, None)
         return True
 
-    def sweep(self, seen: Collection[str], list_version: int) -> int:
-        """Drop what a whole list, taken at `list_version`, did not show: `seen` holds the uids that it did."""
-        dead = [one for one in self._by_name.values() if one.uid not in seen and one.resource_version <= list_version]
+    def sweep(self, seen: Collection[str], list_version: int, namespace: str | None = None) -> int:
+        """Drop what a whole list of one namespace (None: of all) did not show; `seen` holds the uids that it did.
+
+        `list_version` is when the list was taken: what is newer has been made since.
+        """
+        unseen = (one for one in self._within(namespace) if one.uid not in seen)
+        dead = [one for one in unseen if one.resource_version <= list_version]
         for one in dead:
             self._tombstones.add(one.uid, list_version)
             self._replace(one, None)
         return len(dead)
 
-    def reset(self) -> None:
+    def reset(self, namespace: str | None = None) -> None:
         """Forget all versions: the server's count went back, so it was restored from an older copy."""
-        owners = list(self._by_owner)
-        self._by_name.clear()
-        self._by_owner.clear()
         self._tombstones.clear()
-        for owner in owners:
-            self._on_change(owner)
+        for one in list(self._within(namespace)):
+            self._replace(one, None)
+
+    def _within(self, namespace: str | None) -> Iterator[T]:
+        return (one for one in self._by_name.values() if namespace in (None, one.namespace))
 
     def _replace(self, old: T | None, new: T | None) -> None:
         if old:
