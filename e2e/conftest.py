@@ -1,0 +1,76 @@
+"""The cluster of `make cluster`, the operator installed as a user would, and a fresh namespace for each test."""
+
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.kubectl import Kubectl
+
+ROOT = Path(__file__).parent.parent
+KUBECONFIG = ROOT / "out" / "kubeconfig"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytorchjob-operator" / "bin"
+SYSTEM = "pytorchjob-system"
+RELEASE = "pytorchjob-operator"
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here needs the cluster; a real job takes longer than a unit test."""
+    for item in items:
+        if Path(item.path).is_relative_to(ROOT / "e2e"):
+            item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.timeout(600))
+
+
+def program(name: str) -> str:
+    """A program of the cache, or of PATH."""
+    cached = CACHE / name
+    found = str(cached) if cached.exists() else shutil.which(name)
+    if not found:
+        pytest.fail(f'{name} is missing: run `make binaries`, or leave these tests out with WITHOUT="cluster"')
+    return found
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Kubectl:
+    if not KUBECONFIG.exists():
+        pytest.fail('no cluster: run `make cluster`, or leave these tests out with WITHOUT="cluster"')
+    kubectl = Kubectl(program("kubectl"), KUBECONFIG, "default")
+    kubectl("get", "nodes")
+    return kubectl
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Kubectl) -> Kubectl:
+    """The operator, installed by helm into a namespace that enforces Pod Security `restricted`."""
+    system = Kubectl(cluster.program, KUBECONFIG, SYSTEM)
+    if SYSTEM not in cluster("get", "namespaces", "-o", "name"):
+        cluster("create", "namespace", SYSTEM)
+    cluster("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
+    helm = [program("helm"), f"--kubeconfig={KUBECONFIG}", f"--namespace={SYSTEM}", "upgrade", "--install", RELEASE]
+    values = ["--set", "image.tag=dev", "--set", "image.pullPolicy=Never", "--wait", "--timeout=3m"]
+    if os.environ.get("PROVIDER") == "existing":
+        values = ["--wait", "--timeout=5m", *os.environ.get("HELM_ARGS", "").split()]
+    done = subprocess.run(
+        [*helm, str(ROOT / "charts" / RELEASE), *values], capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stderr + system("describe", "pods", check=False)
+    # The image may be newer than the pods: a tag does not change when its content does.
+    system("rollout", "restart", f"deployment/{RELEASE}")
+    system("rollout", "status", f"deployment/{RELEASE}", "--timeout=180s")
+    return system
+
+
+@pytest.fixture
+def kubectl(operator: Kubectl) -> Iterator[Kubectl]:
+    """A fresh namespace that enforces Pod Security `restricted`, with the operator watching."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    operator("create", "namespace", name)
+    operator("label", "namespace", name, RESTRICTED)
+    yield Kubectl(operator.program, KUBECONFIG, name)
+    operator("delete", "namespace", name, "--wait=false")

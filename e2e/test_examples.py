@@ -1,0 +1,59 @@
+"""Every example reaches Succeeded on the cluster, and ends on this machine, without a cluster, in the same way."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from e2e.conftest import ROOT
+from e2e.kubectl import Kubectl
+
+EXAMPLES = sorted((ROOT / "examples").glob("*/pytorchjob.yaml"))
+FAILING = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: failing}
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      restartPolicy: Never
+      template:
+        spec:
+          securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
+          containers:
+            - name: pytorch
+              image: pytorchjob/examples:dev
+              command: [python, -c, "raise SystemExit(3)"]
+              securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+"""
+
+
+def _local(path: Path) -> tuple[int, list[tuple[str, str, str]]]:
+    """Exit status and conditions of `pytorchjob run`."""
+    command = [sys.executable, "-m", "pytorchjob_operator.cli", "run", "-f", str(path), "--output", "json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, _conditions(json.loads(done.stdout))
+
+
+def _conditions(job: dict) -> list[tuple[str, str, str]]:
+    return [(one["type"], one["status"], one["reason"]) for one in job["status"]["conditions"]]
+
+
+@pytest.mark.parametrize("path", [pytest.param(one, id=one.parent.name) for one in EXAMPLES])
+def test_an_example_succeeds_on_the_cluster_and_ends_alike_on_this_machine(kubectl: Kubectl, path: Path) -> None:
+    name = yaml.safe_load(path.read_text())["metadata"]["name"]
+    kubectl("apply", "-f", str(path))
+    assert "Succeeded" in kubectl.finish(name), kubectl.story(name)
+    assert _local(path) == (0, _conditions(kubectl.job(name)))
+
+
+def test_a_job_that_fails_does_so_alike_on_the_cluster_and_on_this_machine(kubectl: Kubectl, tmp_path: Path) -> None:
+    path = tmp_path / "failing.yaml"
+    path.write_text(FAILING)
+    kubectl("apply", "-f", str(path))
+    assert "Failed" in kubectl.finish("failing")
+    assert _local(path) == (1, _conditions(kubectl.job("failing")))
