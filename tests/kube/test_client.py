@@ -205,7 +205,7 @@ async def test_writes_in_flight_are_bounded_and_reads_are_not_held_up(api: FakeA
         await asyncio.sleep(0.05)
         arrived = api.count("create")
         api.hang(False)
-        await asyncio.gather(*writes, read)
+        await asyncio.gather(*writes, read, return_exceptions=True)
     assert arrived == 2
 
 

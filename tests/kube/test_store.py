@@ -119,7 +119,7 @@ def test_a_reset_forgets_versions_and_tells_the_owners() -> None:
     feed(store, [("put", item(5)), ("del", item(6, "u2", "b"))])
     store.reset()
     assert store.put(item(2))
-    assert changed == ["job", "job"]
+    assert changed == ["job", "job", "job"]
 
 
 def test_tombstones_expire_and_are_bounded() -> None:
