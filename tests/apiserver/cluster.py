@@ -13,9 +13,9 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -23,6 +23,7 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pyt
 BIN = _CACHE / "bin"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 _READY_SECONDS = 90.0
+_POLL_SECONDS = 0.2
 _CONTROLLERS = ("garbage-collector-controller", "namespace-controller", "serviceaccount-controller")
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -30,6 +31,18 @@ _AUDIT_POLICY = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
+
+
+_T = TypeVar("_T")
+
+
+def eventually(found: Callable[[], _T], seconds: float = _READY_SECONDS) -> _T:
+    """Polls until there is something, and returns it."""
+    for _ in range(int(seconds / _POLL_SECONDS)):
+        if value := found():
+            return value
+        time.sleep(_POLL_SECONDS)
+    raise ControlPlaneError(f"nothing came within {seconds:.0f} s")
 
 
 class ControlPlaneError(Exception):
@@ -203,16 +216,18 @@ class ControlPlane:
             "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         }
 
-    def _wait(self, what: str, ready: Any) -> None:
+    def _wait(self, what: str, ready: Callable[[], bool]) -> None:
         """Polls until ready; names the program that ended meanwhile, with the end of its log."""
-        deadline = time.monotonic() + _READY_SECONDS  # noqa: TID251 -- this starts programs, it is a shell
-        while not ready():
-            for name, process in self._processes.items():
-                if process.poll() is not None:
-                    raise ControlPlaneError(f"{name} ended with {process.returncode}: {self._log_tail(name)}")
-            if time.monotonic() > deadline:  # noqa: TID251
-                raise ControlPlaneError(f"{what}: not ready within {_READY_SECONDS:.0f} s, see {self.directory}")
-            time.sleep(0.2)
+        try:
+            eventually(lambda: self._ended() or ready())
+        except ControlPlaneError:
+            raise ControlPlaneError(f"{what}: not ready within {_READY_SECONDS:.0f} s, see {self.directory}") from None
+        if ended := self._ended():
+            raise ControlPlaneError(f"{ended}, its log ends: {self._log_tail(ended.split()[0])}")
+
+    def _ended(self) -> str:
+        gone = ((name, process.poll()) for name, process in self._processes.items())
+        return next((f"{name} ended with {code}" for name, code in gone if code is not None), "")
 
     def _log_tail(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text(errors="replace")[-2000:]

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.cluster import ControlPlane, ControlPlaneError
+from tests.apiserver.cluster import ControlPlane, ControlPlaneError, eventually
 
 CRD = Path("crds/kubeflow.org_pytorchjobs.yaml")
+_ESTABLISHED = "{.status.conditions[?(@.type=='Established')].status}"
 CRD_PRESERVING = Path("crds/preserve-unknown/kubeflow.org_pytorchjobs.yaml")
 
 
@@ -31,7 +32,6 @@ def control_plane(bare: ControlPlane) -> ControlPlane:
 def install(plane: ControlPlane, path: Path) -> None:
     done = plane.kubectl("apply", "-f", str(path))
     assert done.returncode == 0, done.stderr
-    waited = plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(path))
-    assert waited.returncode == 0, waited.stderr
-    discovered = plane.kubectl("get", "pytorchjobs", "--all-namespaces")
-    assert discovered.returncode == 0, discovered.stderr
+    # Not `kubectl wait`: it fails on a definition whose conditions are not written yet.
+    eventually(lambda: "True" in plane.kubectl("get", "-f", str(path), "-o", f"jsonpath={_ESTABLISHED}").stdout)
+    eventually(lambda: plane.kubectl("get", "pytorchjobs", "--all-namespaces").returncode == 0)

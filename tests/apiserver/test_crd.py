@@ -1,17 +1,13 @@
 """The definition on a real API server: it installs, explains itself, accepts and refuses what this machine does."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 import pytest
 
-from tests.apiserver.cluster import ControlPlane
+from tests.apiserver.cluster import ControlPlane, eventually
 from tests.apiserver.conftest import CRD, CRD_PRESERVING, install
 from tests.model import corpus
-
-T = TypeVar("T")
 
 pytestmark = pytest.mark.apiserver
 
@@ -46,7 +42,7 @@ def test_the_schema_is_structural(control_plane: ControlPlane) -> None:
     ],
 )  # fmt: skip
 def test_explain_reads_well(control_plane: ControlPlane, path: str, words: list[str]) -> None:
-    text = wait_for(lambda: control_plane.kubectl("explain", path).stdout)
+    text = eventually(lambda: control_plane.kubectl("explain", path).stdout)
     assert [word for word in words if word not in text] == []
 
 
@@ -163,24 +159,15 @@ def test_the_preserving_variant_keeps_a_field_of_tomorrow(control_plane: Control
     job = corpus.changed(corpus.job("tomorrow"), {TYPO: {"gpu": "a100"}})
     install(control_plane, CRD_PRESERVING)
     try:
-        wait_for(lambda: control_plane.apply(job).returncode == 0)
+        eventually(lambda: control_plane.apply(job).returncode == 0)
         spec = control_plane.get("ptj", "tomorrow")["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
         assert spec["nodeSelectr"] == {"gpu": "a100"}
     finally:
         control_plane.kubectl("delete", "ptj", "tomorrow", "--ignore-not-found")
         install(control_plane, CRD)
-    wait_for(lambda: control_plane.post(JOBS, job)[0] == 400)
+    eventually(lambda: control_plane.post(JOBS, job)[0] == 400)
 
 
 def plain(message: str) -> str:
     """CEL's errors write a key of a map in brackets, the schema's do not."""
     return message.replace("[Worker]", ".Worker").replace("[Master]", ".Master")
-
-
-def wait_for(found: Callable[[], T]) -> T:
-    """Polls until there is something; a new schema reaches the API server's handlers after a moment."""
-    for _ in range(100):
-        if value := found():
-            return value
-        time.sleep(0.2)
-    raise AssertionError("nothing came within 20 s")

@@ -1,0 +1,240 @@
+"""The operator as a process of its own, as users run it; the hands of the kubelet that is not there; the audit log."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pytorchjob_operator.kube.client import Client, Scope
+from pytorchjob_operator.kube.resource import PODS
+from tests.apiserver.cluster import ControlPlane, _free_port
+from tests.factories import make_template
+
+T = TypeVar("T")
+Object = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+USER_AGENT = "pytorchjob-operator/"
+DEADLINE = 60.0
+"""Seconds that only a broken program needs."""
+
+
+class OperatorProcess:
+    """`python -m pytorchjob_operator` against a control plane; it ends with this process at the latest."""
+
+    def __init__(self, plane: ControlPlane, directory: Path, *options: str, **env: str) -> None:
+        self._port = _free_port()
+        self._options = options
+        self._env = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "operator"),
+            "KUBECONFIG": str(plane.kubeconfig),
+            "PYTORCHJOB_HTTP_PORT": str(self._port),
+            **env,
+        }
+        self.log_file = directory / f"operator-{self._port}.log"
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "pytorchjob_operator", *self._options]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(command, env=self._env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        return self.process
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def http(self, path: str) -> tuple[int, str]:
+        """Status and text; (0, why) where nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            return 0, str(error)
+
+    @property
+    def leads(self) -> bool:
+        return "pytorchjob_operator_leader 1.0" in self.http("/metrics")[1]
+
+    def wait_ready(self, leading: bool = True) -> "OperatorProcess":
+        wait_until(lambda: self._ready() and (self.leads or not leading), lambda: self.log[-3000:])
+        return self
+
+    def _ready(self) -> bool:
+        assert self.process.poll() is None, f"the operator ended with {self.process.returncode}: {self.log[-3000:]}"
+        return self.http("/readyz")[0] == 200
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it as the kubelet does; returns the exit status."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+
+class Asked(NamedTuple):
+    """One answered request of the operator, as the API server's audit log has it."""
+
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    code: int
+    user_agent: str
+
+
+class Audit:
+    """What the API server was asked since this object was made."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._path = plane.audit_log
+        self._start = self._path.stat().st_size
+
+    def all(self) -> list[Asked]:
+        """Every answered request, whoever made it."""
+        return [_asked(one) for one in self._lines() if one["stage"] == "ResponseComplete"]
+
+    def operator(self, namespace: str | None = None) -> list[Asked]:
+        """The operator's own, its Lease aside; of one namespace if it is given."""
+        ours = (one for one in self.all() if one.user_agent.startswith(USER_AGENT) and one.resource != "leases")
+        return [one for one in ours if namespace in (None, one.namespace)]
+
+    def counts(self, namespace: str) -> Counter[tuple[str, str]]:
+        """How often the operator did what to which resource of a namespace; Events aside."""
+        return Counter((one.verb, one.resource) for one in self.operator(namespace) if one.resource != "events")
+
+    def created(self, namespace: str, resource: str = "pods") -> Counter[str]:
+        """How often each name was created with success, by anybody."""
+        made = (one for one in self.all() if (one.verb, one.code, one.resource) == ("create", 201, resource))
+        return Counter(one.name for one in made if one.namespace == namespace)
+
+    def _lines(self) -> Iterator[Object]:
+        with self._path.open("rb") as file:
+            file.seek(self._start)
+            for line in file.read().split(b"\n")[:-1]:
+                yield json.loads(line)
+
+
+def _asked(line: Object) -> Asked:
+    about = line.get("objectRef") or {}
+    resource = "/".join(one for one in (about.get("resource", ""), about.get("subresource", "")) if one)
+    code = (line.get("responseStatus") or {}).get("code", 0)
+    name = about.get("name", "")
+    return Asked(line["verb"], resource, about.get("namespace", ""), name, code, line.get("userAgent", ""))
+
+
+class Kubelet:
+    """Reports the phases of one namespace's pods, by hand."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+
+    async def pods(self) -> dict[str, Object]:
+        """All pods by name."""
+        pages = [page async for page in self._client.list(Scope(PODS, self._namespace))]
+        return {one["metadata"]["name"]: one for page in pages for one in page.items}
+
+    async def report(self, phase: str, *names: str, exit_code: int | None = None) -> None:
+        """Set the phase of these pods, of all if none is named."""
+        status: Object = {"phase": phase}
+        if exit_code is not None:
+            terminated = {"exitCode": exit_code}
+            done = {"name": "pytorch", "image": "x", "imageID": "x", "ready": False, "restartCount": 0}
+            status["containerStatuses"] = [{**done, "state": {"terminated": terminated}}]
+        chosen = names or tuple(await self.pods())
+        await asyncio.gather(*(self._report(name, status) for name in chosen))
+
+    async def _report(self, name: str, status: Object) -> None:
+        await self._client.patch_status(PODS, self._namespace, name, {"status": status})
+
+
+class Jobs:
+    """A user with kubectl in one namespace of his own."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.plane = plane
+        self.namespace = namespace
+
+    def kubectl(self, *args: str) -> str:
+        done = self.plane.kubectl("-n", self.namespace, *args)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def apply(self, name: str, workers: int, **role: Any) -> None:
+        """One Master and some workers; keywords go into both roles."""
+        template = make_template()
+        roles = {
+            "Master": {"replicas": 1, "template": template, **role},
+            "Worker": {"replicas": workers, "template": template, **role},
+        }
+        body = {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"pytorchReplicaSpecs": roles},
+        }
+        done = self.plane.apply(body)
+        assert done.returncode == 0, done.stderr
+
+    def get(self, name: str) -> Object:
+        return self.plane.get("-n", self.namespace, "ptj", name)
+
+    def conditions(self, name: str) -> list[tuple[str, str]]:
+        """Type and status, in the order in which they are stored."""
+        found = self.get(name).get("status", {}).get("conditions", [])
+        return [(one["type"], one["status"]) for one in found]
+
+    def condition(self, name: str, kind: str) -> Object | None:
+        found = self.get(name).get("status", {}).get("conditions", [])
+        return next((one for one in found if one["type"] == kind and one["status"] == "True"), None)
+
+    def count(self, *kinds: str) -> int:
+        """How many objects of these kinds there are."""
+        return len(self.kubectl("get", ",".join(kinds), "-o", "name").split())
+
+    def events(self) -> list[Object]:
+        found = self.plane.get("-n", self.namespace, "events")["items"]
+        return [one for one in found if one["source"].get("component") == "pytorchjob-controller"]
+
+
+async def eventually(holds: Callable[[], Awaitable[T]], seconds: float = DEADLINE) -> T:
+    """The first true answer; the test fails if none comes."""
+    async with asyncio.timeout(seconds):
+        while not (found := await holds()):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        return found
+
+
+def wait_until(holds: Callable[[], T], why: Callable[[], str] = lambda: "", seconds: float = DEADLINE) -> T:
+    """The same for what blocks."""
+    deadline = time.monotonic() + seconds  # noqa: TID251
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"did not come true within {seconds:.0f} s: {why()}"  # noqa: TID251
+        time.sleep(0.1)
+    return found
