@@ -2,7 +2,6 @@
 
 import base64
 import json
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
+from tests.chart.support import CRD, NAME, SPACE, eventually, job, served
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 
 ROOT = Path(__file__).parents[2]
 CHART = str(ROOT / "charts/pytorchjob-operator")
-NAME = "pytorchjob-operator"
-SPACE = "pytorchjob-system"
-CRD = "pytorchjobs.kubeflow.org"
 SECRET_LIMIT = 1024 * 1024
 
 
@@ -45,28 +42,6 @@ def release(plane: ControlPlane, helm: Callable[..., str]) -> Iterator[Callable[
     assert plane.kubectl("delete", "crd", CRD, "--ignore-not-found").returncode == 0
 
 
-def job(name: str) -> dict[str, Any]:
-    template = {"spec": {"containers": [{"name": "pytorch", "image": "pytorchjob/examples:dev"}]}}
-    spec = {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": template}}}
-    metadata = {"name": name, "namespace": "training"}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec}
-
-
-def create(plane: ControlPlane, item: dict[str, Any]) -> None:
-    """Create a job, as soon as the API server serves its kind."""
-    eventually(lambda: plane.kubectl("get", "ptj", "-A").returncode == 0)
-    done = plane.apply(item)
-    assert done.returncode == 0, done.stderr
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    for _ in range(150):
-        if true():
-            return
-        time.sleep(0.2)
-    pytest.fail("never became true")
-
-
 def keeps_unknown_fields(plane: ControlPlane) -> bool:
     version = plane.get("crd", CRD)["spec"]["versions"][0]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
@@ -75,7 +50,8 @@ def keeps_unknown_fields(plane: ControlPlane) -> bool:
 
 def test_install_upgrade_and_uninstall_lose_no_job(plane: ControlPlane, release: Callable[..., str]) -> None:
     assert "is installed in namespace pytorchjob-system" in release("install")
-    create(plane, job("kept"))
+    eventually(partial(served, plane))
+    assert plane.apply(job("kept", Worker=1)).returncode == 0
     uid = plane.get("ptj", "kept", "-n", "training")["metadata"]["uid"]
     assert not keeps_unknown_fields(plane)
     release("upgrade", "--set", "crds.preserveUnknown=true")
@@ -174,7 +150,7 @@ def test_rights(plane: ControlPlane, question: str, everywhere: bool, namespaced
 def resource(plane: ControlPlane) -> None:
     """kubectl asks discovery for what a question names, so the resource must be served."""
     assert plane.kubectl("apply", "-f", str(ROOT / "crds/kubeflow.org_pytorchjobs.yaml")).returncode == 0
-    eventually(lambda: plane.kubectl("get", "ptj", "-A").returncode == 0)
+    eventually(partial(served, plane))
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/standalone", "overlays/namespaced"])

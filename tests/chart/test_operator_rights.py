@@ -1,0 +1,104 @@
+"""The real operator, with the rights of the chart and not one more, on a real API server."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.apiserver.cluster import ControlPlane
+from tests.chart.support import NAME, SPACE, eventually, free_port, job, served
+
+pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
+
+ROOT = Path(__file__).parents[2]
+ACCOUNT = f"system:serviceaccount:{SPACE}:{NAME}"
+MODES = [
+    pytest.param("replicas=1", id="all namespaces"),
+    pytest.param('watchNamespaces=["training"]', id="one namespace"),
+]
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path) as started:
+        for name in (SPACE, "training"):
+            assert started.kubectl("create", "namespace", name).returncode == 0
+        assert started.kubectl("apply", "-f", str(ROOT / "crds/kubeflow.org_pytorchjobs.yaml")).returncode == 0
+        eventually(partial(served, started))
+        yield started
+
+
+@pytest.fixture
+def operator(plane: ControlPlane) -> Iterator[Callable[[Any], int]]:
+    """Start the operator as the chart's Deployment would, with the token of its account; gives its port."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(objects: Any) -> int:
+        port = free_port()
+        container = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]
+        env = {one["name"]: one.get("value", SPACE) for one in container["env"]}
+        env |= {"KUBECONFIG": account(plane), "PYTHONPATH": str(ROOT / "operator"), "PYTORCHJOB_HTTP_PORT": str(port)}
+        command = [sys.executable, *container["command"][1:]]
+        with (plane.directory / "operator.log").open("wb") as log:
+            started.append(subprocess.Popen(command, env={**os.environ, **env}, stdout=log, stderr=log))
+        return port
+
+    yield start
+    for one in started:
+        one.terminate()
+        one.wait(timeout=30)
+
+
+def account(plane: ControlPlane) -> str:
+    """A kubeconfig of the operator's ServiceAccount."""
+    token = plane.kubectl("create", "token", NAME, "-n", SPACE)
+    assert token.returncode == 0, token.stderr
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token.stdout.strip()}
+    path = plane.directory / "operator.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_rights_suffice(plane: ControlPlane, template: Any, operator: Any, mode: str) -> None:
+    objects = template(mode)
+    install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
+    assert plane.apply(*install).returncode == 0
+    port = operator(objects)
+    assert helm_test(objects, port) == 0
+    assert plane.apply(job("first", Master=1, Worker=2)).returncode == 0
+    eventually(lambda: len(plane.get("pods", "-n", "training")["items"]) == 3)
+    eventually(lambda: "first" in plane.kubectl("get", "events", "-n", "training").stdout)
+    finish(plane)
+    eventually(lambda: "Succeeded" in plane.kubectl("get", "ptj", "-n", "training").stdout)
+    refused = [one for one in plane.audit() if one["user"]["username"] == ACCOUNT and status(one) == 403]
+    assert [(one["verb"], one["requestURI"]) for one in refused] == []
+
+
+def helm_test(objects: Any, port: int) -> int:
+    """What `helm test` runs, here against the operator's port on this machine."""
+    command = objects["Pod", f"{NAME}-test"]["spec"]["containers"][0]["command"]
+    url = command[-1].replace(f"{NAME}.{SPACE}:8080", f"127.0.0.1:{port}")
+    return subprocess.run([sys.executable, *command[1:-1], url], timeout=100).returncode
+
+
+def finish(plane: ControlPlane) -> None:
+    """Play the kubelet: every pod ends well."""
+    ended = {"name": "pytorch", "state": {"terminated": {"exitCode": 0}}, "ready": False, "restartCount": 0}
+    ended |= {"image": "x", "imageID": "x"}
+    patch = yaml.safe_dump({"status": {"phase": "Succeeded", "containerStatuses": [ended]}})
+    for pod in plane.get("pods", "-n", "training")["items"]:
+        name = pod["metadata"]["name"]
+        done = plane.kubectl("patch", "pod", name, "-n", "training", "--subresource=status", "-p", patch)
+        assert done.returncode == 0, done.stderr
+
+
+def status(entry: dict[str, Any]) -> int:
+    return int(entry["responseStatus"]["code"])
