@@ -1,0 +1,47 @@
+"""Versions and builds of torch."""
+
+import os
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+from pytorchjob_agent import compat
+
+pytestmark = pytest.mark.torch
+
+
+def older(name: str, size: int = 1) -> None:
+    """A function of an older torch."""
+
+
+def test_only_what_this_version_knows_is_passed() -> None:
+    assert compat.supported(older, name="x", newer=1) == {"name": "x"}
+
+
+class WithoutLibuv:
+    """TCPStore of a build without libuv."""
+
+    def __init__(self, *args: Any, use_libuv: bool = True, **kwargs: Any) -> None:
+        if use_libuv:
+            raise RuntimeError("use_libuv was requested but PyTorch was built without libuv support")
+
+
+def test_a_build_without_libuv_is_recognised() -> None:
+    assert compat.lacks_libuv(WithoutLibuv)
+
+
+def test_this_build_of_torch_has_it() -> None:
+    import torch.distributed
+
+    assert not compat.lacks_libuv(torch.distributed.TCPStore)
+
+
+def test_a_plain_store_works_without_libuv() -> None:
+    assert not compat.lacks_libuv(compat.plain(WithoutLibuv))
+
+
+def test_a_users_wish_for_shared_stores_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0")
+    compat.separate_stores()
+    assert os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "0"

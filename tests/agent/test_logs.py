@@ -1,0 +1,53 @@
+"""The workers' output: whole lines with their rank."""
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.logs import Pump
+
+
+def pumped(directory: Path, *writes: bytes) -> tuple[bytes, bytes]:
+    """Return what is printed, and the kept end, when a worker writes so."""
+    out = io.BytesIO()
+    pump = Pump(directory)
+    path, stream = pump.attach("0.out", "[rank3]: ", out)
+    pump.start()
+    with open(path, "wb", buffering=0) as worker:
+        for data in writes:
+            worker.write(data)
+    pump.close()
+    return out.getvalue(), bytes(stream.tail)
+
+
+@pytest.mark.parametrize(
+    ("writes", "printed"),
+    [
+        pytest.param([b"a\nb\n"], b"[rank3]: a\n[rank3]: b\n", id="each line has its rank"),
+        pytest.param([b"a", b"b\n"], b"[rank3]: ab\n", id="a line in two pieces stays one"),
+        pytest.param([b"a\nend"], b"[rank3]: a\n[rank3]: end\n", id="a last line without its end is printed"),
+        pytest.param([], b"", id="silence"),
+    ],
+)
+def test_lines(tmp_path: Path, writes: list[bytes], printed: bytes) -> None:
+    assert pumped(tmp_path, *writes)[0] == printed
+
+
+def test_only_the_end_is_kept(tmp_path: Path) -> None:
+    _, tail = pumped(tmp_path, *[b"x" * 40_000 + b"\n"] * 3, b"the end\n")
+    assert len(tail) <= 64 * 1024
+    assert tail.endswith(b"the end\n")
+
+
+def test_output_nobody_reads_does_not_stop_the_workers(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    pump = Pump(tmp_path)
+    with open(writer, "wb", buffering=0) as closed:
+        path, _ = pump.attach("0.out", "", closed)
+        pump.start()
+        with open(path, "wb", buffering=0) as worker:
+            worker.write(b"line\n" * 50_000)
+        pump.close()

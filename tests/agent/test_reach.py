@@ -1,0 +1,37 @@
+"""Waiting for the address where the replicas meet."""
+
+import socket
+
+import pytest
+
+from pytorchjob_agent import reach
+
+
+class Flaky:
+    """An address that answers after some failures."""
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+
+    def __call__(self, host: str, port: int) -> None:
+        self.left -= 1
+        if self.left >= 0:
+            raise socket.gaierror(-2, "Name or service not known")
+
+
+def test_a_name_that_comes_late_is_waited_for() -> None:
+    reach.wait_until(Flaky(2), "x-master-0.x", 23456, timeout=30)
+
+
+def test_a_name_that_never_comes_is_named() -> None:
+    with pytest.raises(reach.UnreachableError, match=r"x-master-0.x:23456 was not reached within 0.2 s.*not known"):
+        reach.wait_until(Flaky(1000), "x-master-0.x", 23456, timeout=0.2)
+
+
+def test_a_port_that_listens_is_reached() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        reach.wait_until(reach.connect, "127.0.0.1", server.getsockname()[1], timeout=30)
+
+
+def test_the_own_address_is_an_ip() -> None:
+    assert reach.own_address("127.0.0.9", 0) == "127.0.0.1"
