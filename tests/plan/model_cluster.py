@@ -33,6 +33,7 @@ class ModelCluster:
         self._seen_service = False
         self._versions = 0
         self._due: float | None = None
+        self.refused: list[Write] = []
 
     # What the API server does.
 
@@ -135,8 +136,7 @@ class ModelCluster:
     def reconcile(self, cut: int | None = None) -> Plan:
         """Plan and apply; the process dies after `cut` writes, of which the status is the last."""
         plan = self.plan()
-        for write in plan.writes[:cut]:
-            self.apply(write)
+        self.refused = [write for write in plan.writes[:cut] if not self.apply(write)]
         if plan.status is not None and (cut is None or cut > len(plan.writes)):
             self.patch_status(plan.status, self.seen_job)
         self._due = None if plan.status_due is None else (plan.status_due - at(0)).total_seconds()
@@ -147,10 +147,11 @@ class ModelCluster:
         for _ in range(_MOST_ROUNDS):
             self.see()
             plan = self.reconcile()
+            assert not self.refused, "whoever sees all writes nothing that is refused"
             moved = self.kubelet()
             if plan.empty and plan.wake_at is None and not moved:
                 return plan
-            self.now = self._due if self._due is not None else self.now
+            self.now = self._due if self._due is not None else self.now + 1
         raise AssertionError(f"it does not settle: {plan.reason}")
 
     # What a test asks.

@@ -143,7 +143,7 @@ class Lives(RuleBasedStateMachine):
 
 
 def test_any_life_keeps_the_invariants() -> None:
-    run_state_machine_as_test(Lives, settings=settings(max_examples=150, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Lives, settings=settings(max_examples=80, stateful_step_count=30, deadline=None))
 
 
 STATES = st.lists(st.tuples(ANY, st.sampled_from(["run", "end", "delete", "vanish"]), ENDS), max_size=6)
