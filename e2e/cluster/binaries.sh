@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
-# usage: binaries.sh [apiserver|node|all]   (apiserver: what tests need that use no node)
+# usage: binaries.sh [apiserver|clients|node|all]   (apiserver: what tests need that use no node; clients: what users of a cluster need)
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./common.sh
@@ -45,18 +45,24 @@ apiserver() {
     build kwok kwok sigs.k8s.io/kwok/cmd/kwok "-X sigs.k8s.io/kwok/pkg/consts.Version=$(version_of kwok sigs.k8s.io/kwok)"
 }
 
-node() {
-    local name
-    for name in kubelet kube-proxy kube-scheduler kubeadm kubectl; do kubernetes "$name"; done
-    build coredns coredns .
+clients() {
+    kubernetes kubectl
     build kind kind sigs.k8s.io/kind
     build helm helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$(version_of helm helm.sh/helm/v3)"
+}
+
+node() {
+    local name
+    for name in kubelet kube-proxy kube-scheduler kubeadm; do kubernetes "$name"; done
+    build coredns coredns .
+    build pause pause .
 }
 
 command -v go >/dev/null || fail "Go is missing: install Go 1.24 or later, or use PROVIDER=existing"
 case ${1:-all} in
 apiserver) apiserver ;;
 node) node ;;
-all) apiserver && node ;;
-*) fail "unknown group '$1': use apiserver, node or all" ;;
+clients) clients ;;
+all) apiserver && clients && node ;;
+*) fail "unknown group '$1': use apiserver, clients, node or all" ;;
 esac

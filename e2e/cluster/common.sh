@@ -5,6 +5,7 @@ OUT=$ROOT/out
 CACHE=${PYTORCHJOB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pytorchjob-operator}
 BIN=$CACHE/bin
 CLUSTER=${CLUSTER:-pytorchjob}
+STORES=$CACHE/nodes/$CLUSTER # the image stores of the running nodes
 export PATH=$BIN:$PATH
 
 fail() {
@@ -18,5 +19,26 @@ version_of() { # tool folder, module
 }
 
 KUBERNETES_VERSION=$(version_of kubernetes k8s.io/kubernetes)
-ETCD_VERSION=$(version_of etcd go.etcd.io/etcd/server/v3)
-COREDNS_VERSION=$(version_of coredns github.com/coredns/coredns)
+
+# A client newer than the daemon has to be told which API the daemon speaks.
+docker_ready() {
+    "$CLUSTER_DIR/docker.sh" up
+    DOCKER_API_VERSION=$(docker version --format '{{.Server.APIVersion}}')
+    export DOCKER_API_VERSION
+}
+
+# Whether an image can be pulled here.
+registry_answers() { # image
+    timeout 60 docker pull --quiet "$1" >/dev/null 2>&1
+}
+
+# Builds without a word, unless it fails. Works with BuildKit and with the builder before it.
+docker_build() {
+    local log
+    log=$(mktemp)
+    docker build --network host "$@" >"$log" 2>&1 || {
+        cat "$log" >&2
+        fail "docker build failed: $*"
+    }
+    rm -f "$log"
+}

@@ -1,0 +1,119 @@
+#!/bin/bash
+# A kind cluster of one control plane and three workers, from whatever this machine can reach.
+# usage: cluster.sh up|load|down|clean      knobs: PROVIDER, NODE_IMAGE, BASE, CLUSTER (docs/cluster.md)
+set -euo pipefail
+cd "$(dirname "$0")"
+. ./common.sh
+
+export KUBECONFIG_OF_USER=${KUBECONFIG:-}
+export KUBECONFIG=$OUT/kubeconfig
+stores=(control-plane worker worker2 worker3)
+nodes=("${stores[@]/#/$CLUSTER-}")
+
+use_existing() {
+    [ -n "$KUBECONFIG_OF_USER" ] || fail "PROVIDER=existing needs KUBECONFIG"
+    mkdir -p "$OUT"
+    KUBECONFIG=$KUBECONFIG_OF_USER kubectl config view --raw --flatten --minify >"$OUT/kubeconfig.new"
+    mv "$OUT/kubeconfig.new" "$OUT/kubeconfig"
+    kubectl get nodes
+}
+
+# NODE_IMAGE wins; then the one that this kind is made for, where it can be pulled; then ours.
+choose_node_image() {
+    local public
+    public=$(sed -n 's/^const Image = "\(.*\)"/\1/p' \
+        "$(cd tools/kind && go list -m -f '{{.Dir}}' sigs.k8s.io/kind)/pkg/apis/config/defaults/image.go")
+    if [ -n "${NODE_IMAGE:-}" ]; then
+        echo "$NODE_IMAGE"
+    elif [ ! -f "$CACHE/node-images.list" ] && registry_answers "$public"; then
+        echo "$public"
+    else
+        ./node-image.sh
+    fi
+}
+
+healthy() {
+    [ "$(docker ps --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER" --filter status=running | wc -l)" = ${#nodes[@]} ] &&
+        [ -s "$KUBECONFIG" ] &&
+        kubectl --request-timeout 5s wait --for condition=Ready --timeout 10s nodes --all >/dev/null 2>&1
+}
+
+create() {
+    local image
+    remove
+    image=$(choose_node_image)
+    ./stores.sh up "$image" "${stores[@]}"
+    mkdir -p "$OUT/audit"
+    : >"$OUT/audit/audit.log"
+    sed -e "s#\${NODE_IMAGE}#$image#; s#\${STORES}#$STORES#; s#\${CLUSTER_DIR}#$CLUSTER_DIR#; s#\${OUT}#$OUT#" \
+        kind.yaml >"$OUT/kind.yaml"
+    kind create cluster --name "$CLUSTER" --config "$OUT/kind.yaml" --kubeconfig "$KUBECONFIG" --wait 120s
+    kubectl wait --for condition=Ready --timeout 180s nodes --all >/dev/null
+    kubectl --namespace kube-system rollout status --timeout 120s deployment/coredns >/dev/null
+}
+
+# The network of pods is up when a pod's name resolves, through the Service, from another node.
+check_network() {
+    kubectl apply --filename probe.yaml >/dev/null
+    kubectl wait --for condition=Complete --timeout 120s --namespace pytorchjob-probe job/probe >/dev/null ||
+        fail "pods do not reach each other: kubectl --kubeconfig $KUBECONFIG --namespace pytorchjob-probe get pods -o wide"
+    kubectl delete --filename probe.yaml --wait=false >/dev/null
+}
+
+load() {
+    ./images.sh
+    ./load_images.py "${nodes[@]}"
+}
+
+up() {
+    if [ "${PROVIDER:-kind}" = existing ]; then use_existing && return; fi
+    ./binaries.sh clients
+    docker_ready
+    ./images.sh
+    if healthy; then
+        echo "cluster: $CLUSTER is there and healthy"
+        ./load_images.py "${nodes[@]}"
+    else
+        create
+        ./load_images.py "${nodes[@]}"
+        check_network
+    fi
+    echo "cluster: export KUBECONFIG=$KUBECONFIG"
+    kubectl get nodes
+}
+
+remove() {
+    kind delete cluster --name "$CLUSTER" --kubeconfig "$KUBECONFIG" >/dev/null 2>&1 || true
+    # A node that was paused, or one whose daemon died, withstands a plain delete.
+    docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER" | xargs --no-run-if-empty docker rm --force --volumes >/dev/null
+    ./stores.sh down
+    rm -f "$KUBECONFIG" "$OUT/kind.yaml"
+}
+
+down() {
+    if [ "${PROVIDER:-kind}" = existing ]; then
+        rm -f "$OUT/kubeconfig"
+        return
+    fi
+    if docker info >/dev/null 2>&1; then
+        docker_ready
+        remove
+        [ -n "$(docker network ls --quiet --filter name=^kind$)" ] &&
+            [ -z "$(docker ps --all --quiet --filter network=kind)" ] && docker network rm kind >/dev/null
+    fi
+    ./stores.sh down
+    ./docker.sh down
+    rm -rf "$OUT/audit" "$OUT/kubeconfig" "$OUT/kind.yaml"
+}
+
+clean() {
+    down
+    ./stores.sh clean
+    ./docker.sh clean
+    rm -rf "$CACHE/node-images.list" "$BIN"
+}
+
+case ${1:-} in
+up | load | down | clean) "$1" ;;
+*) fail "unknown action '${1:-}': use up, load, down or clean" ;;
+esac

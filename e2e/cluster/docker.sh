@@ -1,0 +1,70 @@
+#!/bin/bash
+# Brings up a Docker daemon where none runs, and takes down only the one it brought up.
+# usage: docker.sh up|down|clean     (clean also removes the daemon's data: images, build cache)
+set -euo pipefail
+cd "$(dirname "$0")"
+. ./common.sh
+
+data=$CACHE/docker
+pidfile=/run/pytorchjob-dockerd.pid
+log=$CACHE/dockerd.log
+
+ours() { [ -f "$pidfile" ] && grep -qsa dockerd "/proc/$(cat "$pidfile")/cmdline"; }
+
+install_docker() {
+    command -v dockerd >/dev/null && return
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null ||
+        fail "no Docker daemon answers and none can be installed: start Docker, or use PROVIDER=existing with KUBECONFIG"
+    echo "docker: installing Debian's docker.io"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker.io >/dev/null
+}
+
+# Bit 24 of the bounding set is CAP_SYS_RESOURCE; nodes are privileged containers and would ask for it.
+lacks_sys_resource() { (( (0x$(awk '/^CapBnd/ { print $2 }' /proc/self/status) >> 24 & 1) == 0 )); }
+
+start() {
+    local runtime=()
+    if lacks_sys_resource; then
+        runtime=(--add-runtime "limited=$CLUSTER_DIR/runc-without-sys-resource" --default-runtime limited)
+    fi
+    mkdir -p "$data"
+    # What a daemon that was killed, or a restart of the machine, left behind would stop the next one.
+    rm -f "$pidfile" /var/run/docker.pid
+    setsid dockerd --data-root "$data" --pidfile "$pidfile" "${runtime[@]}" >"$log" 2>&1 </dev/null &
+    for _ in $(seq 120); do
+        docker info >/dev/null 2>&1 && return
+        kill -0 $! 2>/dev/null || break
+        sleep 0.5
+    done
+    tail -5 "$log" >&2
+    fail "dockerd did not start; its log is $log"
+}
+
+up() {
+    docker info >/dev/null 2>&1 && return
+    [ "$(id -u)" = 0 ] || fail "no Docker daemon answers: start Docker, or use PROVIDER=existing with KUBECONFIG"
+    install_docker
+    echo "docker: starting dockerd (data in $data, log $log)"
+    start
+}
+
+down() {
+    ours || return 0
+    local pid
+    pid=$(cat "$pidfile")
+    kill "$pid"
+    for _ in $(seq 60); do
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.5
+    done
+    ip link delete docker0 2>/dev/null || true
+    rm -f "$pidfile"
+}
+
+case ${1:-} in
+up) up ;;
+down) down ;;
+clean) down && rm -rf "$data" ;;
+*) fail "unknown action '${1:-}': use up, down or clean" ;;
+esac

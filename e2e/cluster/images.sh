@@ -1,0 +1,20 @@
+#!/bin/bash
+# Builds the images of this repository. Each has a large stage `base` and one small layer `code` (see load_images.py).
+set -euo pipefail
+cd "$(dirname "$0")"
+. ./common.sh
+docker_ready
+base=$(./base.sh python:3.11-slim)
+
+build() { # image, build arguments
+    local image=$1 stage
+    for stage in base code ""; do
+        docker_build "${@:2}" ${stage:+--target "$stage"} \
+            --tag "pytorchjob/$image${stage:+-$stage}:dev" --file "$ROOT/images/$image/Dockerfile" "$ROOT"
+    done
+    echo "images: pytorchjob/$image:dev"
+}
+
+build agent --build-arg "BASE=$base"
+build operator --build-arg "BASE=$base"
+build examples

@@ -1,0 +1,3 @@
+module pytorchjob.example/e2e/cluster/tools/pause
+
+go 1.24.0
