@@ -7,7 +7,7 @@ what the planner sees may be old, missing or seen twice.
 from dataclasses import replace
 
 from pytorchjob_operator import names
-from pytorchjob_operator.model import JobStatus, PyTorchJob
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.replicas import wanted
@@ -158,8 +158,7 @@ class ModelCluster:
 
     def ended(self) -> bool:
         """Whether the job's status says that it has ended."""
-        last = self.job.status.conditions[-1:]
-        return bool(last) and last[0].type.value in ("Succeeded", "Failed")
+        return any(self.job.status.holds(kind) for kind in (ConditionType.SUCCEEDED, ConditionType.FAILED))
 
     def wanted(self) -> set[str]:
         """The names of the pods that the job wants."""

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from pytorchjob_agent.contract import ReplicaEnv
-from pytorchjob_operator.model import with_defaults
+from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
 from pytorchjob_operator.observed import PodPhase
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.writes import CreatePod
@@ -42,6 +42,11 @@ def pod_env(write: CreatePod) -> dict[str, str]:
     return {one["name"]: one["value"] for one in env}
 
 
+def ended(status: JobStatus) -> bool:
+    """Whether this is the last status of a job."""
+    return status.holds(ConditionType.SUCCEEDED) or status.holds(ConditionType.FAILED)
+
+
 class Lives(RuleBasedStateMachine):
     """A job, its user, its kubelet and its operator, none of which waits for another."""
 
@@ -60,7 +65,7 @@ class Lives(RuleBasedStateMachine):
         job = with_defaults(self.cluster.seen_job)
         plan = self.cluster.reconcile(cut)
         assert plan.reason
-        assert plan.empty or not plan.reason.endswith("nothing to write") or plan.status or plan.events
+        assert not (plan.writes and plan.status and ended(plan.status))
         envs = [(ReplicaEnv.from_env(pod_env(one)), one) for one in plan.writes if isinstance(one, CreatePod)]
         for env, write in envs:
             assert env == build_env(job, replica(write.body["metadata"]["name"].removeprefix("x-")))
@@ -124,6 +129,7 @@ class Lives(RuleBasedStateMachine):
         if not self.cluster.ended():
             assert set(self.cluster.pods) == self.cluster.wanted()
             assert self.cluster.service
+            assert {pod.phase for pod in self.cluster.pods.values()} <= {PodPhase.RUNNING, PodPhase.SUCCEEDED}
 
     @invariant()
     def at_most_one_pod_is_in_each_place(self) -> None:
