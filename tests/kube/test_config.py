@@ -3,6 +3,7 @@
 import base64
 import copy
 import os
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,19 @@ async def test_a_plugin_that_gives_no_token(tmp_path: Path, plugin: dict[str, An
 def test_what_is_wrong_is_named(tmp_path: Path, change: Callable[[Any], None], words: str) -> None:
     with pytest.raises(OperatorError, match=words):
         config.from_kubeconfig([written(tmp_path, change)])
+
+
+@pytest.mark.parametrize("field", ["certificate-authority-data", "client-certificate-data"])
+def test_a_certificate_that_is_none_is_not_usable(tmp_path: Path, field: str) -> None:
+    nonsense = base64.b64encode(b"CERT").decode()
+    change = cluster(**{field: nonsense}) if "authority" in field else user(**{field: nonsense, "client-key": "ca.pem"})
+    with pytest.raises(OperatorError, match=r"https://c:6443: .* not usable"):
+        config.from_kubeconfig([written(tmp_path, change)]).ssl_context()
+
+
+def test_insecure_trusts_anybody() -> None:
+    context = config.Connection("https://c", insecure=True).ssl_context()
+    assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_NONE)
 
 
 @pytest.mark.parametrize("text", ["- a list", "a: [", ""])
