@@ -52,8 +52,9 @@ class ControlPlaneError(Exception):
 class ControlPlane:
     """Starts the programs in `start`, ends them in `stop`; what they log is in `directory`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, binaries: Path = BIN) -> None:
         self.directory = directory
+        self.binaries = binaries
         self.token = secrets.token_hex(16)
         self.url = f"https://127.0.0.1:{_free_port()}"
         self.kubeconfig = directory / "kubeconfig"
@@ -70,9 +71,11 @@ class ControlPlane:
         self.stop()
 
     def start(self) -> None:
-        missing = [name for name in PROGRAMS if not (BIN / name).is_file()]
+        missing = [name for name in PROGRAMS if not (self.binaries / name).is_file()]
         if missing:
-            raise ControlPlaneError(f"{', '.join(missing)} not found in {BIN}: run `make binaries-apiserver` first")
+            raise ControlPlaneError(
+                f"{', '.join(missing)} not found in {self.binaries}: run `make binaries-apiserver` first"
+            )
         self._write_files()
         try:
             self._start_etcd()
@@ -93,7 +96,7 @@ class ControlPlane:
     def start_program(self, name: str, *args: str) -> None:
         """Starts one program of the cache, which ends with this process; its output goes to <name>.log."""
         with (self.directory / f"{name}.log").open("ab") as log:
-            command = ["setpriv", "--pdeathsig", "KILL", str(BIN / name), *args]
+            command = ["setpriv", "--pdeathsig", "KILL", str(self.binaries / name), *args]
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def stop_program(self, name: str, kill: bool = False) -> None:
@@ -131,7 +134,11 @@ class ControlPlane:
 
     def kubectl(self, *args: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Runs kubectl as cluster admin; never raises for its exit status."""
-        command = [str(BIN / "kubectl"), f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.directory / 'kubectl'}"]
+        command = [
+            str(self.binaries / "kubectl"),
+            f"--kubeconfig={self.kubeconfig}",
+            f"--cache-dir={self.directory / 'kubectl'}",
+        ]
         return subprocess.run(
             [*command, *args], input=stdin, capture_output=True, text=True, timeout=timeout, check=False
         )

@@ -1,7 +1,9 @@
 import pytest
+from hypothesis import given
 
 from pytorchjob_operator.model.check import validate_dict
 from tests.model import corpus
+from tests.model.mutants import mutants
 
 
 @pytest.mark.parametrize("bad", corpus.BAD, ids=lambda bad: bad.sentence)
@@ -39,3 +41,8 @@ def test_every_problem_is_listed() -> None:
 @pytest.mark.parametrize("thing", [None, [], "text", 3], ids=repr)
 def test_what_is_no_object_is_said_to_be_none(thing: object) -> None:
     assert "must be a PyTorchJob object" in validate_dict(thing)[0].message
+
+
+@given(mutants())
+def test_no_job_breaks_the_judge(job: corpus.Job) -> None:
+    assert all(problem.field and problem.message for problem in validate_dict(job))

@@ -1,9 +1,15 @@
+import os
+import subprocess
+import sys
+
 import pytest
 
 from pytorchjob_operator.errors import InvalidJob
 from pytorchjob_operator.model import ConditionType
 from pytorchjob_operator.model.parse import field_path, parse_job
 from tests.model import corpus
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
@@ -39,3 +45,9 @@ def test_times_are_written_as_the_api_server_writes_them() -> None:
 
 def test_a_path_is_written_as_the_api_server_writes_it() -> None:
     assert field_path(["spec", "containers", 0, "image"]) == "spec.containers[0].image"
+
+
+def test_the_operator_does_not_load_what_only_files_need() -> None:
+    code = "import sys, pytorchjob_operator.model.parse; print({'yaml', 'jsonschema'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    assert done.stdout == "set()\n"
