@@ -95,7 +95,8 @@ def _run(command: Command, control: int, report: int, wakeup: int) -> None:
             command.argv, env=dict(command.env), cwd=command.cwd, start_new_session=True, preexec_fn=_die_with_parent()
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        _tell(report, ERROR, f"cannot start {command.argv[0]!r}: {error}")
+        why = getattr(error, "strerror", None) or error
+        _tell(report, ERROR, f"cannot start {command.argv[0]!r}: {why} (looked for on this machine, not in an image)")
         return
     _tell(report, STARTED, started.pid)
     started.returncode = 0  # reaped here, not by Popen

@@ -3,6 +3,7 @@
 Pure: it starts nothing and reads no clock. Whether an ended pod is made anew is the plan's business.
 """
 
+import signal
 from dataclasses import dataclass
 
 from pytorchjob_operator.model import RestartPolicy
@@ -29,7 +30,7 @@ class Verdict:
 
 def after_exit(policy: RestartPolicy, code: int, crashes: int) -> Verdict:
     """Decide about a container that ended with `code`, after so many ends in quick succession (this one included)."""
-    ended = f"exited with {code}"
+    ended = f"exited with {code}{_signal(code)}"
     if policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and code == 0):
         return Verdict(PodPhase.FAILED if code else PodPhase.SUCCEEDED, ended)
     delay = back_off(crashes)
@@ -46,3 +47,9 @@ def back_off(crashes: int) -> float:
 def count_crash(crashes: int, ran: float) -> int:
     """How many ends in quick succession there are now, the last one after `ran` seconds."""
     return 1 if ran >= _CALM else crashes + 1
+
+
+def _signal(code: int) -> str:
+    """The name of the signal that an exit code stands for."""
+    number = code - 128
+    return f" ({signal.Signals(number).name})" if number in set(signal.Signals) else ""

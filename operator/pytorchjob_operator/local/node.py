@@ -5,7 +5,6 @@ decided by the plan. Time comes in as a number of monotonic seconds.
 """
 
 import selectors
-import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -101,6 +100,14 @@ class Node:
         return tuple(pod.observe(self._made) for pod in self._pods.values())
 
     @property
+    def ready(self) -> int:
+        """How many pods run this moment or have done their work; one that waits for its next start does neither."""
+        return sum(
+            pod.phase is PodPhase.SUCCEEDED or (pod.process is not None and not pod.deleting)
+            for pod in self._pods.values()
+        )
+
+    @property
     def busy(self) -> bool:
         """Whether any process is left."""
         return any(pod.process for pod in self._pods.values())
@@ -145,6 +152,7 @@ class Node:
         for pod in due:
             if pod.process:
                 pod.process.wait_started()
+                self._look(pod, now, only_failed_start=True)
 
     def advance_deletions(self, now: float) -> None:
         """Kill what is still there after its grace period."""
@@ -168,10 +176,13 @@ class Node:
     def collect(self, now: float) -> None:
         """Note which containers have ended."""
         for pod in list(self._pods.values()):
-            ended = pod.process.ended() if pod.process else None
-            if ended is not None:
-                self._release(pod)
-                self._note_end(pod, ended, now)
+            self._look(pod, now)
+
+    def _look(self, pod: LocalPod, now: float, *, only_failed_start: bool = False) -> None:
+        ended = pod.process.ended() if pod.process else None
+        if ended is not None and (ended.error or not only_failed_start):
+            self._release(pod)
+            self._note_end(pod, ended, now)
 
     def _start(self, pod: LocalPod, now: float) -> None:
         Path(pod.command.env[TERMINATION_LOG]).unlink(missing_ok=True)
@@ -222,7 +233,7 @@ class Node:
         pod.start_at = now + (verdict.restart_in or 0.0)
         if verdict.phase is not PodPhase.SUCCEEDED:
             self._crashes[pod.name] = crashes
-            self._screen.say(f"{pod.label}: {verdict.reason}{_signal(ended.code)}{self._last_words(pod, ended)}")
+            self._screen.say(f"{pod.label}: {verdict.reason}{self._last_words(pod, ended)}")
 
     def _last_words(self, pod: LocalPod, ended: Ended) -> str:
         """Why it ended, if the command or the agent in it said so."""
@@ -244,9 +255,3 @@ class Node:
     @staticmethod
     def _waits(pod: LocalPod) -> bool:
         return pod.process is None and not pod.deleting and pod.phase in _NOT_ENDED
-
-
-def _signal(code: int) -> str:
-    """The name of the signal that an exit code stands for."""
-    number = code - 128
-    return f" ({signal.Signals(number).name})" if number in set(signal.Signals) else ""

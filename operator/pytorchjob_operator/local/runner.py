@@ -169,12 +169,11 @@ class Runner:
         return max(0.0, min(times))
 
     def _show(self) -> None:
-        pods = self._node.pods()
         holding = (one.type for one in reversed(self._job.status.conditions) if one.status is ConditionStatus.TRUE)
         progress = Progress(
             job=self._job.metadata.name,
             state=next(holding, "Pending"),
-            ready=sum(pod.active or pod.succeeded for pod in pods),
+            ready=self._node.ready,
             wanted=replicas.total(self._job),
             restarts=self._node.restarts,
         )

@@ -1,0 +1,208 @@
+"""`pytorchjob run` with real processes."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytorchjob_operator.model import PyTorchJob, with_defaults
+from pytorchjob_operator.observed import Options
+from pytorchjob_operator.plan import replicas
+from pytorchjob_operator.plan.pods import build_pod
+from tests.local.jobs import Run, alive, eventually, job, python, role, write
+
+Start = Callable[..., Run]
+
+HELLO = "print('hello')"
+SLEEP = "import os, time; print(f'pid={os.getpid()}'); time.sleep(1000)"
+NESTED = (
+    "import os, subprocess, sys, time; print(f'pid={os.getpid()}');"
+    "subprocess.Popen([sys.executable, '-uc', \"import os, time, signal; signal.signal(15, signal.SIG_IGN);"
+    " print(f'pid={os.getpid()}'); time.sleep(1000)\"], start_new_session=True); time.sleep(1000)"
+)
+SECOND_TIME = (
+    "import os, sys; first = not os.path.exists('seen'); open('seen', 'w'); print('first' if first else 'again');"
+    "sys.exit(3 if first else 0)"
+)
+ENV = "import json, os; json.dump(dict(os.environ), open('env-' + os.environ['HOSTNAME'], 'w'))"
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "conditions"),
+    [
+        pytest.param(
+            job(Master=python(HELLO), Worker=python(HELLO, replicas=2)),
+            0,
+            [("Created", "True"), ("Running", "False"), ("Succeeded", "True")],
+            id="a job whose replicas end with 0 succeeds",
+        ),
+        pytest.param(
+            job(Master=python(SLEEP), Worker=python("raise SystemExit(3)")),
+            1,
+            [("Created", "True"), ("Running", "False"), ("Failed", "True")],
+            id="a replica that fails under Never fails the job, and the others are stopped",
+        ),
+        pytest.param(
+            job(Worker=python(SECOND_TIME, policy="OnFailure")),
+            0,
+            [("Created", "True"), ("Running", "False"), ("Succeeded", "True")],
+            id="OnFailure starts the container again in place",
+        ),
+        pytest.param(
+            job(Worker=python(SECOND_TIME.replace("sys.exit(3 ", "sys.exit(200 "), policy="ExitCode")),
+            0,
+            [("Created", "True"), ("Running", "False"), ("Succeeded", "True")],
+            id="ExitCode makes the pod again after a retryable code",
+        ),
+        pytest.param(
+            job(Worker=role(["no-such-program"])),
+            1,
+            [("Created", "True"), ("Failed", "True")],
+            id="a command that is not there fails the job under Never",
+        ),
+    ],
+)
+def test_a_job_ends_as_in_the_cluster(
+    start: Start, spec: dict[str, Any], status: int, conditions: list[tuple[str, str]]
+) -> None:
+    run = start(spec, "--output", "json")
+    assert run.wait() == status, run.err
+    assert run.conditions() == conditions
+    assert json.loads(run.out)["spec"] == spec["spec"]
+
+
+def test_the_env_of_every_replica_is_the_clusters_names_of_hosts_aside(start: Start, tmp_path: Path) -> None:
+    spec = job(elastic={"maxReplicas": 3, "rdzvConf": [{"key": "a", "value": "b"}]}, Master=python(ENV))
+    spec["spec"]["pytorchReplicaSpecs"]["Worker"] = python(ENV, replicas=2, env=[{"name": "MINE", "value": "1"}])
+    assert start(spec).wait() == 0
+    stored = with_defaults(PyTorchJob.model_validate(spec))
+    for replica in replicas.wanted(stored):
+        pod = build_pod(stored, replica, Options())
+        here = json.loads((tmp_path / f"env-{pod['metadata']['name']}").read_text())
+        there = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+        hosts = {name for name, value in there.items() if "tiny-" in value}
+        assert {name: here[name] for name in there if name not in hosts and "PORT" not in name} == {
+            name: value for name, value in there.items() if name not in hosts and "PORT" not in name
+        }
+        assert hosts == {"MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT"}
+        assert all(here[name].startswith("127.") for name in hosts)
+
+
+def test_a_replica_killed_by_hand_is_started_again(start: Start) -> None:
+    run = start(job(Worker=python(SLEEP, policy="OnFailure")))
+    run.until("pid=")
+    (first,) = run.pids()
+    os.kill(first, signal.SIGKILL)
+    run.until("pid=", times=2)
+    assert "exited with 137 (SIGKILL): restartPolicy OnFailure, starts again in 1 s" in run.err
+
+
+def test_sighup_scales_the_workers_up_and_down(start: Start, tmp_path: Path) -> None:
+    path = write(tmp_path / "scaled.yaml", job(Master=python(SLEEP), Worker=python(SLEEP)))
+    run = start(path)
+    run.until("pid=", times=2)
+    write(path, job(Master=python(SLEEP), Worker=python(SLEEP, replicas=3)))
+    run.signal(signal.SIGHUP)
+    run.until("pid=", times=4)
+    write(path, job(Master=python(SLEEP), Worker=python(SLEEP, replicas=1)))
+    run.signal(signal.SIGHUP)
+    eventually(lambda: sum(map(alive, run.pids())) == 2)
+    assert sum(map(alive, run.pids())) == 2
+    assert "workers: 1 -> 3" in run.err
+    assert "Deleted 2 pods: tiny-worker-2, tiny-worker-1: the job was scaled down" in run.err
+
+
+def test_a_file_that_has_become_invalid_scales_nothing(start: Start, tmp_path: Path) -> None:
+    path = write(tmp_path / "scaled.yaml", job(Worker=python(SLEEP)))
+    run = start(path)
+    run.until("pid=")
+    write(path, job(Worker=python(SLEEP, replicas=0)))
+    run.signal(signal.SIGHUP)
+    run.until("the job is not scaled, its file cannot be used: spec.pytorchReplicaSpecs.Worker.replicas")
+    assert run.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        pytest.param(signal.SIGINT, 130, id="Ctrl-C ends with 130 and leaves no process"),
+        pytest.param(signal.SIGTERM, 143, id="SIGTERM ends with 143 and leaves no process"),
+        pytest.param(signal.SIGKILL, -9, id="nothing outlives a runner that was killed"),
+    ],
+)
+def test_nothing_is_left(start: Start, number: signal.Signals, status: int) -> None:
+    run = start(job(Master=python(NESTED), Worker=python(NESTED, replicas=2)))
+    run.until("pid=", times=6)
+    run.signal(number)
+    assert run.wait() == status
+    eventually(lambda: not any(map(alive, run.pids())))
+    assert len(run.pids()) == 6
+    assert not any(map(alive, run.pids()))
+
+
+def test_the_second_ctrl_c_kills_at_once(start: Start) -> None:
+    stubborn = "import signal; signal.signal(15, signal.SIG_IGN);" + SLEEP
+    run = start(job(Worker=python(stubborn)), "--grace", "10000")
+    run.until("pid=")
+    run.signal(signal.SIGINT)
+    run.until("once more kills them")
+    run.signal(signal.SIGINT)
+    assert run.wait() == 130
+    assert not any(map(alive, run.pids()))
+
+
+def test_two_jobs_at_once_have_other_ports_and_addresses(start: Start) -> None:
+    code = "import os, time; print('at', os.environ['MASTER_ADDR'], os.environ['MASTER_PORT']);" + SLEEP
+    runs = [start(job(Master=python(code))) for _ in range(2)]
+    for run in runs:
+        run.until("pid=")
+    first, second = (run.out.split(" at ")[1].split()[:2] for run in runs)
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+    assert sum("is in use on this machine" in run.err for run in runs) >= 1
+
+
+def test_timeout_stops_the_job(start: Start) -> None:
+    run = start(job(Worker=python(SLEEP)), "--timeout", "1", "-o", "yaml")
+    assert run.wait() == 124
+    assert "--timeout is over" in run.err
+    assert yaml.safe_load(run.out)["status"]["conditions"][-1]["type"] == "Running"
+
+
+def test_what_cannot_be_honoured_is_said_once(start: Start) -> None:
+    mounted = python(HELLO, replicas=3, volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    run = start(job(Worker=mounted))
+    assert run.wait() == 0
+    assert run.err.count("volumes are not mounted: data at /data") == 1
+
+
+def test_replicas_overrides_the_number_of_workers(start: Start) -> None:
+    run = start(job(Worker=python("import os; print('world', os.environ['WORLD_SIZE'])")), "--replicas", "3")
+    assert run.wait() == 0
+    assert run.out.count("world 3") == 3
+
+
+@pytest.mark.torch
+def test_ranks_of_real_torch_reach_each_other(start: Start) -> None:
+    code = (
+        "import torch, torch.distributed as d; d.init_process_group('gloo'); t = torch.ones(1); d.all_reduce(t);"
+        "print('sum', int(t)); d.destroy_process_group()"
+    )
+    run = start(job(Master=python(code), Worker=python(code, replicas=2)))
+    assert run.wait() == 0, run.out + run.err
+    assert run.out.count("sum 3") == 3
+
+
+@pytest.mark.torch
+def test_the_agent_runs_from_its_source(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])\n")
+    command = ["pytorchjob-agent", "run", "--", "--nproc-per-node", "1", "train.py"]
+    run = start(job(Master=role(command), Worker=role(command)))
+    assert run.wait() == 0, run.out + run.err
+    assert "rank 0 of 2" in run.out
+    assert "rank 1 of 2" in run.out
