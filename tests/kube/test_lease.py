@@ -118,12 +118,27 @@ async def _lost(candidate: Candidate) -> None:
         pytest.param(lambda api: setattr(api, "failing", lambda _: failure(403, "Forbidden")), id="it refuses"),
     ],
 )
-async def test_a_leader_that_cannot_renew_gives_up(
+async def test_a_leader_that_cannot_renew_is_fenced_until_it_can(
     api: FakeApi, stand: Stand, fault: Callable[[FakeApi], None]
 ) -> None:
     one = await stand("one")
     await one.elector.acquired.wait()
     fault(api)
+    await until(lambda: not one.elector.valid())
+    api.failing = lambda _: None
+    api.hang(False)
+    await until(one.elector.valid)
+    assert (one.elector.epoch, one.task.done()) == (1, False)
+
+
+@pytest.mark.parametrize("holder", ["thief", ""], ids=["a rival leads", "a rival led and left"])
+async def test_a_leader_that_was_away_too_long_ends(api: FakeApi, stand: Stand, holder: str) -> None:
+    one = await stand("one")
+    await one.elector.acquired.wait()
+    api.failing = lambda _: failure(500, "Internal")
+    await until(lambda: not one.elector.valid())
+    api.put(LEASES, _held_by(holder, transitions=2))
+    api.failing = lambda _: None
     await _lost(one)
     assert not one.elector.valid()
 
@@ -186,9 +201,13 @@ async def test_the_term_counts_from_before_the_request() -> None:
             return dict(where[-1])  # type: ignore[call-overload, no-any-return]
 
     elector = Elector(Slow(), LeaseName("ns", "leader", "one"), lambda: now[0], lambda: NOON)  # type: ignore[arg-type]
-    with pytest.raises(LeaseLostError):
-        await elector.run()
-    assert made.is_set()
+    task = asyncio.create_task(elector.run())
+    await made.wait()
+    await until(elector.acquired.is_set)
+    assert not elector.valid()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _held_by(holder: str, transitions: int) -> dict[str, Any]:

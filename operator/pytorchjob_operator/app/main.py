@@ -1,7 +1,7 @@
 """The life of the process: connect, fill the caches, become the leader, work, leave in order.
 
 A standby does everything but work, so that it takes over with its caches full. The process ends with an error when it
-loses the lease or when an essential task dies: the kubelet starts a fresh one, and nothing is stored here.
+loses the lease to another or when an essential task dies: the kubelet starts a fresh one, and nothing is stored here.
 """
 
 import asyncio

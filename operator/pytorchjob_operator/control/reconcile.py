@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 SOON = 0.05
 """Seconds until the next look after somebody else changed the job: its newest version is on its way."""
 
+FENCED = 1.0
+"""Seconds until the next look while the lead is in doubt; nothing is lost by then, and nothing is asked."""
+
 
 @dataclass
 class _Memory:
@@ -55,7 +58,7 @@ class Reconciler:
             self._memories.pop(uid, None)
             return None
         if not self.applier.may_write():
-            return None
+            return FENCED
         memory = self._memories.setdefault(uid, _Memory())
         plan = self._plan(job, memory)
         if _remakes(job, plan) and not await self.applier.confirm(job):

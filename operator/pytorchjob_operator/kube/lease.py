@@ -1,7 +1,9 @@
 """Who leads: one holder of a Lease at a time, by a clock that nobody can set.
 
 The holder stops believing in itself (`valid()`) well before anybody else may take over, whatever the network does: its
-term is counted from before the request that renewed it. It writes nothing but the Lease, and knows not what it guards.
+term is counted from before the request that renewed it. It goes on asking, and believes in itself again if the Lease
+is still its own: an API server that was away costs no process. Only a rival ends it. It writes nothing but the Lease,
+and knows not what it guards.
 """
 
 import asyncio
@@ -20,7 +22,7 @@ _NEVER = float("-inf")
 
 
 class LeaseLostError(OperatorError):
-    """The lead is gone while the process lives: it must end, at once and not with success."""
+    """Somebody else leads while this process lives: it must end, at once and not with success."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +78,24 @@ class Elector:
         return self._clock() < self._valid_until
 
     async def run(self) -> None:
-        """Wait for the lead, set `acquired`, then renew until it is lost (LeaseLostError); release when cancelled."""
+        """Wait for the lead, set `acquired`, renew until a rival has it (LeaseLostError); release when cancelled."""
         try:
             while True:
                 await self._attempt()
-                self._check()
                 await asyncio.sleep(self._pause())
         finally:
             await self._release()
 
     def _pause(self) -> float:
-        if not self._leading:
+        if not self.valid():
             return self._settings.period
-        return max(0.0, min(self._settings.period, self._valid_until - self._clock()))
-
-    def _check(self) -> None:
-        if self._leading and not self.valid():
-            raise LeaseLostError(f"lease {self._name.name}: not renewed in {self._settings.deadline:.0f} s")
+        return min(self._settings.period, self._valid_until - self._clock())
 
     async def _attempt(self) -> None:
         started = self._clock()
         limit = self._settings.request
-        if self._leading:
-            limit = max(0.0, min(limit, self._valid_until - started))
+        if self.valid():
+            limit = min(limit, self._valid_until - started)
         try:
             async with asyncio.timeout(limit):
                 await self._compete(started)
@@ -106,7 +103,8 @@ class Elector:
             self._lease = None
         except (ApiError, TimeoutError) as error:
             self._lease = None
-            _log.warning("lease %s: %s", self._name.name, str(error) or "no answer in time")
+            held = "" if self.valid() or not self._leading else "; nothing is written until it is renewed"
+            _log.warning("lease %s: %s%s", self._name.name, str(error) or "no answer in time", held)
 
     async def _compete(self, started: float) -> None:
         lease = self._lease or await self._read()
@@ -128,11 +126,13 @@ class Elector:
     def _free(self, lease: Object) -> bool:
         spec: dict[str, Any] = lease.get("spec") or {}
         holder = spec.get("holderIdentity")
-        if not holder or holder == self._name.identity:
+        if holder == self._name.identity:
             return True
         if self._leading:
             self._valid_until = _NEVER
-            raise LeaseLostError(f"lease {self._name.name}: {holder} holds it now")
+            raise LeaseLostError(f"lease {self._name.name}: {holder or 'nobody'} holds it now")
+        if not holder:
+            return True
         return self._outlived(spec)
 
     def _outlived(self, spec: dict[str, Any]) -> bool:
