@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import ConditionType, JobStatus
-from pytorchjob_operator.names import Reason
+from pytorchjob_operator.names import EventType, Reason
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.writes import Event, EventType
+from pytorchjob_operator.plan.writes import Event
 from tests.factories import condition, make_job, make_pod, make_template, observed, pods
 
 RUN, DONE, BAD = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED

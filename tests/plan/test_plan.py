@@ -27,7 +27,13 @@ def told(write: Write) -> str:
             {}, (), False, ["+Service", "+x-master-0", "+x-worker-0"], id="a new job: the Service, then by rank"
         ),
         pytest.param({}, pods(RUN, RUN), True, [], id="nothing when all is there"),
-        pytest.param({}, pods(RUN, RUN), False, ["+Service"], id="a Service that vanished is made again"),
+        pytest.param(
+            {"status": JobStatus(conditions=(condition(ConditionType.CREATED),))},
+            pods(RUN, RUN),
+            False,
+            ["+Service"],
+            id="a Service that vanished is made again",
+        ),
         pytest.param({}, pods(RUN), True, ["+x-worker-0"], id="a pod that vanished is made again"),
         pytest.param({"restart": "Never"}, pods(RUN), True, ["+x-worker-0"], id="also under Never, as v1 does"),
         pytest.param(

@@ -11,7 +11,7 @@ from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import JOB_UID, full_job, make_template, replica
 
-UNKNOWN = {
+UNKNOWN: dict[str, Any] = {
     "initContainers": [{"name": "init", "image": "i:1", "env": [{"name": "A", "value": "1"}]}],
     "volumes": [{"name": "later", "futureSource": {"deep": [1, 2.5, None, {"x": True}]}}],
     "aFieldOfTomorrow": {"a": []},

@@ -150,7 +150,7 @@ def test_nothing_new_is_not_written() -> None:
 SELECTOR = "training.kubeflow.org/job-name=x,training.kubeflow.org/operator-name=pytorchjob-controller"
 
 
-def counters(role: str, **numbers: int) -> ReplicaStatus:
+def counters(role: str, **numbers: Any) -> ReplicaStatus:
     return ReplicaStatus(**numbers, selector=f"{SELECTOR},training.kubeflow.org/replica-type={role}")
 
 
