@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytorchjob_agent.contract import ReplicaEnv
@@ -166,12 +166,14 @@ def jobs(draw: st.DrawFn) -> PyTorchJob:
     )
 
 
+@settings(deadline=None)
 @given(jobs())
 def test_what_the_plan_writes_the_agent_reads_back(job: PyTorchJob) -> None:
     envs = [build_env(job, each) for each in wanted(job)]
     assert [ReplicaEnv.from_env(env.to_env()) for env in envs] == envs
 
 
+@settings(deadline=None)
 @given(jobs())
 def test_ranks_are_0_to_n_or_nobody_has_one(job: PyTorchJob) -> None:
     ranks = [build_env(job, each).rank for each in wanted(job)]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob, ReplicaStatus, ReplicaStatuses
@@ -67,6 +67,7 @@ def changes(phase: PodPhase, count: int, since: float, spread: float, seed: int)
     return [(since + order.uniform(0, spread), make_pod(who, phase)) for who in places]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**6), st.floats(0, 100), st.floats(0, 100))
 def test_a_life_is_three_writes_whatever_starts_or_ends_first(seed: int, start: float, lasts: float) -> None:
     running = changes(RUN, 20, start, 1.9, seed)
