@@ -108,7 +108,10 @@ class Applier:
             self.caches.jobs.forget(meta.uid)
 
     async def confirm(self, job: PyTorchJob) -> bool:
-        """Read the job itself before a child is made again: a job that is gone must not be served by a stale cache."""
+        """Read the job itself before its children are touched again: a cache may be stale.
+
+        Without this a job that is gone would be served for ever, and one that was just scaled up lose its new pod.
+        """
         try:
             found = await self.client.get(JOBS, job.metadata.namespace, job.metadata.name)
         except NotFound:

@@ -18,7 +18,7 @@ from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import EventType
 from pytorchjob_operator.observed import Refusal
 from pytorchjob_operator.plan import Plan, make_plan
-from pytorchjob_operator.plan.writes import CreatePod, CreateService, Event
+from pytorchjob_operator.plan.writes import Event
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Reconciler:
             return FENCED
         memory = self._memories.setdefault(uid, _Memory())
         plan = self._plan(job, memory)
-        if _remakes(job, plan) and not await self.applier.confirm(job):
+        if plan.writes and job.status.conditions and not await self.applier.confirm(job):
             return SOON
         refusal = await self.applier.write(job, plan.writes) if plan.writes else None
         plan = self._after(job, plan, refusal, memory)
@@ -93,8 +93,3 @@ class Reconciler:
         about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, meta.uid)
         for event in plan.events:
             self.recorder.event(about, event.type, event.reason, event.message)
-
-
-def _remakes(job: PyTorchJob, plan: Plan) -> bool:
-    """Whether the plan makes a child of a job that has had its children before."""
-    return bool(job.status.conditions) and any(isinstance(one, CreatePod | CreateService) for one in plan.writes)
