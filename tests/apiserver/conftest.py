@@ -1,9 +1,13 @@
-from collections.abc import Iterator
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from pytorchjob_operator.kube import config
+from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane, ControlPlaneError, eventually
+from tests.apiserver.operator_process import Jobs
 
 CRD = Path("crds/kubeflow.org_pytorchjobs.yaml")
 _ESTABLISHED = "{.status.conditions[?(@.type=='Established')].status}"
@@ -27,6 +31,29 @@ def control_plane(bare: ControlPlane) -> ControlPlane:
     """A control plane with the definition installed, as a user installs it."""
     install(bare, CRD)
     return bare
+
+
+@pytest.fixture
+async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
+    async with Client(config.from_kubeconfig([control_plane.kubeconfig]), "test/1") as one:
+        yield one
+
+
+@pytest.fixture
+def make_jobs(control_plane: ControlPlane) -> Iterator[Callable[[], Jobs]]:
+    """Namespaces of this test, which are emptied and go after it."""
+    made: list[Jobs] = []
+
+    def make() -> Jobs:
+        one = Jobs(control_plane, f"test-{secrets.token_hex(4)}")
+        one.kubectl("create", "namespace", one.namespace)
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.kubectl("delete", "ptj", "--all")
+        control_plane.kubectl("delete", "namespace", one.namespace, "--wait=false")
 
 
 def install(plane: ControlPlane, path: Path) -> None:

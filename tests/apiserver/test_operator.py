@@ -1,0 +1,187 @@
+"""The running operator and a real API server: the life of a job, and exactly what it costs."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_operator.kube.client import Client
+from tests.apiserver.cluster import ControlPlane
+from tests.apiserver.operator_process import (
+    USER_AGENT,
+    Audit,
+    Jobs,
+    Kubelet,
+    OperatorProcess,
+    eventually,
+    wait_until,
+)
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
+
+CREATED = ("Created", "True")
+RUNNING = ("Running", "True")
+QUIET_SECONDS = 3.0
+
+
+@pytest.fixture(scope="module")
+def operator(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
+    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), PYTORCHJOB_LEASE_NAME="shared")
+    try:
+        yield one.wait_ready()
+    finally:
+        assert one.stop() == 0
+
+
+@pytest.fixture
+def jobs(operator: OperatorProcess, make_jobs: Callable[[], Jobs]) -> Jobs:
+    """A namespace of this test's own, served by the operator of this file."""
+    return make_jobs()
+
+
+@pytest.fixture
+async def kubelet(client: Client, jobs: Jobs) -> Kubelet:
+    return Kubelet(client, jobs.namespace)
+
+
+async def started(jobs: Jobs, kubelet: Kubelet, name: str, workers: int, **role: str) -> None:
+    """A job all of whose pods run, and whose status says so."""
+    jobs.apply(name, workers, **role)
+    await eventually(lambda: pods_are(kubelet, workers + 1))
+    await kubelet.report("Running")
+    await asyncio.to_thread(wait_until, lambda: RUNNING in jobs.conditions(name))
+
+
+async def pods_are(kubelet: Kubelet, count: int) -> bool:
+    return len(await kubelet.pods()) == count
+
+
+async def settled(audit: Audit, jobs: Jobs) -> int:
+    """How much the operator asked in this namespace by the time it falls silent."""
+    count = -1
+    while count != len(audit.operator(jobs.namespace)):
+        count = len(audit.operator(jobs.namespace))
+        await asyncio.sleep(QUIET_SECONDS)
+    return count
+
+
+async def test_a_life_to_succeeded_costs_its_pods_one_service_and_three_status_writes(
+    control_plane: ControlPlane, jobs: Jobs, kubelet: Kubelet
+) -> None:
+    audit = Audit(control_plane)
+    await started(jobs, kubelet, "x", 2)
+    await kubelet.report("Succeeded", "x-worker-0")
+    await kubelet.report("Succeeded", "x-master-0", "x-worker-1")
+    await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "Succeeded"))
+    await settled(audit, jobs)
+    assert jobs.conditions("x") == [CREATED, ("Running", "False"), ("Succeeded", "True")]
+    assert audit.counts(jobs.namespace) == {
+        ("create", "pods"): 3,
+        ("create", "services"): 1,
+        ("patch", "pytorchjobs/status"): 3,
+    }
+    assert {one["reason"] for one in jobs.events()} == {"SuccessfulCreatePod", "PyTorchJobSucceeded"}
+    meta = jobs.get("x")["metadata"]
+    assert "finalizers" not in meta
+    assert set(meta.get("annotations", {})) <= {"kubectl.kubernetes.io/last-applied-configuration"}
+
+
+async def test_a_converged_job_costs_nothing(control_plane: ControlPlane, jobs: Jobs, kubelet: Kubelet) -> None:
+    audit = Audit(control_plane)
+    await started(jobs, kubelet, "x", 1)
+    await settled(audit, jobs)
+    audit = Audit(control_plane)
+    await asyncio.sleep(QUIET_SECONDS)
+    assert audit.operator(jobs.namespace) == []
+
+
+async def test_the_operator_reads_only_lists_and_watches(control_plane: ControlPlane, tmp_path: Path) -> None:
+    audit = Audit(control_plane)
+    other = OperatorProcess(control_plane, tmp_path, "--no-leader-elect", "-n", "nowhere")
+    other.wait_ready()
+    await asyncio.sleep(1)
+    assert other.stop() == 0
+    asked = audit.operator("nowhere")
+    assert {one.verb for one in asked} == {"list", "watch"}
+    assert {one.resource for one in asked} == {"pods", "services", "pytorchjobs"}
+
+
+async def test_every_request_says_who_asks(control_plane: ControlPlane, jobs: Jobs, kubelet: Kubelet) -> None:
+    audit = Audit(control_plane)
+    await started(jobs, kubelet, "x", 1)
+    known = (USER_AGENT, "kubectl", "test/", "kube-controller-manager", "kube-apiserver", "curl", "Python-urllib")
+    assert {one.user_agent for one in audit.all() if not one.user_agent.startswith(known)} == set()
+
+
+async def test_deleting_a_job_leaves_nothing(jobs: Jobs, kubelet: Kubelet) -> None:
+    await started(jobs, kubelet, "x", 2)
+    jobs.kubectl("delete", "ptj", "x")
+    await asyncio.to_thread(wait_until, lambda: jobs.count("pods", "services", "ptj") == 0)
+
+
+async def test_scaling_with_kubectl_adds_and_removes_the_highest_workers(jobs: Jobs, kubelet: Kubelet) -> None:
+    await started(jobs, kubelet, "x", 1)
+    jobs.kubectl("scale", "ptj", "x", "--replicas=3")
+    await eventually(lambda: pods_are(kubelet, 4))
+    jobs.kubectl("scale", "ptj", "x", "--replicas=1")
+    await eventually(lambda: pods_are(kubelet, 2))
+    assert set(await kubelet.pods()) == {"x-master-0", "x-worker-0"}
+
+
+async def test_a_failed_pod_is_made_again_under_on_failure(jobs: Jobs, kubelet: Kubelet) -> None:
+    await started(jobs, kubelet, "x", 1, restartPolicy="OnFailure")
+    before = (await kubelet.pods())["x-master-0"]["metadata"]["uid"]
+    await kubelet.report("Failed", "x-master-0", exit_code=1)
+
+    async def replaced() -> bool:
+        pod = (await kubelet.pods()).get("x-master-0")
+        return pod is not None and pod["metadata"]["uid"] != before
+
+    await eventually(replaced)
+    await asyncio.to_thread(wait_until, lambda: jobs.conditions("x") == [CREATED, ("Restarting", "True")])
+    await kubelet.report("Running")
+    await asyncio.to_thread(wait_until, lambda: jobs.conditions("x") == [CREATED, RUNNING])
+
+
+async def test_a_failed_pod_ends_the_job_under_never(jobs: Jobs, kubelet: Kubelet) -> None:
+    await started(jobs, kubelet, "x", 1, restartPolicy="Never")
+    await kubelet.report("Failed", "x-worker-0", exit_code=1)
+    await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "Failed"))
+    assert jobs.conditions("x") == [CREATED, ("Running", "False"), ("Failed", "True")]
+    assert {"PyTorchJobFailed"} <= {one["reason"] for one in jobs.events()}
+    assert jobs.count("pods") == 2
+
+
+async def test_a_quota_is_told_in_the_servers_words_and_obeyed_until_it_is_raised(jobs: Jobs, kubelet: Kubelet) -> None:
+    quota(jobs, pods=2, used=0)
+    jobs.apply("x", 3)
+    shown = await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "ReplicaFailure"))
+    words = "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"
+    assert (shown["reason"], words in shown["message"]) == ("FailedCreatePod", True)
+    await asyncio.to_thread(wait_until, lambda: any(words in one["message"] for one in jobs.events()))
+    assert len(await kubelet.pods()) == 2
+    quota(jobs, pods=9, used=2)
+    await eventually(lambda: pods_are(kubelet, 4))
+    await asyncio.to_thread(wait_until, lambda: not jobs.condition("x", "ReplicaFailure"))
+
+
+def quota(jobs: Jobs, pods: int, used: int) -> None:
+    """A ResourceQuota as its controller, which does not run here, would keep it."""
+    spec = {"hard": {"pods": str(pods)}}
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few", "namespace": jobs.namespace}}
+    done = jobs.plane.apply({**body, "spec": spec})
+    assert done.returncode == 0, done.stderr
+    patch = f'{{"status": {{"hard": {{"pods": "{pods}"}}, "used": {{"pods": "{used}"}}}}}}'
+    jobs.kubectl("patch", "resourcequota", "few", "--subresource=status", "--type=merge", "-p", patch)
+
+
+async def test_pod_security_is_told_in_the_servers_words(jobs: Jobs, kubelet: Kubelet) -> None:
+    label = "pod-security.kubernetes.io/enforce"
+    jobs.kubectl("label", "namespace", jobs.namespace, f"{label}=restricted")
+    jobs.apply("x", 1)
+    shown = await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "ReplicaFailure"))
+    assert 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false' in shown["message"]
+    await asyncio.to_thread(wait_until, lambda: any("violates" in one["message"] for one in jobs.events()))
+    jobs.kubectl("label", "namespace", jobs.namespace, f"{label}-")
+    await eventually(lambda: pods_are(kubelet, 2))
