@@ -1,0 +1,67 @@
+"""`python -m benchmarks [create|life|memory|local]`: all of them without a name; --write renews the README's rows."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import click
+
+from benchmarks import create, life, local, memory, table
+from benchmarks.table import Row
+
+Measurement = Coroutine[Any, Any, list[Row]]
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Measure, print the table, and rewrite the one of benchmarks/README.md (a single benchmark: with --write)."""
+    if context.invoked_subcommand is None:
+        sizes = ((200, 5), (1000, 3))
+        _show([*(create.measure(*one) for one in sizes), life.measure(200), memory.measure(5000), local.measure(7)])
+
+
+@cli.command(name="create")
+@click.option("--pods", default=200, show_default=True)
+@click.option("--repeat", default=3, show_default=True)
+@click.option("--write", is_flag=True)
+def create_(pods: int, repeat: int, write: bool) -> None:
+    """Pods of one job, against a raw client."""
+    _show([create.measure(pods, repeat)], write)
+
+
+@cli.command(name="life")
+@click.option("--pods", default=200, show_default=True)
+@click.option("--write", is_flag=True)
+def life_(pods: int, write: bool) -> None:
+    """Requests of one job's life, from the audit log."""
+    _show([life.measure(pods)], write)
+
+
+@cli.command(name="memory")
+@click.option("--pods", default=5000, show_default=True)
+@click.option("--write", is_flag=True)
+def memory_(pods: int, write: bool) -> None:
+    """Resident memory of the operator."""
+    _show([memory.measure(pods)], write)
+
+
+@cli.command(name="local")
+@click.option("--repeat", default=5, show_default=True)
+@click.option("--write", is_flag=True)
+def local_(repeat: int, write: bool) -> None:
+    """`pytorchjob run`, against torchrun."""
+    _show([local.measure(repeat)], write)
+
+
+def _show(measurements: list[Measurement], write: bool = True) -> None:
+    rows: list[Row] = []
+    for measurement in measurements:
+        rows += asyncio.run(measurement)
+    click.echo(f"{table.machine()}\n\n{table.render(rows)}")
+    if write:
+        table.write(rows)
+
+
+if __name__ == "__main__":
+    cli(prog_name="python -m benchmarks")

@@ -1,0 +1,48 @@
+"""Every request of the operator for one job from `apply` to Succeeded, and in the ten seconds after."""
+
+import asyncio
+from collections import Counter
+
+from benchmarks.audit import OPERATOR, Audit
+from benchmarks.cluster import Cluster, Object, cluster, job
+from benchmarks.table import Row, load
+
+_READS = ("get", "list", "watch")
+_QUIET_SECONDS = 10.0
+_Counts = Counter[tuple[str, str]]
+
+
+async def measure(pods: int) -> list[Row]:
+    """Count; the pods end by themselves ten seconds after they started."""
+    async with cluster() as where, where.operator() as operator:
+        await asyncio.sleep(3)
+        assert operator.leads
+        whole = Audit(where.plane.audit_log)
+        submitted = await where.submit(job(where.namespace(), "life", pods, ends_after="10s"))
+        await where.until(lambda: _succeeded(where, submitted))
+        await asyncio.sleep(2)
+        quiet = Audit(where.plane.audit_log)
+        await asyncio.sleep(_QUIET_SECONDS)
+        counts, after = whole.counts(OPERATOR), quiet.counts(OPERATOR)
+    command = f"python -m benchmarks life --pods {pods}"
+    events = sum(number for (_, resource), number in counts.items() if resource == "events")
+    reads = sum(number for (verb, _), number in counts.items() if verb in _READS)
+    writes = sum(counts.values()) - events - reads
+    name = f"1 job x {pods} pods, applied to Succeeded: "
+    return [
+        Row(f"{name}writes", f"{writes} ({_told(counts)})", f"{pods} pods + 1 Service", f"+ {writes - pods - 1}",
+            "pods + 1 + <= 3", command, load()),
+        Row(f"{name}events, beside them", str(events), "", "", "", command, load()),
+        Row(f"{name}reads", str(reads), "", "", "0", command, load()),
+        Row(f"{name}requests in the 10 s after", str(sum(after.values())), "", "", "0", command, load()),
+    ]  # fmt: skip
+
+
+async def _succeeded(where: Cluster, submitted: Object) -> bool:
+    conditions = (await where.status(submitted)).get("conditions") or ()
+    return any(one["type"] == "Succeeded" and one["status"] == "True" for one in conditions)
+
+
+def _told(counts: _Counts) -> str:
+    written = {what: number for what, number in sorted(counts.items()) if what[0] not in _READS}
+    return ", ".join(f"{number} {verb} {resource}" for (verb, resource), number in written.items())

@@ -1,0 +1,17 @@
+"""What the kernel says of one process: memory and CPU."""
+
+import os
+from pathlib import Path
+
+
+def memory_mb(pid: int, field: str = "VmRSS") -> float:
+    """A field of /proc/PID/status in MB (10^6 bytes); VmHWM is the highest that VmRSS has been."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    kilobytes = next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
+    return int(kilobytes) * 1024 / 1e6
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of all its threads so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
