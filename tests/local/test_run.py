@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,21 +77,39 @@ def test_a_job_ends_as_in_the_cluster(
     assert json.loads(run.out)["spec"] == spec["spec"]
 
 
-def test_the_env_of_every_replica_is_the_clusters_names_of_hosts_aside(start: Start, tmp_path: Path) -> None:
-    spec = job(elastic={"maxReplicas": 3, "rdzvConf": [{"key": "a", "value": "b"}]}, Master=python(ENV))
-    spec["spec"]["pytorchReplicaSpecs"]["Worker"] = python(ENV, replicas=2, env=[{"name": "MINE", "value": "1"}])
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "elastic",
+    [
+        pytest.param(None, id="a Master and workers"),
+        pytest.param({"maxReplicas": 3, "maxRestarts": 5, "rdzvConf": [{"key": "a", "value": "b"}]}, id="elastic"),
+    ],
+)
+def test_the_env_of_every_replica_is_the_clusters_names_of_hosts_aside(
+    start: Start, tmp_path: Path, elastic: dict[str, Any] | None
+) -> None:
+    more = {"ports": [{"name": "pytorchjob-port", "containerPort": free_port()}], "env": [{"name": "A", "value": "1"}]}
+    spec = job(elastic=elastic, Master=python(ENV, **more), Worker=python(ENV, replicas=2, **more))
     assert start(spec).wait() == 0
     stored = with_defaults(PyTorchJob.model_validate(spec))
     for replica in replicas.wanted(stored):
         pod = build_pod(stored, replica, Options())
         here = json.loads((tmp_path / f"env-{pod['metadata']['name']}").read_text())
         there = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
-        hosts = {name for name, value in there.items() if "tiny-" in value}
-        assert {name: here[name] for name in there if name not in hosts and "PORT" not in name} == {
-            name: value for name, value in there.items() if name not in hosts and "PORT" not in name
-        }
-        assert hosts == {"MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT"}
-        assert all(here[name].startswith("127.") for name in hosts)
+        address = here["MASTER_ADDR"].rpartition(".")[0]
+        hosts = {"tiny-master-0.tiny": f"{address}.1", "tiny-worker-0.tiny": f"{address}.2"}
+        assert {name: here[name] for name in there} == {name: replaced(text, hosts) for name, text in there.items()}
+
+
+def replaced(text: str, hosts: dict[str, str]) -> str:
+    for name, address in hosts.items():
+        text = text.replace(name, address)
+    return text
 
 
 def test_a_replica_killed_by_hand_is_started_again(start: Start) -> None:

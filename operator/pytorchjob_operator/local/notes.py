@@ -73,6 +73,8 @@ def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
     wanted = gpus.total(job)
     if wanted > devices:
         yield f"the job asks for {wanted} GPUs, this machine has {devices}: replicas run without"
+    elif devices and not wanted:
+        yield f"the GPUs of this machine are not used: ask for them with resources.limits {gpus.RESOURCE}"
     policy, elastic = job.spec.run_policy, job.spec.elastic_policy
     if policy.suspend:
         yield "runPolicy.suspend is ignored: the job runs"

@@ -61,14 +61,12 @@ class Process:
 
     def ended(self) -> Ended | None:
         """How the command ended; None while it runs. A keeper that was killed took its command along."""
-        if not self._heard_all:
-            return None
         for line in self._lines():
             if keeper.ERROR in line:
                 return Ended(START_ERROR, str(line[keeper.ERROR]))
             if keeper.EXITED in line:
                 return Ended(int(line[keeper.EXITED]))
-        return Ended(_KILLED)
+        return Ended(_KILLED) if self._heard_all else None
 
     def read(self) -> bytes | None:
         """What the command has written since: nothing yet is b"", its end is None."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from pytorchjob_operator.local.source import STDIN
 from pytorchjob_operator.model import PyTorchJob
 
 _NOT_REAL = ("uid", "resourceVersion")
@@ -41,7 +42,9 @@ def summary(ended: PyTorchJob, elapsed: str) -> str:
 
 
 def next_steps(path: str, succeeded: bool) -> list[str]:
-    """What to try next, as commands that work."""
+    """What to try next, as commands that work; a job from standard input cannot be had again."""
+    if path == STDIN:
+        return []
     steps = [
         ("the same job on a cluster", f"kubectl apply -f {path}"),
         ("what it is made of there", f"pytorchjob plan {path}"),

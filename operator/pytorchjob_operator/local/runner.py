@@ -24,7 +24,7 @@ from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod
 
 _TICK = 1.0
 """How often the progress line is drawn anew at least."""
-_SETTLE = 5.0
+_SETTLE = 10.0
 """How long replicas of a job that has succeeded may take to end by themselves."""
 
 

@@ -1,0 +1,120 @@
+"""The command line of `pytorchjob`, short of running anything (that is tests/local/test_run.py)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from pytorchjob_operator import __version__
+from pytorchjob_operator.cli import main
+from tests.local.jobs import ROOT, job, role, write
+
+GOOD = job(Master=role(["x"]), Worker=role(["x"], replicas=2))
+
+
+def call(*arguments: str | Path, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, [str(one) for one in arguments], input=stdin)
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = json.loads(json.dumps(GOOD))
+    *parents, last = path.split(".")
+    at = spec
+    for part in parents:
+        at = at[part]
+    at[last] = value
+    return spec
+
+
+def test_the_version_is_printed() -> None:
+    assert call("--version").output.strip().endswith(__version__)
+
+
+def test_a_valid_file_is_called_valid(tmp_path: Path) -> None:
+    result = call("validate", write(tmp_path / "job.yaml", GOOD))
+    assert (result.exit_code, result.output.endswith(": PyTorchJob tiny is valid\n")) == (0, True)
+
+
+WORKER = "spec.pytorchReplicaSpecs.Worker"
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "validate"])
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        pytest.param(f"{WORKER}.replicas", 0, f"{WORKER}.replicas", id="replicas 0"),
+        pytest.param(f"{WORKER}.replicas", 10**9, f"{WORKER}.replicas", id="huge replicas"),
+        pytest.param(f"{WORKER}.replicas", "two", f"{WORKER}.replicas", id="a wrong type"),
+        pytest.param(f"{WORKER}.replica", 2, f"{WORKER}.replica", id="an unknown field"),
+        pytest.param(f"{WORKER}.template.spec.containers", [], "containers", id="no container"),
+        pytest.param("metadata.name", "n" * 60, "metadata.name", id="a name too long for its pods"),
+        pytest.param("spec.elasticPolicy", {"minReplicas": 3, "maxReplicas": 2}, "elasticPolicy", id="min above max"),
+        pytest.param("kind", "TFJob", "kind", id="another kind"),
+    ],
+)
+def test_a_bad_job_ends_with_2_and_names_the_field(
+    tmp_path: Path, command: str, path: str, value: Any, named: str
+) -> None:
+    file = write(tmp_path / "job.yaml", changed(path, value))
+    result = call(command, "-f", file) if command == "run" else call(command, file)
+    assert result.exit_code == 2
+    assert named in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("a: [", "job.yaml:", id="text that is no YAML is named with its place"),
+        pytest.param("", "holds no object", id="an empty file"),
+        pytest.param(yaml.safe_dump_all([GOOD, changed("metadata.name", "other")]), "--job NAME", id="two jobs"),
+    ],
+)
+def test_a_file_that_is_no_job_ends_with_2(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    result = call("run", "-f", file)
+    assert (result.exit_code, said in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param(["--replicas", "0"], "--replicas", id="an impossible number"),
+        pytest.param(["--replicas", "20000"], f"{WORKER}.replicas", id="a number that the rules refuse"),
+        pytest.param(["--job", "other"], "no job is named other", id="a job that is not there"),
+        pytest.param(["--output", "xml"], "--output", id="an unknown format"),
+    ],
+)
+def test_wrong_options_end_with_2(tmp_path: Path, options: list[str], said: str) -> None:
+    result = call("run", "-f", write(tmp_path / "job.yaml", GOOD), *options)
+    assert (result.exit_code, said in result.stderr) == (2, True)
+
+
+def test_a_missing_file_is_named() -> None:
+    result = call("run", "-f", "no/such.yaml")
+    assert (result.exit_code, result.stderr) == (2, "error: no/such.yaml: cannot be read: No such file or directory\n")
+
+
+def test_the_plan_is_the_objects_of_the_job() -> None:
+    result = call("plan", "-", stdin=yaml.safe_dump(GOOD))
+    made = [one for one in yaml.safe_load_all(result.output) if one]
+    assert [(one["kind"], one["metadata"]["name"]) for one in made] == [
+        ("Service", "tiny"),
+        *(("Pod", f"tiny-{name}") for name in ("master-0", "worker-0", "worker-1")),
+    ]
+    assert "&id" not in result.output
+
+
+def test_help_is_instant_because_nothing_is_loaded() -> None:
+    code = (
+        "import sys, pytorchjob_operator.cli; "
+        "print([one for one in ('pydantic', 'yaml', 'jsonschema') if one in sys.modules])"
+    )
+    env = {"PYTHONPATH": str(ROOT / "operator")}
+    found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
