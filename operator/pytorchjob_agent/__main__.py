@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
 
     try:
         return init.run(rest)
-    except ContractError as error:
+    except (ContractError, FileNotFoundError) as error:  # the latter: no folder for temporary files
         print(f"pytorchjob-agent: {error}", file=sys.stderr)
         return ExitCode.SETUP
 

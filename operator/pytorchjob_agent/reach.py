@@ -29,11 +29,13 @@ def wait_until(attempt: Callable[[str, int], None], host: str, port: int, timeou
     """Repeat the attempt with growing pauses until it works or the time is over."""
     deadline = time.monotonic() + timeout
     pause = _FIRST_PAUSE
+    level = logging.WARNING  # once: a person who looks at the log sees what it waits for
     while True:
         try:
             return attempt(host, port)
         except OSError as error:
-            _log.info("%s:%s: %s; trying again", host, port, error)
+            _log.log(level, "waiting for %s:%s: %s", host, port, error)
+            level = logging.DEBUG
             if time.monotonic() + pause > deadline:
                 raise UnreachableError(f"{host}:{port} was not reached within {timeout:g} s: {error}") from error
         time.sleep(pause)

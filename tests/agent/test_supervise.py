@@ -8,7 +8,13 @@ from pytorchjob_agent.contract import Reason, TerminationMessage
 from pytorchjob_agent.supervise import Forward, Kill, Leave, View, Wait, decide
 
 REPORT = TerminationMessage(Reason.WORKER_FAILED, 17, rank=1, message="no such luck")
-ASKED = {"signals": (SIGTERM,), "asked_at": 10.0}
+
+
+def asked(
+    now: float, child: int | None = None, *, forwarded: bool = True, report: TerminationMessage | None = None
+) -> View:
+    """Return the view after a SIGTERM at second 10."""
+    return View(now, 25, signals=(SIGTERM,), asked_at=10.0, forwarded=forwarded, child=child, report=report)
 
 
 @pytest.mark.parametrize(
@@ -16,15 +22,15 @@ ASKED = {"signals": (SIGTERM,), "asked_at": 10.0}
     [
         pytest.param(View(0, 25), Wait(None, "the workers run"), id="nothing happened: wait"),
         pytest.param(
-            View(10, 25, **ASKED), Forward(SIGTERM, "SIGTERM received"), id="a signal is passed to the launcher"
+            asked(10, forwarded=False), Forward(SIGTERM, "SIGTERM received"), id="a signal is passed to the launcher"
         ),
         pytest.param(
-            View(11, 25, forwarded=True, **ASKED),
+            asked(11),
             Wait(35.0, "the workers stop after SIGTERM"),
             id="then it has its time",
         ),
         pytest.param(
-            View(35, 25, forwarded=True, **ASKED),
+            asked(35),
             Kill("the workers did not stop within 25 s after SIGTERM"),
             id="and when the time is over all are killed",
         ),
@@ -46,12 +52,10 @@ def test_while_the_launcher_runs(view: View, step: object) -> None:
         pytest.param(View(0, 25, child=17, report=REPORT), 17, "no such luck", id="the worker's own code and words"),
         pytest.param(View(0, 25, child=-9), 137, "killed by SIGKILL (out of memory?)", id="a launcher that was killed"),
         pytest.param(View(0, 25, child=3), 3, "left no word", id="a launcher that says nothing"),
-        pytest.param(View(12, 25, child=-15, **ASKED), 143, "SIGTERM", id="asked to go: 143"),
-        pytest.param(
-            View(12, 25, child=1, report=REPORT, **ASKED), 143, "SIGTERM", id="workers that die of the signal"
-        ),
+        pytest.param(asked(12, -15), 143, "SIGTERM", id="asked to go: 143"),
+        pytest.param(asked(12, 1, report=REPORT), 143, "SIGTERM", id="workers that die of the signal"),
         pytest.param(View(12, 25, child=-2, signals=(SIGINT,)), 130, "SIGINT", id="Ctrl-C: 130"),
-        pytest.param(View(12, 25, child=0, **ASKED), 0, "succeeded", id="finished just before the signal: success"),
+        pytest.param(asked(12, 0), 0, "succeeded", id="finished just before the signal: success"),
     ],
 )
 def test_when_the_launcher_is_gone(view: View, code: int, words: str) -> None:
