@@ -79,7 +79,7 @@ def _workers(request: Request) -> int | None:
 
 def _tell(request: Request, given: PyTorchJob, ended: Result, screen: Screen) -> None:
     screen.say(result.summary(ended.job, duration(ended.elapsed)))
-    for line in result.next_steps(request.path, ended.status is ExitStatus.SUCCEEDED):
+    for line in result.next_steps(request.path, ended.job):
         screen.say(line)
     screen.flush()
     if request.output:

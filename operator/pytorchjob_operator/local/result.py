@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from pytorchjob_operator.local.source import STDIN
-from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.model import ConditionType, PyTorchJob
 
 _NOT_REAL = ("uid", "resourceVersion")
 """Metadata that only an API server can give."""
@@ -35,21 +35,19 @@ def summary(ended: PyTorchJob, elapsed: str) -> str:
     """One line: the state that the job ended in, or was left in."""
     conditions = ended.status.conditions
     state = conditions[-1].type if conditions else "not started"
-    over = ended.status.completion_time is not None
-    return (
-        f"{ended.metadata.name}: {state} after {elapsed}" if over else f"{ended.metadata.name}: stopped while {state}"
-    )
+    how = "" if ended.status.completion_time else "stopped while "
+    return f"{ended.metadata.name}: {how}{state} after {elapsed}"
 
 
-def next_steps(path: str, succeeded: bool) -> list[str]:
-    """What to try next, as commands that work; a job from standard input cannot be had again."""
-    if path == STDIN:
+def next_steps(path: str, ended: PyTorchJob) -> list[str]:
+    """What to try next, as commands that work; nothing for a job from standard input or one that was stopped."""
+    if path == STDIN or ended.status.completion_time is None:
         return []
     steps = [
-        ("the same job on a cluster", f"kubectl apply -f {path}"),
-        ("what it is made of there", f"pytorchjob plan {path}"),
+        ("what the job is made of in a cluster", f"pytorchjob plan {path}"),
         ("the final status for a program", f"pytorchjob run -f {path} --output json"),
     ]
-    if not succeeded:
-        steps = [("check the file alone", f"pytorchjob validate {path}"), steps[1]]
-    return ["Next:", *(f"  {command:<56} # {what}" for what, command in steps)]
+    if ended.status.holds(ConditionType.SUCCEEDED):
+        steps.insert(0, ("the same job on a cluster", f"kubectl apply -f {path}"))
+    width = max(len(command) for _, command in steps)
+    return ["Next:", *(f"  {command:<{width}}  # {what}" for what, command in steps)]

@@ -1,0 +1,61 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.errors import InvalidJob
+from pytorchjob_operator.local.source import as_stored, choose, override, read_jobs
+from pytorchjob_operator.model import ManagedBy, PyTorchJob
+from tests.local.jobs import job, role, write
+
+
+def parsed(name: str = "tiny", **more: Any) -> PyTorchJob:
+    return PyTorchJob.model_validate(job(name, Worker=role(["x"])) | more)
+
+
+def test_the_only_job_needs_no_name_and_one_of_several_does() -> None:
+    jobs = [parsed("a"), parsed("b")]
+    assert choose(jobs[:1], None, "f").metadata.name == "a"
+    assert choose(jobs, "b", "f").metadata.name == "b"
+    with pytest.raises(InvalidJob, match="f: holds 2 jobs: a, b; choose one with --job NAME"):
+        choose(jobs, None, "f")
+
+
+@pytest.mark.parametrize(
+    ("asked", "given", "namespace"),
+    [
+        pytest.param(None, "", "default", id="nothing said: default"),
+        pytest.param(None, "ml", "ml", id="the file's own"),
+        pytest.param("other", "ml", "other", id="the command line wins"),
+    ],
+)
+def test_the_namespace(asked: str | None, given: str, namespace: str) -> None:
+    found = override(parsed(metadata={"name": "tiny", "namespace": given}), asked, None)
+    assert found.metadata.namespace == namespace
+
+
+def test_another_number_of_workers_is_checked_by_the_same_rules() -> None:
+    worker = override(parsed(), None, 3).spec.pytorch_replica_specs.worker
+    assert worker is not None
+    assert worker.replicas == 3
+    with pytest.raises(InvalidJob, match=r"spec.pytorchReplicaSpecs.Worker.replicas"):
+        override(parsed(), None, 100_000)
+
+
+def test_workers_are_not_made_up() -> None:
+    lonely = PyTorchJob.model_validate(job(Master=role(["x"])))
+    with pytest.raises(InvalidJob, match=r"spec.pytorchReplicaSpecs.Worker: is not there"):
+        override(lonely, None, 2)
+
+
+def test_a_suspended_job_or_one_of_another_manager_runs_here_all_the_same() -> None:
+    spec = job(Worker=role(["x"]))
+    spec["spec"]["runPolicy"] = {"suspend": True, "managedBy": ManagedBy.MULTIKUEUE.value}
+    policy = as_stored(PyTorchJob.model_validate(spec)).spec.run_policy
+    assert (policy.suspend, policy.managed_by) == (None, None)
+
+
+def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = write(tmp_path / "job.yaml", job(Worker=role(["x" * 5_000_000])))
+    with pytest.raises(InvalidJob, match="is larger than"):
+        read_jobs(str(path))
