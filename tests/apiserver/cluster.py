@@ -128,7 +128,7 @@ class ControlPlane:
             "--authorization-mode=RBAC",
             f"--audit-policy-file={self.directory / 'audit-policy.json'}",
             f"--audit-log-path={self.audit_log}",
-            "--disable-admission-plugins=ServiceAccount",
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         )
         self._wait("kube-apiserver", lambda: self.kubectl("get", "--raw", "/readyz").returncode == 0)
 

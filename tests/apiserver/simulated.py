@@ -1,0 +1,49 @@
+"""Nodes that do not exist, for a `ControlPlane`: kube-scheduler places pods, kwok says that they run.
+
+A pod whose template carries the annotation `test/exits-with: "<code>"` ends with that code as soon as it runs.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from tests.apiserver.cluster import ControlPlane, ControlPlaneError, eventually
+
+EXITS_WITH = "test/exits-with"
+_STAGES = Path(__file__).with_name("stages.yaml")
+_MARK = "kwok.x-k8s.io/node"
+
+
+def start_nodes(plane: ControlPlane, count: int = 4) -> None:
+    """Starts the scheduler and kwok, makes the nodes, and waits until all of them are ready."""
+    missing = [name for name in ("kube-scheduler", "kwok") if not (plane.binaries / name).is_file()]
+    if missing:
+        raise ControlPlaneError(f"{', '.join(missing)} not found in {plane.binaries}: run `make binaries` first")
+    kubeconfig = f"--kubeconfig={plane.kubeconfig}"
+    plane.start_program("kube-scheduler", kubeconfig, "--leader-elect=false", "--secure-port=0", *_QUICK)
+    plane.start_program(
+        "kwok",
+        kubeconfig,
+        f"--config={_STAGES}",
+        "--manage-all-nodes=false",
+        f"--manage-nodes-with-annotation-selector={_MARK}=fake",
+        "--server-address=127.0.0.1:0",
+    )
+    made = plane.apply(*(_node(index) for index in range(count)))
+    if made.returncode:
+        raise ControlPlaneError(f"nodes: {made.stderr}")
+    eventually(lambda: _ready(plane) >= count)
+
+
+_QUICK = ("--kube-api-qps=1000", "--kube-api-burst=1000")
+"""The scheduler must not be what a benchmark measures."""
+
+
+def _node(index: int) -> dict[str, Any]:
+    name = f"simulated-{index}"
+    metadata = {"name": name, "annotations": {_MARK: "fake"}, "labels": {"kubernetes.io/hostname": name}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+def _ready(plane: ControlPlane) -> int:
+    conditions = (one["status"].get("conditions", ()) for one in plane.get("nodes")["items"])
+    return sum(any(one["type"] == "Ready" and one["status"] == "True" for one in found) for found in conditions)
