@@ -1,0 +1,229 @@
+"""Observe, plan, apply, against an API server that refuses, breaks, lags and forgets."""
+
+from collections.abc import Callable
+
+import pytest
+from aiohttp import web
+
+from pytorchjob_operator.control.reconcile import FENCED, SOON
+from pytorchjob_operator.errors import Conflict, Refused, Unavailable
+from tests.control.world import JOBS, PODS, SERVICES, World, creates_pod, owned_by, quota
+from tests.factories import JOB_UID, make_job
+from tests.fakes.apiserver import Request, failure
+
+ALL = ["x-master-0", "x-worker-0", "x-worker-1", "x-worker-2"]
+
+
+async def started(world: World, workers: int = 3, **job: str) -> None:
+    """A job whose pods run and whose status says so."""
+    world.submit(make_job(workers=workers, **job))  # type: ignore[arg-type]
+    await world.reconcile()
+    world.report("Running")
+    await world.reconcile()
+    world.api.requests.clear()
+
+
+async def test_a_life_costs_its_pods_one_service_and_three_status_writes(world: World) -> None:
+    world.submit(make_job(workers=3))
+    await world.reconcile()
+    for phase in ("Running", "Succeeded"):
+        world.report(phase)
+        await world.reconcile()
+    assert world.asked() == {("create", "services"): 1, ("create", "pods"): 4, ("patch", "pytorchjobs/status"): 3}
+    assert world.conditions == {"Created": "PyTorchJobCreated", "Succeeded": "PyTorchJobSucceeded"}
+    assert world.events == ["SuccessfulCreatePod", "PyTorchJobSucceeded"]
+
+
+@pytest.mark.parametrize("look", [True, False], ids=["the watch brought it", "only replies were seen"])
+async def test_a_second_look_asks_nothing(world: World, look: bool) -> None:
+    await started(world)
+    if look:
+        world.look()
+    assert await world.reconcile() is None
+    assert world.api.requests == []
+
+
+async def test_pods_that_start_one_by_one_cost_one_write_at_its_time(world: World) -> None:
+    world.submit(make_job(workers=3))
+    await world.reconcile()
+    world.api.requests.clear()
+    waits = []
+    for name in ALL[:3]:
+        world.report("Running", name)
+        waits.append(await world.reconcile())
+        world.wait(0.5)
+    assert (waits, world.asked()) == ([2.0, 1.5, 1.0], {})
+    world.wait(0.5)
+    await world.reconcile()
+    assert "Running" in world.conditions
+
+
+async def test_children_that_the_cache_has_not_seen_are_taken_for_ours_and_not_made_twice(world: World) -> None:
+    world.submit(make_job(workers=1))
+    world.api.put(PODS, owned_by(JOB_UID, "x-worker-0"))
+    await world.reconcile()
+    assert world.asked()[("get", "pods")] == 1
+    assert sorted(world.pods) == ["x-master-0", "x-worker-0"]
+    assert len(world.caches.pods.by_owner(JOB_UID)) == 2
+
+
+async def test_a_name_that_belongs_to_another_is_told_and_left_alone(world: World) -> None:
+    world.api.put(PODS, {"kind": "Pod", "metadata": {"name": "x-worker-1", "namespace": "ns"}})
+    world.submit(make_job(workers=3))
+    with pytest.raises(Refused, match="'x-worker-1' already exists and does not belong to this job: delete it or"):
+        await world.reconcile()
+    assert world.conditions["ReplicaFailure"] == "FailedCreatePod"
+    assert world.events == ["FailedCreatePod"]
+    assert world.asked()[("delete", "pods")] == 0
+
+
+async def test_a_refusal_is_told_once_and_what_was_made_is_kept(world: World) -> None:
+    world.submit(make_job(workers=3))
+    world.refuse_pods(quota, after=2)
+    for _ in range(3):
+        with pytest.raises(Refused, match="exceeded quota: few"):
+            await world.reconcile()
+    assert (len(world.pods), world.events) == (2, ["FailedCreatePod"])
+    assert "exceeded quota: few" in world.job.status.conditions[-1].message
+    assert world.asked()[("patch", "pytorchjobs/status")] == 1
+
+
+async def test_a_refusal_that_passes_is_taken_back(world: World) -> None:
+    world.submit(make_job(workers=3))
+    world.refuse_pods(quota, after=2)
+    with pytest.raises(Refused):
+        await world.reconcile()
+    world.heal()
+    await world.reconcile()
+    assert sorted(world.pods) == ALL
+    assert "ReplicaFailure" not in world.conditions
+
+
+@pytest.mark.parametrize("carried_out", [False, True], ids=["it was not carried out", "it was, and the reply lost"])
+async def test_an_error_in_the_middle_loses_and_doubles_nothing(world: World, carried_out: bool) -> None:
+    world.submit(make_job(workers=3))
+    world.api.failing = broken_once(world, carried_out)
+    with pytest.raises(Unavailable):
+        await world.reconcile()
+    assert world.conditions == {}
+    await world.reconcile()
+    assert sorted(world.pods) == ALL
+    assert world.conditions == {"Created": "PyTorchJobCreated"}
+    versions = [kind for _, collection, kind, _ in world.api.history if collection == PODS]
+    assert versions == ["ADDED"] * 4
+
+
+def broken_once(world: World, carried_out: bool) -> Callable[[Request], web.Response | None]:
+    left = iter([True])
+
+    def fault(request: Request) -> web.Response | None:
+        if not (creates_pod(request) and request.body["metadata"]["name"] == "x-worker-1" and next(left, False)):
+            return None
+        if carried_out:
+            world.api.put(PODS, request.body)
+        return failure(500, "InternalError", "etcd is away")
+
+    return fault
+
+
+async def test_a_job_that_somebody_changed_meanwhile_is_looked_at_again(world: World) -> None:
+    world.submit(make_job(workers=1))
+    world.api.put(JOBS, world.job.model_copy(update={"metadata": changed(world)}).to_api())
+    with pytest.raises(Conflict):
+        await world.reconcile()
+    world.look()
+    await world.reconcile()
+    assert world.conditions == {"Created": "PyTorchJobCreated"}
+    assert world.asked()[("create", "pods")] == 2
+
+
+def changed(world: World) -> object:
+    return world.job.metadata.model_copy(update={"labels": {"a": "b"}})
+
+
+async def test_a_job_that_is_gone_unseen_costs_one_read_and_makes_nothing(world: World) -> None:
+    await started(world)
+    vanish(world)
+    assert await world.reconcile() == SOON
+    assert world.asked() == {("get", "pytorchjobs"): 1}
+    assert (await world.reconcile(), world.pods) == (None, [])
+    assert len(world.api.requests) == 1
+
+
+async def test_a_new_job_that_is_gone_unseen_is_forgotten_at_its_status_write(world: World) -> None:
+    world.submit(make_job(workers=1))
+    world.api.remove(JOBS, "x", "ns")
+    await world.reconcile()
+    assert world.caches.jobs.get(JOB_UID) is None
+
+
+def vanish(world: World) -> None:
+    """Job and pods are gone; of the job the watch has told nothing."""
+    for name in world.pods:
+        gone = world.caches.pods.get("ns", name)
+        assert gone is not None
+        world.api.remove(PODS, name, "ns")
+        world.caches.pods.gone("ns", name, gone.uid)
+    world.api.remove(JOBS, "x", "ns")
+
+
+async def test_a_pod_that_vanished_is_made_again_after_one_read_of_the_job(world: World) -> None:
+    await started(world)
+    gone = world.caches.pods.get("ns", "x-worker-1")
+    assert gone is not None
+    world.api.remove(PODS, "x-worker-1", "ns")
+    world.caches.pods.gone("ns", "x-worker-1", gone.uid)
+    await world.reconcile()
+    assert sorted(world.pods) == ALL
+    assert (world.asked()[("get", "pytorchjobs")], world.asked()[("create", "pods")]) == (1, 1)
+
+
+async def test_without_the_lead_nothing_is_asked(world: World) -> None:
+    world.submit(make_job())
+    world.leads = lambda: False
+    assert await world.reconcile() == FENCED
+    assert world.api.requests == []
+
+
+async def test_a_lead_that_is_lost_midway_stops_the_very_next_write(world: World) -> None:
+    world.submit(make_job(workers=200))
+    world.leads = lambda: world.api.count("create") < 40
+    with pytest.raises(Unavailable, match="does not lead"):
+        await world.reconcile()
+    in_flight = 32
+    assert 40 <= world.asked()[("create", "pods")] + world.asked()[("create", "services")] < 40 + in_flight
+    assert world.conditions == {}
+
+
+async def test_a_failed_pod_goes_by_its_uid_and_comes_again(world: World) -> None:
+    await started(world, workers=1, restart="OnFailure")
+    world.report("Failed", "x-worker-0")
+    failed = world.caches.pods.get("ns", "x-worker-0")
+    await world.reconcile()
+    assert failed is not None
+    (deletion,) = [one for one in world.api.requests if one.verb == "delete"]
+    assert deletion.body["preconditions"] == {"uid": failed.uid}
+    assert world.conditions == {"Created": "PyTorchJobCreated", "Restarting": "PyTorchJobRestarting"}
+    world.caches.pods.gone("ns", failed.name, failed.uid)
+    await world.reconcile()
+    assert sorted(world.pods) == ["x-master-0", "x-worker-0"]
+
+
+async def test_a_pod_that_another_replaced_meanwhile_is_not_deleted(world: World) -> None:
+    await started(world, workers=1, restart="OnFailure")
+    world.report("Failed", "x-worker-0")
+    body = world.api.remove(PODS, "x-worker-0", "ns")
+    meta = {**body["metadata"], "uid": "uid-of-the-next"}
+    world.api.put(PODS, {**body, "metadata": meta, "status": {"phase": "Running"}})
+    await world.reconcile()
+    assert world.api.objects[PODS][("ns", "x-worker-0")]["metadata"]["uid"] == "uid-of-the-next"
+
+
+async def test_a_job_that_has_ended_is_left_alone(world: World) -> None:
+    await started(world)
+    world.report("Succeeded")
+    await world.reconcile()
+    world.api.requests.clear()
+    vanished = world.api.objects[SERVICES].popitem()
+    assert await world.reconcile() is None
+    assert (world.api.requests, vanished[0]) == ([], ("ns", "x"))

@@ -1,0 +1,146 @@
+"""A fake API server and the parts that reconcile against it; what a watch would bring, the test brings by hand."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any
+
+from aiohttp import web
+
+from pytorchjob_operator import names
+from pytorchjob_operator.control.apply import Applier
+from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.control.jobs import JobCache
+from pytorchjob_operator.control.reconcile import Reconciler
+from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.recorder import Recorder, RecorderSettings, Reporter
+from pytorchjob_operator.kube.store import Store
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.observed import Pod, Service
+from tests.factories import JOB_UID, NOW
+from tests.fakes.apiserver import FakeApi, Request, failure, serving
+
+JOBS = "apis/kubeflow.org/v1/pytorchjobs"
+PODS = "api/v1/pods"
+SERVICES = "api/v1/services"
+EVENTS = "api/v1/events"
+NAMESPACE = "ns"
+Object = dict[str, Any]
+
+
+class World:
+    """One job named x, and everything around it."""
+
+    def __init__(self, api: FakeApi, client: Client) -> None:
+        clock = asyncio.get_running_loop().time
+        self.api = api
+        self.now = NOW
+        self.leads: Callable[[], bool] = lambda: True
+        self.caches = Caches(JobCache(), Store[Pod](clock), Store[Service](clock))
+        settings = RecorderSettings(per_second=10_000)
+        self.recorder = Recorder(client, Reporter("pytorchjob-controller", "test"), clock, lambda: self.now, settings)
+        applier = Applier(client, self.caches, lambda: self.leads())
+        self.reconciler = Reconciler(self.caches, applier, self.recorder, lambda: self.now)
+
+    def submit(self, job: PyTorchJob) -> None:
+        """Store the job and let the operator see it."""
+        self.api.put(JOBS, job.to_api())
+        self.look()
+
+    def look(self) -> None:
+        """Bring the caches up to date, as the watches do in a moment."""
+        for job in self.api.objects.get(JOBS, {}).values():
+            self.caches.jobs.put(job)
+        for pod in self.api.objects.get(PODS, {}).values():
+            self.caches.pods.put(Pod.from_api(pod))
+        for service in self.api.objects.get(SERVICES, {}).values():
+            self.caches.services.put(Service.from_api(service))
+
+    async def reconcile(self) -> float | None:
+        """One pass over the job, and its events sent."""
+        try:
+            return await self.reconciler(JOB_UID)
+        finally:
+            await self.recorder.drained()
+
+    def report(self, phase: str, *pods: str) -> None:
+        """Set the phase of these pods, of all if none is named; the operator sees it."""
+        for name in pods or self.pods:
+            known = self.api.objects[PODS][(NAMESPACE, name)]
+            self.api.put(PODS, {**known, "status": {"phase": phase}})
+        self.look()
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @property
+    def pods(self) -> list[str]:
+        return [name for _, name in self.api.objects.get(PODS, {})]
+
+    @property
+    def job(self) -> PyTorchJob:
+        """The job as the API server has it."""
+        return PyTorchJob.model_validate(self.api.objects[JOBS][(NAMESPACE, "x")])
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """Reason by type of those that hold."""
+        return {one.type.value: one.reason for one in self.job.status.conditions if one.status == "True"}
+
+    @property
+    def events(self) -> list[str]:
+        return [one["reason"] for one in self.api.objects.get(EVENTS, {}).values()]
+
+    def asked(self) -> Counter[tuple[str, str]]:
+        """How often what was asked of which kind of object; Events aside."""
+        seen = ((one.verb, _plural(one.path)) for one in self.api.requests)
+        return Counter(one for one in seen if one[1] != "events")
+
+    def refuse_pods(self, answer: Callable[[], web.Response], after: int = 0) -> None:
+        """Answer so to every creation of a pod but the first few."""
+        let_through = iter(range(after))
+
+        def fault(request: Request) -> web.Response | None:
+            if creates_pod(request) and next(let_through, None) is None:
+                return answer()
+            return None
+
+        self.api.failing = fault
+
+    def heal(self) -> None:
+        self.api.failing = lambda request: None
+
+
+def creates_pod(request: Request) -> bool:
+    return request.verb == "create" and request.path.endswith("/pods")
+
+
+def quota() -> web.Response:
+    return failure(403, "Forbidden", 'pods "x-worker-0" is forbidden: exceeded quota: few')
+
+
+def owned_by(uid: str | None, name: str) -> Object:
+    """A pod, controlled by this uid."""
+    owners = [{"uid": uid, "controller": True, "kind": names.KIND, "name": "x"}] if uid else []
+    labels = names.replica_labels("x", names.ReplicaType.WORKER, 0)
+    meta = {"name": name, "namespace": NAMESPACE, "labels": labels, "ownerReferences": owners}
+    return {"kind": "Pod", "metadata": meta, "spec": {}}
+
+
+def _plural(path: str) -> str:
+    rest = path.split("/namespaces/ns/")[-1].split("/")
+    return "/".join([rest[0], *rest[2:]])
+
+
+@asynccontextmanager
+async def a_world() -> AsyncIterator[World]:
+    async with serving() as api, Client(Connection(api.url), "test/1", request_timeout=5) as client:
+        one = World(api, client)
+        sending = asyncio.create_task(one.recorder.run())
+        yield one
+        sending.cancel()
+        with suppress(asyncio.CancelledError):
+            await sending
