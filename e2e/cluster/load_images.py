@@ -8,7 +8,6 @@ layer of `NAME-code`, and the configuration of `NAME`.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import subprocess
@@ -17,131 +16,77 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import oci
+
 IMAGES = ("operator", "agent", "examples")
-OCI = "application/vnd.oci.image"
+# Prints the manifest and the configuration of an image; nothing where the node has not the image.
+DESCRIBE = """
+set -eu
+digest=$(ctr -n k8s.io images ls name=="$1" | sed -n 's/.*\\(sha256:[0-9a-f]*\\).*/\\1/p')
+[ -n "$digest" ] || exit 0
+manifest=$(ctr -n k8s.io content get "$digest")
+if echo "$manifest" | grep -q '"manifests"'; then
+    manifest=$(ctr -n k8s.io content get "$(echo "$manifest" | jq -r '.manifests[0].digest')")
+fi
+echo "$manifest" | jq -c .
+ctr -n k8s.io content get "$(echo "$manifest" | jq -r .config.digest)" | jq -c .
+"""
 
 
-def docker(*args: str, stdin: bytes | None = None) -> bytes:
-    """What a docker command prints; its own words when it fails."""
-    done = subprocess.run(["docker", *args], input=stdin, capture_output=True, check=False)
-    if done.returncode:
-        sys.exit(f"load_images: docker {' '.join(args[:6])}: {done.stderr.decode().strip()}")
-    return done.stdout
+def tag(name: str) -> str:
+    """An image of this repository."""
+    return f"pytorchjob/{name}:dev"
 
 
-def ctr(node: str, *args: str, stdin: bytes | None = None) -> bytes:
-    """Runs containerd's client in a node."""
-    return docker("exec", "-i", node, "ctr", "-n", "k8s.io", *args, stdin=stdin)
+def base_in(node: str, image: str) -> tuple[list[str], list[dict[str, Any]]]:
+    """Layers of the base as the node has them, by content and as its manifest says them; none where it has no base."""
+    script = ("exec", node, "bash", "-c", DESCRIBE, "-", oci.full_name(tag(f"{image}-base")))
+    documents = [json.loads(line) for line in oci.docker(*script).splitlines()]
+    if not documents:
+        return [], []
+    manifest, config = documents
+    return config["rootfs"]["diff_ids"], manifest["layers"]
 
 
-def name_of(image: str) -> str:
-    """The name under which the kubelet looks an image up."""
-    return f"docker.io/pytorchjob/{image}:dev"
-
-
-def ensure_base(node: str, image: str) -> None:
-    """Brings the base into the node where the node has not this very one: slow, and rare."""
-    identity = json.loads(docker("image", "inspect", f"pytorchjob/{image}-base:dev"))[0]["RootFS"]["Layers"]
-    if layers_in(node, image) == identity:
-        return
-    print(f"load_images: {node}: {image}-base is new, this takes a minute or two", flush=True)
-    save = subprocess.Popen(["docker", "save", f"pytorchjob/{image}-base:dev"], stdout=subprocess.PIPE)
-    command = ["docker", "exec", "-i", node, "ctr", "-n", "k8s.io", "images", "import", "-"]
-    subprocess.run(command, stdin=save.stdout, stdout=subprocess.DEVNULL, check=True)
-    save.wait()
-
-
-def layers_in(node: str, image: str) -> list[str]:
-    """The layers of the base as a node has it; none where it has not."""
-    base = name_of(f"{image}-base")
-    if base not in ctr(node, "images", "ls", "-q").decode().split():
-        return []
-    layers: list[str] = base_parts(node, base)[1]["rootfs"]["diff_ids"]
-    return layers
-
-
-def base_parts(node: str, base: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Manifest and configuration of an image in a node."""
-    listing = ctr(node, "images", "ls", f"name=={base}").decode().splitlines()[1]
-    digest = next(word for word in listing.split() if word.startswith("sha256:"))
-    manifest = json.loads(ctr(node, "content", "get", digest))
-    if "manifests" in manifest:
-        manifest = json.loads(ctr(node, "content", "get", manifest["manifests"][0]["digest"]))
-    return manifest, json.loads(ctr(node, "content", "get", manifest["config"]["digest"]))
+def import_base(node: str, image: str) -> None:
+    """Brings the whole base into a node whose base is another: slow, and rare."""
+    print(f"load_images: {node}: {image}-base is new, this takes a minute or more", flush=True)
+    with subprocess.Popen(["docker", "save", tag(f"{image}-base")], stdout=subprocess.PIPE) as save:
+        command = ["docker", "exec", "-i", node, "ctr", "-n", "k8s.io", "images", "import", "-"]
+        subprocess.run(command, stdin=save.stdout, stdout=subprocess.DEVNULL, check=True)
 
 
 def code_layers(image: str) -> list[bytes]:
     """The layers of `NAME-code`, small by design."""
-    with tarfile.open(fileobj=io.BytesIO(docker("save", f"pytorchjob/{image}-code:dev"))) as archive:
+    with tarfile.open(fileobj=io.BytesIO(oci.docker("save", tag(f"{image}-code")))) as archive:
 
         def content(path: str) -> bytes:
             member = archive.extractfile(path)
             return member.read() if member else b""
 
-        manifest = json.loads(content("manifest.json"))[0]
-        return [content(path) for path in manifest["Layers"]]
+        return [content(path) for path in json.loads(content("manifest.json"))[0]["Layers"]]
 
 
-def digest_of(blob: bytes) -> str:
-    """The name of a blob."""
-    return "sha256:" + hashlib.sha256(blob).hexdigest()
-
-
-def descriptor(kind: str, blob: bytes) -> dict[str, Any]:
-    """How a manifest speaks of a blob."""
-    return {"mediaType": kind, "digest": digest_of(blob), "size": len(blob)}
-
-
-def archive_of(image: str, manifest: dict[str, Any], config: dict[str, Any]) -> bytes:
-    """An OCI archive of the whole image that carries only what the node has not."""
-    layers = code_layers(image)
-    whole = config | {
-        "config": json.loads(docker("image", "inspect", f"pytorchjob/{image}:dev"))[0]["Config"],
-        "rootfs": {"type": "layers", "diff_ids": config["rootfs"]["diff_ids"] + [digest_of(layer) for layer in layers]},
-        "history": [],
-    }
-    config_blob = json.dumps(whole).encode()
-    described = [descriptor(f"{OCI}.layer.v1.tar", layer) for layer in layers]
-    manifest_blob = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": f"{OCI}.manifest.v1+json",
-            "config": descriptor(f"{OCI}.config.v1+json", config_blob),
-            "layers": manifest["layers"] + described,
-        }
-    ).encode()
-    named = {"annotations": {"io.containerd.image.name": name_of(image)}}
-    index = {"schemaVersion": 2, "manifests": [descriptor(f"{OCI}.manifest.v1+json", manifest_blob) | named]}
-    return tar_of(
-        {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": json.dumps(index).encode()}
-        | {f"blobs/sha256/{digest_of(blob)[7:]}": blob for blob in (*layers, config_blob, manifest_blob)}
-    )
-
-
-def tar_of(files: dict[str, bytes]) -> bytes:
-    """A tar of files held in memory."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for path, content in files.items():
-            member = tarfile.TarInfo(path)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return out.getvalue()
-
-
-def load(node: str) -> None:
-    """Brings every image into one node."""
-    for image in IMAGES:
-        ensure_base(node, image)
-        base = name_of(f"{image}-base")
-        ctr(node, "images", "import", "-", stdin=archive_of(image, *base_parts(node, base)))
+def load(node: str, image: str, code: list[bytes]) -> None:
+    """Brings one image into one node."""
+    wanted = oci.inspect(tag(f"{image}-base"))["RootFS"]["Layers"]
+    diff_ids, layers = base_in(node, image)
+    if diff_ids != wanted:
+        import_base(node, image)
+        diff_ids, layers = base_in(node, image)
+    diff_ids = diff_ids + [oci.digest_of(layer) for layer in code]
+    layers = layers + [oci.layer(oci.digest_of(layer), len(layer)) for layer in code]
+    oci.ctr(node, "images", "import", "-", stdin=oci.archive(tag(image), diff_ids, layers, code))
 
 
 def main() -> None:
-    """Loads into the nodes named as arguments, all at once."""
+    """Loads every image into the nodes named as arguments, the nodes side by side."""
+    nodes = sys.argv[1:]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(load, sys.argv[1:]))
-    print(f"load_images: {', '.join(IMAGES)} in {len(sys.argv) - 1} nodes")
+        for image in IMAGES:
+            code = code_layers(image)
+            list(pool.map(lambda node, image=image, code=code: load(node, image, code), nodes))
+    print(f"load_images: {', '.join(IMAGES)} in {len(nodes)} nodes")
 
 
 if __name__ == "__main__":

@@ -9,15 +9,26 @@ cd "$(dirname "$0")"
 
 templates=$CACHE/image-stores
 
+ours() { [ "$1" = "$(head -1 "$CACHE/node-images.list" 2>/dev/null)" ]; } # node image
+
 # What the public node image brings in its own store; for the image made here, the components' images.
 images() { # node image
-    if [ "$1" = "$(head -1 "$CACHE/node-images.list" 2>/dev/null)" ]; then tail -n +2 "$CACHE/node-images.list"; fi
+    if ours "$1"; then tail -n +2 "$CACHE/node-images.list"; fi
     printf 'pytorchjob/%s-base:dev\n' operator agent examples
 }
 
 template_of() { # node image
     echo "$templates/$({ docker image inspect --format '{{.Id}}' "$1"; images "$1" | xargs docker image inspect --format '{{.Id}}'; } |
         sha256sum | cut -c1-12)"
+}
+
+docker_root() { docker info --format '{{.DockerRootDir}}'; }
+
+# Links need Docker's layers as folders on the same file system. Only with the containerd of our own node image is it
+# known that it asks for no layer's archive when the layer is unpacked.
+can_link() { # node image, folder
+    ours "$1" && [ "$(docker info --format '{{.Driver}}')" = overlay2 ] && [ -d "$(docker_root)/overlay2" ] &&
+        [ "$(stat --format %d "$(docker_root)/overlay2")" = "$(stat --format %d "$2")" ]
 }
 
 # Runs a containerd of the node image over the folder, in a container that is no node.
@@ -29,7 +40,13 @@ fill() { # node image, folder
         --entrypoint containerd "$1" >/dev/null
     until docker exec "$helper" ctr version >/dev/null 2>&1; do sleep 0.2; done
     mapfile -t list < <(images "$1")
-    docker save "${list[@]}" | docker exec --interactive "$helper" ctr --namespace k8s.io images import - >/dev/null
+    if can_link "$1" "$2"; then
+        # Docker mounts its folder onto itself, and no link crosses a mount: away with it, for this process alone.
+        unshare --mount bash -euc 'umount --lazy "$1/overlay2" "$1" 2>/dev/null || true; exec "${@:2}"' - \
+            "$(docker_root)" ./link_images.py "$helper" "$2" "${list[@]}"
+    else
+        docker save "${list[@]}" | docker exec --interactive "$helper" ctr --namespace k8s.io images import - >/dev/null
+    fi
     docker stop "$helper" >/dev/null
     docker rm --volumes "$helper" >/dev/null
 }
@@ -38,7 +55,7 @@ up() { # node image, nodes
     local template node
     template=$(template_of "$1")
     if [ ! -e "$template/.complete" ]; then
-        echo "stores: importing images (once; minutes, for torch is large)"
+        echo "stores: preparing the image store (once for each set of images)"
         rm -rf "$templates"
         mkdir -p "$template"
         fill "$1" "$template"
