@@ -41,6 +41,11 @@ generate: .venv ## Write every generated file: CRD and its copies, chart README
 	python -m pytorchjob_operator.crd
 	python charts/generate_readme.py
 
+pod-template-schema: .venv ## Renew the pod template's schema from the API server that KUBECONFIG names
+	set -o pipefail; kubectl get --raw /openapi/v2 > build-openapi.json
+	python -m pytorchjob_operator.crd.pod_template build-openapi.json > pod_template.new
+	mv pod_template.new operator/pytorchjob_operator/crd/pod_template.json; rm build-openapi.json
+
 verify: generate ## Fail if a generated file is not what its source says
 	@git diff --exit-code --stat -- crds charts manifests || { echo "generated files differ: commit what \`make generate\` wrote"; exit 1; }
 
@@ -67,4 +72,4 @@ clean: ## Remove what was built in this checkout (not the cache)
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run test check unit e2e bench generate verify lock clean help
+.PHONY: run test check unit e2e bench generate pod-template-schema verify lock clean help
