@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.errors import InvalidJob
-from pytorchjob_operator.local.source import as_stored, choose, override, read_jobs
+from pytorchjob_operator.local.source import as_local, choose, override, read_jobs
 from pytorchjob_operator.model import ManagedBy, PyTorchJob
 from tests.local.jobs import job, role, write
 
@@ -51,7 +51,7 @@ def test_workers_are_not_made_up() -> None:
 def test_a_suspended_job_or_one_of_another_manager_runs_here_all_the_same() -> None:
     spec = job(Worker=role(["x"]))
     spec["spec"]["runPolicy"] = {"suspend": True, "managedBy": ManagedBy.MULTIKUEUE.value}
-    policy = as_stored(PyTorchJob.model_validate(spec)).spec.run_policy
+    policy = as_local(PyTorchJob.model_validate(spec)).spec.run_policy
     assert (policy.suspend, policy.managed_by) == (None, None)
 
 

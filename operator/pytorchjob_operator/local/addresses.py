@@ -17,6 +17,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.model import PyTorchJob, main_container, master_port
 from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.plan import replicas
 
 LOOPBACK = "127.0.0.1"
 MAX_WORKERS = 253
@@ -105,16 +106,21 @@ class Claims:
 
 def settle(job: PyTorchJob, claims: Claims) -> tuple[PyTorchJob, Addresses, list[str]]:
     """Claim the job's ports and choose its addresses; the job comes back with the ports that it got, and notes."""
-    worker = job.spec.pytorch_replica_specs.worker
-    if worker is not None and (worker.replicas or 1) > MAX_WORKERS:
-        field_name = "spec.pytorchReplicaSpecs.Worker.replicas"
-        raise InvalidJob([Problem(field_name, f"{worker.replicas} is too many for one machine: at most {MAX_WORKERS}")])
+    check_size(job)
     got = {port: claims.first_free(port) for port in dict.fromkeys(_ports(job))}
     notes = [f"port {old} is in use on this machine: this run has {new}" for old, new in got.items() if old != new]
     block = _block(next(iter(got.values())))
     if block is None:
         notes.append(f"this machine has no loopback address but {LOOPBACK}: all replicas share it")
     return _with_ports(job, got), Addresses(job.metadata.name, job.metadata.namespace, block), notes
+
+
+def check_size(job: PyTorchJob) -> None:
+    """Refuse a job that has more replicas than a block has addresses."""
+    workers = replicas.count(job, ReplicaType.WORKER)
+    if workers > MAX_WORKERS:
+        field_name = "spec.pytorchReplicaSpecs.Worker.replicas"
+        raise InvalidJob([Problem(field_name, f"{workers} is too many for one machine: at most {MAX_WORKERS}")])
 
 
 def _ports(job: PyTorchJob) -> Iterator[int]:

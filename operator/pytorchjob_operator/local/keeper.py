@@ -154,14 +154,22 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _descendants(root: int) -> Iterator[int]:
-    """Every process below `root`, found by its parent; without /proc only direct sessions are known to nobody."""
+    """Every process below `root`, found by its parent."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            pid, rest = int(entry.parent.name), entry.read_text(errors="replace").rpartition(")")[2].split()
-            children.setdefault(int(rest[1]), []).append(pid)
+    for pid, parent in _parents():
+        children.setdefault(parent, []).append(pid)
     found = list(children.get(root, ()))
     while found:
         pid = found.pop()
         yield pid
         found.extend(children.get(pid, ()))
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Every process of this machine with its parent; where there is no /proc, ps knows."""
+    if not Path("/proc/self/stat").exists():
+        listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)  # noqa: S607
+        yield from ((int(pid), int(parent)) for pid, parent in map(str.split, listing.stdout.splitlines()))
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            yield int(entry.parent.name), int(entry.read_text(errors="replace").rpartition(")")[2].split()[1])

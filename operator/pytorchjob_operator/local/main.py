@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from io import TextIOWrapper
 
 from pytorchjob_operator.local import addresses, gpus, keeper, notes, result, source
 from pytorchjob_operator.local.addresses import Addresses, Claims
@@ -16,6 +17,8 @@ from pytorchjob_operator.local.runner import ExitStatus, Result, Runner
 from pytorchjob_operator.local.screen import Screen, duration
 from pytorchjob_operator.local.translate import Machine, to_command
 from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.plan import replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,9 @@ def run(request: Request) -> ExitStatus:
     """Run one job to its end; raises InvalidJob for one that cannot be run here."""
     given = _load(request, request.workers)
     notes.check(given)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a replica may write what the terminal cannot show
     screen = Screen(sys.stderr if request.output else sys.stdout, sys.stderr, os.environ.get("NO_COLOR"))
     claims = Claims()
     try:
@@ -52,7 +58,7 @@ def _load(request: Request, workers: int | None = None) -> PyTorchJob:
 
 
 def _run(request: Request, given: PyTorchJob, claims: Claims, screen: Screen) -> Result:
-    job, places, told = addresses.settle(source.as_stored(given), claims)
+    job, places, told = addresses.settle(source.as_local(given), claims)
     devices = gpus.found(os.environ)
     for note in [*notes.collect(given, len(devices), sys.executable), *told]:
         screen.say(f"note: {note}")
@@ -73,8 +79,9 @@ def _translator(places: Addresses, scratch: str) -> Callable[..., Command]:
 
 def _workers(request: Request) -> int | None:
     """The number of workers that the job's file asks for now."""
-    worker = _load(request).spec.pytorch_replica_specs.worker
-    return None if worker is None else (worker.replicas or 1)
+    job = _load(request)
+    addresses.check_size(job)
+    return replicas.count(job, ReplicaType.WORKER) or None
 
 
 def _tell(request: Request, given: PyTorchJob, ended: Result, screen: Screen) -> None:

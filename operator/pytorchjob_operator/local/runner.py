@@ -27,6 +27,9 @@ _TICK = 1.0
 _SETTLE = 10.0
 """How long replicas of a job that has succeeded may take to end by themselves."""
 
+_LAST_PATIENCE = 15.0
+"""How long killed processes may take to be gone."""
+
 
 class ExitStatus(IntEnum):
     """How `pytorchjob run` ends."""
@@ -154,12 +157,16 @@ class Runner:
             self._node.pump(0.1)
             self._node.collect(_monotonic())
             self._node.advance_deletions(_monotonic())
+            self._screen.flush()
 
     def _drain(self) -> None:
-        """Reap what was killed; the keepers bound the time that takes."""
-        while self._node.busy:
+        """Reap what was killed; a process that the kernel does not let go is given up."""
+        end = _monotonic() + _LAST_PATIENCE
+        while self._node.busy and _monotonic() < end:
             self._node.pump(_TICK)
             self._node.collect(_monotonic())
+        if self._node.busy:
+            self._screen.say("some processes do not die, not even by SIGKILL: they hang in the kernel")
 
     def _patience(self, wake_at: datetime | None) -> float:
         times = [_TICK]

@@ -43,12 +43,15 @@ def override(job: PyTorchJob, namespace: str | None, workers: int | None) -> PyT
 
 
 def as_stored(job: PyTorchJob) -> PyTorchJob:
-    """The job as an API server would hold it, less what only a cluster can do: suspension and other managers."""
-    metadata = job.metadata.model_copy(
-        update={"uid": f"local-{job.metadata.name}", "generation": 1, "resource_version": "1"}
-    )
+    """The job as an API server would hold it just after it was made."""
+    made = {"uid": f"local-{job.metadata.name}", "generation": 1, "resource_version": "1"}
+    return job.model_copy(update={"metadata": job.metadata.model_copy(update=made)})
+
+
+def as_local(job: PyTorchJob) -> PyTorchJob:
+    """The stored job, less what only a cluster can do: suspension and other managers."""
     policy = job.spec.run_policy.model_copy(update={"suspend": None, "managed_by": None})
-    return job.model_copy(update={"metadata": metadata, "spec": job.spec.model_copy(update={"run_policy": policy})})
+    return as_stored(job.model_copy(update={"spec": job.spec.model_copy(update={"run_policy": policy})}))
 
 
 def _checked(job: PyTorchJob) -> PyTorchJob:
