@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from pytorchjob_agent.contract import TERMINATION_LOG
 from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.pods import build_pod
-from tests.local.jobs import Run, alive, eventually, job, python, role, write
+from tests.local.jobs import Run, alive, eventually, job, parent, python, role, write
 
 Start = Callable[..., Run]
 
@@ -119,6 +120,23 @@ def test_a_replica_killed_by_hand_is_started_again(start: Start) -> None:
     os.kill(first, signal.SIGKILL)
     run.until("pid=", times=2)
     assert "exited with 137 (SIGKILL): restartPolicy OnFailure, starts again in 1 s" in run.err
+
+
+def test_a_command_dies_with_its_keeper_and_is_started_again(start: Start) -> None:
+    run = start(job(Worker=python(SLEEP, policy="OnFailure")))
+    run.until("pid=")
+    (first,) = run.pids()
+    os.kill(parent(first), signal.SIGKILL)
+    run.until("pid=", times=2)
+    assert not alive(first)
+
+
+def test_the_last_words_of_a_replica_are_shown(start: Start) -> None:
+    words = {"reason": "WorkerFailed", "exit_code": 1, "message": "no data", "version": 1}
+    code = f"import os; open(os.environ['{TERMINATION_LOG}'], 'w').write('{json.dumps(words)}'); 1/0"
+    run = start(job(Worker=python(code)))
+    assert run.wait() == 1
+    assert "worker-0: exited with 1\n  WorkerFailed: no data\n" in run.err
 
 
 def test_sighup_scales_the_workers_up_and_down(start: Start, tmp_path: Path) -> None:
