@@ -42,7 +42,7 @@ class Run:
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self._out, self._err = directory / f"out-{id(self)}", directory / f"err-{id(self)}"
-        env = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": str(directory)}
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "pytorchjob_operator.cli", *arguments],

@@ -62,7 +62,7 @@ def _run(request: Request, given: PyTorchJob, claims: Claims, screen: Screen) ->
     devices = gpus.found(os.environ)
     for note in [*notes.collect(given, len(devices), sys.executable), *told]:
         screen.say(f"note: {note}")
-    scratch = tempfile.mkdtemp(prefix="pytorchjob-")
+    scratch = tempfile.mkdtemp(prefix="pytorchjob-run-")
     keeper.adopt_orphans()
     try:
         node = Node(_translator(places, scratch), gpus.Pool(devices, job), screen, request.grace)
