@@ -33,8 +33,8 @@ class Settings:
             if environ.get(name):
                 given[one.name] = _parse(name, environ[name], one.default)
         settings = cls(**given)
-        _one_of("LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
-        _one_of("LOG_FORMAT", settings.log_format, ("text", "json"))
+        _one_of(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
+        _one_of(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
         return settings
 
 

@@ -89,7 +89,7 @@ class Process:
         logger.info("leaving")
         self.operator.queue.stop()
         self._loop.call_later(DRAIN_SECONDS, lambda: [task.cancel() for task in self._tasks])
-        work = self._tasks[2:3]
+        work = self._tasks[2:3] if self.operator.queue.active else []
         await asyncio.wait(work, timeout=DRAIN_SECONDS) if work else None
         for task in self._tasks:
             task.cancel()

@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 USER_AGENT = f"pytorchjob-operator/{__version__}"
 CRD_POLL_SECONDS = 2.0
 SWEEP_SECONDS = 600.0
+CALM_SECONDS_PER_POD = 0.0001
+"""How long a look at a job waits for more news of its pods: a look's cost grows with their number, and when a thousand
+of them start, each of them is news."""
 
 
 def now() -> datetime:
@@ -79,7 +82,7 @@ class Operator:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
-                await self._sweep()
+                await self.sweep()
             except ApiError as error:
                 logger.warning("the jobs could not be listed, trying again later: %s", error)
 
@@ -116,13 +119,14 @@ class Operator:
 
     def _child_changed(self, owner_uid: str) -> None:
         if self.caches.jobs.get(owner_uid) is not None:
-            self.queue.add(owner_uid)
+            self.queue.add_after(owner_uid, CALM_SECONDS_PER_POD * self.caches.pods.count(owner_uid))
 
     def _in_loop(self, kind: str | None, obj: dict[str, Any]) -> None:
         """Called in kopf's thread."""
-        self._loop.call_soon_threadsafe(self._job_changed, kind, obj)
+        self._loop.call_soon_threadsafe(self.job_changed, kind, obj)
 
-    def _job_changed(self, kind: str | None, obj: dict[str, Any]) -> None:
+    def job_changed(self, kind: str | None, obj: dict[str, Any]) -> None:
+        """Take a note of what the watch of jobs has brought; kind None is its first list."""
         meta = obj["metadata"]
         if kind == "DELETED":
             self.caches.jobs.forget(meta["uid"])
@@ -148,7 +152,8 @@ class Operator:
                     logger.warning("waiting for the resource %s.%s: %s", names.PLURAL, names.GROUP, error)
             await asyncio.sleep(CRD_POLL_SECONDS)
 
-    async def _sweep(self) -> None:
+    async def sweep(self) -> None:
+        """Forget the jobs that are no more, by a whole list."""
         before, living = self.caches.jobs.uids(), set[str]()
         for scope in self._job_scopes():
             async for page in self.client.list(scope, limit=100):
