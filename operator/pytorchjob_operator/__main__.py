@@ -8,6 +8,7 @@ from dataclasses import replace
 import click
 
 from pytorchjob_operator import __version__
+from pytorchjob_operator.cli import plan_command
 from pytorchjob_operator.errors import OperatorError
 
 
@@ -48,6 +49,9 @@ def _start(namespaces: tuple[str, ...], leader_elect: bool | None) -> None:
         sys.exit(f"pytorchjob-operator: {error}")
     except OperatorError as error:
         raise click.ClickException(str(error)) from error
+
+
+cli.add_command(plan_command)
 
 
 def main() -> None:

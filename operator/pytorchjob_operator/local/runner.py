@@ -64,6 +64,7 @@ class Runner:
         """`workers` reads the number of workers anew from wherever the job came from."""
         self._job, self._node, self._screen, self._workers = job, node, screen, workers
         self._services: tuple[Service, ...] = ()
+        self._status_due: datetime | None = None
         self._start = _monotonic()
         self._end = None if timeout is None else self._start + timeout
         self._terminal = _has_terminal()
@@ -99,7 +100,9 @@ class Runner:
         """Plan and apply until there is nothing to do; when to look again at the latest."""
         while True:
             self._node.advance(_monotonic())
-            plan = make_plan(Observed(self._job, _now(), self._node.pods(), self._services))
+            pods = self._node.pods()
+            plan = make_plan(Observed(self._job, _now(), pods, self._services, status_due=self._status_due))
+            self._status_due = plan.status_due
             if plan.empty:
                 return plan.wake_at
             self._apply(plan)
