@@ -1,4 +1,4 @@
-"""`python -m benchmarks [create|life|memory|local]`: all of them without a name; --write renews the README's rows."""
+"""`python -m benchmarks [create|jobs|life|memory|local]`: all without a name; --write renews the rows of README.md."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchmarks import create, life, local, memory, table
+from benchmarks import create, jobs, life, local, memory, table
 from benchmarks.table import Row
 
 Measurement = Coroutine[Any, Any, list[Row]]
@@ -17,8 +17,8 @@ Measurement = Coroutine[Any, Any, list[Row]]
 def cli(context: click.Context) -> None:
     """Measure, print the table, and rewrite the one of benchmarks/README.md (a single benchmark: with --write)."""
     if context.invoked_subcommand is None:
-        sizes = ((200, 5), (1000, 3))
-        _show([*(create.measure(*one) for one in sizes), life.measure(200), memory.measure(5000), local.measure(7)])
+        created = [create.measure(pods, repeat) for pods, repeat in ((200, 5), (1000, 3))]
+        _show([*created, jobs.measure(100, 3), life.measure(200), memory.measure(5000), local.measure(5)])
 
 
 @cli.command(name="create")
@@ -28,6 +28,15 @@ def cli(context: click.Context) -> None:
 def create_(pods: int, repeat: int, write: bool) -> None:
     """Pods of one job, against a raw client."""
     _show([create.measure(pods, repeat)], write)
+
+
+@cli.command(name="jobs")
+@click.option("--jobs", "count", default=100, show_default=True)
+@click.option("--repeat", default=3, show_default=True)
+@click.option("--write", is_flag=True)
+def jobs_(count: int, repeat: int, write: bool) -> None:
+    """Many small jobs at once."""
+    _show([jobs.measure(count, repeat)], write)
 
 
 @cli.command(name="life")

@@ -40,8 +40,7 @@ class Audit:
 
     def requests(self, user_agent: str = "", namespace: str | None = None) -> list[Request]:
         """Those of one user agent (the beginning of its name) and one namespace."""
-        seen = {one["auditID"]: one for one in reversed(list(self._lines()))}
-        found = (_request(one) for one in seen.values())
+        found = (_request(one) for one in self._lines())
         return [one for one in found if one.user_agent.startswith(user_agent) and namespace in (None, one.namespace)]
 
     def counts(self, user_agent: str, namespace: str | None = None) -> Counter[tuple[str, str]]:
@@ -52,8 +51,11 @@ class Audit:
     def _lines(self) -> Iterator[dict[str, Any]]:
         with self._path.open("rb") as file:
             file.seek(self._start)
-            for line in file.read().split(b"\n")[:-1]:
-                yield json.loads(line)
+            for raw in file.read().split(b"\n")[:-1]:
+                line = json.loads(raw)
+                # A watch is told of twice: when it is opened, and when it ends.
+                if line["verb"] != "watch" or line["stage"] == "ResponseStarted":
+                    yield line
 
 
 def _request(line: dict[str, Any]) -> Request:

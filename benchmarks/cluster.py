@@ -58,6 +58,15 @@ class Cluster:
         finally:
             await asyncio.to_thread(operator.stop)
 
+    async def until_cached(self, operator: OperatorProcess, pods: int) -> None:
+        """Wait until the operator says that it knows so many pods."""
+        metric = f"pytorchjob_operator_pods {float(pods)}"
+
+        async def known() -> bool:
+            return metric in await asyncio.to_thread(lambda: operator.http("/metrics")[1])
+
+        await self.until(known)
+
     async def submit(self, job: Object) -> Object:
         """What `kubectl apply` of a new job is to the API server."""
         return await self.client.create(JOBS, job["metadata"]["namespace"], job)

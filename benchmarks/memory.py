@@ -2,7 +2,6 @@
 
 import asyncio
 
-from benchmarks.audit import OPERATOR, Audit
 from benchmarks.cluster import Cluster, cluster, job
 from benchmarks.processes import cpu_seconds, memory_mb
 from benchmarks.table import Row, load
@@ -19,9 +18,11 @@ async def measure(pods: int) -> list[Row]:
             await asyncio.sleep(_SETTLE_SECONDS)
             idle, cpu = memory_mb(pid), cpu_seconds(pid)
             await _fill(where, pods)
+            await where.until_cached(operator, pods)
             await asyncio.sleep(_SETTLE_SECONDS)
             full, peak, cpu = memory_mb(pid), memory_mb(pid, "VmHWM"), cpu_seconds(pid) - cpu
         async with where.operator() as operator:
+            await where.until_cached(operator, pods)
             await asyncio.sleep(_SETTLE_SECONDS)
             again, again_peak = memory_mb(operator.process.pid), memory_mb(operator.process.pid, "VmHWM")
     command = f"python -m benchmarks memory --pods {pods}"
@@ -36,11 +37,6 @@ async def measure(pods: int) -> list[Row]:
 
 
 async def _fill(where: Cluster, pods: int) -> None:
-    namespace, audit = where.namespace(), Audit(where.plane.audit_log)
+    namespace = where.namespace()
     for index in range(_JOBS):
         await where.submit(job(namespace, f"job-{index}", pods // _JOBS))
-
-    async def made() -> bool:
-        return audit.counts(OPERATOR, namespace)["create", "pods"] >= pods // _JOBS * _JOBS
-
-    await where.until(made)

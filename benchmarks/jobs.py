@@ -1,0 +1,74 @@
+"""Many small jobs: from the first `apply` until the status of each says that all its pods run."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.audit import Audit
+from benchmarks.cluster import Cluster, cluster, job
+from benchmarks.table import Row, load, spread
+from pytorchjob_operator.control.apply import JOBS
+from pytorchjob_operator.kube.client import Scope
+
+_PODS = 4
+_SUBMITTERS = 4
+_SETTLE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Seconds from the first request of submission to the end of it, to all pods Running, to all statuses."""
+
+    submitted: float
+    running: float
+    told: float
+
+
+async def measure(count: int, repeat: int) -> list[Row]:
+    """Submit them, several at a time, and wait."""
+    async with cluster() as where:
+        before = load()
+        crowds = [await _crowd(where, count) for _ in range(repeat)]
+    submitted, running = spread([one.submitted for one in crowds]), spread([one.running for one in crowds])
+    return [
+        Row(
+            f"{count} jobs x {_PODS} pods: all Running in status",
+            spread([one.told for one in crowds]),
+            f"{submitted} to submit, {running} until all run",
+            "",
+            "<= running + 1 s",
+            f"python -m benchmarks jobs --jobs {count} --repeat {repeat}",
+            f"{before} to {load()}",
+        )
+    ]
+
+
+async def _crowd(where: Cluster, count: int) -> Crowd:
+    namespace = where.namespace()
+    async with where.operator():
+        await asyncio.sleep(_SETTLE_SECONDS)
+        audit, left = Audit(where.plane.audit_log), iter(range(count))
+        await asyncio.gather(*(_submit(where, namespace, left) for _ in range(_SUBMITTERS)))
+        await where.until(lambda: _all_run(where, namespace, count))
+    asked = audit.requests(namespace=namespace)
+    created = [one for one in asked if one.is_a("create", "pytorchjobs")]
+    start = min(one.received for one in created)
+    last = {
+        key: max(one.answered for one in asked if one.is_a("patch", key)) - start
+        for key in ("pods/status", "pytorchjobs/status")
+    }
+    await asyncio.to_thread(where.empty, namespace)
+    await asyncio.sleep(_SETTLE_SECONDS)
+    return Crowd(max(one.answered for one in created) - start, last["pods/status"], last["pytorchjobs/status"])
+
+
+async def _submit(where: Cluster, namespace: str, left: Iterator[int]) -> None:
+    for index in left:
+        await where.submit(job(namespace, f"job-{index}", _PODS))
+
+
+async def _all_run(where: Cluster, namespace: str, count: int) -> bool:
+    found = [one async for page in where.client.list(Scope(JOBS, namespace)) for one in page.items]
+    shown = [(one.get("status") or {}).get("replicaStatuses") or {} for one in found]
+    run = sum(1 for roles in shown if sum(role.get("active") or 0 for role in roles.values()) == _PODS)
+    return run == count
