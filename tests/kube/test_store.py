@@ -160,6 +160,7 @@ def test_any_order_with_any_doubles_ends_in_the_newest_state(data: st.DataObject
     assert {one for one in (store.get("default", "a"), store.get("default", "b")) if one} == expected
     for owner in "xy":
         assert set(store.by_owner(owner)) == {one for one in expected if one.owner_uid == owner}
+        assert store.count(owner) == len(store.by_owner(owner))
 
 
 @given(st.data())

@@ -69,6 +69,10 @@ class Store(Generic[T]):
         """All objects that this owner controls."""
         return tuple(self._by_owner.get(uid, {}).values())
 
+    def count(self, uid: str) -> int:
+        """How many objects this owner controls."""
+        return len(self._by_owner.get(uid, {}))
+
     def put(self, item: T) -> bool:
         """Take a state from an event, a list or a reply; False if something newer is known already."""
         if item.resource_version <= self._tombstones.version(item.uid):
