@@ -1,0 +1,91 @@
+"""kopf's part: every event arrives, nothing is written, and nothing that ends kopf ends the watch for good."""
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.app.handlers import JobWatch, build_registry
+from pytorchjob_operator.kube.config import Connection
+from tests.app.kopf_api import broken_watch, discovery, first
+from tests.factories import make_job
+from tests.fakes.apiserver import FakeApi, serving
+from tests.fakes.waiting import until
+
+JOBS = "apis/kubeflow.org/v1/pytorchjobs"
+SEEN = list[tuple[str | None, str]]
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with serving() as one:
+        one.failing = discovery
+        yield one
+
+
+@asynccontextmanager
+async def watching(api: FakeApi, *namespaces: str) -> AsyncIterator[tuple[JobWatch, SEEN]]:
+    seen: SEEN = []
+
+    def note(kind: str | None, obj: dict[str, Any]) -> None:
+        seen.append((kind, obj["metadata"]["name"]))
+
+    watch = JobWatch(build_registry(Connection(api.url), "pytorchjob-operator/test", note), namespaces)
+    watch.start()
+    try:
+        yield watch, seen
+    finally:
+        stopper = threading.Thread(target=watch.stop)
+        stopper.start()
+        api.end_watches()
+        await until(lambda: not stopper.is_alive())
+
+
+def put(api: FakeApi, name: str) -> None:
+    api.put(JOBS, make_job(name=name, meta={"uid": f"uid-{name}"}).to_api())
+
+
+async def test_what_is_there_and_what_comes_and_goes_is_told(api: FakeApi) -> None:
+    put(api, "old")
+    async with watching(api) as (_, seen):
+        await until(lambda: (None, "old") in seen)
+        put(api, "new")
+        api.remove(JOBS, "old", "ns")
+        await until(lambda: {("ADDED", "new"), ("DELETED", "old")} <= set(seen))
+
+
+async def test_nothing_is_ever_written_and_every_request_says_who_asks(api: FakeApi) -> None:
+    async with watching(api) as (_, seen):
+        put(api, "x")
+        await until(lambda: bool(seen))
+        put(api, "x")
+        await until(lambda: len(seen) > 1)
+    assert {one.method for one in api.requests} == {"GET"}
+    assert {one.headers["User-Agent"] for one in api.requests} == {"pytorchjob-operator/test"}
+
+
+async def test_confined_to_a_namespace_it_asks_for_no_other(api: FakeApi) -> None:
+    async with watching(api, "ns") as (_, seen):
+        put(api, "x")
+        await until(lambda: bool(seen))
+    paths = {one.path for one in api.requests if one.path.endswith("/pytorchjobs")}
+    assert paths == {"/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "restarts"),
+    [
+        pytest.param(lambda: broken_watch(500), 1, id="the stream says 500, which ends kopf"),
+        pytest.param(lambda: broken_watch(410), 0, id="the stream says that history is gone"),
+    ],
+)
+async def test_a_watch_that_breaks_begins_anew(api: FakeApi, fault: Callable[[], Any], restarts: int) -> None:
+    api.failing = first(1, fault)
+    async with watching(api) as (watch, seen):
+        put(api, "x")
+        await until(lambda: ("ADDED", "x") in seen or (None, "x") in seen)
+        put(api, "y")
+        await until(lambda: ("ADDED", "y") in seen or (None, "y") in seen)
+        assert (watch.alive, watch.restarts) == (True, restarts)

@@ -1,0 +1,45 @@
+"""Settings from the environment: every bad value names its variable."""
+
+import pytest
+
+from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.settings import Settings
+
+
+def test_nothing_set_gives_the_defaults() -> None:
+    assert Settings.from_env({}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environ", "field", "value"),
+    [
+        pytest.param({"PYTORCHJOB_NAMESPACES": "a, b,"}, "namespaces", ("a", "b"), id="namespaces are a list"),
+        pytest.param({"PYTORCHJOB_LEADER_ELECT": "False"}, "leader_elect", False, id="a switch in any case"),
+        pytest.param({"PYTORCHJOB_HTTP_PORT": "9090"}, "http_port", 9090, id="a number"),
+        pytest.param({"PYTORCHJOB_LOG_FORMAT": "json"}, "log_format", "json", id="one of several words"),
+        pytest.param({"PYTORCHJOB_CLUSTER_DOMAIN": "corp"}, "cluster_domain", "corp", id="a text"),
+        pytest.param({"PYTORCHJOB_HTTP_PORT": ""}, "http_port", 8080, id="an empty value is none"),
+        pytest.param({"PYTORCHJOB_SOMETHING": "1"}, "http_port", 8080, id="other variables are not ours"),
+    ],
+)
+def test_a_value_is_read(environ: dict[str, str], field: str, value: object) -> None:
+    assert getattr(Settings.from_env(environ), field) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "right"),
+    [
+        pytest.param("PYTORCHJOB_HTTP_PORT", "http", "a number from 1 to 65535", id="a port that is no number"),
+        pytest.param("PYTORCHJOB_HTTP_PORT", "-1", "a number from 1 to 65535", id="a port below 1"),
+        pytest.param("PYTORCHJOB_HTTP_PORT", "70000", "a number from 1 to 65535", id="a port beyond the last"),
+        pytest.param("PYTORCHJOB_WORKERS", "0", "a number from 1", id="no workers"),
+        pytest.param("PYTORCHJOB_MAX_IN_FLIGHT", "٣", "a number from 1", id="digits of another script"),
+        pytest.param("PYTORCHJOB_LEADER_ELECT", "yes", "true, false", id="a switch that is neither"),
+        pytest.param("PYTORCHJOB_LOG_LEVEL", "LOUD", "DEBUG, INFO, WARNING, ERROR", id="a level that is none"),
+        pytest.param("PYTORCHJOB_LOG_FORMAT", "xml", "text, json", id="a format that is none"),
+    ],
+)
+def test_a_bad_value_names_its_variable_and_what_would_be_right(name: str, value: str, right: str) -> None:
+    with pytest.raises(OperatorError, match=right) as refused:
+        Settings.from_env({name: value})
+    assert str(refused.value).startswith(f"{name}: {value!r}")
