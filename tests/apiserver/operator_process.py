@@ -128,11 +128,6 @@ class Audit:
         """How often the operator did what to which resource of a namespace; Events aside."""
         return Counter((one.verb, one.resource) for one in self.operator(namespace) if one.resource != "events")
 
-    def created(self, namespace: str, resource: str = "pods") -> Counter[str]:
-        """How often each name was created with success, by anybody."""
-        made = (one for one in self.all() if (one.verb, one.code, one.resource) == ("create", 201, resource))
-        return Counter(one.name for one in made if one.namespace == namespace)
-
     def _lines(self) -> Iterator[Object]:
         with self._path.open("rb") as file:
             file.seek(self._start)
@@ -231,10 +226,14 @@ async def eventually(holds: Callable[[], Awaitable[T]], seconds: float = DEADLIN
         return found
 
 
-def wait_until(holds: Callable[[], T], why: Callable[[], str] = lambda: "", seconds: float = DEADLINE) -> T:
-    """The same for what blocks."""
-    deadline = time.monotonic() + seconds  # noqa: TID251
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"did not come true within {seconds:.0f} s: {why()}"  # noqa: TID251
+async def becomes(holds: Callable[[], object], why: Callable[[], str] = lambda: "") -> None:
+    """The same for a question that blocks."""
+    await asyncio.to_thread(wait_until, holds, why)
+
+
+def wait_until(holds: Callable[[], object], why: Callable[[], str] = lambda: "") -> None:
+    """The same where nothing else waits."""
+    deadline = time.monotonic() + DEADLINE  # noqa: TID251
+    while not holds():
+        assert time.monotonic() < deadline, f"did not come true within {DEADLINE:.0f} s: {why()}"  # noqa: TID251
         time.sleep(0.1)
-    return found

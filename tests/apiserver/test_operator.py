@@ -14,8 +14,8 @@ from tests.apiserver.operator_process import (
     Jobs,
     Kubelet,
     OperatorProcess,
+    becomes,
     eventually,
-    wait_until,
 )
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
@@ -50,7 +50,7 @@ async def started(jobs: Jobs, kubelet: Kubelet, name: str, workers: int, **role:
     jobs.apply(name, workers, **role)
     await eventually(lambda: pods_are(kubelet, workers + 1))
     await kubelet.report("Running")
-    await asyncio.to_thread(wait_until, lambda: RUNNING in jobs.conditions(name))
+    await becomes(lambda: RUNNING in jobs.conditions(name))
 
 
 async def pods_are(kubelet: Kubelet, count: int) -> bool:
@@ -73,7 +73,7 @@ async def test_a_life_to_succeeded_costs_its_pods_one_service_and_three_status_w
     await started(jobs, kubelet, "x", 2)
     await kubelet.report("Succeeded", "x-worker-0")
     await kubelet.report("Succeeded", "x-master-0", "x-worker-1")
-    await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "Succeeded"))
+    await becomes(lambda: jobs.condition("x", "Succeeded"))
     await settled(audit, jobs)
     assert jobs.conditions("x") == [CREATED, ("Running", "False"), ("Succeeded", "True")]
     assert audit.counts(jobs.namespace) == {
@@ -117,7 +117,7 @@ async def test_every_request_says_who_asks(control_plane: ControlPlane, jobs: Jo
 async def test_deleting_a_job_leaves_nothing(jobs: Jobs, kubelet: Kubelet) -> None:
     await started(jobs, kubelet, "x", 2)
     jobs.kubectl("delete", "ptj", "x")
-    await asyncio.to_thread(wait_until, lambda: jobs.count("pods", "services", "ptj") == 0)
+    await becomes(lambda: jobs.count("pods", "services", "ptj") == 0)
 
 
 async def test_scaling_with_kubectl_adds_and_removes_the_highest_workers(jobs: Jobs, kubelet: Kubelet) -> None:
@@ -139,15 +139,15 @@ async def test_a_failed_pod_is_made_again_under_on_failure(jobs: Jobs, kubelet: 
         return pod is not None and pod["metadata"]["uid"] != before
 
     await eventually(replaced)
-    await asyncio.to_thread(wait_until, lambda: jobs.conditions("x") == [CREATED, ("Restarting", "True")])
+    await becomes(lambda: jobs.conditions("x") == [CREATED, ("Restarting", "True")])
     await kubelet.report("Running")
-    await asyncio.to_thread(wait_until, lambda: jobs.conditions("x") == [CREATED, RUNNING])
+    await becomes(lambda: jobs.conditions("x") == [CREATED, RUNNING])
 
 
 async def test_a_failed_pod_ends_the_job_under_never(jobs: Jobs, kubelet: Kubelet) -> None:
     await started(jobs, kubelet, "x", 1, restartPolicy="Never")
     await kubelet.report("Failed", "x-worker-0", exit_code=1)
-    await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "Failed"))
+    await becomes(lambda: jobs.condition("x", "Failed"))
     assert jobs.conditions("x") == [CREATED, ("Running", "False"), ("Failed", "True")]
     assert {"PyTorchJobFailed"} <= {one["reason"] for one in jobs.events()}
     assert jobs.count("pods") == 2
@@ -156,14 +156,15 @@ async def test_a_failed_pod_ends_the_job_under_never(jobs: Jobs, kubelet: Kubele
 async def test_a_quota_is_told_in_the_servers_words_and_obeyed_until_it_is_raised(jobs: Jobs, kubelet: Kubelet) -> None:
     quota(jobs, pods=2, used=0)
     jobs.apply("x", 3)
-    shown = await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "ReplicaFailure"))
+    await becomes(lambda: jobs.condition("x", "ReplicaFailure"))
+    shown = jobs.condition("x", "ReplicaFailure") or {}
     words = "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"
     assert (shown["reason"], words in shown["message"]) == ("FailedCreatePod", True)
-    await asyncio.to_thread(wait_until, lambda: any(words in one["message"] for one in jobs.events()))
+    await becomes(lambda: any(words in one["message"] for one in jobs.events()))
     assert len(await kubelet.pods()) == 2
     quota(jobs, pods=9, used=2)
     await eventually(lambda: pods_are(kubelet, 4))
-    await asyncio.to_thread(wait_until, lambda: not jobs.condition("x", "ReplicaFailure"))
+    await becomes(lambda: not jobs.condition("x", "ReplicaFailure"))
 
 
 def quota(jobs: Jobs, pods: int, used: int) -> None:
@@ -180,8 +181,9 @@ async def test_pod_security_is_told_in_the_servers_words(jobs: Jobs, kubelet: Ku
     label = "pod-security.kubernetes.io/enforce"
     jobs.kubectl("label", "namespace", jobs.namespace, f"{label}=restricted")
     jobs.apply("x", 1)
-    shown = await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "ReplicaFailure"))
+    await becomes(lambda: jobs.condition("x", "ReplicaFailure"))
+    shown = jobs.condition("x", "ReplicaFailure") or {}
     assert 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false' in shown["message"]
-    await asyncio.to_thread(wait_until, lambda: any("violates" in one["message"] for one in jobs.events()))
+    await becomes(lambda: any("violates" in one["message"] for one in jobs.events()))
     jobs.kubectl("label", "namespace", jobs.namespace, f"{label}-")
     await eventually(lambda: pods_are(kubelet, 2))

@@ -1,7 +1,9 @@
 """The running operator and what may happen to it: killed, frozen, doubled, blind, confined to a namespace."""
 
 import asyncio
+import secrets
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess, eventually, wait_until
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess, becomes, eventually
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
 
@@ -22,9 +24,10 @@ OUTAGE_SECONDS = 30.0
 def start(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Start]:
     """Starts operators with a Lease of this test's own."""
     started: list[OperatorProcess] = []
+    lease = f"test-{secrets.token_hex(4)}"
 
     def begin(*options: str) -> OperatorProcess:
-        started.append(OperatorProcess(control_plane, tmp_path, *options, PYTORCHJOB_LEASE_NAME=tmp_path.name.lower()))
+        started.append(OperatorProcess(control_plane, tmp_path, *options, PYTORCHJOB_LEASE_NAME=lease))
         return started[-1]
 
     yield begin
@@ -46,6 +49,18 @@ async def at_least(kubelet: Kubelet, count: int) -> bool:
     return len(await kubelet.pods()) >= count
 
 
+def twice(audit: Audit, jobs: Jobs) -> set[str]:
+    """The children that were made more than once.
+
+    What a client asked for when it was killed may be carried out without a 201 in the audit log: a second making of the
+    same name then needs that somebody deleted the first, and that is in the log.
+    """
+    asked = [one for one in audit.all() if one.namespace == jobs.namespace and one.resource in ("pods", "services")]
+    made = Counter((one.resource, one.name) for one in asked if one.verb == "create" and one.code == 201)
+    doubled = {name for (_, name), count in made.items() if count > 1}
+    return doubled | {one.name for one in asked if one.verb.startswith("delete")}
+
+
 async def test_killed_in_the_middle_of_200_pods_it_makes_the_rest_and_none_twice(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
 ) -> None:
@@ -58,10 +73,9 @@ async def test_killed_in_the_middle_of_200_pods_it_makes_the_rest_and_none_twice
     one.start()
     one.wait_ready()
     await eventually(lambda: at_least(kubelet, 200))
-    await asyncio.to_thread(wait_until, lambda: ("Created", "True") in jobs.conditions("x"))
-    made = audit.created(jobs.namespace)
-    assert (len(await kubelet.pods()), len(made), set(made.values())) == (200, 200, {1})
-    assert audit.created(jobs.namespace, "services") == {"x": 1}
+    await becomes(lambda: ("Created", "True") in jobs.conditions("x"))
+    assert len(await kubelet.pods()) == 200
+    assert twice(audit, jobs) == set()
 
 
 async def test_a_job_deleted_while_no_operator_runs_leaves_nothing(start: Start, jobs: Jobs, kubelet: Kubelet) -> None:
@@ -70,7 +84,7 @@ async def test_a_job_deleted_while_no_operator_runs_leaves_nothing(start: Start,
     await eventually(lambda: at_least(kubelet, 3))
     assert one.stop() == 0
     jobs.kubectl("delete", "ptj", "x")
-    await asyncio.to_thread(wait_until, lambda: jobs.count("pods", "services", "ptj") == 0)
+    await becomes(lambda: jobs.count("pods", "services", "ptj") == 0)
 
 
 async def test_when_the_leader_is_killed_the_other_goes_on(
@@ -82,10 +96,9 @@ async def test_when_the_leader_is_killed_the_other_goes_on(
     await eventually(lambda: at_least(kubelet, 10))
     leader.kill()
     assert not standby.leads
-    await asyncio.to_thread(wait_until, lambda: standby.leads)
+    await becomes(lambda: standby.leads)
     await eventually(lambda: at_least(kubelet, 100))
-    made = audit.created(jobs.namespace)
-    assert (len(made), set(made.values())) == (100, {1})
+    assert twice(audit, jobs) == set()
 
 
 async def test_a_frozen_leader_writes_nothing_after_it_wakes_and_ends(
@@ -96,18 +109,17 @@ async def test_a_frozen_leader_writes_nothing_after_it_wakes_and_ends(
     jobs.apply("x", 99)
     await eventually(lambda: at_least(kubelet, 10))
     frozen.signal(signal.SIGSTOP)
-    await asyncio.to_thread(wait_until, lambda: standby.leads)
+    await becomes(lambda: standby.leads)
     await eventually(lambda: at_least(kubelet, 100))
-    await asyncio.to_thread(wait_until, lambda: ("Created", "True") in jobs.conditions("x"))
-    assert standby.stop() == 0
-    audit, take_over = Audit(control_plane), start().wait_ready()
+    await becomes(lambda: ("Created", "True") in jobs.conditions("x"))
+    standby.kill()
     jobs.kubectl("scale", "ptj", "x", "--replicas=119")
+    audit = Audit(control_plane)
     frozen.signal(signal.SIGCONT)
     assert await asyncio.to_thread(frozen.process.wait, 30) != 0
     assert "holds it now" in frozen.log
-    await eventually(lambda: at_least(kubelet, 120))
-    assert set(audit.created(jobs.namespace).values()) == {1}
-    assert take_over.leads
+    assert [one for one in audit.operator() if one.verb not in ("list", "watch", "get")] == []
+    assert len(await kubelet.pods()) == 100
 
 
 async def test_an_api_server_that_was_away_costs_no_process_and_no_job(
@@ -117,14 +129,14 @@ async def test_an_api_server_that_was_away_costs_no_process_and_no_job(
     jobs.apply("x", 2)
     await eventually(lambda: at_least(kubelet, 3))
     await kubelet.report("Running")
-    await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "Running"))
+    await becomes(lambda: jobs.condition("x", "Running"))
     control_plane.stop_program("kube-apiserver", kill=True)
     await asyncio.sleep(OUTAGE_SECONDS)
     assert one.http("/healthz")[0] == 200
-    await asyncio.to_thread(control_plane.start_apiserver)
+    control_plane.start_apiserver()  # not in a helper thread: the program would end together with that
     await kubelet.report("Succeeded")
-    jobs.apply("y", 2)
-    await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "Succeeded"), lambda: one.log[-3000:])
+    jobs.apply("second", 2)
+    await becomes(lambda: jobs.condition("x", "Succeeded"), lambda: one.log[-3000:])
     await eventually(lambda: at_least(kubelet, 6))
     assert one.process.poll() is None
 
@@ -137,7 +149,7 @@ async def test_confined_to_a_namespace_it_serves_that_and_asks_for_no_other(
     elsewhere.apply("x", 1)
     jobs.apply("x", 1)
     await eventually(lambda: at_least(kubelet, 2))
-    await asyncio.to_thread(wait_until, lambda: jobs.condition("x", "Created"))
+    await becomes(lambda: jobs.condition("x", "Created"))
     assert elsewhere.count("pods") == 0
     assert one.stop() == 0
-    assert {asked.namespace for asked in audit.operator()} == {jobs.namespace}
+    assert {asked.namespace for asked in audit.operator() if asked.resource} == {jobs.namespace}
