@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from pytorchjob_operator.control.queue import Handler, WorkQueue
-from pytorchjob_operator.errors import Unavailable
+from pytorchjob_operator.errors import ApiError, Refused, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
 from tests.fakes.waiting import until
 
@@ -129,6 +129,28 @@ async def test_the_server_says_when_to_come_back() -> None:
         queue.add("a")
         await until(lambda: bool(queue._timers))
         assert queue._timers["a"].when() > asyncio.get_running_loop().time() + 20
+        queue.drop("a")
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        pytest.param(Unavailable(0, "Timeout", "no answer"), 30.0, id="a server that was away is asked soon"),
+        pytest.param(Refused(403, "Forbidden", "over quota"), 256.0, id="a refusal can wait"),
+    ],
+)
+async def test_a_long_back_off(error: ApiError, seconds: float) -> None:
+    queue = WorkQueue[str](FIXED)
+    queue._attempts["a"] = 8
+
+    async def handler(key: str) -> None:
+        raise error
+
+    async with served(queue, handler):
+        queue.add("a")
+        await until(lambda: bool(queue._timers))
+        wait = queue._timers["a"].when() - asyncio.get_running_loop().time()
+        assert seconds - 5 < wait <= seconds
         queue.drop("a")
 
 

@@ -6,14 +6,17 @@ It knows nothing of what a key stands for, and keeps time by the event loop.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from math import inf
 from typing import Generic, TypeVar
 
-from pytorchjob_operator.errors import ApiError
+from pytorchjob_operator.errors import ApiError, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
 
 K = TypeVar("K", bound=Hashable)
 Handler = Callable[[K], Awaitable[None]]
 _log = logging.getLogger(__name__)
+_AWAY_SECONDS = 30.0
+"""A server that was away is asked again so soon, however long it was; what it refused can wait longer."""
 
 
 class WorkQueue(Generic[K]):
@@ -63,11 +66,11 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers[key] = loop.call_at(when, self._due, key)
 
-    def retry(self, key: K, at_least: float = 0.0) -> float:
+    def retry(self, key: K, at_least: float = 0.0, at_most: float = inf) -> float:
         """Hand the key out again after its back-off, which grows with each call; returns the seconds."""
         attempt = self._attempts.get(key, 0)
         self._attempts[key] = attempt + 1
-        seconds = max(at_least, self._backoff.delay(attempt))
+        seconds = max(at_least, min(at_most, self._backoff.delay(attempt)))
         self.add_after(key, seconds)
         return seconds
 
@@ -121,7 +124,8 @@ class WorkQueue(Generic[K]):
         try:
             await handler(key)
         except ApiError as error:
-            seconds = self.retry(key, at_least=error.retry_after or 0.0)
+            at_most = _AWAY_SECONDS if isinstance(error, Unavailable) else inf
+            seconds = self.retry(key, error.retry_after or 0.0, at_most)
             _log.warning("%s: %s; again in %.1f s", key, error, seconds)
         except Exception:  # top of the loop: one bad key may not stop the others
             seconds = self.retry(key)
