@@ -1,27 +1,28 @@
 # The cluster: a real Kubernetes on this machine. Each target is one script of e2e/cluster; docs/cluster.md says what they do.
 
+##@ Cluster
 .PHONY: binaries binaries-apiserver node-image images cluster load-images cluster-down cluster-clean
 
-binaries: ## build Kubernetes, etcd, CoreDNS, kind, helm and kwok from Go modules into the cache
+binaries: ## Build Kubernetes, etcd, CoreDNS, kind, helm and kwok from Go modules into the cache
 	@e2e/cluster/binaries.sh all
 
-binaries-apiserver: ## only what the API-server tests and benchmarks need
+binaries-apiserver: ## Only what the API-server tests and benchmarks need
 	@e2e/cluster/binaries.sh apiserver
 
-node-image: ## make the kind node image without a registry
+node-image: ## Make the kind node image without a registry
 	@e2e/cluster/node-image.sh
 
-images: ## build the operator, agent and examples images
+images: ## Build the operator, agent and examples images
 	@e2e/cluster/images.sh
 
-cluster: ## bring up kind: one control plane, three workers (PROVIDER=existing takes KUBECONFIG)
+cluster: ## Bring up kind: one control plane, three workers (PROVIDER=existing takes KUBECONFIG)
 	@e2e/cluster/cluster.sh up
 
-load-images: ## rebuild the images and bring what changed into the running cluster
+load-images: ## Rebuild the images and bring what changed into the running cluster
 	@e2e/cluster/cluster.sh load
 
-cluster-down: ## remove every trace of the cluster but the caches
+cluster-down: ## Remove every trace of the cluster but the caches
 	@e2e/cluster/cluster.sh down
 
-cluster-clean: ## also remove cached binaries, images and image stores
+cluster-clean: ## Also remove cached binaries, images and image stores
 	@e2e/cluster/cluster.sh clean
