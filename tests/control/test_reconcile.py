@@ -88,6 +88,18 @@ async def test_a_refusal_is_told_once_and_what_was_made_is_kept(world: World) ->
     assert world.asked()[("patch", "pytorchjobs/status")] == 1
 
 
+async def test_a_refusal_whose_status_could_not_be_written_is_told_the_next_time(world: World) -> None:
+    world.submit(make_job(workers=1))
+    world.refuse_pods(quota)
+    world.api.put(JOBS, world.job.model_copy(update={"metadata": changed(world)}).to_api())
+    with pytest.raises(Conflict):
+        await world.reconcile()
+    world.look()
+    with pytest.raises(Refused):
+        await world.reconcile()
+    assert (world.events, world.conditions["ReplicaFailure"]) == (["FailedCreatePod"], "FailedCreatePod")
+
+
 async def test_a_refusal_that_passes_is_taken_back(world: World) -> None:
     world.submit(make_job(workers=3))
     world.refuse_pods(quota, after=2)

@@ -64,9 +64,7 @@ class Reconciler:
         if plan.writes and job.status.conditions and not await self.applier.confirm(job):
             return SOON
         refusal = await self.applier.write(job, plan.writes) if plan.writes else None
-        plan = self._after(job, plan, refusal, memory)
-        await self._publish(job, plan)
-        memory.status_due = plan.status_due
+        plan = await self._publish(job, plan, refusal, memory)
         if refusal is not None:
             raise Refused(0, refusal.reason, refusal.message)
         return (plan.wake_at - self.clock()).total_seconds() if plan.wake_at else None
@@ -80,16 +78,19 @@ class Reconciler:
 
     def _after(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:
         """What is left to say once the writes went out: as planned, or what the API server would not take."""
-        before, memory.refusal = memory.refusal, refusal
-        if refusal == before:
+        if refusal == memory.refusal:
             return plan if refusal is None else replace(plan, events=())
         told = plan.events if refusal is None else (Event(refusal.reason, refusal.message, EventType.WARNING),)
-        return replace(self._plan(job, memory), events=told)
+        return replace(self._plan(job, replace(memory, refusal=refusal)), events=told)
 
-    async def _publish(self, job: PyTorchJob, plan: Plan) -> None:
+    async def _publish(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:
+        """Status, then events; what could not be written is not remembered as told."""
+        plan = self._after(job, plan, refusal, memory)
         if plan.status is not None:
             await self.applier.patch_status(job, plan.status)
+        memory.refusal, memory.status_due = refusal, plan.status_due
         meta = job.metadata
         about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, meta.uid)
         for event in plan.events:
             self.recorder.event(about, event.type, event.reason, event.message)
+        return plan
