@@ -9,7 +9,11 @@ data=$CACHE/docker
 pidfile=/run/pytorchjob-dockerd.pid
 log=$CACHE/dockerd.log
 
-ours() { [ -f "$pidfile" ] && grep -qsa dockerd "/proc/$(cat "$pidfile")/cmdline"; }
+containerd_pidfile=/run/docker/containerd/containerd.pid
+
+# A process identifier alone may be another program's by now; a dead process keeps its entry, but not its command line.
+runs() { [ -f "$1" ] && grep -qsa "$2" "/proc/$(cat "$1")/cmdline"; } # file, program
+ours() { runs "$pidfile" dockerd; }
 
 install_docker() {
     command -v dockerd >/dev/null && return
@@ -23,14 +27,21 @@ install_docker() {
 # Bit 24 of the bounding set is CAP_SYS_RESOURCE; nodes are privileged containers and would ask for it.
 lacks_sys_resource() { (( (0x$(awk '/^CapBnd/ { print $2 }' /proc/self/status) >> 24 & 1) == 0 )); }
 
+# What our daemon left behind when it was killed, or when the machine was restarted, would stop the next one.
+bury() {
+    [ -f "$pidfile" ] || return 0
+    if ours; then kill -9 "$(cat "$pidfile")"; fi
+    if runs "$containerd_pidfile" containerd; then kill -9 "$(cat "$containerd_pidfile")"; fi
+    rm -f "$pidfile" "$containerd_pidfile"
+}
+
 start() {
     local runtime=()
     if lacks_sys_resource; then
         runtime=(--add-runtime "limited=$CLUSTER_DIR/runc-without-sys-resource" --default-runtime limited)
     fi
     mkdir -p "$data"
-    # What a daemon that was killed, or a restart of the machine, left behind would stop the next one.
-    rm -f "$pidfile" /var/run/docker.pid
+    bury
     setsid dockerd --data-root "$data" --pidfile "$pidfile" "${runtime[@]}" >"$log" 2>&1 </dev/null &
     for _ in $(seq 120); do
         docker info >/dev/null 2>&1 && return
