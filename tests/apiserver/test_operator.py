@@ -114,6 +114,26 @@ async def test_every_request_says_who_asks(control_plane: ControlPlane, jobs: Jo
     assert {one.user_agent for one in audit.all() if not one.user_agent.startswith(known)} == set()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "build_info",
+        "leader",
+        "jobs",
+        "pods",
+        "workqueue_depth",
+        "events_dropped",
+        "watch_last_contact_age_seconds",
+        "reconcile_total",
+        "reconcile_duration_seconds_bucket",
+        "api_requests_total",
+        "api_request_duration_seconds_bucket",
+    ],
+)
+def test_metrics_have_their_names(operator: OperatorProcess, name: str) -> None:
+    assert f"\npytorchjob_operator_{name}" in operator.http("/metrics")[1]
+
+
 async def test_deleting_a_job_leaves_nothing(jobs: Jobs, kubelet: Kubelet) -> None:
     await started(jobs, kubelet, "x", 2)
     jobs.kubectl("delete", "ptj", "x")

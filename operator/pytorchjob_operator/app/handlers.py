@@ -134,7 +134,10 @@ class JobWatch:
         while not self._stop.is_set():
             try:
                 asyncio.run(self._operator())
-            except Exception as error:  # top of the loop: whatever ends kopf may not end the operator
+            except (
+                Exception,
+                asyncio.CancelledError,
+            ) as error:  # top of the loop: whatever ends kopf may not end the operator
                 logger.warning("kopf ended and is started again: %s", error)
             if not self._stop.wait(_RESTART_SECONDS):
                 self.restarts += 1
