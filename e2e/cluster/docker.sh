@@ -7,6 +7,7 @@ cd "$(dirname "$0")"
 
 data=$CACHE/docker
 pidfile=/run/pytorchjob-dockerd.pid
+before=/run/pytorchjob-dockerd.before # how the host was
 log=$CACHE/dockerd.log
 
 containerd_pidfile=/run/docker/containerd/containerd.pid
@@ -42,6 +43,7 @@ start() {
     fi
     mkdir -p "$data"
     bury
+    [ -f "$before" ] || remember
     setsid dockerd --data-root "$data" --pidfile "$pidfile" "${runtime[@]}" >"$log" 2>&1 </dev/null &
     for _ in $(seq 120); do
         docker info >/dev/null 2>&1 && return
@@ -60,6 +62,25 @@ up() {
     start
 }
 
+# What a daemon changes on the host and does not undo.
+remember() {
+    { cat /proc/sys/net/ipv4/ip_forward && iptables --list-rules FORWARD | head -1; } >"$before" 2>/dev/null || true
+}
+
+undo() {
+    local policy
+    ip link delete docker0 2>/dev/null || true
+    iptables-save 2>/dev/null | grep -v -e DOCKER -e docker0 -e ' br-' | iptables-restore 2>/dev/null || true
+    if policy=$(sed -n 2p "$before" 2>/dev/null) && [ -n "$policy" ]; then
+        # shellcheck disable=SC2086 # the words of one rule
+        iptables $policy
+        head -1 "$before" >/proc/sys/net/ipv4/ip_forward
+    fi
+    umount "$data" /run/docker/netns/default 2>/dev/null || true
+    find /sys/fs/cgroup/docker /sys/fs/cgroup/*/docker -depth -type d -exec rmdir {} + 2>/dev/null || true
+    rm -rf "$before" "$pidfile" /run/docker
+}
+
 down() {
     ours || return 0
     local pid
@@ -69,8 +90,7 @@ down() {
         kill -0 "$pid" 2>/dev/null || break
         sleep 0.5
     done
-    ip link delete docker0 2>/dev/null || true
-    rm -f "$pidfile"
+    undo
 }
 
 case ${1:-} in

@@ -71,7 +71,10 @@ up() { # node image, nodes
     done
 }
 
-down() { rm -rf "$STORES"; }
+down() {
+    rm -rf "$STORES"
+    rmdir "${STORES%/*}" 2>/dev/null || true
+}
 
 case ${1:-} in
 up) up "${@:2}" ;;
