@@ -26,8 +26,8 @@ def start(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Start]:
     started: list[OperatorProcess] = []
     lease = f"test-{secrets.token_hex(4)}"
 
-    def begin(*options: str) -> OperatorProcess:
-        started.append(OperatorProcess(control_plane, tmp_path, *options, PYTORCHJOB_LEASE_NAME=lease))
+    def begin(*options: str, **env: str) -> OperatorProcess:
+        started.append(OperatorProcess(control_plane, tmp_path, *options, PYTORCHJOB_LEASE_NAME=lease, **env))
         return started[-1]
 
     yield begin
@@ -64,7 +64,8 @@ def twice(audit: Audit, jobs: Jobs) -> set[str]:
 async def test_killed_in_the_middle_of_200_pods_it_makes_the_rest_and_none_twice(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
 ) -> None:
-    audit, one = Audit(control_plane), start("--no-leader-elect").wait_ready()
+    audit = Audit(control_plane)
+    one = start("--no-leader-elect", PYTORCHJOB_MAX_IN_FLIGHT="4").wait_ready()  # so that the middle lasts
     jobs.apply("x", 199)
     await eventually(lambda: at_least(kubelet, 20))
     one.kill()
