@@ -47,13 +47,13 @@ create() {
     : >"$OUT/audit/audit.log"
     sed -e "s#\${NODE_IMAGE}#$image#; s#\${STORES}#$STORES#; s#\${CLUSTER_DIR}#$CLUSTER_DIR#; s#\${OUT}#$OUT#" \
         kind.yaml >"$OUT/kind.yaml"
-    kind create cluster --name "$CLUSTER" --config "$OUT/kind.yaml" --kubeconfig "$KUBECONFIG" --wait 120s
-    kubectl wait --for condition=Ready --timeout 180s nodes --all >/dev/null
-    kubectl --namespace kube-system rollout status --timeout 120s deployment/coredns >/dev/null
+    kind create cluster --name "$CLUSTER" --config "$OUT/kind.yaml" --kubeconfig "$KUBECONFIG" --quiet
 }
 
-# The network of pods is up when a pod's name resolves, through the Service, from another node.
-check_network() {
+# kind waits for control planes only. The network of pods is up when a pod's name resolves, by its Service, on another node.
+wait_until_usable() {
+    kubectl wait --for condition=Ready --timeout 180s nodes --all >/dev/null
+    kubectl --namespace kube-system rollout status --timeout 120s deployment/coredns >/dev/null
     kubectl apply --filename probe.yaml >/dev/null
     kubectl wait --for condition=Complete --timeout 120s --namespace pytorchjob-probe job/probe >/dev/null ||
         fail "pods do not reach each other: kubectl --kubeconfig $KUBECONFIG --namespace pytorchjob-probe get pods -o wide"
@@ -76,7 +76,7 @@ up() {
     else
         create
         ./load_images.py "${nodes[@]}"
-        check_network
+        wait_until_usable
     fi
     echo "cluster: export KUBECONFIG=$KUBECONFIG"
     kubectl get nodes
