@@ -14,6 +14,7 @@ make_base() {
     echo "base: making $local_base from Debian" >&2
     local root
     root=$(mktemp -d)
+    chmod 755 "$root"
     debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm "$root" >&2
     # This machine may reach package registries by an authority of its own.
     cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"

@@ -53,6 +53,9 @@ create() {
 # kind waits for control planes only. The network of pods is up when a pod's name resolves, by its Service, on another node.
 wait_until_usable() {
     kubectl wait --for condition=Ready --timeout 180s nodes --all >/dev/null
+    # What CoreDNS asked before kube-proxy was there gets no answer, and it waits half a minute for one.
+    kubectl --namespace kube-system rollout status --timeout 120s daemonset/kube-proxy >/dev/null
+    kubectl --namespace kube-system delete pod --selector k8s-app=kube-dns --grace-period 1 --wait=false >/dev/null
     kubectl --namespace kube-system rollout status --timeout 120s deployment/coredns >/dev/null
     kubectl apply --filename probe.yaml >/dev/null
     kubectl wait --for condition=Complete --timeout 120s --namespace pytorchjob-probe job/probe >/dev/null ||
