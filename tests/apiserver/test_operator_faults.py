@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob_operator.control.apply import IN_FLIGHT
 from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess, becomes, eventually
@@ -102,7 +103,7 @@ async def test_when_the_leader_is_killed_the_other_goes_on(
     assert twice(audit, jobs) == set()
 
 
-async def test_a_frozen_leader_writes_nothing_after_it_wakes_and_ends(
+async def test_a_frozen_leader_changes_nothing_after_it_wakes_and_ends(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
 ) -> None:
     frozen = start().wait_ready()
@@ -119,7 +120,10 @@ async def test_a_frozen_leader_writes_nothing_after_it_wakes_and_ends(
     frozen.signal(signal.SIGCONT)
     assert await asyncio.to_thread(frozen.process.wait, 30) != 0
     assert "holds it now" in frozen.log
-    assert [one for one in audit.operator() if one.verb not in ("list", "watch", "get")] == []
+    late = [one for one in audit.operator() if one.verb not in ("list", "watch", "get")]
+    # Requests that were on their way when it froze cannot be called back: their names are taken by then.
+    assert {one.code for one in late} <= {409}
+    assert len(late) <= IN_FLIGHT
     assert len(await kubelet.pods()) == 100
 
 
