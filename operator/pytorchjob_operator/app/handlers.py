@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ OnEvent = Callable[[str | None, dict[str, Any]], None]
 
 logger = logging.getLogger(__name__)
 _RESTART_SECONDS = 5.0
+_STEADY_SECONDS = 15.0
 
 
 class _Endless:
@@ -113,6 +115,8 @@ class JobWatch:
         self._stop = threading.Event()
         self._tell_kopf: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+        self._started = time.monotonic()
+        self._ended_by = ""
         self.restarts = 0
 
     def start(self) -> None:
@@ -130,15 +134,22 @@ class JobWatch:
         """Whether the thread still runs; it ends only when told to."""
         return self._thread.is_alive()
 
+    def trouble(self) -> str | None:
+        """Why the jobs are not watched; an end of kopf counts until it has stayed up for a while again."""
+        if not self.alive:
+            return "the jobs are not watched yet: is the CRD installed?"
+        steady = time.monotonic() - self._started > _STEADY_SECONDS
+        return None if steady or not self._ended_by else f"the watch of jobs ended: {self._ended_by}"
+
     def _run(self) -> None:
         while not self._stop.is_set():
+            self._started = time.monotonic()
             try:
                 asyncio.run(self._operator())
-            except (
-                Exception,
-                asyncio.CancelledError,
-            ) as error:  # top of the loop: whatever ends kopf may not end the operator
-                logger.warning("kopf ended and is started again: %s", error)
+            # The top of the loop: whatever ends kopf may not end the operator.
+            except (Exception, asyncio.CancelledError) as error:
+                self._ended_by = str(error) or type(error).__name__
+                logger.warning("kopf ended and is started again: %s", self._ended_by)
             if not self._stop.wait(_RESTART_SECONDS):
                 self.restarts += 1
 
@@ -152,6 +163,8 @@ class JobWatch:
             registry=self._registry,
             settings=build_settings(),
             standalone=True,
+            # Without one kopf asks the password database for a user, and an image has none for an arbitrary uid.
+            identity=names.CONTROLLER,  # type: ignore[arg-type]
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
             stop_flag=stop,

@@ -70,9 +70,11 @@ class Process:
         """What keeps the operator from seeing the cluster, if anything."""
         for reflector in self.operator.reflectors:
             age = reflector.last_contact_age(self._loop.time())
-            if not reflector.synced.is_set() or age > STALE_SECONDS:
-                return "the caches are not filled yet" if not reflector.synced.is_set() else f"blind for {age:.0f} s"
-        return None
+            if not reflector.synced.is_set():
+                return "the caches are not filled yet"
+            if age > STALE_SECONDS:
+                return f"blind for {age:.0f} s"
+        return self.operator.jobs.trouble()
 
     def _start(self, *routines: Coroutine[Any, Any, None]) -> None:
         self._tasks += [asyncio.create_task(one) for one in routines]
