@@ -17,7 +17,7 @@ Measurement = Coroutine[Any, Any, list[Row]]
 def cli(context: click.Context) -> None:
     """Measure, print the table, and rewrite the one of benchmarks/README.md (a single benchmark: with --write)."""
     if context.invoked_subcommand is None:
-        created = [create.measure(pods, repeat) for pods, repeat in ((200, 5), (1000, 3))]
+        created = [create.measure(pods, repeat) for pods, repeat in ((200, 5), (1000, 5))]
         _show([*created, jobs.measure(100, 3), life.measure(200), memory.measure(5000), local.measure(5)])
 
 

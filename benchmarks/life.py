@@ -24,17 +24,21 @@ async def measure(pods: int) -> list[Row]:
         quiet = Audit(where.plane.audit_log)
         await asyncio.sleep(_QUIET_SECONDS)
         counts, after = whole.counts(OPERATOR), quiet.counts(OPERATOR)
+    return _rows(pods, counts, after)
+
+
+def _rows(pods: int, counts: _Counts, after: _Counts) -> list[Row]:
+    events = Counter({what: number for what, number in counts.items() if what[1] == "events"})
+    reads = Counter({what: number for what, number in (counts - events).items() if what[0] in _READS})
+    writes = counts - events - reads
     command = f"python -m benchmarks life --pods {pods}"
-    events = sum(number for (_, resource), number in counts.items() if resource == "events")
-    reads = sum(number for (verb, _), number in counts.items() if verb in _READS)
-    writes = sum(counts.values()) - events - reads
-    name = f"1 job x {pods} pods, applied to Succeeded: "
+    name, extra = f"1 job x {pods} pods, applied to Succeeded: ", writes.total() - pods - 1
     return [
-        Row(f"{name}writes", f"{writes} ({_told(counts)})", f"{pods} pods + 1 Service", f"+ {writes - pods - 1}",
+        Row(f"{name}writes", _told(writes), f"{pods} pods + 1 Service", f"+ {extra}",
             "pods + 1 + <= 3", command, load()),
-        Row(f"{name}events, beside them", str(events), "", "", "", command, load()),
-        Row(f"{name}reads", str(reads), "", "", "0", command, load()),
-        Row(f"{name}requests in the 10 s after", str(sum(after.values())), "", "", "0", command, load()),
+        Row(f"{name}events, beside them", _told(events), "", "", "", command, load()),
+        Row(f"{name}reads", _told(reads), "", "", "0", command, load()),
+        Row(f"{name}requests in the 10 s after", _told(after), "", "", "0", command, load()),
     ]  # fmt: skip
 
 
@@ -44,5 +48,5 @@ async def _succeeded(where: Cluster, submitted: Object) -> bool:
 
 
 def _told(counts: _Counts) -> str:
-    written = {what: number for what, number in sorted(counts.items()) if what[0] not in _READS and what[1] != "events"}
-    return ", ".join(f"{number} {verb} {resource}" for (verb, resource), number in written.items())
+    each = ", ".join(f"{number} {verb} {resource}" for (verb, resource), number in sorted(counts.items()))
+    return f"{counts.total()} ({each})" if each else "0"
