@@ -52,6 +52,7 @@ verify: generate ## Fail if a generated file is not what its source says
 LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) requirements/bootstrap.in -o requirements/bootstrap.txt
+	$(LOCK) requirements/build.in -o requirements/build.txt
 	$(LOCK) requirements/agent.in -o requirements/agent.txt
 	$(LOCK) requirements/examples.in -o requirements/examples.txt
 	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt

@@ -26,7 +26,7 @@ spec:
           containers:
             - name: pytorch
               image: pytorchjob/examples:dev
-              command: [python, -c, "raise SystemExit(3)"]
+              command: [python, -c, "import time; time.sleep(4); raise SystemExit(3)"]
               securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 """
 
