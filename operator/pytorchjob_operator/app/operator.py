@@ -134,10 +134,15 @@ class Operator:
             try:
                 self.caches.jobs.put(obj)
             except InvalidJob as error:
-                about = Involved(names.API_VERSION, names.KIND, meta["namespace"], meta["name"], meta["uid"])
-                self.recorder.event(about, names.EventType.WARNING, names.Reason.INVALID, str(error))
+                self._tell_invalid(meta, error)
                 return
         self.queue.add(meta["uid"])
+
+    def _tell_invalid(self, meta: dict[str, Any], error: InvalidJob) -> None:
+        logger.warning("%s/%s cannot be read: %s", meta["namespace"], meta["name"], error)
+        if self.may_write():
+            about = Involved(names.API_VERSION, names.KIND, meta["namespace"], meta["name"], meta["uid"])
+            self.recorder.event(about, names.EventType.WARNING, names.Reason.INVALID, str(error))
 
     async def _crd_served(self) -> None:
         """Wait for the CRD: kopf would never look again for a kind that is not there when it starts."""
