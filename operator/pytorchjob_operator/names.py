@@ -55,6 +55,8 @@ class Reason(StrEnum):
     RESTARTING = "PyTorchJobRestarting"
     SUCCEEDED = "PyTorchJobSucceeded"
     FAILED = "PyTorchJobFailed"
+    SUSPENDED = "PyTorchJobSuspended"
+    RESUMED = "PyTorchJobResumed"
     INVALID = "InvalidSpec"
     CREATED_POD = "SuccessfulCreatePod"
     DELETED_POD = "SuccessfulDeletePod"

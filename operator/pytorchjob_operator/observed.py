@@ -44,6 +44,7 @@ class Pod:
     """Exit code of container `pytorch`; None while it runs, and for an evicted pod that never had one."""
     restarts: int = 0
     """Restarts of its containers by the kubelet."""
+    created_at: datetime | None = None
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
@@ -63,6 +64,7 @@ class Pod:
             deleting=bool(meta.get("deletionTimestamp")),
             exit_code=_exit_code(statuses),
             restarts=sum(int(one.get("restartCount") or 0) for one in statuses),
+            created_at=_time(meta.get("creationTimestamp")),
         )
 
     @property
@@ -160,6 +162,13 @@ def _phase(text: object) -> PodPhase:
     if not text:
         return PodPhase.PENDING
     return next((one for one in PodPhase if one.value == text), PodPhase.UNKNOWN)
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text)) if text else None
+    except ValueError:
+        return None
 
 
 def _exit_code(statuses: Any) -> int | None:

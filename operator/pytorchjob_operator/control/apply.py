@@ -17,7 +17,7 @@ from pytorchjob_operator.kube.resource import PODS, SERVICES, Resource
 from pytorchjob_operator.model import JobStatus, PyTorchJob
 from pytorchjob_operator.names import Reason
 from pytorchjob_operator.observed import Pod, Refusal, Service, controller_uid
-from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod, Write
+from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Write
 
 JOBS = Resource(names.GROUP, names.VERSION, names.PLURAL)
 IN_FLIGHT = 32
@@ -65,8 +65,18 @@ class Applier:
             case CreateService():
                 made = await self._create(job, SERVICES, dict(write.body))
                 self.caches.services.put(Service.from_api(made))
-            case DeletePod():
-                await self._delete_pod(job, write)
+            case DeletePod(name, uid, _):
+                left = await self._delete(PODS, job, name, uid)
+                if left.get("kind") == "Pod":
+                    self.caches.pods.put(Pod.from_api(left))
+                elif not left:
+                    self.caches.pods.gone(job.metadata.namespace, name, uid)
+            case DeleteService(name, uid):
+                await self._delete(SERVICES, job, name, uid)
+                self.caches.services.gone(job.metadata.namespace, name, uid)
+            case DeleteJob(name, uid):
+                await self._delete(JOBS, job, name, uid)
+                self.caches.jobs.forget(uid)
 
     async def _create(self, job: PyTorchJob, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
         """Create a child; a name that is taken by our own child is a cache that lags, not an error."""
@@ -82,16 +92,12 @@ class Applier:
             raise Refused(409, "NameTaken", f"{whose}: delete it or rename the job")
         return found
 
-    async def _delete_pod(self, job: PyTorchJob, write: DeletePod) -> None:
-        """Delete one incarnation; one that is gone, or another under its name, means the work is done."""
-        namespace = job.metadata.namespace
+    async def _delete(self, resource: Resource, job: PyTorchJob, name: str, uid: str) -> dict[str, Any]:
+        """Delete one incarnation; empty if it is gone already, or another has its name."""
         try:
-            left = await self.client.delete(PODS, namespace, write.name, write.uid)
+            return await self.client.delete(resource, job.metadata.namespace, name, uid)
         except (NotFound, Conflict):
-            self.caches.pods.gone(namespace, write.name, write.uid)
-            return
-        if left.get("kind") == "Pod":
-            self.caches.pods.put(Pod.from_api(left))
+            return {}
 
     async def patch_status(self, job: PyTorchJob, status: JobStatus) -> None:
         """Write the status of exactly this version of the job; raises Conflict when a newer one exists."""

@@ -20,7 +20,7 @@ from pytorchjob_operator.model import ConditionStatus, ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
 from pytorchjob_operator.observed import Observed, Service
 from pytorchjob_operator.plan import Plan, make_plan, replicas
-from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod
+from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService
 
 _TICK = 1.0
 """How often the progress line is drawn anew at least."""
@@ -116,6 +116,10 @@ class Runner:
                     self._node.create(body, _monotonic())
                 case DeletePod(_, uid, _):
                     self._node.delete(uid, _monotonic())
+                case DeleteService(_, uid):
+                    self._services = tuple(one for one in self._services if one.uid != uid)
+                case DeleteJob():
+                    pass  # its file is the user's, and the run ends with the job
         if plan.status is not None:
             version = str(int(self._job.metadata.resource_version or 0) + 1)
             metadata = self._job.metadata.model_copy(update={"resource_version": version})

@@ -12,6 +12,8 @@ from pytorchjob_operator.names import ReplicaType
 
 _MAX_MESSAGE = 32768
 
+Uid = Annotated[str, Field(max_length=128)]
+
 
 class Condition(Model):
     """One fact of a job's life."""
@@ -91,6 +93,17 @@ class JobStatus(Model):
         json_schema_extra={"format": "int64"},
         description="metadata.generation that this status answers to; older than it means the operator has yet"
         " to look.",
+    )
+
+    restarts: Count | None = Field(
+        default=None,
+        description="Restarts used up by pods that the operator has replaced after they failed: one for each, and those"
+        " of its containers. Counts against runPolicy.backoffLimit. Unset: none.",
+    )
+    replacing: Annotated[tuple[Uid, ...], Field(max_length=10_000)] | None = Field(
+        default=None,
+        description="uids of the failed pods that are counted in restarts and not gone yet. Written before they are"
+        " deleted, so that none is counted twice. Unset: none.",
     )
 
     def condition(self, kind: ConditionType) -> Condition | None:

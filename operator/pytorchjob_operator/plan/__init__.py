@@ -1,19 +1,29 @@
 """The decision about one job: `make_plan(Observed) -> Plan`. Pure: no client, no clock, no memory.
 
-The policies in their order: is the job ours and unfinished; how do its pods compare with what it wants; has it ended;
-what must be written; what does the status say. Everything is derived anew from what is observed, so a crash between
-two writes needs no special code.
+The policies in their order: is the job ours; what is left of it if it has ended; how do its pods compare with what it
+wants; is it suspended, has it ended, has it run into a limit; what must be written; what does the status say. Everything
+is derived anew from what is observed, so a crash between two writes needs no special code.
 """
 
 from collections.abc import Iterator
 
 from pytorchjob_operator import names
-from pytorchjob_operator.model import ConditionType, ManagedBy, PyTorchJob, with_defaults
+from pytorchjob_operator.model import ManagedBy, PyTorchJob, with_defaults
 from pytorchjob_operator.observed import Observed, Service
-from pytorchjob_operator.plan import events, outcome, pods, replicas, restart, service, status
+from pytorchjob_operator.plan import (
+    ending,
+    events,
+    limits,
+    outcome,
+    pods,
+    replicas,
+    restart,
+    service,
+    status,
+    suspension,
+)
+from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Outcome, Phase
-from pytorchjob_operator.plan.replicas import Comparison
-from pytorchjob_operator.plan.restart import Decision
 from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod, Plan, Write
 
 __all__ = ["Plan", "make_plan"]
@@ -24,23 +34,14 @@ def make_plan(seen: Observed) -> Plan:
     hands_off = _hands_off(seen.job)
     if hands_off:
         return Plan(reason=hands_off)
+    end = ending.ended(seen.job)
+    if end is not None:
+        return ending.make_plan(seen, end)
     job = with_defaults(seen.job)
     compared = replicas.compare(job, seen.pods)
-    counts = outcome.count(job, compared)
-    result = outcome.decide(job, compared, counts)
-    writes = () if result.phase in (Phase.SUCCEEDED, Phase.FAILED) else tuple(_writes(seen, job, compared))
-    new = status.build_status(seen, result, counts)
-    due = status.write_at(seen, new, counts)
-    write_now = due is not None and due <= seen.now
-    put_off = None if write_now else due
-    return Plan(
-        reason=_reason(result, compared, writes),
-        writes=writes,
-        status=new if write_now else None,
-        events=tuple(events.build_events(seen.job, result, writes, new if write_now else None)),
-        status_due=put_off,
-        wake_at=put_off,
-    )
+    look = Look(seen, job, compared, outcome.count(job, compared), restart.replacements(job, compared))
+    result = _result(look)
+    return _publish(look, result, tuple(_writes(look, result)))
 
 
 def _hands_off(job: PyTorchJob) -> str | None:
@@ -49,27 +50,52 @@ def _hands_off(job: PyTorchJob) -> str | None:
         return "the job is being deleted: the garbage collector removes its children"
     if job.spec.run_policy.managed_by not in (None, ManagedBy.OPERATOR):
         return f"the job is managed by {job.spec.run_policy.managed_by}"
-    for kind in (ConditionType.SUCCEEDED, ConditionType.FAILED):
-        if job.status.holds(kind):
-            return f"the job has {kind.lower()}"
     return None
 
 
-def _writes(seen: Observed, job: PyTorchJob, compared: Comparison) -> Iterator[Write]:
+def _result(look: Look) -> Outcome:
+    """How the job stands: suspended, or as its pods say, unless a limit ends it first."""
+    if suspension.wanted(look.job):
+        return Outcome(Phase.SUSPENDED, f"PyTorchJob {look.job.metadata.name} is suspended.")
+    result = outcome.decide(look.job, look.compared, look.counts)
+    if result.phase in (Phase.SUCCEEDED, Phase.FAILED):
+        return result
+    return limits.exceeded(look.seen, look.compared) or result
+
+
+def _publish(look: Look, result: Outcome, writes: tuple[Write, ...]) -> Plan:
+    """Add the status, and say when to write it and when to look again."""
+    seen = look.seen
+    new = status.build_status(look, result)
+    due = status.write_at(look, new)
+    write_now = due is not None and due <= seen.now
+    put_off = None if write_now else due
+    ends = limits.deadline(seen.job) if result.phase is not Phase.SUSPENDED else None
+    return Plan(
+        reason=_reason(look, result, writes),
+        writes=writes,
+        status=new if write_now else None,
+        events=tuple(events.build_events(seen.job, result, writes, new if write_now else None)),
+        status_due=put_off,
+        wake_at=min((one for one in (put_off, ends) if one is not None), default=None),
+    )
+
+
+def _writes(look: Look, result: Outcome) -> Iterator[Write]:
     """Service first, then what must go, then what is missing, in the order of ranks."""
-    if not _has_service(job, seen.services):
-        yield CreateService(service.build_service(job))
-    for pod in compared.surplus:
+    if result.phase is Phase.SUSPENDED:
+        yield from suspension.writes(look.seen)
+    if result.phase in (Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED):
+        return
+    if not _has_service(look.job, look.seen.services):
+        yield CreateService(service.build_service(look.job))
+    for pod in look.compared.surplus:
         if not pod.deleting:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")
-    for replica, pod in compared.present.items():
-        spec = job.spec.pytorch_replica_specs.get(replica.type)
-        assert spec is not None
-        decision, reason = restart.decide(replicas.restart_policy(spec), pod)
-        if decision is Decision.REPLACE:
-            yield DeletePod(pod.name, pod.uid, reason)
-    for replica in compared.missing:
-        yield CreatePod(pods.build_pod(job, replica, seen.options))
+    for pod, reason in look.replacements.deletable():
+        yield DeletePod(pod.name, pod.uid, reason)
+    for replica in look.compared.missing:
+        yield CreatePod(pods.build_pod(look.job, replica, look.seen.options))
 
 
 def _has_service(job: PyTorchJob, services: tuple[Service, ...]) -> bool:
@@ -77,7 +103,8 @@ def _has_service(job: PyTorchJob, services: tuple[Service, ...]) -> bool:
     return any(one.name == name for one in services)
 
 
-def _reason(result: Outcome, compared: Comparison, writes: tuple[Write, ...]) -> str:
+def _reason(look: Look, result: Outcome, writes: tuple[Write, ...]) -> str:
+    compared = look.compared
     have, missing, surplus = len(compared.present), len(compared.missing), len(compared.surplus)
     what = f"{len(writes)} writes" if writes else "nothing to write"
     return f"{result.phase}: {have} pods there, {missing} missing, {surplus} surplus; {what}"

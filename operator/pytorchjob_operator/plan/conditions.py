@@ -36,6 +36,22 @@ def set_true(conditions: Conditions, kind: ConditionType, reason: str, message: 
     return (*remove(remove(conditions, kind), _REPLACES.get(kind)), new)
 
 
+def set_false(conditions: Conditions, kind: ConditionType, reason: str, message: str, now: datetime) -> Conditions:
+    """Set a condition that is listed as True to False and place it last; otherwise change nothing."""
+    found = find(conditions, kind)
+    if found is None or found.status is not ConditionStatus.TRUE:
+        return conditions
+    new = Condition(
+        type=kind,
+        status=ConditionStatus.FALSE,
+        reason=reason,
+        message=message,
+        last_update_time=now,
+        last_transition_time=now,
+    )
+    return (*remove(conditions, kind), new)
+
+
 def end_running(conditions: Conditions, now: datetime) -> Conditions:
     """Flip Running to False where it stands; its reason stays (v1)."""
     return tuple(

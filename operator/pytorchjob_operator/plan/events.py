@@ -12,6 +12,7 @@ _NAMED = 8
 
 _ENDS = {
     Phase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING, EventType.WARNING),
+    Phase.SUSPENDED: (ConditionType.SUSPENDED, Reason.SUSPENDED, EventType.NORMAL),
     Phase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED, EventType.NORMAL),
     Phase.FAILED: (ConditionType.FAILED, Reason.FAILED, EventType.WARNING),
 }
@@ -30,6 +31,8 @@ def build_events(
         yield Event(
             Reason.DELETED_POD, f"Deleted {_pods([one.name for one in deleted if one.reason == reason])}: {reason}"
         )
+    if status is not None and job.status.holds(ConditionType.SUSPENDED) and not status.holds(ConditionType.SUSPENDED):
+        yield Event(Reason.RESUMED, f"PyTorchJob {job.metadata.name} is resumed.")
     if status is not None and result.phase in _ENDS:
         kind, reason_code, event_type = _ENDS[result.phase]
         if status.holds(kind) and not job.status.holds(kind):

@@ -7,7 +7,7 @@ has succeeded stays succeeded.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.replicas import Comparison
@@ -18,6 +18,7 @@ class Phase(StrEnum):
     """The state of a job that one look at its pods gives."""
 
     PENDING = "Pending"
+    SUSPENDED = "Suspended"
     RUNNING = "Running"
     RESTARTING = "Restarting"
     SUCCEEDED = "Succeeded"
@@ -76,9 +77,7 @@ def decide(job: PyTorchJob, seen: Comparison, counts: dict[ReplicaType, Counts])
         pods = [pod for replica, pod in seen.present.items() if replica.type is replica_type]
         decisions = {restart.decide(replicas.restart_policy(spec), pod)[0] for pod in pods}
         if Decision.END in decisions:
-            return Outcome(
-                Phase.FAILED, f"PyTorchJob {name} is failed because {lost.failed} {replica_type} replica(s) failed."
-            )
+            return Outcome(Phase.FAILED, _failed(name, replica_type, spec, lost))
         return Outcome(Phase.RESTARTING, _restarting(name, replica_type, lost, Decision.REPLACE in decisions))
     leader = counts[ReplicaType.MASTER if with_master else ReplicaType.WORKER]
     if leader.active > 0:
@@ -94,6 +93,12 @@ def _succeeded(job: PyTorchJob, counts: dict[ReplicaType, Counts]) -> bool:
     if job.spec.elastic_policy is not None:
         return workers.succeeded > 0
     return workers.succeeded == workers.wanted
+
+
+def _failed(name: str, replica_type: ReplicaType, spec: ReplicaSpec, lost: Counts) -> str:
+    if replicas.restart_policy(spec) is RestartPolicy.EXIT_CODE:
+        return f'job "{name}" is failing because "{replica_type}" replica(s) failed.'
+    return f"PyTorchJob {name} is failed because {lost.failed} {replica_type} replica(s) failed."
 
 
 def _restarting(name: str, replica_type: ReplicaType, lost: Counts, replaced: bool) -> str:

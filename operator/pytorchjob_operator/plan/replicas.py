@@ -24,6 +24,8 @@ class Comparison:
     present: dict[Replica, Pod]
     missing: tuple[Replica, ...]
     surplus: tuple[Pod, ...]
+    leaving: tuple[Pod, ...] = ()
+    """Pods of a life before the last resume that still hold their names: neither lost nor there."""
 
 
 def count(job: PyTorchJob, replica_type: ReplicaType) -> int:
@@ -54,6 +56,7 @@ def wanted(job: PyTorchJob) -> Iterator[Replica]:
 def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
     """Match pods to replicas; a pod with our owner but without our labels is surplus to nobody and left alone."""
     present: dict[Replica, Pod] = {}
+    leaving: dict[Replica, Pod] = {}
     surplus: list[tuple[int, Pod]] = []
     for pod in pods:
         if pod.replica_type is None or pod.index is None:
@@ -61,7 +64,14 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
         if pod.index >= count(job, pod.replica_type):
             surplus.append((pod.index, pod))
         elif pod.name == names.pod_name(job.metadata.name, pod.replica_type, pod.index):
-            present[Replica(pod.replica_type, pod.index)] = pod
-    missing = tuple(replica for replica in wanted(job) if replica not in present)
+            place = leaving if _of_a_former_life(job, pod) else present
+            place[Replica(pod.replica_type, pod.index)] = pod
+    missing = tuple(replica for replica in wanted(job) if replica not in present and replica not in leaving)
     highest_first = sorted(surplus, key=lambda item: (-item[0], item[1].name))
-    return Comparison(present, missing, tuple(pod for _, pod in highest_first))
+    return Comparison(present, missing, tuple(pod for _, pod in highest_first), tuple(leaving.values()))
+
+
+def _of_a_former_life(job: PyTorchJob, pod: Pod) -> bool:
+    """Whether the pod was told to go by a suspension before the job was resumed: that is no failure."""
+    resumed_at = job.status.start_time
+    return pod.deleting and None not in (pod.created_at, resumed_at) and pod.created_at < resumed_at  # type: ignore[operator]

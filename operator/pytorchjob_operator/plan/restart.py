@@ -4,10 +4,14 @@ The table is training-operator v1's (contract A.10, A.11). Containers that fail 
 business (`Always`, `OnFailure`) and never come here.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 
-from pytorchjob_operator.model import RestartPolicy
+from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.observed import Pod, PodPhase
+from pytorchjob_operator.plan import replicas
+from pytorchjob_operator.plan.replicas import Comparison
 
 _FIRST_RETRYABLE = 128
 """Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (contract A.11)."""
@@ -20,6 +24,41 @@ class Decision(StrEnum):
     WAIT = "wait"
     REPLACE = "replace"
     END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Replacements:
+    """The failed pods that are to be made again.
+
+    A pod is counted in the status first and deleted afterwards, so that a crash between the two counts it once.
+    """
+
+    pods: tuple[tuple[Pod, str], ...]
+    counted: frozenset[str]
+
+    def deletable(self) -> Iterator[tuple[Pod, str]]:
+        """Those that the stored status counts already."""
+        return ((pod, reason) for pod, reason in self.pods if pod.uid in self.counted)
+
+    def used_up(self) -> int:
+        """The restarts that the others add to the budget: one for each, and those of its containers."""
+        return sum(1 + pod.restarts for pod, _ in self.pods if pod.uid not in self.counted)
+
+    def uids(self) -> tuple[str, ...]:
+        """What the status is to list."""
+        return tuple(sorted(pod.uid for pod, _ in self.pods))
+
+
+def replacements(job: PyTorchJob, compared: Comparison) -> Replacements:
+    """Decide about every pod of the job that is there."""
+    found = []
+    for replica, pod in compared.present.items():
+        spec = job.spec.pytorch_replica_specs.get(replica.type)
+        assert spec is not None
+        decision, reason = decide(replicas.restart_policy(spec), pod)
+        if decision is Decision.REPLACE:
+            found.append((pod, reason))
+    return Replacements(tuple(found), frozenset(job.status.replacing or ()))
 
 
 def decide(policy: RestartPolicy, pod: Pod) -> tuple[Decision, str]:

@@ -19,6 +19,7 @@ from pytorchjob_operator.names import Reason, ReplicaType
 from pytorchjob_operator.observed import Observed, Refusal
 from pytorchjob_operator.plan import conditions
 from pytorchjob_operator.plan.conditions import Conditions
+from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
 
 RUNNING_DELAY = timedelta(seconds=2)
@@ -29,39 +30,46 @@ _AT_ONCE = timedelta(0)
 
 _CONDITIONS = {
     Phase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
+    Phase.SUSPENDED: (ConditionType.SUSPENDED, Reason.SUSPENDED),
     Phase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING),
     Phase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED),
     Phase.FAILED: (ConditionType.FAILED, Reason.FAILED),
 }
 
 
-def build_status(seen: Observed, outcome: Outcome, counts: dict[ReplicaType, Counts]) -> JobStatus:
+def build_status(look: Look, outcome: Outcome) -> JobStatus:
     """Build the status after this observation, with v1's conditions, order and times."""
+    seen, replaced = look.seen, look.replacements
     stored, now = seen.job.status, seen.now.replace(microsecond=0)
     ended = outcome.phase in (Phase.SUCCEEDED, Phase.FAILED)
     return stored.model_copy(
         update={
             "conditions": _conditions(seen, outcome, now),
-            "replica_statuses": _replica_statuses(seen.job, counts, outcome),
-            "start_time": stored.start_time or now,
+            "replica_statuses": _replica_statuses(seen.job, look.counts, outcome),
+            "start_time": _start_time(stored, outcome, now),
+            "restarts": (stored.restarts or 0) + replaced.used_up() or None,
+            "replacing": replaced.uids() or None,
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
         }
     )
 
 
-def write_at(seen: Observed, new: JobStatus, counts: dict[ReplicaType, Counts]) -> datetime | None:
+def write_at(look: Look, new: JobStatus) -> datetime | None:
     """When to write the new status: now or later, or None when it says what the stored one says."""
+    seen = look.seen
     if seen.job.status == new:
         return None
-    due = seen.now + _delay(seen.job.status, new, counts)
+    due = seen.now + _delay(seen.job.status, new, look.counts)
     return min(due, seen.status_due) if seen.status_due else due
 
 
 def _delay(stored: JobStatus, new: JobStatus, counts: dict[ReplicaType, Counts]) -> timedelta:
     """How long the new status may wait for what is likely to follow."""
-    if new.observed_generation != stored.observed_generation or (
-        _all_run(new, counts) and not _all_run(stored, counts)
+    if (
+        new.observed_generation != stored.observed_generation
+        or new.restarts != stored.restarts
+        or (_all_run(new, counts) and not _all_run(stored, counts))
     ):
         return _AT_ONCE
     if new.conditions == stored.conditions:
@@ -73,12 +81,24 @@ def _conditions(seen: Observed, outcome: Outcome, now: datetime) -> Conditions:
     name, stored = seen.job.metadata.name, seen.job.status.conditions
     new = conditions.set_true(stored, ConditionType.CREATED, Reason.CREATED, f"PyTorchJob {name} is created.", now)
     new = _refused(new, seen.refusal, now)
+    if outcome.phase is Phase.SUSPENDED:
+        new = conditions.set_false(new, ConditionType.RUNNING, Reason.SUSPENDED, outcome.message, now)
+    elif conditions.is_true(new, ConditionType.SUSPENDED):
+        resumed = f"PyTorchJob {name} is resumed."
+        new = conditions.set_false(new, ConditionType.SUSPENDED, Reason.RESUMED, resumed, now)
     if outcome.phase in (Phase.SUCCEEDED, Phase.FAILED):
         new = conditions.end_running(new, now)
     if outcome.phase in _CONDITIONS:
         kind, reason = _CONDITIONS[outcome.phase]
         new = conditions.set_true(new, kind, reason, outcome.message, now)
     return new
+
+
+def _start_time(stored: JobStatus, outcome: Outcome, now: datetime) -> datetime | None:
+    """Set when the job is taken up, set anew when it is resumed; one that was made suspended has none (A.9)."""
+    if outcome.phase is Phase.SUSPENDED:
+        return stored.start_time
+    return now if stored.holds(ConditionType.SUSPENDED) else stored.start_time or now
 
 
 def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Conditions:
@@ -92,11 +112,12 @@ def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Condi
 
 
 def _replica_statuses(job: PyTorchJob, counts: dict[ReplicaType, Counts], outcome: Outcome) -> ReplicaStatuses:
-    """The counters; once the job has succeeded, what still runs counts as succeeded (contract A.9)."""
+    """The counters; what still runs counts as succeeded once the job has, and as gone once it is suspended (A.9)."""
     done = outcome.phase is Phase.SUCCEEDED
+    still = outcome.phase not in (Phase.SUCCEEDED, Phase.SUSPENDED)
     shown = {
         replica_type.value: ReplicaStatus(
-            active=0 if done else one.active,
+            active=one.active if still else 0,
             succeeded=one.succeeded + (one.active if done else 0),
             failed=one.failed,
             selector=names.selector(job.metadata.name, replica_type),

@@ -38,7 +38,23 @@ class DeletePod:
     reason: str
 
 
-Write = CreateService | CreatePod | DeletePod
+@dataclass(frozen=True)
+class DeleteService:
+    """DELETE this Service; the uid is a precondition."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class DeleteJob:
+    """DELETE the job itself; the garbage collector takes its children. The uid is a precondition."""
+
+    name: str
+    uid: str
+
+
+Write = CreateService | CreatePod | DeletePod | DeleteService | DeleteJob
 
 
 @dataclass(frozen=True)
