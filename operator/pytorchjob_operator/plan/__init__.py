@@ -1,8 +1,8 @@
 """The decision about one job: `make_plan(Observed) -> Plan`. Pure: no client, no clock, no memory.
 
 The policies in their order: is the job ours; what is left of it if it has ended; how do its pods compare with what it
-wants; is it suspended, has it ended, has it run into a limit; what must be written; what does the status say. Everything
-is derived anew from what is observed, so a crash between two writes needs no special code.
+wants; is it suspended, has it ended, has it run into a limit; what must be written; what does the status say. All of
+it is derived anew from what is observed, so a crash between two writes needs no special code.
 """
 
 from collections.abc import Iterator
