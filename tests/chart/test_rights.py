@@ -8,7 +8,7 @@ pytestmark = pytest.mark.helm
 
 NAME = "pytorchjob-operator"
 JOBS = {
-    ("kubeflow.org", "pytorchjobs"): {"get", "list", "watch"},
+    ("kubeflow.org", "pytorchjobs"): {"get", "list", "watch", "delete"},
     ("kubeflow.org", "pytorchjobs/status"): {"patch"},
     ("kubeflow.org", "pytorchjobs/finalizers"): {"update"},
     ("", "pods"): {"get", "list", "watch", "create", "delete"},
