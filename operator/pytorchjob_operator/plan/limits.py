@@ -26,7 +26,12 @@ def exceeded(seen: Observed, compared: Comparison) -> Outcome | None:
 def deadline(job: PyTorchJob) -> datetime | None:
     """When activeDeadlineSeconds are over, counted from the start or the last resume."""
     seconds, start = job.spec.run_policy.active_deadline_seconds, job.status.start_time
-    return None if seconds is None or start is None else start + timedelta(seconds=seconds)
+    if seconds is None or start is None:
+        return None
+    try:
+        return start + timedelta(seconds=seconds)
+    except OverflowError:  # beyond the year 9999
+        return None
 
 
 def out_of_restarts(job: PyTorchJob, compared: Comparison) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytorchjob_operator import names
-from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
+from pytorchjob_operator.model import ConditionType, PyTorchJob, ReplicaSpec, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Pod
 
@@ -72,6 +72,10 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
 
 
 def _of_a_former_life(job: PyTorchJob, pod: Pod) -> bool:
-    """Whether the pod was told to go by a suspension before the job was resumed: that is no failure."""
+    """Whether the pod was told to go by a suspension, also if the job has been resumed by now: that is no failure."""
+    if not pod.deleting:
+        return False
+    if job.status.holds(ConditionType.SUSPENDED):
+        return True
     resumed_at = job.status.start_time
-    return pod.deleting and None not in (pod.created_at, resumed_at) and pod.created_at < resumed_at  # type: ignore[operator]
+    return pod.created_at is not None and resumed_at is not None and pod.created_at < resumed_at
