@@ -62,6 +62,7 @@ class Reason(StrEnum):
     DELETED_POD = "SuccessfulDeletePod"
     FAILED_CREATE_POD = "FailedCreatePod"
     FAILED_CREATE_SERVICE = "FailedCreateService"
+    FAILED_DELETE = "FailedDelete"
     TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
 
 

@@ -212,11 +212,12 @@ async def test_a_failed_pod_goes_by_its_uid_and_comes_again(world: World) -> Non
     world.report("Failed", "x-worker-0")
     failed = world.caches.pods.get("ns", "x-worker-0")
     await world.reconcile()
+    await world.reconcile()
     assert failed is not None
     (deletion,) = [one for one in world.api.requests if one.verb == "delete"]
     assert deletion.body["preconditions"] == {"uid": failed.uid}
     assert world.conditions == {"Created": "PyTorchJobCreated", "Restarting": "PyTorchJobRestarting"}
-    world.caches.pods.gone("ns", failed.name, failed.uid)
+    world.look()
     await world.reconcile()
     assert sorted(world.pods) == ["x-master-0", "x-worker-0"]
 
@@ -227,6 +228,7 @@ async def test_a_pod_that_another_replaced_meanwhile_is_not_deleted(world: World
     body = world.api.remove(PODS, "x-worker-0", "ns")
     meta = {**body["metadata"], "uid": "uid-of-the-next"}
     world.api.put(PODS, {**body, "metadata": meta, "status": {"phase": "Running"}})
+    await world.reconcile()
     await world.reconcile()
     assert world.api.objects[PODS][("ns", "x-worker-0")]["metadata"]["uid"] == "uid-of-the-next"
 

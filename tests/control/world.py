@@ -58,6 +58,9 @@ class World:
             self.caches.pods.put(Pod.from_api(pod))
         for service in self.api.objects.get(SERVICES, {}).values():
             self.caches.services.put(Service.from_api(service))
+        for pod in self.caches.pods.by_owner(JOB_UID):
+            if (NAMESPACE, pod.name) not in self.api.objects.get(PODS, {}):
+                self.caches.pods.gone(NAMESPACE, pod.name, pod.uid)
 
     async def reconcile(self) -> float | None:
         """One pass over the job, and its events sent."""
@@ -72,6 +75,23 @@ class World:
             known = self.api.objects[PODS][(NAMESPACE, name)]
             self.api.put(PODS, {**known, "status": {"phase": phase}})
         self.look()
+
+    def edit(self, **run_policy: Any) -> None:
+        """Change the job's runPolicy, as `kubectl patch` does; the operator sees it."""
+        job = self.job.to_api()
+        spec = {**job["spec"], "runPolicy": {**job["spec"]["runPolicy"], **run_policy}}
+        meta = {**job["metadata"], "generation": job["metadata"]["generation"] + 1}
+        self.api.put(JOBS, {**job, "spec": spec, "metadata": meta})
+        self.look()
+
+    def linger(self) -> None:
+        """From now on a pod that is deleted keeps its name, as it does for its grace period."""
+        self.api.failing = lambda request: self._lingering(request) if deletes_pod(request) else None
+
+    def _lingering(self, request: Request) -> web.Response:
+        pod = self.api.objects[PODS][(NAMESPACE, request.path.rpartition("/")[2])]
+        meta = {"creationTimestamp": NOW.isoformat(), "deletionTimestamp": self.now.isoformat(), **pod["metadata"]}
+        return web.json_response(self.api.put(PODS, {**pod, "metadata": meta}))
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -116,6 +136,10 @@ class World:
 
 def creates_pod(request: Request) -> bool:
     return request.verb == "create" and request.path.endswith("/pods")
+
+
+def deletes_pod(request: Request) -> bool:
+    return request.verb == "delete" and "/pods/" in request.path
 
 
 def quota() -> web.Response:

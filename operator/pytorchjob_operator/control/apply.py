@@ -134,5 +134,10 @@ class Applier:
 
 
 def _refusal(write: Write, error: ApiError) -> Refusal:
-    reason = Reason.FAILED_CREATE_SERVICE if isinstance(write, CreateService) else Reason.FAILED_CREATE_POD
-    return Refusal(reason, error.message)
+    match write:
+        case CreateService():
+            return Refusal(Reason.FAILED_CREATE_SERVICE, error.message)
+        case CreatePod():
+            return Refusal(Reason.FAILED_CREATE_POD, error.message)
+        case _:
+            return Refusal(Reason.FAILED_DELETE, error.message)
