@@ -8,6 +8,7 @@ from pytorchjob_operator.model import Condition, ConditionStatus, ConditionType,
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod, PodPhase, Refusal, Service
 from pytorchjob_operator.plan.replicas import Replica
+from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Plan, Write
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 JOB_UID = "uid-x"
@@ -109,3 +110,22 @@ def condition(kind: ConditionType, *, true: bool = True, reason: str | None = No
         last_update_time=at(seconds),
         last_transition_time=at(seconds),
     )
+
+
+def written(plan: Plan) -> list[str]:
+    """The writes of a plan: `+Service`, `+x-worker-0`, `-x-worker-3`, `-Service`, `-PyTorchJob`."""
+    return [_told(write) for write in plan.writes]
+
+
+def _told(write: Write) -> str:
+    match write:
+        case CreateService():
+            return "+Service"
+        case CreatePod():
+            return f"+{write.body['metadata']['name']}"
+        case DeletePod():
+            return f"-{write.name}"
+        case DeleteService():
+            return "-Service"
+        case DeleteJob():
+            return f"-{names.KIND}"

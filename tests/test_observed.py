@@ -1,5 +1,6 @@
 """What is read of an API object: the few fields that decisions need, and nothing that an outsider wrote is believed."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from pytorchjob_operator import names
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Pod, PodPhase, Service
+from tests.factories import NOW
 
 OWNED = [
     {"apiVersion": "v1", "kind": "Other", "name": "friend", "uid": "uid-friend"},
@@ -134,3 +136,21 @@ def test_an_owner(owners: list[dict[str, Any]] | None, uid: str | None) -> None:
 def test_a_service_that_goes_is_seen_to_go() -> None:
     seen = Service.from_api({"metadata": {"name": "x", "resourceVersion": "7", "deletionTimestamp": "now"}})
     assert (seen.name, seen.resource_version, seen.deleting) == ("x", 7, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("2026-01-02T03:04:05Z", NOW, id="as the API server writes it"),
+        pytest.param("2026-01-02T03:04:05", None, id="a time of no zone cannot be compared"),
+        pytest.param("yesterday", None, id="no time at all"),
+        pytest.param(None, None, id="unset"),
+    ],
+)
+def test_when_it_was_made(text: str | None, expected: datetime | None) -> None:
+    assert api_pod(creationTimestamp=text).created_at == expected
+
+
+def test_restarts_of_init_containers_count() -> None:
+    status = {"initContainerStatuses": [{"restartCount": 3}], "containerStatuses": [terminated(1), {"name": "new"}]}
+    assert api_pod(status=status).restarts == 5

@@ -43,7 +43,7 @@ class Pod:
     exit_code: int | None = None
     """Exit code of container `pytorch`; None while it runs, and for an evicted pod that never had one."""
     restarts: int = 0
-    """Restarts of its containers by the kubelet."""
+    """Restarts of its containers by the kubelet, init containers too (v1)."""
     created_at: datetime | None = None
 
     @classmethod
@@ -52,6 +52,7 @@ class Pod:
         meta, status = obj["metadata"], obj.get("status") or {}
         labels = meta.get("labels") or {}
         statuses = status.get("containerStatuses") or ()
+        all_statuses = (*(status.get("initContainerStatuses") or ()), *statuses)
         return cls(
             name=meta["name"],
             namespace=meta.get("namespace", ""),
@@ -63,7 +64,7 @@ class Pod:
             phase=_phase(status.get("phase")),
             deleting=bool(meta.get("deletionTimestamp")),
             exit_code=_exit_code(statuses),
-            restarts=sum(int(one.get("restartCount") or 0) for one in statuses),
+            restarts=sum(int(one.get("restartCount") or 0) for one in all_statuses),
             created_at=_time(meta.get("creationTimestamp")),
         )
 
@@ -166,9 +167,10 @@ def _phase(text: object) -> PodPhase:
 
 def _time(text: object) -> datetime | None:
     try:
-        return datetime.fromisoformat(str(text)) if text else None
+        time = datetime.fromisoformat(str(text)) if text else None
     except ValueError:
         return None
+    return time if time is not None and time.tzinfo else None
 
 
 def _exit_code(statuses: Any) -> int | None:

@@ -12,7 +12,9 @@ from pytorchjob_operator.plan.writes import Event
 from tests.factories import condition, make_job, make_pod, make_template, observed, pods
 
 RUN, DONE, BAD = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED
+SUSPENDED = JobStatus(conditions=(condition(ConditionType.SUSPENDED),))
 RUNNING = JobStatus(conditions=(condition(ConditionType.CREATED), condition(ConditionType.RUNNING)))
+COUNTED = JobStatus(conditions=(condition(ConditionType.RESTARTING),), restarts=1, replacing=("uid-worker-0",))
 WARNING = EventType.WARNING
 
 
@@ -41,10 +43,15 @@ WARNING = EventType.WARNING
             {"status": RUNNING},
             pods(RUN, BAD),
             [
-                Event(Reason.DELETED_POD, "Deleted pod: x-worker-0: x-worker-0 failed and restartPolicy is OnFailure"),
                 Event(Reason.RESTARTING, "job x is restarting because Worker replica(s) failed.", WARNING),
             ],
-            id="a failed pod is replaced",
+            id="a failed pod is told of when it is counted",
+        ),
+        pytest.param(
+            {"status": COUNTED},
+            pods(RUN, BAD),
+            [Event(Reason.DELETED_POD, "Deleted pod: x-worker-0: x-worker-0 failed and restartPolicy is OnFailure")],
+            id="and once more when it goes",
         ),
         pytest.param(
             {"status": RUNNING},
@@ -75,6 +82,7 @@ def test_events(case: dict[str, Any], seen: tuple[Pod, ...], expected: list[Even
     [
         pytest.param(JobStatus(), True, id="with the job's first pods"),
         pytest.param(RUNNING, False, id="not again with a later pod"),
+        pytest.param(SUSPENDED, False, id="nor when it is resumed"),
     ],
 )
 def test_a_restart_policy_inside_a_template_is_warned_of(status: JobStatus, told: bool) -> None:
@@ -85,3 +93,8 @@ def test_a_restart_policy_inside_a_template_is_warned_of(status: JobStatus, told
     )
     warning = Event(Reason.TEMPLATE_RESTART_POLICY, message, WARNING)
     assert (warning in make_plan(observed(job)).events) is told
+
+
+def test_a_job_that_is_made_suspended_is_warned_of_too() -> None:
+    job = make_job(template=make_template(restartPolicy="Never"), runPolicy={"suspend": True})
+    assert Reason.TEMPLATE_RESTART_POLICY in [one.reason for one in make_plan(observed(job, service=False)).events]

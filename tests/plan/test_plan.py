@@ -7,17 +7,12 @@ import pytest
 from pytorchjob_operator.model import ConditionType, JobStatus
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.writes import CreateService, DeletePod, Plan, Write, manifests
-from tests.factories import condition, make_job, make_pod, observed, pods
+from pytorchjob_operator.plan.writes import DeletePod, Plan, manifests
+from tests.factories import condition, make_job, make_pod, observed, pods, written
 
 RUN, DONE, BAD, WAIT = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.PENDING
 
-
-def told(write: Write) -> str:
-    """`+x-worker-0`, `-x-worker-3`, `+Service`."""
-    if isinstance(write, DeletePod):
-        return f"-{write.name}"
-    return "+Service" if isinstance(write, CreateService) else f"+{write.body['metadata']['name']}"
+COUNTED = JobStatus(restarts=1, replacing=("uid-worker-0",))
 
 
 @pytest.mark.parametrize(
@@ -47,12 +42,17 @@ def told(write: Write) -> str:
             id="what is being deleted is not deleted again",
         ),
         pytest.param(
-            {}, pods(RUN, BAD), True, ["-x-worker-0"], id="a failed pod goes first, its place is filled later"
+            {"status": COUNTED},
+            pods(RUN, BAD),
+            True,
+            ["-x-worker-0"],
+            id="a failed pod that is counted goes, its place is filled later",
         ),
+        pytest.param({}, pods(RUN, BAD), True, [], id="a failed pod is counted before it goes"),
         pytest.param({"restart": "Never"}, pods(RUN, BAD), True, [], id="a job that just failed writes nothing"),
         pytest.param({}, pods(DONE), False, [], id="a job that just succeeded writes nothing"),
         pytest.param(
-            {"workers": 3},
+            {"workers": 3, "status": COUNTED},
             pods(RUN, BAD, RUN),
             True,
             ["-x-worker-0", "+x-worker-2"],
@@ -62,11 +62,12 @@ def told(write: Write) -> str:
 )
 def test_writes(case: dict[str, Any], seen: tuple[Pod, ...], service: bool, expected: list[str]) -> None:
     plan = make_plan(observed(make_job(**case), *seen, service=service))
-    assert [told(write) for write in plan.writes] == expected
+    assert written(plan) == expected
 
 
 def test_a_pod_is_deleted_by_its_uid() -> None:
-    plan = make_plan(observed(make_job(), *pods(RUN), make_pod("worker-0", BAD, uid="this one")))
+    job = make_job(status=JobStatus(restarts=1, replacing=("this one",)))
+    plan = make_plan(observed(job, *pods(RUN), make_pod("worker-0", BAD, uid="this one")))
     reason = "x-worker-0 failed and restartPolicy is OnFailure"
     assert plan.writes == (DeletePod("x-worker-0", "this one", reason),)
 
@@ -78,8 +79,8 @@ FAILED = JobStatus(conditions=(condition(ConditionType.FAILED),))
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        pytest.param({"status": ENDED}, "the job has succeeded", id="a job that succeeded"),
-        pytest.param({"status": FAILED}, "the job has failed", id="a job that failed"),
+        pytest.param({"status": ENDED}, "the job has succeeded: nothing to do", id="a job that succeeded"),
+        pytest.param({"status": FAILED}, "the job has failed: nothing to do", id="a job that failed"),
         pytest.param(
             {"meta": {"deletionTimestamp": "2026-01-02T03:04:05Z"}},
             "the job is being deleted: the garbage collector removes its children",

@@ -2,10 +2,11 @@
 
 import pytest
 
-from pytorchjob_operator.model import RestartPolicy
-from pytorchjob_operator.observed import PodPhase
-from pytorchjob_operator.plan.restart import Decision, decide
-from tests.factories import make_pod
+from pytorchjob_operator.model import JobStatus, RestartPolicy
+from pytorchjob_operator.observed import Pod, PodPhase
+from pytorchjob_operator.plan import make_plan, replicas
+from pytorchjob_operator.plan.restart import Decision, Replacements, decide, replacements
+from tests.factories import full_job, make_job, make_pod, observed, pods, workers
 
 RUNNING, SUCCEEDED, FAILED, PENDING = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.PENDING
 ALWAYS, ON_FAILURE = RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE
@@ -38,3 +39,85 @@ def test_decide(policy: RestartPolicy, phase: PodPhase, deleting: bool, code: in
     decided, reason = decide(policy, pod)
     assert decided is decision
     assert reason.startswith(pod.name)
+
+
+A, B = "uid-worker-0", "uid-worker-1"
+TWO = {"master": None, "workers": 2}
+
+
+def replaced(seen: tuple[Pod, ...], *listed: str, **case: object) -> Replacements:
+    job = full_job(**{**TWO, "status": JobStatus(replacing=listed or None), **case})
+    return replacements(job, replicas.compare(job, seen), seen)
+
+
+@pytest.mark.parametrize(
+    ("seen", "listed", "used_up", "uids", "goes"),
+    [
+        pytest.param(workers("Running", "Running"), (), 0, (), (), id="nothing failed"),
+        pytest.param(workers("Failed", "Running"), (), 1, (A,), (), id="a failed pod is counted, and stays"),
+        pytest.param(workers("Failed", "Running"), (A,), 0, (A,), (A,), id="one that is counted goes"),
+        pytest.param(workers("Failed", "Failed"), (A,), 1, (A, B), (A,), id="each at its own time"),
+        pytest.param(
+            (make_pod("worker-0", FAILED, restarts=3),), (), 4, (A,), (), id="its containers' restarts count too"
+        ),
+        pytest.param(
+            (make_pod("worker-0", FAILED, deleting=True),), (A,), 0, (A,), (), id="one that goes is kept in mind"
+        ),
+        pytest.param((make_pod("worker-0", uid="new"),), (A,), 0, (), (), id="one that is gone is not"),
+        pytest.param((make_pod("worker-5", FAILED),), (), 0, (), (), id="a surplus pod is not made again"),
+        pytest.param(
+            (make_pod("worker-5", FAILED, deleting=True),),
+            ("uid-worker-5",),
+            0,
+            ("uid-worker-5",),
+            (),
+            id="a counted pod that became surplus is kept in mind",
+        ),
+    ],
+)
+def test_replacements(
+    seen: tuple[Pod, ...], listed: tuple[str, ...], used_up: int, uids: tuple[str, ...], goes: tuple[str, ...]
+) -> None:
+    found = replaced(seen, *listed)
+    assert (found.used_up(), found.uids()) == (used_up, uids)
+    assert tuple(pod.uid for pod, _ in found.deletable()) == goes
+
+
+def test_no_more_pods_are_replaced_at_a_time_than_a_status_can_list() -> None:
+    many = workers(*["Failed"] * 1500)
+    found = replaced(many, workers=1500)
+    assert (found.used_up(), len(found.uids())) == (1000, 1000)
+    later = replaced(many, *found.uids(), workers=1500)
+    assert (later.used_up(), later.uids()) == (0, found.uids())
+
+
+def status_of(job_status: JobStatus | None, *seen: Pod, restart: str | None = None) -> JobStatus | None:
+    return make_plan(observed(make_job(status=job_status, restart=restart), *seen, seconds=60)).status
+
+
+def test_a_failed_pod_is_counted_at_once_and_once() -> None:
+    counted = status_of(None, *pods(RUNNING, FAILED))
+    assert counted is not None
+    assert (counted.restarts, counted.replacing) == (1, (A,))
+    assert status_of(counted, *pods(RUNNING, FAILED)) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "restart"),
+    [
+        pytest.param(pods(SUCCEEDED, FAILED), None, id="a job that succeeds makes nothing again"),
+        pytest.param(pods(FAILED, FAILED), "Never", id="nor does one that fails"),
+    ],
+)
+def test_the_end_counts_nothing(seen: tuple[Pod, ...], restart: str | None) -> None:
+    last = status_of(JobStatus(restarts=2, replacing=(A,)), *seen, restart=restart)
+    assert last is not None
+    assert (last.restarts, last.replacing) == (2, None)
+
+
+def test_a_permanent_exit_code_ends_the_job_in_v1s_words() -> None:
+    seen = (*pods(RUNNING), make_pod("worker-0", FAILED, exit_code=1))
+    last = status_of(None, *seen, restart="ExitCode")
+    assert last is not None
+    assert last.conditions[-1].message == 'job "x" is failing because "Worker" replica(s) failed.'
+    assert last.completion_time is not None

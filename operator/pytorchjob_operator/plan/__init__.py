@@ -28,6 +28,9 @@ from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod,
 
 __all__ = ["Plan", "make_plan"]
 
+_WITHOUT_PODS = (Phase.SUSPENDED, Phase.RESUMED, Phase.SUCCEEDED, Phase.FAILED)
+"""Nothing is made for the job now; what an ended job leaves is the next look's business."""
+
 
 def make_plan(seen: Observed) -> Plan:
     """Decide what to do about one job, from one observation of it."""
@@ -39,7 +42,7 @@ def make_plan(seen: Observed) -> Plan:
         return ending.make_plan(seen, end)
     job = with_defaults(seen.job)
     compared = replicas.compare(job, seen.pods)
-    look = Look(seen, job, compared, outcome.count(job, compared), restart.replacements(job, compared))
+    look = Look(seen, job, compared, outcome.count(job, compared), restart.replacements(job, compared, seen.pods))
     result = _result(look)
     return _publish(look, result, tuple(_writes(look, result)))
 
@@ -55,12 +58,13 @@ def _hands_off(job: PyTorchJob) -> str | None:
 
 def _result(look: Look) -> Outcome:
     """How the job stands: suspended, or as its pods say, unless a limit ends it first."""
-    if suspension.wanted(look.job):
-        return Outcome(Phase.SUSPENDED, f"PyTorchJob {look.job.metadata.name} is suspended.")
+    held = suspension.decide(look.seen)
+    if held is not None:
+        return held
     result = outcome.decide(look.job, look.compared, look.counts)
     if result.phase in (Phase.SUCCEEDED, Phase.FAILED):
         return result
-    return limits.exceeded(look.seen, look.compared) or result
+    return limits.exceeded(look) or result
 
 
 def _publish(look: Look, result: Outcome, writes: tuple[Write, ...]) -> Plan:
@@ -70,7 +74,7 @@ def _publish(look: Look, result: Outcome, writes: tuple[Write, ...]) -> Plan:
     due = status.write_at(look, new)
     write_now = due is not None and due <= seen.now
     put_off = None if write_now else due
-    ends = limits.deadline(seen.job) if result.phase is not Phase.SUSPENDED else None
+    ends = None if result.phase in _WITHOUT_PODS else limits.deadline(seen.job)
     return Plan(
         reason=_reason(look, result, writes),
         writes=writes,
@@ -85,7 +89,7 @@ def _writes(look: Look, result: Outcome) -> Iterator[Write]:
     """Service first, then what must go, then what is missing, in the order of ranks."""
     if result.phase is Phase.SUSPENDED:
         yield from suspension.writes(look.seen)
-    if result.phase in (Phase.SUSPENDED, Phase.SUCCEEDED, Phase.FAILED):
+    if result.phase in _WITHOUT_PODS:
         return
     if not _has_service(look.job, look.seen.services):
         yield CreateService(service.build_service(look.job))

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pytorchjob_operator.model import CleanPodPolicy, ConditionType, PyTorchJob
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
@@ -41,7 +41,7 @@ def expiry(job: PyTorchJob) -> datetime | None:
         (one.last_transition_time for one in job.status.conditions if one.type in _ENDS and one.last_transition_time),
         default=None,
     )
-    return None if completed is None else completed + timedelta(seconds=seconds)
+    return limits.after(completed, seconds)
 
 
 def _clean_up(seen: Observed, job: PyTorchJob) -> Iterator[Write]:

@@ -26,7 +26,7 @@ def build_events(
     deleted = [write for write in writes if isinstance(write, DeletePod)]
     if created:
         yield Event(Reason.CREATED_POD, f"Created {_pods(created)}")
-        yield from _template_warning(job, first=not job.status.conditions)
+    yield from _template_warning(job, first=not job.status.conditions)
     for reason in dict.fromkeys(write.reason for write in deleted):
         yield Event(
             Reason.DELETED_POD, f"Deleted {_pods([one.name for one in deleted if one.reason == reason])}: {reason}"

@@ -6,16 +6,17 @@ deadline has a timer, and the budget counts pods that were made again as well as
 
 from datetime import datetime, timedelta
 
-from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.observed import Observed
+from pytorchjob_operator.model import PyTorchJob, RestartPolicy
+from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.plan import replicas
+from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Outcome, Phase
-from pytorchjob_operator.plan.replicas import Comparison
 
 
-def exceeded(seen: Observed, compared: Comparison) -> Outcome | None:
+def exceeded(look: Look) -> Outcome | None:
     """The failure that a limit of the job means now, with v1's message, or None."""
-    name = seen.job.metadata.name
-    if out_of_restarts(seen.job, compared):
+    seen, name = look.seen, look.job.metadata.name
+    if out_of_restarts(look):
         return Outcome(Phase.FAILED, f"Job {name} has failed because it has reached the specified backoff limit")
     end = deadline(seen.job)
     if end is not None and seen.now >= end:
@@ -25,17 +26,36 @@ def exceeded(seen: Observed, compared: Comparison) -> Outcome | None:
 
 def deadline(job: PyTorchJob) -> datetime | None:
     """When activeDeadlineSeconds are over, counted from the start or the last resume."""
-    seconds, start = job.spec.run_policy.active_deadline_seconds, job.status.start_time
-    if seconds is None or start is None:
+    return after(job.status.start_time, job.spec.run_policy.active_deadline_seconds)
+
+
+def after(start: datetime | None, seconds: int | None) -> datetime | None:
+    """So many seconds after that time; None without one of them, or where the calendar ends before."""
+    if start is None or seconds is None:
         return None
     try:
         return start + timedelta(seconds=seconds)
-    except OverflowError:  # beyond the year 9999
+    except OverflowError:
         return None
 
 
-def out_of_restarts(job: PyTorchJob, compared: Comparison) -> bool:
-    """Whether the restarts so far use up backoffLimit; a limit of 0 allows none, a limit of n fewer than n (v1)."""
-    limit = job.spec.run_policy.backoff_limit
-    used = (job.status.restarts or 0) + sum(pod.restarts for pod in compared.present.values())
+def out_of_restarts(look: Look) -> bool:
+    """Whether the restarts so far use up backoffLimit; a limit of 0 allows none, a limit of n fewer than n (v1).
+
+    A failed pod counts from the look that sees it, and its containers' restarts count once: with the pod while it is
+    there, with the status once that lists it. Never has no restarts, whatever its sidecars do (v1).
+    """
+    limit = look.job.spec.run_policy.backoff_limit
+    listed = {*look.replacements.uids()}
+    there = sum(
+        pod.restarts
+        for replica, pod in look.compared.present.items()
+        if pod.uid not in listed and _may_restart(look.job, replica.type)
+    )
+    used = (look.job.status.restarts or 0) + look.replacements.used_up() + there
     return limit is not None and used >= max(limit, 1)
+
+
+def _may_restart(job: PyTorchJob, replica_type: ReplicaType) -> bool:
+    spec = job.spec.pytorch_replica_specs.get(replica_type)
+    return spec is not None and replicas.restart_policy(spec) is not RestartPolicy.NEVER

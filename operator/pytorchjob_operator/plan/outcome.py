@@ -19,6 +19,7 @@ class Phase(StrEnum):
 
     PENDING = "Pending"
     SUSPENDED = "Suspended"
+    RESUMED = "Resumed"
     RUNNING = "Running"
     RESTARTING = "Restarting"
     SUCCEEDED = "Succeeded"

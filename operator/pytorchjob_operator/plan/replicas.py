@@ -72,8 +72,11 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
 
 
 def _of_a_former_life(job: PyTorchJob, pod: Pod) -> bool:
-    """Whether the pod was told to go by a suspension, also if the job has been resumed by now: that is no failure."""
-    if not pod.deleting:
+    """Whether the pod was told to go by a suspension, also if the job has been resumed by now: that is no failure.
+
+    Only a job that has been suspended has a former life: the two times are by different clocks.
+    """
+    if not pod.deleting or job.status.condition(ConditionType.SUSPENDED) is None:
         return False
     if job.status.holds(ConditionType.SUSPENDED):
         return True

@@ -4,7 +4,7 @@ The table is training-operator v1's (contract A.10, A.11). Containers that fail 
 business (`Always`, `OnFailure`) and never come here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,6 +15,10 @@ from pytorchjob_operator.plan.replicas import Comparison
 
 _FIRST_RETRYABLE = 128
 """Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (contract A.11)."""
+
+
+_MOST = 1000
+"""Pods that are being replaced at a time: the status lists their uids, and an object's size is bounded."""
 
 
 class Decision(StrEnum):
@@ -30,27 +34,34 @@ class Decision(StrEnum):
 class Replacements:
     """The failed pods that are to be made again.
 
-    A pod is counted in the status first and deleted afterwards, so that a crash between the two counts it once.
+    A pod is counted in the status first and deleted afterwards, so that a crash between the two counts it once. It
+    stays listed until it is out of sight, so that one that is still terminating is not counted again.
     """
 
     pods: tuple[tuple[Pod, str], ...]
     counted: frozenset[str]
+    """uids of pods in sight that the stored status counts already."""
 
     def deletable(self) -> Iterator[tuple[Pod, str]]:
         """Those that the stored status counts already."""
         return ((pod, reason) for pod, reason in self.pods if pod.uid in self.counted)
 
+    def uncounted(self) -> tuple[Pod, ...]:
+        """Those that the next status is to count, as far as it has room for them."""
+        new = tuple(pod for pod, _ in self.pods if pod.uid not in self.counted)
+        return new[: max(_MOST - len(self.counted), 0)]
+
     def used_up(self) -> int:
-        """The restarts that the others add to the budget: one for each, and those of its containers."""
-        return sum(1 + pod.restarts for pod, _ in self.pods if pod.uid not in self.counted)
+        """The restarts that these add to the budget: one for each, and those of its containers."""
+        return sum(1 + pod.restarts for pod in self.uncounted())
 
     def uids(self) -> tuple[str, ...]:
-        """What the status is to list."""
-        return tuple(sorted(pod.uid for pod, _ in self.pods))
+        """What the status is to list when it counts them."""
+        return tuple(sorted({*self.counted, *(pod.uid for pod in self.uncounted())}))
 
 
-def replacements(job: PyTorchJob, compared: Comparison) -> Replacements:
-    """Decide about every pod of the job that is there."""
+def replacements(job: PyTorchJob, compared: Comparison, pods: Iterable[Pod]) -> Replacements:
+    """Decide about every pod of the job that is there; `pods` are all that are in sight."""
     found = []
     for replica, pod in compared.present.items():
         spec = job.spec.pytorch_replica_specs.get(replica.type)
@@ -58,7 +69,8 @@ def replacements(job: PyTorchJob, compared: Comparison) -> Replacements:
         decision, reason = decide(replicas.restart_policy(spec), pod)
         if decision is Decision.REPLACE:
             found.append((pod, reason))
-    return Replacements(tuple(found), frozenset(job.status.replacing or ()))
+    listed = frozenset(job.status.replacing or ())
+    return Replacements(tuple(found), listed & {pod.uid for pod in pods})
 
 
 def decide(policy: RestartPolicy, pod: Pod) -> tuple[Decision, str]:

@@ -6,6 +6,7 @@ costs three status writes, however long they take to start and whichever ends fi
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from pytorchjob_operator import names
 from pytorchjob_operator.model import (
@@ -21,12 +22,14 @@ from pytorchjob_operator.plan import conditions
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
+from pytorchjob_operator.plan.restart import Replacements
 
 RUNNING_DELAY = timedelta(seconds=2)
 """How long Running may wait for the other pods."""
 COUNTERS_DELAY = timedelta(seconds=5)
 """How long counters alone may lag behind."""
 _AT_ONCE = timedelta(0)
+_ENDS = (Phase.SUCCEEDED, Phase.FAILED)
 
 _CONDITIONS = {
     Phase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
@@ -39,16 +42,15 @@ _CONDITIONS = {
 
 def build_status(look: Look, outcome: Outcome) -> JobStatus:
     """Build the status after this observation, with v1's conditions, order and times."""
-    seen, replaced = look.seen, look.replacements
-    stored, now = seen.job.status, seen.now.replace(microsecond=0)
-    ended = outcome.phase in (Phase.SUCCEEDED, Phase.FAILED)
+    seen, stored = look.seen, look.seen.job.status
+    now = seen.now.replace(microsecond=0)
+    ended = outcome.phase in _ENDS
     return stored.model_copy(
         update={
             "conditions": _conditions(seen, outcome, now),
             "replica_statuses": _replica_statuses(seen.job, look.counts, outcome),
             "start_time": _start_time(stored, outcome, now),
-            "restarts": (stored.restarts or 0) + replaced.used_up() or None,
-            "replacing": replaced.uids() or None,
+            **_replaced(stored, look.replacements, outcome),
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
         }
@@ -83,10 +85,9 @@ def _conditions(seen: Observed, outcome: Outcome, now: datetime) -> Conditions:
     new = _refused(new, seen.refusal, now)
     if outcome.phase is Phase.SUSPENDED:
         new = conditions.set_false(new, ConditionType.RUNNING, Reason.SUSPENDED, outcome.message, now)
-    elif conditions.is_true(new, ConditionType.SUSPENDED):
-        resumed = f"PyTorchJob {name} is resumed."
-        new = conditions.set_false(new, ConditionType.SUSPENDED, Reason.RESUMED, resumed, now)
-    if outcome.phase in (Phase.SUCCEEDED, Phase.FAILED):
+    if outcome.phase is Phase.RESUMED:
+        new = conditions.set_false(new, ConditionType.SUSPENDED, Reason.RESUMED, outcome.message, now)
+    if outcome.phase in _ENDS:
         new = conditions.end_running(new, now)
     if outcome.phase in _CONDITIONS:
         kind, reason = _CONDITIONS[outcome.phase]
@@ -98,7 +99,17 @@ def _start_time(stored: JobStatus, outcome: Outcome, now: datetime) -> datetime 
     """Set when the job is taken up, set anew when it is resumed; one that was made suspended has none (A.9)."""
     if outcome.phase is Phase.SUSPENDED:
         return stored.start_time
-    return now if stored.holds(ConditionType.SUSPENDED) else stored.start_time or now
+    return now if outcome.phase is Phase.RESUMED else stored.start_time or now
+
+
+def _replaced(stored: JobStatus, replaced: Replacements, outcome: Outcome) -> dict[str, Any]:
+    """Count the failed pods that are going to be made again; a job that ends or is suspended makes none again."""
+    if outcome.phase in _ENDS:
+        return {"replacing": None}
+    if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
+        return {"replacing": tuple(sorted(replaced.counted)) or None}
+    restarts = (stored.restarts or 0) + replaced.used_up()
+    return {"restarts": restarts or None, "replacing": replaced.uids() or None}
 
 
 def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Conditions:
