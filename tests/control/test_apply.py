@@ -42,7 +42,8 @@ async def test_a_suspension_takes_pods_and_service_and_shows_in_the_status(world
     assert world.conditions == {"Created": "PyTorchJobCreated", "Suspended": "PyTorchJobSuspended"}
     assert world.asked()["delete", "pods"] == 2
     assert world.asked()["delete", "services"] == 1
-    assert world.events[-2:] == ["SuccessfulDeletePod", "PyTorchJobSuspended"]
+    assert order(world)[0] == "patch status"
+    assert world.events[-2:] == ["PyTorchJobSuspended", "SuccessfulDeletePod"]
 
 
 async def test_a_suspended_job_costs_nothing_more(world: World) -> None:

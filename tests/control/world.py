@@ -58,9 +58,9 @@ class World:
             self.caches.pods.put(Pod.from_api(pod))
         for service in self.api.objects.get(SERVICES, {}).values():
             self.caches.services.put(Service.from_api(service))
-        for pod in self.caches.pods.by_owner(JOB_UID):
-            if (NAMESPACE, pod.name) not in self.api.objects.get(PODS, {}):
-                self.caches.pods.gone(NAMESPACE, pod.name, pod.uid)
+        for one in self.caches.pods.by_owner(JOB_UID):
+            if (NAMESPACE, one.name) not in self.api.objects.get(PODS, {}):
+                self.caches.pods.gone(NAMESPACE, one.name, one.uid)
 
     async def reconcile(self) -> float | None:
         """One pass over the job, and its events sent."""

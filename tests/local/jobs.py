@@ -25,10 +25,17 @@ def python(code: str, **options: Any) -> dict[str, Any]:
     return role(["python", "-uc", code], **options)
 
 
-def job(name: str = "tiny", elastic: dict[str, Any] | None = None, **roles: dict[str, Any]) -> dict[str, Any]:
+def job(
+    name: str = "tiny",
+    elastic: dict[str, Any] | None = None,
+    run_policy: dict[str, Any] | None = None,
+    **roles: dict[str, Any],
+) -> dict[str, Any]:
     spec: dict[str, Any] = {"pytorchReplicaSpecs": roles}
     if elastic:
         spec["elasticPolicy"] = elastic
+    if run_policy:
+        spec["runPolicy"] = run_policy
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": spec}
 
 

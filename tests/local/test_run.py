@@ -78,6 +78,36 @@ def test_a_job_ends_as_in_the_cluster(
     assert json.loads(run.out)["spec"] == spec["spec"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "code", "used"),
+    [
+        pytest.param("OnFailure", 3, None, id="restarts in place"),
+        pytest.param("ExitCode", 200, 1, id="pods that are made again"),
+    ],
+)
+def test_the_restarts_of_a_job_are_limited(start: Start, policy: str, code: int, used: int | None) -> None:
+    worker = python(f"raise SystemExit({code})", policy=policy)
+    run = start(job(Worker=worker, run_policy={"backoffLimit": 2}), "--output", "json")
+    assert run.wait() == 1, run.err
+    status = json.loads(run.out)["status"]
+    assert "it has reached the specified backoff limit" in status["conditions"][-1]["message"]
+    assert (status.get("restarts"), status["conditions"][-1]["type"]) == (used, "Failed")
+
+
+def test_the_deadline_of_a_job_ends_it_and_leaves_no_process(start: Start) -> None:
+    run = start(job(Master=python(NESTED), Worker=python(NESTED), run_policy={"activeDeadlineSeconds": 4}))
+    assert run.wait() == 1
+    assert "Job tiny has failed because it was active longer than specified deadline" in run.err
+    assert "the job has failed: the replicas that still run are stopped" in run.err
+    assert not any(map(alive, run.pids()))
+
+
+def test_a_suspended_job_runs_here_and_says_so(start: Start) -> None:
+    run = start(job(Worker=python(HELLO), run_policy={"suspend": True}))
+    assert run.wait() == 0
+    assert "note: runPolicy.suspend is ignored: the job runs" in run.err
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))

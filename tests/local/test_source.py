@@ -52,7 +52,7 @@ def test_a_suspended_job_or_one_of_another_manager_runs_here_all_the_same() -> N
     spec = job(Worker=role(["x"]))
     spec["spec"]["runPolicy"] = {"suspend": True, "managedBy": ManagedBy.MULTIKUEUE.value}
     policy = as_local(PyTorchJob.model_validate(spec)).spec.run_policy
-    assert (policy.suspend, policy.managed_by) == (None, None)
+    assert (policy.suspend, policy.managed_by) == (False, None)
 
 
 def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def as_stored(job: PyTorchJob) -> PyTorchJob:
 
 
 def as_local(job: PyTorchJob) -> PyTorchJob:
-    """The stored job, less what only a cluster can do: suspension and other managers."""
-    policy = job.spec.run_policy.model_copy(update={"suspend": None, "managed_by": None})
+    """The stored job, less what only a cluster can do: suspension and other managers. Its limits hold here too."""
+    policy = job.spec.run_policy.model_copy(update={"suspend": False, "managed_by": None})
     return as_stored(job.model_copy(update={"spec": job.spec.model_copy(update={"run_policy": policy})}))
 
 
