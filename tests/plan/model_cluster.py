@@ -11,10 +11,18 @@ from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.replicas import wanted
-from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod, Write
+from pytorchjob_operator.plan.writes import (
+    CreatePod,
+    CreateService,
+    DeleteJob,
+    DeletePod,
+    DeleteService,
+    Event,
+    Write,
+)
 from tests.factories import JOB_UID, at, make_service
 
-_MOST_ROUNDS = 20
+_MOST_ROUNDS = 30
 """A job that needs more looks than this to settle would never settle."""
 
 
@@ -26,6 +34,9 @@ class ModelCluster:
         self.job = job
         self.pods: dict[str, Pod] = {}
         self.service = False
+        self.gone = False
+        self.confirms = False
+        """Whether the operator reads the job itself before it touches its children, as the real one does."""
         self.history: dict[str, list[Pod | None]] = {}
         self.jobs = [job]
         self._seen_pods: dict[str, Pod] = {}
@@ -34,6 +45,8 @@ class ModelCluster:
         self._versions = 0
         self._due: float | None = None
         self.refused: list[Write] = []
+        self.deleted: dict[str, tuple[Pod, str]] = {}
+        self.events: list[Event] = []
 
     # What the API server does.
 
@@ -46,22 +59,41 @@ class ModelCluster:
             case CreatePod():
                 return self._create(write)
             case DeletePod():
-                return self.delete(write.name, uid=write.uid)
+                pod = self.pods.get(write.name)
+                done = self.delete(write.name, uid=write.uid)
+                if done and pod is not None:
+                    self.deleted.setdefault(pod.uid, (pod, write.reason))
+                return done
+            case DeleteService():
+                there, self.service = self.service, False
+                return there
+            case DeleteJob():
+                return self._delete_job()
 
     def _create(self, write: CreatePod) -> bool:
         name = write.body["metadata"]["name"]
         if name in self.pods:
             return False
-        meta = {**write.body["metadata"], "uid": f"uid-{self._next()}"}
+        made_at = at(int(self.now)).isoformat()
+        meta = {**write.body["metadata"], "uid": f"uid-{self._next()}", "creationTimestamp": made_at}
         self._put(Pod.from_api({"metadata": meta}))
+        if self.gone:
+            self.remove(name)
         return True
 
+    def _delete_job(self) -> bool:
+        """The job goes, and the garbage collector takes its children."""
+        there, self.gone, self.service = not self.gone, True, False
+        for name in list(self.pods):
+            self.remove(name)
+        return there
+
     def delete(self, name: str, *, uid: str | None = None, force: bool = False) -> bool:
-        """Delete a pod: a running one has its grace first."""
+        """Delete a pod: one that has run is seen to go first."""
         pod = self.pods.get(name)
         if pod is None or (uid is not None and pod.uid != uid):
             return False
-        if pod.phase is PodPhase.RUNNING and not force:
+        if pod.phase is not PodPhase.PENDING and not force:
             self._put(replace(pod, deleting=True))
         else:
             self.remove(name)
@@ -69,7 +101,7 @@ class ModelCluster:
 
     def patch_status(self, status: JobStatus, seen: PyTorchJob) -> bool:
         """Write the status, unless somebody wrote the job since it was seen."""
-        if seen.metadata.resource_version != self.job.metadata.resource_version:
+        if self.gone or seen.metadata.resource_version != self.job.metadata.resource_version:
             return False
         stored = JobStatus.model_validate(status.to_api())
         self._put_job(self.job.model_copy(update={"status": stored}))
@@ -79,15 +111,25 @@ class ModelCluster:
         """The user changes spec.pytorchReplicaSpecs.Worker.replicas."""
         specs = self.job.spec.pytorch_replica_specs
         worker = specs.worker and specs.worker.model_copy(update={"replicas": workers})
-        spec = self.job.spec.model_copy(update={"pytorch_replica_specs": specs.model_copy(update={"worker": worker})})
+        self._edit(pytorch_replica_specs=specs.model_copy(update={"worker": worker}))
+
+    def suspend(self, wanted: bool) -> None:
+        """The user, or Kueue, changes spec.runPolicy.suspend."""
+        self._edit(run_policy=self.job.spec.run_policy.model_copy(update={"suspend": wanted}))
+
+    def _edit(self, **spec: object) -> None:
         meta = self.job.metadata.model_copy(update={"generation": self.job.metadata.generation + 1})
-        self._put_job(self.job.model_copy(update={"spec": spec, "metadata": meta}))
+        self._put_job(self.job.model_copy(update={"spec": self.job.spec.model_copy(update=spec), "metadata": meta}))
 
     # What the kubelet does.
 
     def move(self, name: str, phase: PodPhase, exit_code: int | None = None) -> None:
         """A pod reaches a phase."""
         self._put(replace(self.pods[name], phase=phase, exit_code=exit_code))
+
+    def restart(self, name: str, times: int = 1) -> None:
+        """Its containers fail and are started again."""
+        self._put(replace(self.pods[name], restarts=self.pods[name].restarts + times))
 
     def remove(self, name: str) -> None:
         """A pod is gone."""
@@ -136,22 +178,29 @@ class ModelCluster:
     def reconcile(self, cut: int | None = None) -> Plan:
         """Plan and apply; the process dies after `cut` writes, of which the status is the last."""
         plan = self.plan()
+        if self.confirms and plan.writes and self.seen_job != self.job:
+            return plan
         self.refused = [write for write in plan.writes[:cut] if not self.apply(write)]
-        if plan.status is not None and (cut is None or cut > len(plan.writes)):
-            self.patch_status(plan.status, self.seen_job)
+        whole = cut is None or cut > len(plan.writes)
+        if whole and (plan.status is None or self.patch_status(plan.status, self.seen_job)):
+            self.events += plan.events
         self._due = None if plan.status_due is None else (plan.status_due - at(0)).total_seconds()
         return plan
 
     def settle(self) -> Plan:
         """Everything catches up; returns the last plan, which must have nothing to do."""
         for _ in range(_MOST_ROUNDS):
+            if self.gone:
+                return Plan(reason="the job is gone")
             self.see()
             plan = self.reconcile()
             assert not self.refused, "whoever sees all writes nothing that is refused"
             moved = self.kubelet()
-            if plan.empty and plan.wake_at is None and not moved:
+            quiet = plan.empty and not moved
+            if quiet and plan.wake_at is None:
                 return plan
-            self.now = self._due if self._due is not None else self.now + 1
+            later = plan.wake_at if quiet or self._due is not None else None
+            self.now = self.now + 1 if later is None else (later - at(0)).total_seconds()
         raise AssertionError(f"it does not settle: {plan.reason}")
 
     # What a test asks.
@@ -165,9 +214,13 @@ class ModelCluster:
         name = self.job.metadata.name
         return {names.pod_name(name, one.type, one.index) for one in wanted(self.job)}
 
-    def end(self) -> tuple[set[str], bool, list[str]]:
+    def conditions(self) -> list[str]:
+        """`Running=False PyTorchJobSuspended` and so on, in their order."""
+        return [f"{one.type}={one.status} {one.reason}" for one in self.job.status.conditions]
+
+    def end(self) -> tuple[object, ...]:
         """What is left, without its times and uids."""
-        return set(self.pods), self.service, [f"{one.type}={one.status}" for one in self.job.status.conditions]
+        return set(self.pods), self.service, self.gone, self.conditions(), self.job.status.restarts
 
     def _put(self, pod: Pod) -> None:
         new = replace(pod, resource_version=self._next(), owner_uid=JOB_UID)

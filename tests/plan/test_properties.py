@@ -31,6 +31,16 @@ JOBS = st.builds(
     restart=POLICIES,
     elasticPolicy=st.sampled_from([None, ELASTIC]),
     nprocPerNode=st.sampled_from([None, "2"]),
+    runPolicy=st.fixed_dictionaries(
+        {},
+        optional={
+            "suspend": st.booleans(),
+            "cleanPodPolicy": st.sampled_from(["None", "Running", "All"]),
+            "backoffLimit": st.integers(0, 3),
+            "activeDeadlineSeconds": st.sampled_from([0, 5, 60]),
+            "ttlSecondsAfterFinished": st.sampled_from([0, 5]),
+        },
+    ),
 )
 ENDS = st.sampled_from([(PodPhase.SUCCEEDED, 0), (PodPhase.FAILED, 1), (PodPhase.FAILED, 137), (PodPhase.FAILED, None)])
 ANY = st.integers(0, 10**6)
@@ -108,6 +118,12 @@ class Lives(RuleBasedStateMachine):
         if name:
             self.cluster.delete(name, force=force)
 
+    @rule(which=ANY)
+    def a_container_starts_again(self, which: int) -> None:
+        name = self._pick(which)
+        if name and self.cluster.pods[name].phase is PodPhase.RUNNING:
+            self.cluster.restart(name)
+
     @rule()
     def the_kubelet_works(self) -> None:
         self.cluster.kubelet()
@@ -121,14 +137,24 @@ class Lives(RuleBasedStateMachine):
     def the_user_scales(self, workers: int) -> None:
         self.cluster.scale(workers)
 
+    @rule(wanted=st.booleans())
+    def the_user_suspends_or_resumes(self, wanted: bool) -> None:
+        self.cluster.suspend(wanted)
+
+    @invariant()
+    def only_a_job_that_has_ended_is_deleted(self) -> None:
+        assert self.cluster.ended() or not self.cluster.gone
+
     @rule()
     def everything_settles(self) -> None:
         plan = self.cluster.settle()
         assert plan.empty
         assert plan.reason
         if not self.cluster.ended():
-            assert set(self.cluster.pods) == self.cluster.wanted()
-            assert self.cluster.service
+            suspended = self.cluster.job.spec.run_policy.suspend
+            assert set(self.cluster.pods) == (set() if suspended else self.cluster.wanted())
+            assert self.cluster.service is not suspended
+            assert self.cluster.job.status.holds(ConditionType.SUSPENDED) is suspended
             assert {pod.phase for pod in self.cluster.pods.values()} <= {PodPhase.RUNNING, PodPhase.SUCCEEDED}
 
     @invariant()
@@ -152,19 +178,23 @@ def test_any_life_keeps_the_invariants() -> None:
     run_state_machine_as_test(Lives, settings=settings(max_examples=80, stateful_step_count=30, deadline=None))
 
 
-STATES = st.lists(st.tuples(ANY, st.sampled_from(["run", "end", "delete", "vanish"]), ENDS), max_size=6)
+STATES = st.lists(st.tuples(ANY, st.sampled_from(["run", "end", "again", "delete", "vanish"]), ENDS), max_size=6)
 
 
 @settings(deadline=None, max_examples=100)
-@given(JOBS, STATES, st.integers(1, 4), st.booleans())
-def test_a_plan_that_is_cut_anywhere_comes_to_the_same_end(job: Any, state: Any, workers: int, fresh: bool) -> None:
+@given(JOBS, STATES, st.none() | st.integers(1, 4), st.none() | st.booleans())
+def test_a_plan_that_is_cut_anywhere_comes_to_the_same_end(
+    job: Any, state: Any, workers: int | None, suspended: bool | None
+) -> None:
     cluster = ModelCluster(job)
-    if not fresh:
+    if state:
         cluster.settle()
     for number, what, end in state:
         disturb(cluster, number, what, end)
-    if job.spec.pytorch_replica_specs.worker:
+    if workers is not None and job.spec.pytorch_replica_specs.worker:
         cluster.scale(workers)
+    if suspended is not None:
+        cluster.suspend(suspended)
     cluster.see()
     whole = copy.deepcopy(cluster)
     whole.settle()
@@ -185,5 +215,7 @@ def disturb(cluster: ModelCluster, number: int, what: str, end: tuple[PodPhase, 
         cluster.move(name, PodPhase.RUNNING)
     elif what == "end" and cluster.pods[name].phase is PodPhase.RUNNING:
         cluster.move(name, *end)
+    elif what == "again" and cluster.pods[name].phase is PodPhase.RUNNING:
+        cluster.restart(name)
     elif what in ("delete", "vanish"):
         cluster.delete(name, force=what == "vanish")
