@@ -181,7 +181,7 @@ class Jobs:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def apply(self, name: str, workers: int, **role: Any) -> None:
+    def apply(self, name: str, workers: int, run_policy: Object | None = None, **role: Any) -> None:
         """One Master and some workers; keywords go into both roles."""
         template = make_template()
         roles = {
@@ -192,10 +192,14 @@ class Jobs:
             "apiVersion": "kubeflow.org/v1",
             "kind": "PyTorchJob",
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {"pytorchReplicaSpecs": roles},
+            "spec": {"pytorchReplicaSpecs": roles, **({"runPolicy": run_policy} if run_policy else {})},
         }
         done = self.plane.apply(body)
         assert done.returncode == 0, done.stderr
+
+    def patch(self, name: str, change: Object) -> None:
+        """One update of a job."""
+        self.kubectl("patch", "ptj", name, "--type=merge", "-p", json.dumps(change))
 
     def get(self, name: str) -> Object:
         return self.plane.get("-n", self.namespace, "ptj", name)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ async def kubelet(client: Client, jobs: Jobs) -> Kubelet:
     return Kubelet(client, jobs.namespace)
 
 
-async def started(jobs: Jobs, kubelet: Kubelet, name: str, workers: int, **role: str) -> None:
+async def started(jobs: Jobs, kubelet: Kubelet, name: str, workers: int, **role: Any) -> None:
     """A job all of whose pods run, and whose status says so."""
     jobs.apply(name, workers, **role)
     await eventually(lambda: pods_are(kubelet, workers + 1))
