@@ -130,20 +130,24 @@ class RunPolicy(Model):
 
     clean_pod_policy: CleanPodPolicy | None = Field(
         default=None,
-        description="Which pods are deleted when the job has ended: None, Running (those still running) or All."
-        " Unset: None, so that logs stay.",
+        description="Which pods are deleted when the job has ended: None, Running (those still running) or All,"
+        " which takes the Service too. A job past its deadline always stops its running pods. Unset: None, so that logs"
+        " stay.",
     )
     ttl_seconds_after_finished: Seconds32 | None = Field(
         default=None,
-        description="Seconds after its end when the job itself is deleted. Unset: it is kept. Example: 86400.",
+        description="Seconds after its end when the job itself is deleted, with all its pods. Unset: it is kept."
+        " Example: 86400.",
     )
     active_deadline_seconds: Seconds64 | None = Field(
         default=None,
-        description="Seconds, counted from status.startTime, after which the job fails. Unset: no deadline."
-        " Example: 3600.",
+        description="Seconds, counted from status.startTime, after which the job fails and its running pods are"
+        " deleted. They begin anew when the job is resumed. Unset: no deadline. Example: 3600.",
     )
     backoff_limit: Count | None = Field(
-        default=None, description="How many restarts the job may use up before it fails. Unset: unlimited. Example: 6."
+        default=None,
+        description="The job fails with its restart of this number; 0 is the same as 1. Counted are restarts of"
+        " containers and pods that failed and are made again (status.restarts). Unset: unlimited. Example: 6.",
     )
     scheduling_policy: SchedulingPolicy | None = Field(
         default=None,
@@ -152,8 +156,8 @@ class RunPolicy(Model):
     suspend: bool = Field(
         default=False,
         json_schema_extra={CRD_DEFAULT: False},
-        description="true deletes the job's pods and makes none until it is false again; Kueue sets it. Default:"
-        " false.",
+        description="true deletes the job's pods and Service and makes none until it is false again, by the template as"
+        " it is then; Kueue sets it. Default: false.",
     )
     managed_by: ManagedBy | None = Field(
         default=None,
