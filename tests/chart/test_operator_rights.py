@@ -78,8 +78,18 @@ def test_the_rights_suffice(plane: ControlPlane, template: Any, operator: Any, m
     eventually(lambda: "first" in plane.kubectl("get", "events", "-n", "training").stdout)
     finish(plane)
     eventually(lambda: "Succeeded" in plane.kubectl("get", "ptj", "-n", "training").stdout)
+    set_run_policy(plane, "cleanPodPolicy: All")
+    eventually(lambda: not plane.get("pods,services", "-n", "training")["items"])
+    set_run_policy(plane, "ttlSecondsAfterFinished: 0")
+    eventually(lambda: not plane.get("ptj", "-n", "training")["items"])
     refused = [one for one in plane.audit() if one["user"]["username"] == ACCOUNT and status(one) == 403]
     assert [(one["verb"], one["requestURI"]) for one in refused] == []
+
+
+def set_run_policy(plane: ControlPlane, setting: str) -> None:
+    patch = f"spec: {{runPolicy: {{{setting}}}}}"
+    done = plane.kubectl("patch", "ptj", "first", "-n", "training", "--type=merge", "-p", patch)
+    assert done.returncode == 0, done.stderr
 
 
 def helm_test(objects: Any, port: int) -> int:
