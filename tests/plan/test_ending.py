@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.model import Condition, ConditionType, JobStatus
+from pytorchjob_operator.model import Condition, ConditionStatus, ConditionType, JobStatus
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.plan.writes import DeleteJob, DeletePod, DeleteService, Plan
@@ -96,6 +96,6 @@ def test_a_ttl_is_waited_for_while_the_pods_are_cleaned_up() -> None:
 
 
 def test_an_end_of_no_known_time_never_expires() -> None:
-    status = JobStatus(conditions=(Condition(type=ConditionType.FAILED, status="True"),))
+    status = JobStatus(conditions=(Condition(type=ConditionType.FAILED, status=ConditionStatus.TRUE),))
     job = make_job(status=status, runPolicy={"ttlSecondsAfterFinished": 0})
     assert make_plan(observed(job)).empty

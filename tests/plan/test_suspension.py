@@ -35,7 +35,7 @@ def lived(steps: str, **case: Any) -> ModelCluster:
 
 
 def take(cluster: ModelCluster, step: str) -> None:
-    """`look`: the operator, once; `settle`: everybody; `kubelet`; `drain`: a worker is deleted; and the user's."""
+    """One of the operator (`look`, or `crash` before it writes the status), the user, the kubelet, or everybody."""
     if step in ("suspend", "resume"):
         cluster.suspend(step == "suspend")
     elif step == "settle":
@@ -46,7 +46,7 @@ def take(cluster: ModelCluster, step: str) -> None:
         cluster.delete("x-worker-0")
     else:
         cluster.see()
-        cluster.reconcile()
+        cluster.reconcile(None if step == "look" else len(cluster.plan().writes))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,12 @@ def take(cluster: ModelCluster, step: str) -> None:
             "settle suspend look resume settle",
             [CREATED, RESUMED, RUNNING],
             id="Never: resumed before a pod was told to go",
+        ),
+        pytest.param(
+            {"restart": "Never"},
+            "settle suspend crash resume settle",
+            [CREATED, RUNNING],
+            id="Never: the operator died before it wrote that the job is suspended",
         ),
         pytest.param({}, "settle suspend resume settle", [CREATED, RUNNING], id="resumed before anybody looked"),
     ],
