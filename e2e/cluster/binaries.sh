@@ -58,7 +58,7 @@ node() {
     build pause pause .
 }
 
-command -v go >/dev/null || fail "Go is missing: install Go 1.24 or later, or use PROVIDER=existing"
+command -v go >/dev/null || fail "Go is missing: install Go 1.24 or later, or leave out what needs it: make test WITHOUT=\"apiserver helm cluster\""
 case ${1:-all} in
 apiserver) apiserver ;;
 node) node ;;

@@ -19,7 +19,7 @@ ours() { runs "$pidfile" dockerd; }
 install_docker() {
     command -v dockerd >/dev/null && return
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null ||
-        fail "no Docker daemon answers and none can be installed: start Docker, or use PROVIDER=existing with KUBECONFIG"
+        fail "no Docker daemon answers and none can be installed: start Docker, use PROVIDER=existing with KUBECONFIG, or leave out what needs it: make test WITHOUT=cluster"
     echo "docker: installing Debian's docker.io"
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker.io >/dev/null
@@ -56,7 +56,7 @@ start() {
 
 up() {
     docker info >/dev/null 2>&1 && return
-    [ "$(id -u)" = 0 ] || fail "no Docker daemon answers: start Docker, or use PROVIDER=existing with KUBECONFIG"
+    [ "$(id -u)" = 0 ] || fail "no Docker daemon answers: start Docker, use PROVIDER=existing with KUBECONFIG, or leave out what needs it: make test WITHOUT=cluster"
     install_docker
     echo "docker: starting dockerd (data in $data, log $log)"
     start
