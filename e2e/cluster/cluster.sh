@@ -85,10 +85,27 @@ up() {
     kubectl get nodes
 }
 
+nodes_left() { docker ps --all --quiet --no-trunc --filter "label=io.x-k8s.kind.cluster=$CLUSTER"; }
+
+# A node that is killed while its runc holds a pod frozen (cgroup v1) cannot die before that pod is thawed.
+thaw() { # container
+    find "/sys/fs/cgroup/freezer/docker/$1" -name freezer.state 2>/dev/null | while read -r state; do
+        if grep -qs FROZEN "$state"; then echo THAWED >"$state"; fi
+    done
+}
+
 remove() {
-    kind delete cluster --name "$CLUSTER" --kubeconfig "$KUBECONFIG" >/dev/null 2>&1 || true
+    local node
+    timeout 30 kind delete cluster --name "$CLUSTER" --kubeconfig "$KUBECONFIG" >/dev/null 2>&1 || true
     # A node that was paused, or one whose daemon died, withstands a plain delete.
-    docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER" | xargs --no-run-if-empty docker rm --force --volumes >/dev/null
+    for _ in $(seq 5); do
+        [ -n "$(nodes_left)" ] || break
+        for node in $(nodes_left); do
+            thaw "$node"
+            docker rm --force --volumes "$node" >/dev/null 2>&1 || sleep 1
+        done
+    done
+    [ -z "$(nodes_left)" ] || fail "the nodes of $CLUSTER cannot be removed: see docker ps --all and $CACHE/dockerd.log"
     ./stores.sh down
     rm -f "$KUBECONFIG" "$OUT/kind.yaml"
 }
