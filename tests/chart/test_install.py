@@ -106,7 +106,7 @@ RIGHTS = [
     pytest.param("list pytorchjobs.kubeflow.org -n other", True, False, id="jobs of another namespace"),
     pytest.param("patch pytorchjobs.kubeflow.org --subresource=status -n training", True, True, id="their status"),
     pytest.param("patch pytorchjobs.kubeflow.org -n training", False, False, id="their spec"),
-    pytest.param("delete pytorchjobs.kubeflow.org -n training", False, False, id="deleting jobs"),
+    pytest.param("delete pytorchjobs.kubeflow.org -n training", True, True, id="deleting jobs, for their TTL"),
     pytest.param("create pods -n training", True, True, id="pods"),
     pytest.param("create pods -n other", True, False, id="pods of another namespace"),
     pytest.param("create pods --subresource=exec -n training", False, False, id="commands in pods"),
