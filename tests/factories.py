@@ -5,10 +5,19 @@ from typing import Any
 
 from pytorchjob_operator import names
 from pytorchjob_operator.model import Condition, ConditionStatus, ConditionType, JobStatus, PyTorchJob, with_defaults
-from pytorchjob_operator.names import ReplicaType
-from pytorchjob_operator.observed import Observed, Pod, PodPhase, Refusal, Service
+from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.observed import Child, Observed, Pod, PodPhase, Refusal
 from pytorchjob_operator.plan.replicas import Replica
-from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Plan, Write
+from pytorchjob_operator.plan.writes import (
+    CreateChild,
+    CreatePod,
+    DeleteChild,
+    DeleteJob,
+    DeletePod,
+    Plan,
+    UpdateChild,
+    Write,
+)
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 JOB_UID = "uid-x"
@@ -87,9 +96,15 @@ def workers(*phases: PodPhase | str) -> tuple[Pod, ...]:
     return tuple(make_pod(f"worker-{index}", PodPhase(phase)) for index, phase in enumerate(phases))
 
 
-def make_service(name: str = "x") -> Service:
+def make_child(kind: ChildKind, name: str = "x", **fields: Any) -> Child:
+    """A child of the job that is no pod, as it is seen."""
+    given = {"namespace": "ns", "uid": f"uid-{kind.lower()}", "resource_version": 1, "owner_uid": JOB_UID, **fields}
+    return Child(kind=kind, name=name, **given)
+
+
+def make_service(name: str = "x") -> Child:
     """The job's Service, as it is seen."""
-    return Service(name=name, namespace="ns", uid="uid-service", resource_version=1, owner_uid=JOB_UID)
+    return make_child(ChildKind.SERVICE, name)
 
 
 def observed(
@@ -97,7 +112,7 @@ def observed(
 ) -> Observed:
     """The job with these pods, its Service there unless told otherwise."""
     services = (make_service(job.metadata.name),) if service else ()
-    return Observed(job=job, now=at(seconds), pods=seen, services=services, refusal=refusal)
+    return Observed(job=job, now=at(seconds), pods=seen, children=services, refusal=refusal)
 
 
 def condition(kind: ConditionType, *, true: bool = True, reason: str | None = None, seconds: float = 0) -> Condition:
@@ -113,19 +128,21 @@ def condition(kind: ConditionType, *, true: bool = True, reason: str | None = No
 
 
 def written(plan: Plan) -> list[str]:
-    """The writes of a plan: `+Service`, `+x-worker-0`, `-x-worker-3`, `-Service`, `-PyTorchJob`."""
+    """The writes of a plan: `+Service`, `+x-worker-0`, `-x-worker-3`, `-Service`, `~PodGroup`, `-PyTorchJob`."""
     return [_told(write) for write in plan.writes]
 
 
 def _told(write: Write) -> str:
     match write:
-        case CreateService():
-            return "+Service"
+        case CreateChild():
+            return f"+{write.kind}"
+        case UpdateChild():
+            return f"~{write.kind}"
         case CreatePod():
             return f"+{write.body['metadata']['name']}"
         case DeletePod():
             return f"-{write.name}"
-        case DeleteService():
-            return "-Service"
+        case DeleteChild():
+            return f"-{write.kind}"
         case DeleteJob():
             return f"-{names.KIND}"

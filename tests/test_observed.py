@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator import names
-from pytorchjob_operator.names import ReplicaType
-from pytorchjob_operator.observed import Pod, PodPhase, Service
+from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.observed import Child, Pod, PodPhase
 from tests.factories import NOW
 
 OWNED = [
@@ -130,11 +130,13 @@ def test_active_succeeded_failed(phase: str, deleting: bool, state: tuple[bool, 
 )
 def test_an_owner(owners: list[dict[str, Any]] | None, uid: str | None) -> None:
     obj = {"metadata": {"name": "x", "ownerReferences": owners}}
-    assert Service.from_api(obj).owner_uid == Pod.from_api(obj).owner_uid == uid
+    assert Child.from_api(ChildKind.SERVICE, obj).owner_uid == Pod.from_api(obj).owner_uid == uid
 
 
 def test_a_service_that_goes_is_seen_to_go() -> None:
-    seen = Service.from_api({"metadata": {"name": "x", "resourceVersion": "7", "deletionTimestamp": "now"}})
+    seen = Child.from_api(
+        ChildKind.SERVICE, {"metadata": {"name": "x", "resourceVersion": "7", "deletionTimestamp": "now"}}
+    )
     assert (seen.name, seen.resource_version, seen.deleting) == ("x", 7, True)
 
 

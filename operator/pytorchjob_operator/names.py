@@ -19,6 +19,9 @@ LABEL_REPLICA_TYPE = f"{_PREFIX}/replica-type"
 LABEL_REPLICA_INDEX = f"{_PREFIX}/replica-index"
 LABEL_JOB_ROLE = f"{_PREFIX}/job-role"
 JOB_ROLE_MASTER = "master"
+LABEL_KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+ANNOTATION_SPEC_HASH = f"{_PREFIX}/spec-hash"
+"""On children that are kept up to date: a hash of the spec that the operator wrote last."""
 
 CONTAINER = "pytorch"
 PORT_NAME = "pytorchjob-port"
@@ -40,6 +43,13 @@ class ReplicaType(StrEnum):
         return self.value.lower()
 
 
+class ChildKind(StrEnum):
+    """The kinds of children that a job may have besides its pods; where each lives in the API is `kube/resource`'s."""
+
+    SERVICE = "Service"
+    AUTOSCALER = "HorizontalPodAutoscaler"
+
+
 class EventType(StrEnum):
     """The two types of events that Kubernetes knows."""
 
@@ -58,10 +68,14 @@ class Reason(StrEnum):
     SUSPENDED = "PyTorchJobSuspended"
     RESUMED = "PyTorchJobResumed"
     INVALID = "InvalidSpec"
+    ELASTIC_WITH_KUEUE = "ElasticWithKueueUnsupported"
+    AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable"
     CREATED_POD = "SuccessfulCreatePod"
     DELETED_POD = "SuccessfulDeletePod"
     FAILED_CREATE_POD = "FailedCreatePod"
     FAILED_CREATE_SERVICE = "FailedCreateService"
+    FAILED_CREATE_AUTOSCALER = "FailedCreateAutoscaler"
+    FAILED_UPDATE = "FailedUpdate"
     FAILED_DELETE = "FailedDelete"
     TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
 

@@ -4,6 +4,7 @@ The only place where API objects become values. A pod is cut down to the few fie
 holds thousands of them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +12,7 @@ from typing import Any
 
 from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.names import ChildKind, ReplicaType
 
 _MAX_INDEX = 1_000_000
 """A label is anybody's to write: an index beyond this is not one of ours."""
@@ -85,27 +86,32 @@ class Pod:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """A Service of a job: it is there, and whose it is."""
+class Child:
+    """A child of a job that is no pod: it is there, whose it is, and what was written into it last."""
 
+    kind: ChildKind
     name: str
     namespace: str
     uid: str
     resource_version: int
     owner_uid: str | None
     deleting: bool = False
+    spec_hash: str = ""
+    """What `names.ANNOTATION_SPEC_HASH` says; empty for a kind that is never updated, and for a child made by v1."""
 
     @classmethod
-    def from_api(cls, obj: dict[str, Any]) -> "Service":
-        """Read an API object."""
+    def from_api(cls, kind: ChildKind, obj: dict[str, Any]) -> "Child":
+        """Read an API object of this kind."""
         meta = obj["metadata"]
         return cls(
+            kind=kind,
             name=meta["name"],
             namespace=meta.get("namespace", ""),
             uid=meta.get("uid", ""),
             resource_version=int(meta.get("resourceVersion") or 0),
             owner_uid=controller_uid(meta),
             deleting=bool(meta.get("deletionTimestamp")),
+            spec_hash=str((meta.get("annotations") or {}).get(names.ANNOTATION_SPEC_HASH, "")),
         )
 
 
@@ -131,12 +137,18 @@ class Observed:
     job: PyTorchJob
     now: datetime
     pods: tuple[Pod, ...] = ()
-    services: tuple[Service, ...] = ()
+    children: tuple[Child, ...] = ()
+    unserved: Mapping[ChildKind, str] = field(default_factory=dict)
+    """Kinds of children that cannot be seen or made now, with the reason: nothing is concluded from their absence."""
     refusal: Refusal | None = None
     """Why the last attempt to create a child failed; None once an attempt went through."""
     status_due: datetime | None = None
     """`status_due` of the plan before this one, so that a write that was put off is not put off again."""
     options: Options = field(default_factory=Options)
+
+    def of(self, kind: ChildKind) -> tuple[Child, ...]:
+        """The children of one kind."""
+        return tuple(one for one in self.children if one.kind is kind)
 
 
 def controller_uid(meta: dict[str, Any]) -> str | None:

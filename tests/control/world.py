@@ -19,7 +19,8 @@ from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.recorder import Recorder, RecorderSettings, Reporter
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.observed import Pod, Service
+from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.observed import Child, Pod
 from tests.factories import JOB_UID, NOW
 from tests.fakes.apiserver import FakeApi, Request, failure, serving
 
@@ -39,7 +40,7 @@ class World:
         self.api = api
         self.now = NOW
         self.leads: Callable[[], bool] = lambda: True
-        self.caches = Caches(JobCache(), Store[Pod](clock), Store[Service](clock))
+        self.caches = Caches(JobCache(), Store[Pod](clock), {kind: Store[Child](clock) for kind in ChildKind})
         settings = RecorderSettings(per_second=10_000)
         self.recorder = Recorder(client, Reporter("pytorchjob-controller", "test"), clock, lambda: self.now, settings)
         applier = Applier(client, self.caches, lambda: self.leads())
@@ -57,7 +58,7 @@ class World:
         for pod in self.api.objects.get(PODS, {}).values():
             self.caches.pods.put(Pod.from_api(pod))
         for service in self.api.objects.get(SERVICES, {}).values():
-            self.caches.services.put(Service.from_api(service))
+            self.caches.children[ChildKind.SERVICE].put(Child.from_api(ChildKind.SERVICE, service))
         for one in self.caches.pods.by_owner(JOB_UID):
             if (NAMESPACE, one.name) not in self.api.objects.get(PODS, {}):
                 self.caches.pods.gone(NAMESPACE, one.name, one.uid)

@@ -8,32 +8,34 @@ from dataclasses import replace
 
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
-from pytorchjob_operator.observed import Observed, Pod, PodPhase
+from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.observed import Child, Observed, Pod, PodPhase
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.replicas import wanted
 from pytorchjob_operator.plan.writes import (
+    CreateChild,
     CreatePod,
-    CreateService,
+    DeleteChild,
     DeleteJob,
     DeletePod,
-    DeleteService,
     Event,
+    UpdateChild,
     Write,
 )
-from tests.factories import JOB_UID, at, make_service
+from tests.factories import JOB_UID, at
 
 _MOST_ROUNDS = 30
 """A job that needs more looks than this to settle would never settle."""
 
 
 class ModelCluster:
-    """The truth (`job`, `pods`, `service`), its whole history, and what the planner last saw of it."""
+    """The truth (`job`, `pods`, `children`), its whole history, and what the planner last saw of it."""
 
     def __init__(self, job: PyTorchJob) -> None:
         self.now = 0.0
         self.job = job
         self.pods: dict[str, Pod] = {}
-        self.service = False
+        self.children: dict[ChildKind, Child] = {}
         self.gone = False
         self.confirms = False
         """Whether the operator reads the job itself before it touches its children, as the real one does."""
@@ -41,7 +43,7 @@ class ModelCluster:
         self.jobs = [job]
         self._seen_pods: dict[str, Pod] = {}
         self.seen_job = job
-        self._seen_service = False
+        self._seen_children: tuple[Child, ...] = ()
         self._versions = 0
         self._due: float | None = None
         self.refused: list[Write] = []
@@ -53,9 +55,11 @@ class ModelCluster:
     def apply(self, write: Write) -> bool:
         """Carry out one write; False when a precondition refused it (404, 409)."""
         match write:
-            case CreateService():
-                self.service = True
-                return True
+            case CreateChild(kind, body):
+                meta = {**body["metadata"], "uid": f"uid-{self._next()}"}
+                return self.children.setdefault(kind, child := Child.from_api(kind, {"metadata": meta})) is child
+            case UpdateChild(kind, uid, body):
+                return self._update(kind, uid, Child.from_api(kind, dict(body)))
             case CreatePod():
                 return self._create(write)
             case DeletePod():
@@ -64,9 +68,9 @@ class ModelCluster:
                 if done and pod is not None:
                     self.deleted.setdefault(pod.uid, (pod, write.reason))
                 return done
-            case DeleteService():
-                there, self.service = self.service, False
-                return there
+            case DeleteChild(kind, _, uid):
+                there = kind in self.children and self.children[kind].uid == uid
+                return there and bool(self.children.pop(kind))
             case DeleteJob():
                 return self._delete_job()
 
@@ -81,9 +85,17 @@ class ModelCluster:
             self.remove(name)
         return True
 
+    def _update(self, kind: ChildKind, uid: str, new: Child) -> bool:
+        old = self.children.get(kind)
+        if old is None or old.uid != uid:
+            return False
+        self.children[kind] = replace(old, spec_hash=new.spec_hash)
+        return True
+
     def _delete_job(self) -> bool:
         """The job goes, and the garbage collector takes its children."""
-        there, self.gone, self.service = not self.gone, True, False
+        there, self.gone = not self.gone, True
+        self.children.clear()
         for name in list(self.pods):
             self.remove(name)
         return there
@@ -153,7 +165,8 @@ class ModelCluster:
 
     def see(self) -> None:
         """The cache has caught up."""
-        self._seen_pods, self.seen_job, self._seen_service = dict(self.pods), self.job, self.service
+        self._seen_pods, self.seen_job = dict(self.pods), self.job
+        self._seen_children = tuple(self.children.values())
 
     def see_pod(self, name: str, version: int) -> None:
         """One event of a pod's whole history comes: the newest, a late one, or one for the second time."""
@@ -170,10 +183,9 @@ class ModelCluster:
 
     def plan(self) -> Plan:
         """What the planner decides about what it sees."""
-        services = (make_service(self.job.metadata.name),) if self._seen_service else ()
         due = None if self._due is None else at(self._due)
         seen = tuple(self._seen_pods.values())
-        return make_plan(Observed(self.seen_job, at(self.now), seen, services, status_due=due))
+        return make_plan(Observed(self.seen_job, at(self.now), seen, self._seen_children, status_due=due))
 
     def reconcile(self, cut: int | None = None) -> Plan:
         """Plan and apply; the process dies after `cut` writes, of which the status is the last."""
@@ -220,7 +232,7 @@ class ModelCluster:
 
     def end(self) -> tuple[object, ...]:
         """What is left, without its times and uids."""
-        return set(self.pods), self.service, self.gone, self.conditions(), self.job.status.restarts
+        return set(self.pods), set(self.children), self.gone, self.conditions(), self.job.status.restarts
 
     def _put(self, pod: Pod) -> None:
         new = replace(pod, resource_version=self._next(), owner_uid=JOB_UID)

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import Condition, ConditionStatus, ConditionType, JobStatus
+from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.writes import DeleteJob, DeletePod, DeleteService, Plan
+from pytorchjob_operator.plan.writes import DeleteChild, DeleteJob, DeletePod, Plan
 from tests.factories import JOB_UID, at, condition, make_job, make_pod, observed, written
 
 STATES = {
@@ -57,7 +58,10 @@ def test_clean_up(end: str, policy: dict[str, Any], expected: list[str]) -> None
 def test_it_deletes_what_it_saw() -> None:
     plan = make_plan(seen(make_pod("worker-0", uid="this one"), cleanPodPolicy="All"))
     reason = "cleanPodPolicy is All"
-    assert plan.writes == (DeletePod("x-worker-0", "this one", reason), DeleteService("x", "uid-service"))
+    assert plan.writes == (
+        DeletePod("x-worker-0", "this one", reason),
+        DeleteChild(ChildKind.SERVICE, "x", "uid-service"),
+    )
 
 
 @pytest.mark.parametrize("policy", ["None", "Running", "All"])

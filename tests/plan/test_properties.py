@@ -130,7 +130,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def the_service_is_deleted(self) -> None:
-        self.cluster.service = False
+        self.cluster.children.clear()
 
     @precondition(lambda self: self.cluster.job.spec.pytorch_replica_specs.worker is not None)
     @rule(workers=st.integers(1, 4))
@@ -153,7 +153,7 @@ class Lives(RuleBasedStateMachine):
         if not self.cluster.ended():
             suspended = self.cluster.job.spec.run_policy.suspend
             assert set(self.cluster.pods) == (set() if suspended else self.cluster.wanted())
-            assert self.cluster.service is not suspended
+            assert bool(self.cluster.children) is not suspended
             assert self.cluster.job.status.holds(ConditionType.SUSPENDED) is suspended
             assert {pod.phase for pod in self.cluster.pods.values()} <= {PodPhase.RUNNING, PodPhase.SUCCEEDED}
 

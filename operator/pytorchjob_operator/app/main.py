@@ -54,6 +54,7 @@ class Process:
             stack.push_async_callback(runner.cleanup)
             stack.push_async_callback(self._leave)
             self._start(self._heartbeat(), operator.watch_jobs(), operator.work(), operator.recorder.run())
+            self._start(operator.children.run())
             self._start(*(reflector.run() for reflector in operator.reflectors))
             if self._settings.leader_elect:
                 self._start(operator.elector.run())

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytorchjob_operator import __version__, names
+from pytorchjob_operator.app.children import ChildWatch
 from pytorchjob_operator.app.handlers import JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.control.apply import JOBS, Applier
@@ -24,7 +25,8 @@ from pytorchjob_operator.kube.recorder import Involved, Recorder, Reporter
 from pytorchjob_operator.kube.reflector import Reflector
 from pytorchjob_operator.kube.resource import PODS, SERVICES
 from pytorchjob_operator.kube.store import Store
-from pytorchjob_operator.observed import Options, Pod, Service
+from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.observed import Child, Options, Pod
 from pytorchjob_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ class Operator:
         self.caches = Caches(
             jobs=JobCache(),
             pods=Store[Pod](self._clock, self._child_changed),
-            services=Store[Service](self._clock, self._child_changed),
+            children={kind: Store[Child](self._clock, self._child_changed) for kind in ChildKind},
             options=Options(cluster_domain=settings.cluster_domain),
         )
         self.client = Client(connection, USER_AGENT, settings.max_in_flight, on_request=metrics.on_request)
@@ -65,7 +67,8 @@ class Operator:
         self.recorder = Recorder(self.client, Reporter(names.CONTROLLER, identity), self._clock, now)
         self.reflectors = tuple(self._reflectors())
         applier = Applier(self.client, self.caches, self.may_write)
-        self.reconciler = Reconciler(self.caches, applier, self.recorder, now)
+        self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._look_at_all)
+        self.reconciler = Reconciler(self.caches, applier, self.recorder, now, self.children.want)
         self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
 
     def may_write(self) -> bool:
@@ -108,13 +111,18 @@ class Operator:
         if wait is not None:
             self.queue.add_after(uid, wait)
 
-    def _reflectors(self) -> "list[Reflector[Pod] | Reflector[Service]]":
-        made: list[Reflector[Pod] | Reflector[Service]] = []
+    def _look_at_all(self) -> None:
+        for job in self.caches.jobs:
+            self.queue.add(job.metadata.uid)
+
+    def _reflectors(self) -> "list[Reflector[Pod] | Reflector[Child]]":
+        made: list[Reflector[Pod] | Reflector[Child]] = []
+        services_seen = self.caches.children[ChildKind.SERVICE]
         for namespace in self.settings.namespaces or (None,):
             pods = Scope(PODS, namespace, names.operator_selector())
             services = Scope(SERVICES, namespace, names.operator_selector())
             made.append(Reflector(self.client, pods, self.caches.pods, Pod.from_api))
-            made.append(Reflector(self.client, services, self.caches.services, Service.from_api))
+            made.append(Reflector(self.client, services, services_seen, _service))
         return made
 
     def _child_changed(self, owner_uid: str) -> None:
@@ -168,3 +176,7 @@ class Operator:
 
     def _job_scopes(self) -> list[Scope]:
         return [Scope(JOBS, namespace) for namespace in self.settings.namespaces or (None,)]
+
+
+def _service(obj: dict[str, Any]) -> Child:
+    return Child.from_api(ChildKind.SERVICE, obj)

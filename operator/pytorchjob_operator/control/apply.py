@@ -13,15 +13,27 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused, Unavailable
 from pytorchjob_operator.kube.client import Client
-from pytorchjob_operator.kube.resource import PODS, SERVICES, Resource
+from pytorchjob_operator.kube.resource import CHILDREN, PODS, Resource
 from pytorchjob_operator.model import JobStatus, PyTorchJob
-from pytorchjob_operator.names import Reason
-from pytorchjob_operator.observed import Pod, Refusal, Service, controller_uid
-from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService, Write
+from pytorchjob_operator.names import ChildKind, Reason
+from pytorchjob_operator.observed import Child, Pod, Refusal, controller_uid
+from pytorchjob_operator.plan.writes import (
+    CreateChild,
+    CreatePod,
+    DeleteChild,
+    DeleteJob,
+    DeletePod,
+    UpdateChild,
+    Write,
+)
 
 JOBS = Resource(names.GROUP, names.VERSION, names.PLURAL)
 IN_FLIGHT = 32
 """Requests of one job at a time; each needs a connection of its own (HTTP/1.1)."""
+_FAILED_CREATE = {
+    ChildKind.SERVICE: Reason.FAILED_CREATE_SERVICE,
+    ChildKind.AUTOSCALER: Reason.FAILED_CREATE_AUTOSCALER,
+}
 
 
 @dataclass(frozen=True)
@@ -62,18 +74,19 @@ class Applier:
         match write:
             case CreatePod():
                 self.caches.pods.put(Pod.from_api(await self._create(job, PODS, dict(write.body))))
-            case CreateService():
-                made = await self._create(job, SERVICES, dict(write.body))
-                self.caches.services.put(Service.from_api(made))
+            case CreateChild(kind, body):
+                self._keep(kind, await self._create(job, CHILDREN[kind], dict(body)))
+            case UpdateChild(kind, uid, body):
+                await self._update(job, kind, uid, dict(body))
             case DeletePod(name, uid, _):
                 left = await self._delete(PODS, job, name, uid)
                 if left.get("kind") == "Pod":
                     self.caches.pods.put(Pod.from_api(left))
                 elif not left:
                     self.caches.pods.gone(job.metadata.namespace, name, uid)
-            case DeleteService(name, uid):
-                await self._delete(SERVICES, job, name, uid)
-                self.caches.services.gone(job.metadata.namespace, name, uid)
+            case DeleteChild(kind, name, uid):
+                await self._delete(CHILDREN[kind], job, name, uid)
+                self.caches.children[kind].gone(job.metadata.namespace, name, uid)
             case DeleteJob(name, uid):
                 await self._delete(JOBS, job, name, uid)
                 self.caches.jobs.forget(uid)
@@ -91,6 +104,21 @@ class Applier:
             whose = f"{resource.plural} {name!r} already exists and does not belong to this job"
             raise Refused(409, "NameTaken", f"{whose}: delete it or rename the job")
         return found
+
+    async def _update(self, job: PyTorchJob, kind: ChildKind, uid: str, wanted: dict[str, Any]) -> None:
+        """Bring a child up to date by its live state, so that what others put into it stays."""
+        namespace, name = job.metadata.namespace, wanted["metadata"]["name"]
+        try:
+            live = await self.client.get(CHILDREN[kind], namespace, name)
+        except NotFound:
+            live = {}
+        if live.get("metadata", {}).get("uid") != uid:
+            self.caches.children[kind].gone(namespace, name, uid)
+            return
+        self._keep(kind, await self.client.update(CHILDREN[kind], namespace, _merged(live, wanted)))
+
+    def _keep(self, kind: ChildKind, obj: dict[str, Any]) -> None:
+        self.caches.children[kind].put(Child.from_api(kind, obj))
 
     async def _delete(self, resource: Resource, job: PyTorchJob, name: str, uid: str) -> dict[str, Any]:
         """Delete one incarnation; empty if it is gone already, or another has its name."""
@@ -133,11 +161,20 @@ class Applier:
             raise Unavailable(0, "NotLeader", "this process does not lead: nothing was written")
 
 
+def _merged(live: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The live object with what is wanted over it, one level deep."""
+    meta, new = live["metadata"], wanted["metadata"]
+    texts = {key: {**(meta.get(key) or {}), **new[key]} for key in ("labels", "annotations")}
+    return {**live, "metadata": {**meta, **texts}, "spec": {**(live.get("spec") or {}), **wanted["spec"]}}
+
+
 def _refusal(write: Write, error: ApiError) -> Refusal:
     match write:
-        case CreateService():
-            return Refusal(Reason.FAILED_CREATE_SERVICE, error.message)
+        case CreateChild(kind):
+            return Refusal(_FAILED_CREATE[kind], error.message)
         case CreatePod():
             return Refusal(Reason.FAILED_CREATE_POD, error.message)
+        case UpdateChild(kind):
+            return Refusal(Reason.FAILED_UPDATE, f"{kind.value}: {error.message}")
         case _:
             return Refusal(Reason.FAILED_DELETE, error.message)

@@ -1,12 +1,14 @@
 """What the operator knows of the cluster, and the only place that turns it into an observation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from pytorchjob_operator.control.jobs import JobCache
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.observed import Observed, Options, Pod, Refusal, Service
+from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.observed import Child, Observed, Options, Pod, Refusal
 
 
 @dataclass(frozen=True)
@@ -15,8 +17,11 @@ class Caches:
 
     jobs: JobCache
     pods: Store[Pod]
-    services: Store[Service]
+    children: Mapping[ChildKind, Store[Child]]
+    """One store for each kind of child: names are unique within a kind only."""
     options: Options = field(default_factory=Options)
+    unserved: dict[ChildKind, str] = field(default_factory=dict)
+    """Kinds that are not watched now, with the reason."""
 
     def observe(
         self, job: PyTorchJob, now: datetime, refusal: Refusal | None = None, status_due: datetime | None = None
@@ -27,7 +32,8 @@ class Caches:
             job=job,
             now=now,
             pods=self.pods.by_owner(uid),
-            services=self.services.by_owner(uid),
+            children=tuple(child for store in self.children.values() for child in store.by_owner(uid)),
+            unserved=dict(self.unserved),
             refusal=refusal,
             status_due=status_due,
             options=self.options,

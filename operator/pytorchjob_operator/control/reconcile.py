@@ -15,7 +15,7 @@ from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import EventType
+from pytorchjob_operator.names import ChildKind, EventType
 from pytorchjob_operator.observed import Refusal
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.writes import Event
@@ -46,6 +46,8 @@ class Reconciler:
     applier: Applier
     recorder: Recorder
     clock: Callable[[], datetime]
+    want: Callable[[frozenset[ChildKind]], None] = lambda kinds: None
+    """Told which kinds of children a plan would need to see and cannot."""
     _memories: dict[str, _Memory] = field(default_factory=dict)
 
     async def __call__(self, uid: str) -> float | None:
@@ -71,6 +73,8 @@ class Reconciler:
 
     def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
         plan = make_plan(self.caches.observe(job, self.clock(), memory.refusal, memory.status_due))
+        if plan.needs:
+            self.want(plan.needs)
         if memory.reason != plan.reason:
             memory.reason = plan.reason
             logger.info("%s/%s: %s", job.metadata.namespace, job.metadata.name, plan.reason)

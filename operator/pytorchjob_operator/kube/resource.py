@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from pytorchjob_operator.names import ChildKind
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -23,5 +25,8 @@ class Resource:
 
 PODS = Resource("", "v1", "pods")
 SERVICES = Resource("", "v1", "services")
+AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers")
+CHILDREN = {ChildKind.SERVICE: SERVICES, ChildKind.AUTOSCALER: AUTOSCALERS}
+"""Where each kind of child lives."""
 EVENTS = Resource("", "v1", "events")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")

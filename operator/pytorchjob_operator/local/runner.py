@@ -18,9 +18,9 @@ from pytorchjob_operator.local.screen import Progress, Screen
 from pytorchjob_operator.local.signals import RELOAD, Signals
 from pytorchjob_operator.model import ConditionStatus, ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
-from pytorchjob_operator.observed import Observed, Service
+from pytorchjob_operator.observed import Child, Observed
 from pytorchjob_operator.plan import Plan, make_plan, replicas
-from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeleteJob, DeletePod, DeleteService
+from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeleteChild, DeleteJob, DeletePod, UpdateChild
 
 _TICK = 1.0
 """How often the progress line is drawn anew at least."""
@@ -63,7 +63,7 @@ class Runner:
     ) -> None:
         """`workers` reads the number of workers anew from wherever the job came from."""
         self._job, self._node, self._screen, self._workers = job, node, screen, workers
-        self._services: tuple[Service, ...] = ()
+        self._children: tuple[Child, ...] = ()
         self._status_due: datetime | None = None
         self._start = _monotonic()
         self._end = None if timeout is None else self._start + timeout
@@ -101,7 +101,7 @@ class Runner:
         while True:
             self._node.advance(_monotonic())
             pods = self._node.pods()
-            plan = make_plan(Observed(self._job, _now(), pods, self._services, status_due=self._status_due))
+            plan = make_plan(Observed(self._job, _now(), pods, self._children, status_due=self._status_due))
             self._status_due = plan.status_due
             if plan.empty:
                 return plan.wake_at
@@ -110,14 +110,16 @@ class Runner:
     def _apply(self, plan: Plan) -> None:
         for write in plan.writes:
             match write:
-                case CreateService(body):
-                    self._services += (Service.from_api(dict(body)),)
+                case CreateChild(kind, body):
+                    self._children += (Child.from_api(kind, dict(body)),)
+                case UpdateChild():
+                    pass  # nothing that follows the spec is made here
                 case CreatePod(body):
                     self._node.create(body, _monotonic())
                 case DeletePod(_, uid, _):
                     self._node.delete(uid, _monotonic())
-                case DeleteService(_, uid):
-                    self._services = tuple(one for one in self._services if one.uid != uid)
+                case DeleteChild(kind, name, _):
+                    self._children = tuple(one for one in self._children if (one.kind, one.name) != (kind, name))
                 case DeleteJob():
                     pass  # its file is the user's, and the run ends with the job
         if plan.status is not None:

@@ -84,7 +84,7 @@ class ManagedBy(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """v1's condition types, and ReplicaFailure with the meaning that a ReplicaSet gives it."""
+    """v1's condition types, ReplicaFailure with the meaning that a ReplicaSet gives it, and two of our own."""
 
     CREATED = "Created"
     RUNNING = "Running"
@@ -93,6 +93,8 @@ class ConditionType(StrEnum):
     SUSPENDED = "Suspended"
     FAILED = "Failed"
     REPLICA_FAILURE = "ReplicaFailure"
+    WAITING = "Waiting"
+    CONFIG_VALID = "ConfigValid"
 
 
 class ConditionStatus(StrEnum):

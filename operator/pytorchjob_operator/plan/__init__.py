@@ -6,11 +6,15 @@ it is derived anew from what is observed, so a crash between two writes needs no
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ManagedBy, PyTorchJob, with_defaults
-from pytorchjob_operator.observed import Observed, Service
+from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan import (
+    autoscaler,
+    children,
     ending,
     events,
     limits,
@@ -24,7 +28,7 @@ from pytorchjob_operator.plan import (
 )
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Outcome, Phase
-from pytorchjob_operator.plan.writes import CreatePod, CreateService, DeletePod, Plan, Write
+from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeletePod, Plan, Write
 
 __all__ = ["Plan", "make_plan"]
 
@@ -37,10 +41,19 @@ def make_plan(seen: Observed) -> Plan:
     hands_off = _hands_off(seen.job)
     if hands_off:
         return Plan(reason=hands_off)
-    end = ending.ended(seen.job)
-    if end is not None:
-        return ending.make_plan(seen, end)
     job = with_defaults(seen.job)
+    end = ending.ended(seen.job)
+    plan = _go_on(seen, job) if end is None else ending.make_plan(seen, end)
+    return replace(plan, needs=_rare_kinds(job) & seen.unserved.keys())
+
+
+def _rare_kinds(job: PyTorchJob) -> frozenset[ChildKind]:
+    """The kinds of children that this job may have and most have not."""
+    return frozenset([ChildKind.AUTOSCALER]) if autoscaler.wanted(job) else frozenset()
+
+
+def _go_on(seen: Observed, job: PyTorchJob) -> Plan:
+    """Decide about a job that has not ended; `job` has its defaults."""
     compared = replicas.compare(job, seen.pods)
     look = Look(seen, job, compared, outcome.count(job, compared), restart.replacements(job, compared, seen.pods))
     result = _result(look)
@@ -86,13 +99,13 @@ def _publish(look: Look, result: Outcome, writes: tuple[Write, ...]) -> Plan:
 
 
 def _writes(look: Look, result: Outcome) -> Iterator[Write]:
-    """Service first, then what must go, then what is missing, in the order of ranks."""
+    """Service first, then what must go, then what is missing, in the order of ranks; last who may change all that."""
     if result.phase is Phase.SUSPENDED:
         yield from suspension.writes(look.seen)
     if result.phase in _WITHOUT_PODS:
         return
-    if not _has_service(look.job, look.seen.services):
-        yield CreateService(service.build_service(look.job))
+    if not _has_service(look):
+        yield CreateChild(ChildKind.SERVICE, service.build_service(look.job))
     for pod in look.compared.surplus:
         if not pod.deleting:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")
@@ -100,11 +113,12 @@ def _writes(look: Look, result: Outcome) -> Iterator[Write]:
         yield DeletePod(pod.name, pod.uid, reason)
     for replica in look.compared.missing:
         yield CreatePod(pods.build_pod(look.job, replica, look.seen.options))
+    yield from children.converge(look.seen, ChildKind.AUTOSCALER, autoscaler.wanted(look.job))
 
 
-def _has_service(job: PyTorchJob, services: tuple[Service, ...]) -> bool:
-    name = names.service_name(job.metadata.name)
-    return any(one.name == name for one in services)
+def _has_service(look: Look) -> bool:
+    name = names.service_name(look.job.metadata.name)
+    return any(one.name == name for one in look.seen.of(ChildKind.SERVICE))
 
 
 def _reason(look: Look, result: Outcome, writes: tuple[Write, ...]) -> str:

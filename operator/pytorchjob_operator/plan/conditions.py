@@ -52,6 +52,22 @@ def set_false(conditions: Conditions, kind: ConditionType, reason: str, message:
     return (*remove(conditions, kind), new)
 
 
+def set_first(conditions: Conditions, kind: ConditionType, reason: str, message: str, now: datetime) -> Conditions:
+    """Set a condition to False and place it first, where it is nobody's State; the same again changes nothing."""
+    found = find(conditions, kind)
+    if found is not None and (found.reason, found.message) == (reason, message):
+        return conditions
+    new = Condition(
+        type=kind,
+        status=ConditionStatus.FALSE,
+        reason=reason,
+        message=message,
+        last_update_time=now,
+        last_transition_time=found.last_transition_time if found else now,
+    )
+    return (new, *remove(conditions, kind))
+
+
 def end_running(conditions: Conditions, now: datetime) -> Conditions:
     """Flip Running to False where it stands; its reason stays (v1)."""
     return tuple(

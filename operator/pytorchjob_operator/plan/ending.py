@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from pytorchjob_operator.model import CleanPodPolicy, ConditionType, PyTorchJob
+from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
-from pytorchjob_operator.plan import limits
-from pytorchjob_operator.plan.writes import DeleteJob, DeletePod, DeleteService, Plan, Write
+from pytorchjob_operator.plan import children, limits
+from pytorchjob_operator.plan.writes import DeleteChild, DeleteJob, DeletePod, Plan, Write
 
 _ENDS = (ConditionType.SUCCEEDED, ConditionType.FAILED)
 _ALIVE = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.UNKNOWN)
@@ -50,7 +51,9 @@ def _clean_up(seen: Observed, job: PyTorchJob) -> Iterator[Write]:
         if not pod.deleting and _goes(policy, pod, job):
             yield DeletePod(pod.name, pod.uid, _why(policy))
     if policy is CleanPodPolicy.ALL:
-        yield from (DeleteService(one.name, one.uid) for one in seen.services if not one.deleting)
+        services = seen.of(ChildKind.SERVICE)
+        yield from (DeleteChild(one.kind, one.name, one.uid) for one in services if not one.deleting)
+    yield from children.release(seen)
 
 
 def _goes(policy: CleanPodPolicy, pod: Pod, job: PyTorchJob) -> bool:

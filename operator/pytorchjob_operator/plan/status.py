@@ -17,8 +17,8 @@ from pytorchjob_operator.model import (
     ReplicaStatuses,
 )
 from pytorchjob_operator.names import Reason, ReplicaType
-from pytorchjob_operator.observed import Observed, Refusal
-from pytorchjob_operator.plan import conditions
+from pytorchjob_operator.observed import Refusal
+from pytorchjob_operator.plan import autoscaler, conditions
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
@@ -47,7 +47,7 @@ def build_status(look: Look, outcome: Outcome) -> JobStatus:
     ended = outcome.phase in _ENDS
     return stored.model_copy(
         update={
-            "conditions": _conditions(seen, outcome, now),
+            "conditions": _stamped(_conditions(look, outcome, now), seen.job),
             "replica_statuses": _replica_statuses(seen.job, look.counts, outcome),
             "start_time": _start_time(stored, outcome, now),
             **_replaced(stored, look.replacements, outcome),
@@ -79,10 +79,18 @@ def _delay(stored: JobStatus, new: JobStatus, counts: dict[ReplicaType, Counts])
     return RUNNING_DELAY if _only_running_is_new(stored, new) else _AT_ONCE
 
 
-def _conditions(seen: Observed, outcome: Outcome, now: datetime) -> Conditions:
+def _stamped(new: Conditions, job: PyTorchJob) -> Conditions:
+    """The conditions, those that changed with the generation that they were decided for."""
+    generation = {"observed_generation": job.metadata.generation or None}
+    return tuple(one if one in job.status.conditions else one.model_copy(update=generation) for one in new)
+
+
+def _conditions(look: Look, outcome: Outcome, now: datetime) -> Conditions:
+    seen = look.seen
     name, stored = seen.job.metadata.name, seen.job.status.conditions
     new = conditions.set_true(stored, ConditionType.CREATED, Reason.CREATED, f"PyTorchJob {name} is created.", now)
     new = _refused(new, seen.refusal, now)
+    new = _config(new, look, now)
     if outcome.phase is Phase.SUSPENDED:
         new = conditions.set_false(new, ConditionType.RUNNING, Reason.SUSPENDED, outcome.message, now)
     if outcome.phase is Phase.RESUMED:
@@ -93,6 +101,14 @@ def _conditions(seen: Observed, outcome: Outcome, now: datetime) -> Conditions:
         kind, reason = _CONDITIONS[outcome.phase]
         new = conditions.set_true(new, kind, reason, outcome.message, now)
     return new
+
+
+def _config(given: Conditions, look: Look, now: datetime) -> Conditions:
+    """Say what of the spec has no effect, as long as it has none."""
+    wrong = autoscaler.trouble(look.job, look.seen.unserved)
+    if wrong is None:
+        return conditions.remove(given, ConditionType.CONFIG_VALID)
+    return conditions.set_first(given, ConditionType.CONFIG_VALID, *wrong, now)
 
 
 def _start_time(stored: JobStatus, outcome: Outcome, now: datetime) -> datetime | None:

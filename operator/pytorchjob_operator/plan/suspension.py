@@ -1,4 +1,4 @@
-"""A suspended job has no pods and no Service, and keeps its history (contract A.12).
+"""A suspended job has no pods and no other children, and keeps its history (contract A.12).
 
 Each change of state is written first and acted on with the next look, so that a crash between the two is no riddle:
 pods go once the status says Suspended, and come once it no longer does. While it does, every pod is of the life before.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pytorchjob_operator.model import ConditionType
 from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan.outcome import Outcome, Phase
-from pytorchjob_operator.plan.writes import DeletePod, DeleteService, Write
+from pytorchjob_operator.plan.writes import DeleteChild, DeletePod, Write
 
 _REASON = "the job is suspended"
 
@@ -32,6 +32,6 @@ def writes(seen: Observed) -> Iterator[Write]:
     for pod in seen.pods:
         if not pod.deleting:
             yield DeletePod(pod.name, pod.uid, _REASON)
-    for service in seen.services:
-        if not service.deleting:
-            yield DeleteService(service.name, service.uid)
+    for child in seen.children:
+        if not child.deleting:
+            yield DeleteChild(child.kind, child.name, child.uid)

@@ -10,16 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from pytorchjob_operator.model import JobStatus
-from pytorchjob_operator.names import EventType, Reason
+from pytorchjob_operator.names import ChildKind, EventType, Reason
 
 Body = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class CreateService:
-    """POST this Service."""
-
-    body: Body
 
 
 @dataclass(frozen=True)
@@ -39,9 +32,27 @@ class DeletePod:
 
 
 @dataclass(frozen=True)
-class DeleteService:
-    """DELETE this Service; the uid is a precondition."""
+class CreateChild:
+    """POST this child."""
 
+    kind: ChildKind
+    body: Body
+
+
+@dataclass(frozen=True)
+class UpdateChild:
+    """Put these labels, annotations and fields of `spec` into the child that has this uid; what else it has stays."""
+
+    kind: ChildKind
+    uid: str
+    body: Body
+
+
+@dataclass(frozen=True)
+class DeleteChild:
+    """DELETE this child; the uid is a precondition."""
+
+    kind: ChildKind
     name: str
     uid: str
 
@@ -54,7 +65,7 @@ class DeleteJob:
     uid: str
 
 
-Write = CreateService | CreatePod | DeletePod | DeleteService | DeleteJob
+Write = CreateChild | CreatePod | UpdateChild | DeletePod | DeleteChild | DeleteJob
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,9 @@ class Plan:
     wake_at: datetime | None = None
     """Plan again at this time at the latest, also if nothing happens."""
 
+    needs: frozenset[ChildKind] = frozenset()
+    """Kinds of children that this job may have and that could not be seen: look again once they can."""
+
     @property
     def empty(self) -> bool:
         """Nothing to send."""
@@ -88,4 +102,4 @@ class Plan:
 
 def manifests(plan: Plan) -> list[dict[str, Any]]:
     """The objects that the plan creates, as `kubectl apply` would take them."""
-    return [dict(write.body) for write in plan.writes if isinstance(write, CreateService | CreatePod)]
+    return [dict(write.body) for write in plan.writes if isinstance(write, CreateChild | CreatePod)]

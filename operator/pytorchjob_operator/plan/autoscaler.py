@@ -1,0 +1,48 @@
+"""The HorizontalPodAutoscaler of an elastic job: it scales the workers by the user's metrics (contract A.14).
+
+Made when `elasticPolicy.metrics` is there, kept up to date with it, and given back at suspension and at the end, which
+v1 forgot.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytorchjob_operator import names
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import ChildKind, Reason
+from pytorchjob_operator.plan import children
+
+API_VERSION = "autoscaling/v2"
+
+
+def wanted(job: PyTorchJob) -> dict[str, Any] | None:
+    """The autoscaler that the job should have now, or None. `job` has its defaults."""
+    elastic = job.spec.elastic_policy
+    if elastic is None or elastic.metrics is None or _queued_by_kueue(job):
+        return None
+    spec = {
+        "scaleTargetRef": {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": job.metadata.name},
+        "minReplicas": elastic.min_replicas,
+        "maxReplicas": elastic.max_replicas,
+        "metrics": list(elastic.metrics),
+    }
+    return children.build_child(job, API_VERSION, ChildKind.AUTOSCALER.value, spec)
+
+
+def trouble(job: PyTorchJob, unserved: Mapping[ChildKind, str]) -> tuple[Reason, str] | None:
+    """Why the metrics that the user gave have no effect, if so: reason and sentence for the condition ConfigValid."""
+    elastic = job.spec.elastic_policy
+    if elastic is None or elastic.metrics is None:
+        return None
+    if _queued_by_kueue(job):
+        what = "has no effect on a job that Kueue has admitted: remove the metrics, or the label"
+        return Reason.ELASTIC_WITH_KUEUE, f"spec.elasticPolicy.metrics {what} {names.LABEL_KUEUE_QUEUE}"
+    why = unserved.get(ChildKind.AUTOSCALER)
+    if why:
+        return Reason.AUTOSCALER_UNAVAILABLE, f"spec.elasticPolicy.metrics has no effect: {why}"
+    return None
+
+
+def _queued_by_kueue(job: PyTorchJob) -> bool:
+    """Whether Kueue holds the quota: it stops a job that changes its size after its admission."""
+    return bool(job.metadata.labels.get(names.LABEL_KUEUE_QUEUE))

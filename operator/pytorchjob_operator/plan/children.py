@@ -1,0 +1,57 @@
+"""Keeps the children that follow the spec as they should be: made, brought up to date, and given back.
+
+A child is compared by the hash of the spec that was written into it last, so that what the API server or others add to
+it is no difference. Pods and Services have policies of their own.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pytorchjob_operator import names
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.observed import Observed
+from pytorchjob_operator.plan import owner
+from pytorchjob_operator.plan.writes import CreateChild, DeleteChild, UpdateChild, Write
+
+
+def build_child(job: PyTorchJob, api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Build a child that has the job's name, and bears the hash of its spec."""
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {
+            "name": job.metadata.name,
+            "namespace": job.metadata.namespace,
+            "labels": names.job_labels(job.metadata.name),
+            "annotations": {names.ANNOTATION_SPEC_HASH: hashlib.sha256(text.encode()).hexdigest()[:16]},
+            "ownerReferences": owner.references(job),
+        },
+        "spec": spec,
+    }
+
+
+def converge(seen: Observed, kind: ChildKind, wanted: dict[str, Any] | None) -> Iterator[Write]:
+    """Make the one child of this kind, bring it up to date, or delete it; nothing where the kind cannot be seen."""
+    if kind in seen.unserved:
+        return
+    found = next(iter(seen.of(kind)), None)
+    if found is None:
+        if wanted is not None:
+            yield CreateChild(kind, wanted)
+    elif found.deleting:
+        return
+    elif wanted is None:
+        yield DeleteChild(kind, found.name, found.uid)
+    elif found.spec_hash != wanted["metadata"]["annotations"][names.ANNOTATION_SPEC_HASH]:
+        yield UpdateChild(kind, found.uid, wanted)
+
+
+def release(seen: Observed) -> Iterator[Write]:
+    """Delete what only a job that runs may hold: everything but its pods and Services."""
+    for child in seen.children:
+        if child.kind is not ChildKind.SERVICE and not child.deleting:
+            yield DeleteChild(child.kind, child.name, child.uid)
