@@ -29,6 +29,14 @@ class PodPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """What keeps somebody from going on: one CamelCase word for programs, one sentence for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """One replica's pod, as far as a decision needs it."""
 
@@ -46,6 +54,8 @@ class Pod:
     restarts: int = 0
     """Restarts of its containers by the kubelet, init containers too (v1)."""
     created_at: datetime | None = None
+    trouble: Trouble | None = None
+    """What keeps it from starting, in the words of the scheduler or the kubelet; None while nothing does."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":

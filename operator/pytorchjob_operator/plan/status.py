@@ -17,8 +17,8 @@ from pytorchjob_operator.model import (
     ReplicaStatuses,
 )
 from pytorchjob_operator.names import Reason, ReplicaType
-from pytorchjob_operator.observed import Refusal
-from pytorchjob_operator.plan import autoscaler, conditions
+from pytorchjob_operator.observed import Refusal, Trouble
+from pytorchjob_operator.plan import autoscaler, conditions, waiting
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
@@ -91,6 +91,7 @@ def _conditions(look: Look, outcome: Outcome, now: datetime) -> Conditions:
     new = conditions.set_true(stored, ConditionType.CREATED, Reason.CREATED, f"PyTorchJob {name} is created.", now)
     new = _refused(new, seen.refusal, now)
     new = _config(new, look, now)
+    new = _waits(new, waiting.decide(look, outcome), now)
     if outcome.phase is Phase.SUSPENDED:
         new = conditions.set_false(new, ConditionType.RUNNING, Reason.SUSPENDED, outcome.message, now)
     if outcome.phase is Phase.RESUMED:
@@ -101,6 +102,16 @@ def _conditions(look: Look, outcome: Outcome, now: datetime) -> Conditions:
         kind, reason = _CONDITIONS[outcome.phase]
         new = conditions.set_true(new, kind, reason, outcome.message, now)
     return new
+
+
+def _waits(given: Conditions, trouble: Trouble | None, now: datetime) -> Conditions:
+    """Say what the job waits for, as long as it does; the sentence may change without a word of its own."""
+    shown = conditions.find(given, ConditionType.WAITING)
+    if trouble is None or (shown is not None and shown.reason != trouble.reason):
+        given = conditions.remove(given, ConditionType.WAITING)
+    if trouble is None:
+        return given
+    return conditions.set_true(given, ConditionType.WAITING, trouble.reason, trouble.message, now)
 
 
 def _config(given: Conditions, look: Look, now: datetime) -> Conditions:
@@ -162,6 +173,11 @@ def _all_run(status: JobStatus, counts: dict[ReplicaType, Counts]) -> bool:
 
 
 def _only_running_is_new(stored: JobStatus, new: JobStatus) -> bool:
-    return conditions.remove(new.conditions, ConditionType.RUNNING) == conditions.remove(
+    """Whether nothing changed but that the job runs, or waits: what is seen while pods start, one after the other."""
+    return _settled(new.conditions) == _settled(stored.conditions) and not conditions.is_true(
         stored.conditions, ConditionType.RUNNING
-    ) and not conditions.is_true(stored.conditions, ConditionType.RUNNING)
+    )
+
+
+def _settled(given: Conditions) -> Conditions:
+    return conditions.remove(conditions.remove(given, ConditionType.RUNNING), ConditionType.WAITING)
