@@ -1,0 +1,31 @@
+"""Kubernetes quantities as exact numbers: `500m`, `2`, `4Gi`, `1e3` (apimachinery's resource.Quantity).
+
+What cannot be read is None: the API server has judged pod templates by then, and a plan never fails over one.
+"""
+
+import re
+from decimal import Decimal
+
+_NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
+_FORM = re.compile(rf"({_NUMBER})(?:([eE][+-]?[0-9]{{1,2}})|([KMGTPE]i|[numkMGTPE]))?")
+_BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_SUFFIXES = {
+    **{suffix: Decimal(1024) ** power for power, suffix in enumerate(_BINARY, 1)},
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate(_DECIMAL, -3)},
+}
+
+
+def parse(value: object) -> Decimal | None:
+    """The number that a quantity means, or None for what is none."""
+    match = _FORM.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if match is None:
+        return None
+    number, exponent, suffix = match.groups()
+    return Decimal(number + (exponent or "")) * _SUFFIXES[suffix or ""]
+
+
+def render(number: Decimal) -> str:
+    """The shortest way to write it without a binary suffix; what is finer than a thousandth is rounded up."""
+    milli = (number * 1000).to_integral_value(rounding="ROUND_CEILING")
+    return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"

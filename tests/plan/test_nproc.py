@@ -1,0 +1,51 @@
+"""How many processes a pod gets where torchrun itself could only guess."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.plan.nproc import per_node
+from tests.factories import make_template
+
+
+def with_limits(limits: dict[str, Any]) -> dict[str, Any]:
+    """A template whose main container has these limits, and a sidecar with others."""
+    return make_template(
+        containers=[
+            {"name": "side", "resources": {"limits": {"cpu": "64"}}},
+            {"name": "pytorch", "resources": {"limits": limits}},
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "limits", "expected"),
+    [
+        pytest.param("auto", {}, "auto", id="without limits torchrun counts"),
+        pytest.param("auto", {"cpu": "2"}, "2", id="auto is the CPU limit"),
+        pytest.param("auto", {"cpu": "1500m"}, "2", id="a part of a CPU is one more process"),
+        pytest.param("auto", {"cpu": 4}, "4", id="a limit written as a number"),
+        pytest.param("auto", {"memory": "4Gi"}, "auto", id="memory says nothing"),
+        pytest.param("cpu", {"cpu": "500m"}, "1", id="cpu is at least one"),
+        pytest.param("cpu", {"cpu": "3", "habana.ai/gaudi": 8}, "3", id="cpu means CPUs also beside devices"),
+        pytest.param("gpu", {"cpu": "8"}, "gpu", id="gpu without a device stays: torchrun says what is wrong"),
+        pytest.param("auto", {"cpu": "8", "nvidia.com/gpu": 4}, "auto", id="torch counts visible CUDA devices itself"),
+        pytest.param("gpu", {"nvidia.com/mig-1g.10gb": 2}, "gpu", id="MIG slices too"),
+        pytest.param("gpu", {"amd.com/gpu": "4"}, "gpu", id="and ROCm's"),
+        pytest.param("auto", {"cpu": "8", "habana.ai/gaudi": 8}, "8", id="Gaudi by the limit"),
+        pytest.param("gpu", {"huawei.com/Ascend910B": "4"}, "4", id="Ascend by the limit, whatever its model"),
+        pytest.param("xpu", {"gpu.intel.com/xe": 2}, "2", id="Intel by the limit"),
+        pytest.param("auto", {"cpu": "8", "example.com/npu": 2}, "2", id="what the settings name counts too"),
+        pytest.param("auto", {"cpu": "8", "rdma/hca": 1}, "8", id="a network card is no device that trains"),
+        pytest.param("3", {"cpu": "8"}, "3", id="a number is a number"),
+        pytest.param(None, {"cpu": "8"}, None, id="nothing given (the deprecated field says it)"),
+        pytest.param("auto", {"cpu": "1e9"}, "auto", id="no machine has so many"),
+        pytest.param("auto", {"cpu": "much"}, "auto", id="no quantity"),
+    ],
+)
+def test_processes_per_node(given: str | None, limits: dict[str, Any], expected: str | None) -> None:
+    assert per_node(given, with_limits(limits), ("example.com/npu",)) == expected
+
+
+def test_a_template_without_containers_says_nothing() -> None:
+    assert per_node("auto", {}) == "auto"
