@@ -11,6 +11,9 @@ and_not = $(subst $() and ,and ,$(foreach mark,$(WITHOUT),and not $(mark)))
 MARKS = $(if $(strip $(WITHOUT)),$(patsubst and %,%,$(strip $(and_not))))
 unless = $(if $(filter $(1),$(WITHOUT)),,$(2))
 
+# The Kubeflow client that e2e drives, away from .venv: it does not take the same packages.
+SDK := out/kubeflow-training/installed
+
 include e2e/cluster/cluster.mk
 
 ##@ Use
@@ -18,7 +21,7 @@ run: .venv ## Train the digits example on this machine, without any cluster
 	@pytorchjob run -f examples/digits/pytorchjob.yaml
 
 ##@ Prove
-test: check verify $(call unless,apiserver,binaries) $(call unless,cluster,cluster) ## Everything that proves the project, the real cluster included
+test: check verify $(call unless,apiserver,binaries) $(call unless,cluster,cluster $(SDK)) ## Everything that proves the project, the real cluster included
 	pytest tests e2e $(if $(MARKS),-m "$(MARKS)")
 
 check: .venv ## Format, lint, types and import contracts
@@ -30,7 +33,7 @@ check: .venv ## Format, lint, types and import contracts
 unit: .venv ## The tests that need nothing but this machine
 	pytest tests -m "not apiserver and not cluster and not helm and not torch"
 
-e2e: .venv cluster ## The end-to-end tests alone
+e2e: .venv cluster $(SDK) ## The end-to-end tests alone
 	pytest e2e
 
 bench: .venv binaries ## The benchmarks; prints the table of benchmarks/README.md
@@ -55,6 +58,7 @@ lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) requirements/build.in -o requirements/build.txt
 	$(LOCK) requirements/agent.in -o requirements/agent.txt
 	$(LOCK) requirements/examples.in -o requirements/examples.txt
+	$(LOCK) requirements/kubeflow-training.in -o requirements/kubeflow-training.txt
 	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra operator --extra cli --group dev -o requirements/dev.txt
 
@@ -69,6 +73,11 @@ clean: ## Remove what was built in this checkout (not the cache)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch .venv
+
+$(SDK): requirements/kubeflow-training.txt | .venv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
+	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
+	@touch $@
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
