@@ -56,6 +56,10 @@ class Pod:
     created_at: datetime | None = None
     trouble: Trouble | None = None
     """What keeps it from starting, in the words of the scheduler or the kubelet; None while nothing does."""
+    node: str = ""
+    """Where it runs; empty until it is scheduled."""
+    deleted_at: datetime | None = None
+    """When its grace period ends; None while nobody deletes it, and once nothing but a finalizer still holds it."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
@@ -77,6 +81,8 @@ class Pod:
             exit_code=_exit_code(statuses),
             restarts=sum(int(one.get("restartCount") or 0) for one in all_statuses),
             created_at=_time(meta.get("creationTimestamp")),
+            node=str((obj.get("spec") or {}).get("nodeName") or ""),
+            deleted_at=_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
         )
 
     @property
@@ -106,6 +112,9 @@ class Child:
     resource_version: int
     owner_uid: str | None
     deleting: bool = False
+    replica_type: ReplicaType | None = None
+    index: int | None = None
+    """Of a Service that stands for one replica, as v1 makes them: which one; None for the job's own."""
     spec_hash: str = ""
     """What `names.ANNOTATION_SPEC_HASH` says; empty for a kind that is never updated, and for a child made by v1."""
 
@@ -113,6 +122,7 @@ class Child:
     def from_api(cls, kind: ChildKind, obj: dict[str, Any]) -> "Child":
         """Read an API object of this kind."""
         meta = obj["metadata"]
+        labels = meta.get("labels") or {}
         return cls(
             kind=kind,
             name=meta["name"],
@@ -121,8 +131,43 @@ class Child:
             resource_version=int(meta.get("resourceVersion") or 0),
             owner_uid=controller_uid(meta),
             deleting=bool(meta.get("deletionTimestamp")),
+            replica_type=_replica_type(labels.get(names.LABEL_REPLICA_TYPE)),
+            index=_index(labels.get(names.LABEL_REPLICA_INDEX)),
             spec_hash=str((meta.get("annotations") or {}).get(names.ANNOTATION_SPEC_HASH, "")),
         )
+
+
+class NodeHealth(StrEnum):
+    """What a node is good for."""
+
+    READY = "ready"
+    NOT_READY = "not ready"
+    OUT_OF_SERVICE = "out of service"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What is known of one node."""
+
+    health: NodeHealth
+    since: datetime | None = None
+    """Since when it has not been ready, in its own words; None where it does not say."""
+
+    @classmethod
+    def from_api(cls, obj: dict[str, Any]) -> "NodeState":
+        """Read an API object; a node that says nothing of its readiness is unknown."""
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        taints = (obj.get("spec") or {}).get("taints") or ()
+        ready = next((one for one in conditions if one.get("type") == "Ready"), None)
+        if ready is not None and ready.get("status") == "True":
+            return cls(NodeHealth.READY)
+        if any(one.get("key") == names.TAINT_OUT_OF_SERVICE for one in taints):
+            return cls(NodeHealth.OUT_OF_SERVICE)
+        if ready is None:
+            return cls(NodeHealth.UNKNOWN)
+        return cls(NodeHealth.NOT_READY, _time(ready.get("lastTransitionTime")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +183,12 @@ class Options:
     """What the operator's own configuration says about the objects that it makes."""
 
     cluster_domain: str = "cluster.local"
+    stuck_pod_seconds: int = 60
+    """How long a pod may be terminating on a dead node beyond its grace period; 0: for ever."""
+    accelerators: tuple[str, ...] = ()
+    """Resource names of devices beside the known ones; a `*` at the end stands for anything."""
+    replica_services: bool = False
+    """Whether each replica gets a Service of its own name too, as under v1, for those who reach it from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +206,8 @@ class Observed:
     status_due: datetime | None = None
     """`status_due` of the plan before this one, so that a write that was put off is not put off again."""
     options: Options = field(default_factory=Options)
+    nodes: Mapping[str, NodeState] = field(default_factory=dict)
+    """The nodes that were asked for (`Plan.nodes`), by name; the others have not been looked at."""
 
     def of(self, kind: ChildKind) -> tuple[Child, ...]:
         """The children of one kind."""

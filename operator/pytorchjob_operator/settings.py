@@ -18,6 +18,13 @@ class Settings:
     lease_name: str = field(default="pytorchjob-operator", metadata={"help": "Name of the leader election's Lease"})
     leader_elect: bool = field(default=True, metadata={"help": "Whether to wait for leadership before any write"})
     cluster_domain: str = field(default="cluster.local", metadata={"help": "The cluster's DNS domain"})
+    accelerators: tuple[str, ...] = field(
+        default=(),
+        metadata={"help": "Resource names of devices beside the known ones, for nprocPerNode (a* is any)"},
+    )
+    replica_services: bool = field(
+        default=False, metadata={"help": "Whether each replica gets a Service of its own name too, as under v1"}
+    )
     http_port: int = field(default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics"})
     workers: int = field(default=16, metadata={"help": "Jobs that are reconciled at the same time"})
     max_in_flight: int = field(default=32, metadata={"help": "Write requests at the same time, over all jobs"})

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytorchjob_agent.contract import ReplicaEnv
-from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
+from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.replicas import wanted
-from tests.factories import full_job, make_template, replica
+from tests.factories import at, condition, full_job, make_template, replica
 
 ELASTIC = {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "c10d"}
 
@@ -34,6 +35,13 @@ def rendezvous(nnodes: str = "1:2", endpoint: str = "x-worker-0.x:23456", backen
     return {"PET_RDZV_ENDPOINT": endpoint, "PET_RDZV_BACKEND": backend, "PET_NNODES": nnodes}
 
 
+def conf(text: str) -> dict[str, str]:
+    return {"PET_RDZV_CONF": text}
+
+
+IS_HOST, IS_GUEST = conf("is_host=true"), conf("is_host=false")
+
+
 def nodes(number: int, nproc: str = "auto") -> dict[str, str]:
     return {"PET_NPROC_PER_NODE": nproc, "PET_NNODES": str(number)}
 
@@ -43,6 +51,11 @@ def port(number: int) -> dict[str, Any]:
     return make_template(containers=[{"name": "side"}, {"name": "pytorch", "ports": ports}])
 
 
+def limited(**limits: Any) -> dict[str, Any]:
+    return make_template(containers=[{"name": "pytorch", "resources": {"limits": limits}}])
+
+
+OPTIONS = Options(accelerators=("example.com/npu",))
 ALONE = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto"}
 
 
@@ -76,13 +89,13 @@ ALONE = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto"}
         pytest.param(
             {"master": None, "elasticPolicy": ELASTIC, "workers": 2},
             "worker-1",
-            ALONE | rendezvous(),
+            ALONE | rendezvous() | IS_GUEST,
             id="echo.yaml: elastic without a Master has no rank and no address",
         ),
         pytest.param(
             {"elasticPolicy": ELASTIC, "workers": 2},
             "worker-0",
-            ALONE | master(world="3", rank="1") | rendezvous(),
+            ALONE | master(world="3", rank="1") | rendezvous() | IS_HOST,
             id="elastic with a Master has both sets",
         ),
         pytest.param(
@@ -94,13 +107,13 @@ ALONE = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto"}
         pytest.param(
             {"master": None, "elasticPolicy": {}, "workers": 2},
             "worker-0",
-            ALONE | rendezvous("2:2"),
+            ALONE | rendezvous("2:2") | IS_HOST,
             id="an elastic job without bounds is a range of one",
         ),
         pytest.param(
             {"elasticPolicy": {"nProcPerNode": 4}},
             "master-0",
-            master() | rendezvous("1:1") | {"PET_NPROC_PER_NODE": "4"},
+            master() | rendezvous("1:1") | {"PET_NPROC_PER_NODE": "4"} | IS_GUEST,
             id="the deprecated field does not count in the world (row 6)",
         ),
         pytest.param(
@@ -114,7 +127,6 @@ ALONE = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto"}
                     "rdzvId": "run",
                     "rdzvConf": [{"key": "timeout", "value": "900"}, {"key": "a", "value": "b"}],
                     "maxRestarts": 0,
-                    "standalone": True,
                 },
             },
             "worker-0",
@@ -124,25 +136,91 @@ ALONE = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto"}
                 "PET_MAX_RESTARTS": "0",
                 "PET_RDZV_ID": "run",
                 "PET_RDZV_CONF": "timeout=900,a=b",
-                "PET_STANDALONE": "1",
             },
             id="every rendezvous field",
         ),
         pytest.param(
             {"master": None, "elasticPolicy": {"rdzvConf": []}},
             "worker-0",
-            ALONE | rendezvous("1:1"),
+            ALONE | rendezvous("1:1") | IS_HOST,
             id="an empty rdzvConf is none (v1 panicked)",
+        ),
+        pytest.param(
+            {"master": None, "elasticPolicy": {"standalone": True, "minReplicas": 1, "maxReplicas": 2}},
+            "worker-0",
+            ALONE | rendezvous("1:1") | {"PET_STANDALONE": "1"},
+            id="a standalone run waits for no other node",
+        ),
+        pytest.param(
+            {"master": None, "workers": 3, "elasticPolicy": {"rdzvBackend": "static"}},
+            "worker-2",
+            ALONE | master(world="3", rank="2", at="x-worker-0.x") | rendezvous("3:3", backend="static"),
+            id="a static rendezvous has ranks, and worker 0 as its master",
+        ),
+        pytest.param(
+            {"workers": 2, "elasticPolicy": {"rdzvBackend": "static"}},
+            "worker-1",
+            ALONE | master(world="3", rank="2") | rendezvous("3:3", "x-master-0.x:23456", "static"),
+            id="a static rendezvous counts the Master, where it meets",
+        ),
+        pytest.param(
+            {"master": None, "elasticPolicy": {"rdzvHost": "x-worker-0"}},
+            "worker-0",
+            ALONE | rendezvous("1:1", "x-worker-0:23456") | IS_HOST,
+            id="v1's name of worker 0 is known, too",
+        ),
+        pytest.param(
+            {"master": None, "elasticPolicy": {"rdzvHost": "elsewhere"}},
+            "worker-0",
+            ALONE | rendezvous("1:1", "elsewhere:23456"),
+            id="a host elsewhere is left to torch",
+        ),
+        pytest.param(
+            {"master": None, "elasticPolicy": {"rdzvConf": [{"key": "is_host", "value": "0"}]}},
+            "worker-0",
+            ALONE | rendezvous("1:1") | conf("is_host=0"),
+            id="the user's is_host wins",
+        ),
+        pytest.param(
+            {"master": None, "template": limited(cpu="1500m")},
+            "worker-0",
+            master(world="1", at="x-worker-0.x") | nodes(1, "2"),
+            id="auto is the CPU limit, and the world still counts pods",
+        ),
+        pytest.param(
+            {"template": limited(**{"example.com/npu": 8})},
+            "worker-0",
+            master(rank="1") | nodes(2, "8"),
+            id="a device that the settings name",
         ),
     ],
 )
 def test_worked_values(case: dict[str, Any], who: str, expected: dict[str, str]) -> None:
-    assert build_env(full_job(**case), replica(who)).to_env() == expected
+    assert build_env(full_job(**case), replica(who), OPTIONS).to_env() == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "resumed", "expected"),
+    [
+        pytest.param({}, False, None, id="c10d: torch's own default, as v1, so that old and new pods meet"),
+        pytest.param({"rdzvId": "run"}, True, "run", id="c10d: the user's, in every attempt"),
+        pytest.param({"rdzvBackend": "etcd", "rdzvHost": "etcd"}, False, "uid-x", id="etcd: the job's uid"),
+        pytest.param({"rdzvBackend": "etcd-v2", "rdzvId": "run"}, False, "run", id="etcd: the user's"),
+        pytest.param({"rdzvBackend": "etcd-v2"}, True, "uid-x-20260102T030409", id="etcd: a new one after a resume"),
+        pytest.param({"rdzvBackend": "etcd", "rdzvId": "run"}, True, "run-20260102T030409", id="the user's, too"),
+    ],
+)
+def test_a_store_that_outlives_the_job_gets_an_id_for_each_attempt(
+    policy: dict[str, Any], resumed: bool, expected: str | None
+) -> None:
+    told = (condition(ConditionType.SUSPENDED, true=False),) if resumed else ()
+    job = full_job(master=None, elasticPolicy=policy, status=JobStatus(start_time=at(4), conditions=told))
+    assert build_env(job, replica("worker-0"), OPTIONS).to_env().get("PET_RDZV_ID") == expected
 
 
 def test_the_order_is_that_of_v1() -> None:
     job = full_job(elasticPolicy={**ELASTIC, "maxRestarts": 3, "rdzvId": "run"})
-    assert list(build_env(job, replica("master-0")).to_env()) == [
+    assert list(build_env(job, replica("master-0"), OPTIONS).to_env()) == [
         *master(),
         "PET_NPROC_PER_NODE",
         "PET_RDZV_ENDPOINT",
@@ -150,6 +228,7 @@ def test_the_order_is_that_of_v1() -> None:
         "PET_NNODES",
         "PET_MAX_RESTARTS",
         "PET_RDZV_ID",
+        "PET_RDZV_CONF",
     ]
 
 
@@ -169,12 +248,12 @@ def jobs(draw: st.DrawFn) -> PyTorchJob:
 @settings(deadline=None)
 @given(jobs())
 def test_what_the_plan_writes_the_agent_reads_back(job: PyTorchJob) -> None:
-    envs = [build_env(job, each) for each in wanted(job)]
+    envs = [build_env(job, each, OPTIONS) for each in wanted(job)]
     assert [ReplicaEnv.from_env(env.to_env()) for env in envs] == envs
 
 
 @settings(deadline=None)
 @given(jobs())
 def test_ranks_are_0_to_n_or_nobody_has_one(job: PyTorchJob) -> None:
-    ranks = [build_env(job, each).rank for each in wanted(job)]
+    ranks = [build_env(job, each, OPTIONS).rank for each in wanted(job)]
     assert ranks in (list(range(len(ranks))), [None] * len(ranks))

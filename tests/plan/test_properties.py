@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 
 from pytorchjob_agent.contract import ReplicaEnv
 from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
-from pytorchjob_operator.observed import PodPhase
+from pytorchjob_operator.observed import Options, PodPhase
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.writes import CreatePod
 from tests.factories import make_job, replica
@@ -78,7 +78,7 @@ class Lives(RuleBasedStateMachine):
         assert not (plan.writes and plan.status and ended(plan.status))
         envs = [(ReplicaEnv.from_env(pod_env(one)), one) for one in plan.writes if isinstance(one, CreatePod)]
         for env, write in envs:
-            assert env == build_env(job, replica(write.body["metadata"]["name"].removeprefix("x-")))
+            assert env == build_env(job, replica(write.body["metadata"]["name"].removeprefix("x-")), Options())
         ranks = [env.rank for env, _ in envs if env.rank is not None]
         assert len(set(ranks)) == len(ranks)
 

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.plan import owner
-from pytorchjob_operator.plan.service import build_service
-from tests.factories import full_job, make_template
+from pytorchjob_operator.names import ChildKind, ReplicaType, replica_labels
+from pytorchjob_operator.observed import Child, Observed, Options
+from pytorchjob_operator.plan import make_plan, owner
+from pytorchjob_operator.plan.service import build_replica_service, build_service
+from pytorchjob_operator.plan.writes import CreateChild, DeleteChild
+from tests.factories import NOW, full_job, make_child, make_job, make_service, make_template, replica
 
 
 def ports(**numbers: int) -> dict[str, Any]:
@@ -72,3 +75,44 @@ def test_it_resolves_every_replica_ready_or_not() -> None:
 )
 def test_ports(job: PyTorchJob, expected: dict[str, int]) -> None:
     assert {one["name"]: one["port"] for one in build_service(job)["spec"]["ports"]} == expected
+
+
+PER_REPLICA = Options(replica_services=True)
+
+
+def replica_service(who: str) -> Child:
+    """v1's Service of one replica, as it is seen."""
+    place = replica(who)
+    return make_child(ChildKind.SERVICE, f"x-{who}", uid=f"uid-{who}", replica_type=place.type, index=place.index)
+
+
+def seen(*children: Child, options: Options, workers: int = 1) -> Observed:
+    return Observed(make_job(workers=workers), NOW, (), (make_service(), *children), options=options)
+
+
+@pytest.mark.parametrize(
+    ("observed", "expected"),
+    [
+        pytest.param(seen(options=Options()), [], id="the job's own is enough"),
+        pytest.param(seen(options=PER_REPLICA), ["x-master-0", "x-worker-0"], id="the switch makes one per replica"),
+        pytest.param(seen(replica_service("master-0"), options=PER_REPLICA), ["x-worker-0"], id="one is there"),
+        pytest.param(seen(replica_service("worker-0"), options=Options()), [], id="what v1 made stays"),
+        pytest.param(seen(replica_service("worker-1"), options=Options()), ["uid-worker-1"], id="but not for ever"),
+    ],
+)
+def test_services_of_replicas(observed: Observed, expected: list[str]) -> None:
+    writes = [one for one in make_plan(observed).writes if isinstance(one, CreateChild | DeleteChild)]
+    told = [one.body["metadata"]["name"] if isinstance(one, CreateChild) else one.uid for one in writes]
+    assert told == expected
+
+
+def test_the_service_of_a_replica_is_v1s_and_resolves_before_it_is_ready() -> None:
+    built = build_replica_service(full_job(), replica("worker-0"))
+    labels = replica_labels("x", ReplicaType.WORKER, 0)
+    assert (built["metadata"]["name"], built["metadata"]["labels"]) == ("x-worker-0", labels)
+    assert built["spec"] == {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": labels,
+        "ports": [{"name": "pytorchjob-port", "port": 23456}],
+    }

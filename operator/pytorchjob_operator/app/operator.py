@@ -56,7 +56,7 @@ class Operator:
             jobs=JobCache(),
             pods=Store[Pod](self._clock, self._child_changed),
             children={kind: Store[Child](self._clock, self._child_changed) for kind in ChildKind},
-            options=Options(cluster_domain=settings.cluster_domain),
+            options=_options(settings),
         )
         self.client = Client(connection, USER_AGENT, settings.max_in_flight, on_request=metrics.on_request)
         # The Lease must never wait behind the writes that it guards.
@@ -176,6 +176,14 @@ class Operator:
 
     def _job_scopes(self) -> list[Scope]:
         return [Scope(JOBS, namespace) for namespace in self.settings.namespaces or (None,)]
+
+
+def _options(settings: Settings) -> Options:
+    return Options(
+        cluster_domain=settings.cluster_domain,
+        accelerators=settings.accelerators,
+        replica_services=settings.replica_services,
+    )
 
 
 def _service(obj: dict[str, Any]) -> Child:

@@ -8,7 +8,6 @@ it is derived anew from what is observed, so a crash between two writes needs no
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytorchjob_operator import names
 from pytorchjob_operator.model import ManagedBy, PyTorchJob, with_defaults
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed
@@ -24,11 +23,12 @@ from pytorchjob_operator.plan import (
     restart,
     service,
     status,
+    stuck,
     suspension,
 )
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Outcome, Phase
-from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeletePod, Plan, Write
+from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Plan, Write
 
 __all__ = ["Plan", "make_plan"]
 
@@ -44,6 +44,7 @@ def make_plan(seen: Observed) -> Plan:
     job = with_defaults(seen.job)
     end = ending.ended(seen.job)
     plan = _go_on(seen, job) if end is None else ending.make_plan(seen, end)
+    plan = stuck.add(seen, plan)
     return replace(plan, needs=_rare_kinds(job) & seen.unserved.keys())
 
 
@@ -104,8 +105,7 @@ def _writes(look: Look, result: Outcome) -> Iterator[Write]:
         yield from suspension.writes(look.seen)
     if result.phase in _WITHOUT_PODS:
         return
-    if not _has_service(look):
-        yield CreateChild(ChildKind.SERVICE, service.build_service(look.job))
+    yield from service.writes(look)
     for pod in look.compared.surplus:
         if not pod.deleting:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")
@@ -114,11 +114,6 @@ def _writes(look: Look, result: Outcome) -> Iterator[Write]:
     for replica in look.compared.missing:
         yield CreatePod(pods.build_pod(look.job, replica, look.seen.options))
     yield from children.converge(look.seen, ChildKind.AUTOSCALER, autoscaler.wanted(look.job))
-
-
-def _has_service(look: Look) -> bool:
-    name = names.service_name(look.job.metadata.name)
-    return any(one.name == name for one in look.seen.of(ChildKind.SERVICE))
 
 
 def _reason(look: Look, result: Outcome, writes: tuple[Write, ...]) -> str:

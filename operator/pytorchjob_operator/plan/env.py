@@ -2,20 +2,25 @@
 
 from dataclasses import replace
 
-from pytorchjob_agent.contract import Rendezvous, ReplicaEnv
+from pytorchjob_agent.contract import DEFAULT_BACKEND, Rendezvous, ReplicaEnv
 from pytorchjob_operator import names
-from pytorchjob_operator.model import ElasticPolicy, PyTorchJob, master_port
+from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, master_port
 from pytorchjob_operator.names import ReplicaType
-from pytorchjob_operator.plan import replicas
+from pytorchjob_operator.observed import Options
+from pytorchjob_operator.plan import nproc, replicas
 from pytorchjob_operator.plan.replicas import Replica
 
+_STATIC = "static"
+_IS_HOST = "is_host"
 
-def build_env(job: PyTorchJob, replica: Replica) -> ReplicaEnv:
-    """Build the env of one replica by v1's table (contract A.7).
 
-    Beyond v1, a job of workers only without an elasticPolicy gets rank and address too, with worker 0 as its master.
+def build_env(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
+    """Build the env of one replica by v1's table (contract A.7). `job` has its defaults.
+
+    Beyond v1, a job of workers only gets rank and address too, with worker 0 as its master, unless it finds its own
+    master by rendezvous.
     """
-    env = _shape(job)
+    env = _shape(job, replica, options)
     master = _master(job)
     if master is None:
         return env
@@ -32,37 +37,89 @@ def _master(job: PyTorchJob) -> ReplicaType | None:
     """The role whose replica 0 is the master; an elastic job without a Master finds its own by rendezvous."""
     if job.spec.pytorch_replica_specs.master is not None:
         return ReplicaType.MASTER
-    return ReplicaType.WORKER if job.spec.elastic_policy is None else None
-
-
-def _shape(job: PyTorchJob) -> ReplicaEnv:
-    """What all replicas share: the number of nodes, processes per node, and the rendezvous of an elastic job."""
     elastic = job.spec.elastic_policy
-    nproc = job.spec.nproc_per_node
+    return ReplicaType.WORKER if elastic is None or elastic.rdzv_backend == _STATIC else None
+
+
+def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
+    """The number of nodes, processes per node, and the rendezvous of an elastic job."""
+    elastic, processes = job.spec.elastic_policy, _nproc(job, replica, options)
+    low, high = _nodes(job)
     if elastic is None:
-        total = replicas.total(job)
-        return ReplicaEnv(nnodes_min=total, nnodes_max=total, nproc_per_node=nproc)
-    if elastic.n_proc_per_node is not None:
-        nproc = str(elastic.n_proc_per_node)
-    workers = replicas.count(job, ReplicaType.WORKER)
+        return ReplicaEnv(nnodes_min=low, nnodes_max=high, nproc_per_node=processes)
     return ReplicaEnv(
-        nnodes_min=elastic.min_replicas or workers,
-        nnodes_max=elastic.max_replicas or workers,
-        nproc_per_node=nproc,
-        rdzv=_rendezvous(job, elastic),
+        nnodes_min=low,
+        nnodes_max=high,
+        nproc_per_node=processes if elastic.n_proc_per_node is None else str(elastic.n_proc_per_node),
+        rdzv=_rendezvous(job, elastic, replica),
         max_restarts=elastic.max_restarts,
         standalone=bool(elastic.standalone),
     )
 
 
-def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy) -> Rendezvous:
-    rdzv = Rendezvous(
-        host=elastic.rdzv_host or names.host_name(job.metadata.name, ReplicaType.WORKER, 0),
-        port=elastic.rdzv_port or _port(job, ReplicaType.WORKER),
-        id=elastic.rdzv_id,
-        conf=tuple((one.key, one.value) for one in elastic.rdzv_conf or ()),
+def _nodes(job: PyTorchJob) -> tuple[int, int]:
+    """How many pods train together, at least and at most.
+
+    An elastic job counts its workers alone (v1). A static rendezvous is no range and counts every rank; a standalone
+    run has one node, where v1's range made torchrun wait for nodes that never come.
+    """
+    elastic = job.spec.elastic_policy
+    if elastic is None or elastic.rdzv_backend == _STATIC:
+        return replicas.total(job), replicas.total(job)
+    if elastic.standalone:
+        return 1, 1
+    workers = replicas.count(job, ReplicaType.WORKER)
+    return elastic.min_replicas or workers, elastic.max_replicas or workers
+
+
+def _nproc(job: PyTorchJob, replica: Replica, options: Options) -> str | None:
+    spec = job.spec.pytorch_replica_specs.get(replica.type)
+    return nproc.per_node(job.spec.nproc_per_node, spec.template if spec else {}, options.accelerators)
+
+
+def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica) -> Rendezvous:
+    backend = elastic.rdzv_backend or DEFAULT_BACKEND
+    host_role = _master(job) if backend == _STATIC else None
+    return Rendezvous(
+        host=elastic.rdzv_host or names.host_name(job.metadata.name, host_role or ReplicaType.WORKER, 0),
+        port=elastic.rdzv_port or _port(job, host_role or ReplicaType.WORKER),
+        backend=backend,
+        id=_run_id(job, elastic, backend),
+        conf=(*_conf(elastic), *_store_host(job, elastic, replica)),
     )
-    return replace(rdzv, backend=elastic.rdzv_backend) if elastic.rdzv_backend else rdzv
+
+
+def _run_id(job: PyTorchJob, elastic: ElasticPolicy, backend: str) -> str | None:
+    """The name under which members find each other.
+
+    A store of its own (c10d) dies with the job's pods, and pods made by v1 must find those made here: it keeps the
+    user's. One that outlives the job remembers what is over as closed, so each attempt has a name of its own.
+    """
+    if backend in (DEFAULT_BACKEND, _STATIC):
+        return elastic.rdzv_id
+    run_id, status = elastic.rdzv_id or job.metadata.uid or None, job.status
+    if run_id is None or status.start_time is None or status.condition(ConditionType.SUSPENDED) is None:
+        return run_id
+    return f"{run_id}-{status.start_time:%Y%m%dT%H%M%S}"
+
+
+def _conf(elastic: ElasticPolicy) -> tuple[tuple[str, str], ...]:
+    return tuple((one.key, one.value) for one in elastic.rdzv_conf or ())
+
+
+def _store_host(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica) -> tuple[tuple[str, str], ...]:
+    """Whether this replica opens the store of torch's c10d rendezvous, by its index.
+
+    Left to itself torch compares host names, and on worker 0 that depends on DNS having its name already.
+    """
+    first = Replica(ReplicaType.WORKER, 0)
+    own = (None, *(make(job.metadata.name, first.type, first.index) for make in (names.pod_name, names.host_name)))
+    given = any(key == _IS_HOST for key, _ in _conf(elastic))
+    if given or elastic.standalone or elastic.rdzv_host not in own:
+        return ()
+    if (elastic.rdzv_backend or DEFAULT_BACKEND) != DEFAULT_BACKEND:
+        return ()
+    return ((_IS_HOST, "true" if replica == first else "false"),)
 
 
 def _port(job: PyTorchJob, replica_type: ReplicaType) -> int:

@@ -58,7 +58,7 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
         "restartPolicy": _restart_policy(spec),
         "hostname": names.pod_name(job.metadata.name, replica.type, replica.index),
         "subdomain": names.service_name(job.metadata.name),
-        "containers": _containers(given, env.build_env(job, replica)),
+        "containers": _containers(given, env.build_env(job, replica, options)),
     }
     if given.get("dnsPolicy") in _CLUSTER_DNS:
         added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)

@@ -66,9 +66,20 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
         elif pod.name == names.pod_name(job.metadata.name, pod.replica_type, pod.index):
             place = leaving if _of_a_former_life(job, pod) else present
             place[Replica(pod.replica_type, pod.index)] = pod
-    missing = tuple(replica for replica in wanted(job) if replica not in present and replica not in leaving)
+    missing = tuple(
+        replica
+        for replica in wanted(job)
+        if replica not in present and replica not in leaving and not _too_late(job, replica, present)
+    )
     highest_first = sorted(surplus, key=lambda item: (-item[0], item[1].name))
     return Comparison(present, missing, tuple(pod for _, pod in highest_first), tuple(leaving.values()))
+
+
+def _too_late(job: PyTorchJob, replica: Replica, present: dict[Replica, Pod]) -> bool:
+    """Whether an elastic job is about to end: once one worker has succeeded, another would only wait for nobody."""
+    if job.spec.elastic_policy is None or replica.type is not ReplicaType.WORKER:
+        return False
+    return any(pod.succeeded for one, pod in present.items() if one.type is ReplicaType.WORKER)
 
 
 def _of_a_former_life(job: PyTorchJob, pod: Pod) -> bool:
