@@ -20,6 +20,8 @@ LABEL_REPLICA_INDEX = f"{_PREFIX}/replica-index"
 LABEL_JOB_ROLE = f"{_PREFIX}/job-role"
 JOB_ROLE_MASTER = "master"
 LABEL_KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
+TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""Put on a node by a person, or by what fences nodes: it is off, and nothing runs there any more."""
 ANNOTATION_SPEC_HASH = f"{_PREFIX}/spec-hash"
 """On children that are kept up to date: a hash of the spec that the operator wrote last."""
 
@@ -72,12 +74,34 @@ class Reason(StrEnum):
     AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable"
     CREATED_POD = "SuccessfulCreatePod"
     DELETED_POD = "SuccessfulDeletePod"
+    FORCE_DELETED_POD = "ForceDeletedPod"
     FAILED_CREATE_POD = "FailedCreatePod"
     FAILED_CREATE_SERVICE = "FailedCreateService"
     FAILED_CREATE_AUTOSCALER = "FailedCreateAutoscaler"
     FAILED_UPDATE = "FailedUpdate"
     FAILED_DELETE = "FailedDelete"
+    EXITED = "ExitedWithCode"
     TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
+
+
+class Cause(StrEnum):
+    """Why a pod was lost: a closed set, because metrics carry it as a label."""
+
+    OOM_KILLED = "OOMKilled"
+    ERROR = "Error"
+    """Exit code 1 to 127: the program's own."""
+    SIGNAL = "Signal"
+    """Exit code 128 to 255: killed, or an error that asks for another attempt."""
+    EVICTED = "Evicted"
+    PREEMPTED = "Preempted"
+    NODE_SHUTDOWN = "NodeShutdown"
+    NODE_LOST = "NodeLost"
+    REJECTED = "Rejected"
+    """The kubelet would not start it."""
+    DEADLINE = "DeadlineExceeded"
+    DELETED = "Deleted"
+    """Somebody deleted it."""
+    UNKNOWN = "Unknown"
 
 
 def service_name(job: str) -> str:

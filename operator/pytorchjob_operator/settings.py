@@ -25,6 +25,13 @@ class Settings:
     replica_services: bool = field(
         default=False, metadata={"help": "Whether each replica gets a Service of its own name too, as under v1"}
     )
+    stuck_pod_seconds: int = field(
+        default=60,
+        metadata={
+            "help": "Seconds after which a pod that is terminating on a dead node is deleted by force; 0: never",
+            "least": 0,
+        },
+    )
     http_port: int = field(default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics"})
     workers: int = field(default=16, metadata={"help": "Jobs that are reconciled at the same time"})
     max_in_flight: int = field(default=32, metadata={"help": "Write requests at the same time, over all jobs"})
@@ -38,20 +45,20 @@ class Settings:
         for one in fields(cls):
             name = PREFIX + one.name.upper()
             if environ.get(name):
-                given[one.name] = _parse(name, environ[name], one.default)
+                given[one.name] = _parse(name, environ[name], one.default, one.metadata.get("least", 1))
         settings = cls(**given)
         _one_of(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
         _one_of(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
         return settings
 
 
-def _parse(name: str, text: str, default: object) -> object:
+def _parse(name: str, text: str, default: object, least: int) -> object:
     match default:
         case bool():
             return _one_of(name, text.lower(), ("true", "false")) == "true"
         case int():
-            if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-                raise OperatorError(f"{name}: {text!r} is not a number from 1 to 65535")
+            if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) < 65536):
+                raise OperatorError(f"{name}: {text!r} is not a number from {least} to 65535")
             return int(text)
         case tuple():
             return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -13,6 +13,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.jobs import JobCache
+from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.kube.client import Client
 from pytorchjob_operator.kube.config import Connection
@@ -44,7 +45,7 @@ class World:
         settings = RecorderSettings(per_second=10_000)
         self.recorder = Recorder(client, Reporter("pytorchjob-controller", "test"), clock, lambda: self.now, settings)
         applier = Applier(client, self.caches, lambda: self.leads())
-        self.reconciler = Reconciler(self.caches, applier, self.recorder, lambda: self.now)
+        self.reconciler = Reconciler(self.caches, applier, self.recorder, lambda: self.now, Nodes(client))
 
     def submit(self, job: PyTorchJob) -> None:
         """Store the job and let the operator see it."""

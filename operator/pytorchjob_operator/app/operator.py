@@ -15,6 +15,7 @@ from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.jobs import JobCache
+from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.queue import WorkQueue
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.errors import ApiError, Conflict, InvalidJob
@@ -68,7 +69,7 @@ class Operator:
         self.reflectors = tuple(self._reflectors())
         applier = Applier(self.client, self.caches, self.may_write)
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._look_at_all)
-        self.reconciler = Reconciler(self.caches, applier, self.recorder, now, self.children.want)
+        self.reconciler = Reconciler(self.caches, applier, self.recorder, now, Nodes(self.client), self.children.want)
         self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
 
     def may_write(self) -> bool:
@@ -181,6 +182,7 @@ class Operator:
 def _options(settings: Settings) -> Options:
     return Options(
         cluster_domain=settings.cluster_domain,
+        stuck_pod_seconds=settings.stuck_pod_seconds,
         accelerators=settings.accelerators,
         replica_services=settings.replica_services,
     )

@@ -78,12 +78,8 @@ class Applier:
                 self._keep(kind, await self._create(job, CHILDREN[kind], dict(body)))
             case UpdateChild(kind, uid, body):
                 await self._update(job, kind, uid, dict(body))
-            case DeletePod(name, uid, _):
-                left = await self._delete(PODS, job, name, uid)
-                if left.get("kind") == "Pod":
-                    self.caches.pods.put(Pod.from_api(left))
-                elif not left:
-                    self.caches.pods.gone(job.metadata.namespace, name, uid)
+            case DeletePod(name, uid, _, force):
+                await self._delete_pod(job, name, uid, force)
             case DeleteChild(kind, name, uid):
                 await self._delete(CHILDREN[kind], job, name, uid)
                 self.caches.children[kind].gone(job.metadata.namespace, name, uid)
@@ -120,10 +116,20 @@ class Applier:
     def _keep(self, kind: ChildKind, obj: dict[str, Any]) -> None:
         self.caches.children[kind].put(Child.from_api(kind, obj))
 
-    async def _delete(self, resource: Resource, job: PyTorchJob, name: str, uid: str) -> dict[str, Any]:
+    async def _delete_pod(self, job: PyTorchJob, name: str, uid: str, force: bool) -> None:
+        """Delete one pod; the reply shows what is left of it, but after force only a finalizer leaves anything."""
+        left = await self._delete(PODS, job, name, uid, grace_seconds=0 if force else None)
+        if not left or (force and not (left.get("metadata") or {}).get("finalizers")):
+            self.caches.pods.gone(job.metadata.namespace, name, uid)
+        elif left.get("kind") == "Pod":
+            self.caches.pods.put(Pod.from_api(left))
+
+    async def _delete(
+        self, resource: Resource, job: PyTorchJob, name: str, uid: str, grace_seconds: int | None = None
+    ) -> dict[str, Any]:
         """Delete one incarnation; empty if it is gone already, or another has its name."""
         try:
-            return await self.client.delete(resource, job.metadata.namespace, name, uid)
+            return await self.client.delete(resource, job.metadata.namespace, name, uid, grace_seconds)
         except (NotFound, Conflict):
             return {}
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
@@ -46,6 +47,7 @@ class Reconciler:
     applier: Applier
     recorder: Recorder
     clock: Callable[[], datetime]
+    nodes: Nodes
     want: Callable[[frozenset[ChildKind]], None] = lambda kinds: None
     """Told which kinds of children a plan would need to see and cannot."""
     _memories: dict[str, _Memory] = field(default_factory=dict)
@@ -63,6 +65,9 @@ class Reconciler:
             return FENCED
         memory = self._memories.setdefault(uid, _Memory())
         plan = self._plan(job, memory)
+        if plan.nodes:
+            await self.nodes.read(plan.nodes, self.clock())
+            plan = self._plan(job, memory)
         if plan.writes and job.status.conditions and not await self.applier.confirm(job):
             return SOON
         refusal = await self.applier.write(job, plan.writes) if plan.writes else None
@@ -72,7 +77,9 @@ class Reconciler:
         return (plan.wake_at - self.clock()).total_seconds() if plan.wake_at else None
 
     def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
-        plan = make_plan(self.caches.observe(job, self.clock(), memory.refusal, memory.status_due))
+        now = self.clock()
+        seen = self.caches.observe(job, now, memory.refusal, memory.status_due)
+        plan = make_plan(replace(seen, nodes=self.nodes.known(now)))
         if plan.needs:
             self.want(plan.needs)
         if memory.reason != plan.reason:

@@ -28,5 +28,6 @@ SERVICES = Resource("", "v1", "services")
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers")
 CHILDREN = {ChildKind.SERVICE: SERVICES, ChildKind.AUTOSCALER: AUTOSCALERS}
 """Where each kind of child lives."""
+NODES = Resource("", "v1", "nodes", namespaced=False)
 EVENTS = Resource("", "v1", "events")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")

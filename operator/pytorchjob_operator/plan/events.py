@@ -39,6 +39,13 @@ def build_events(
             yield Event(reason_code, result.message, event_type)
 
 
+def force_deleted(writes: tuple[DeletePod, ...]) -> Iterator[Event]:
+    """Yield what a person must know of pods that are deleted by force, once for those of one node."""
+    for reason in dict.fromkeys(write.reason for write in writes):
+        pods = _pods([one.name for one in writes if one.reason == reason])
+        yield Event(Reason.FORCE_DELETED_POD, f"Force-deleted {pods}: {reason}", EventType.WARNING)
+
+
 def _pods(names: list[str]) -> str:
     if len(names) == 1:
         return f"pod: {names[0]}"

@@ -29,6 +29,8 @@ class DeletePod:
     name: str
     uid: str
     reason: str
+    force: bool = False
+    """Do not wait for the kubelet to tell that its processes have ended: it never will."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Plan:
 
     needs: frozenset[ChildKind] = frozenset()
     """Kinds of children that this job may have and that could not be seen: look again once they can."""
+    nodes: frozenset[str] = frozenset()
+    """Names of nodes whose state this plan lacks: plan again with it."""
 
     @property
     def empty(self) -> bool:
