@@ -160,7 +160,42 @@ BAD_POLICIES = (
     _at("a misspelt field of the run policy", f"{_RUN}.backofLimit", 1, only_strict=True),
     _at("an unknown field of the spec", "spec.replicaSpecs", {}, only_strict=True),
 )  # fmt: skip
-BAD = (*BAD_ROLES, *BAD_TEMPLATES, *BAD_NAMES, *BAD_POLICIES)
+_CONF = f"{_ELASTIC}.rdzvConf"
+_SIZE = "spec.runPolicy.schedulingPolicy.minAvailable"
+BAD_RENDEZVOUS = (
+    _at("a backend with a blank", f"{_ELASTIC}.rdzvBackend", "c 10d", elastic=True),
+    _at("a host with a scheme", f"{_ELASTIC}.rdzvHost", "http://etcd", elastic=True),
+    _at("a host with a port", f"{_ELASTIC}.rdzvHost", "etcd:2379", elastic=True),
+    _at("an empty name of a run", f"{_ELASTIC}.rdzvId", "", elastic=True),
+    _at("etcd without a host", f"{_ELASTIC}.rdzvBackend", "etcd", f"{_ELASTIC}.rdzvHost", elastic=True),
+    _at("static with room to grow", f"{_ELASTIC}.rdzvBackend", "static", elastic=True),
+    _at("two standalone workers", f"{_ELASTIC}.standalone", True, elastic=True),
+    Bad("standalone with a host", {_ELASTIC: {"standalone": True, "rdzvHost": "etcd"}, f"{_WORKER}.replicas": 1},
+        f"{_ELASTIC}.standalone", True),
+    _at("a setting twice", _CONF, [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}], elastic=True),
+    _at("a key with =", _CONF, [{"key": "a=b", "value": "1"}], f"{_CONF}[0].key", elastic=True),
+    _at("a value with ,", _CONF, [{"key": "a", "value": "1,2"}], f"{_CONF}[0].value", elastic=True),
+    _at("a setting without a value", _CONF, [{"key": "a"}], f"{_CONF}[0].value", elastic=True),
+    _at("a metric without its part", f"{_ELASTIC}.metrics", [{"type": "Pods"}], f"{_ELASTIC}.metrics[0]", elastic=True),
+)  # fmt: skip
+BAD_GANGS = (
+    _at("a gang larger than the job", _SIZE, 4),
+    _at("a gang larger than an elastic job may get", _SIZE, 5, elastic=True),
+    _at("a gang that needs less than nothing", f"{_RUN}.schedulingPolicy.minResources", {"cpu": "-1"},
+        f"{_RUN}.schedulingPolicy.minResources.cpu"),
+)  # fmt: skip
+BAD_CONTAINERS = (
+    _at("an init container named as the main one", f"{_POD}.initContainers", [{"name": "pytorch", "image": "i"}]),
+    Bad("a container's name in upper case", {f"{_POD}.containers": [
+        {"name": "pytorch", "image": "i"}, {"name": "Side", "image": "i"}]}, f"{_POD}.containers[1].name"),
+    _at("two ports to meet at", f"{_CONTAINER}.ports", [
+        {"name": "pytorchjob-port", "containerPort": 1}, {"name": "pytorchjob-port", "containerPort": 2}],
+        f"{_POD}.containers[0].ports"),
+)  # fmt: skip
+BAD = (
+    *(*BAD_ROLES, *BAD_TEMPLATES, *BAD_NAMES, *BAD_POLICIES),
+    *(*BAD_RENDEZVOUS, *BAD_GANGS, *BAD_CONTAINERS),
+)
 
 GOOD: dict[str, Job] = {
     "one Master and workers": job(),
@@ -195,5 +230,19 @@ GOOD: dict[str, Job] = {
         f"{_WORKER}.template.metadata": {"annotations": {"a": "b"}, "creationTimestamp": None},
         f"{_CONTAINER}.resources": {"limits": {"nvidia.com/gpu": 1, "cpu": "500m"}},
     }),
+    "alone, by torchrun's own rendezvous": changed(elastic(standalone=True), {
+        f"{_ELASTIC}.maxReplicas": 1, f"{_WORKER}.replicas": 1,
+    }),
+    "static, of a fixed size": changed(elastic(rdzvBackend="static"), {
+        f"{_ELASTIC}.minReplicas": _GONE, f"{_ELASTIC}.maxReplicas": 2,
+    }),
+    "a backend of the image's own": elastic(rdzvBackend="my.backend_2", rdzvHost="10.0.0.1", rdzvId="a run, the 2nd"),
+    "a host by its IPv6 address": elastic(rdzvHost="fd00::1:2"),
+    "settings with signs that mean nothing": elastic(
+        rdzvConf=[{"key": "a", "value": "b=c d"}, {"key": "b", "value": "1"}],
+    ),
+    "a gang as large as the job": changed(job(), {_SIZE: 3}),
+    "a gang as large as the job may get": changed(elastic(), {_SIZE: 4}),
+    "an empty queue, as v1's clients write it": changed(job(), {f"{_RUN}.schedulingPolicy": {"queue": ""}}),
     "the longest name that fits": changed(job(), {"metadata.name": "a" * 54}),
 }  # fmt: skip

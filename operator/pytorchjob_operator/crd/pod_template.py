@@ -22,6 +22,7 @@ _MAX_DESCRIPTION = 120
 _KEPT = ("type", "format", "required", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type")
 _MAX_NAME = 63
 _MAX_CONTAINERS = 64
+_MAX_PORTS = 1000
 """CEL's cost is estimated from these bounds; the server's own limits on a pod are tighter or far away."""
 
 _QUANTITY: Schema = {"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN}
@@ -62,6 +63,7 @@ def build(swagger: Schema) -> Schema:
         pod[kind]["maxItems"] = _MAX_CONTAINERS
         item = pod[kind]["items"]["properties"]
         item["name"]["maxLength"] = _MAX_NAME
+        item["ports"]["maxItems"] = _MAX_PORTS
         item["ports"]["items"]["properties"]["containerPort"].update(minimum=1, maximum=65535)
     return schema
 

@@ -32,16 +32,15 @@ def _utc_seconds(time: datetime) -> str:
 
 Time = Annotated[
     datetime,
-    Field(json_schema_extra={"format": "date-time"}),
+    Field(json_schema_extra={"format": "date-time", "maxLength": 64}),
     PlainSerializer(_utc_seconds, return_type=str, when_used="json"),
 ]
 """An instant; written as the API server writes it, in whole seconds and UTC."""
 
-Int32 = Annotated[int, Field(le=_INT32_MAX, json_schema_extra={"format": "int32"})]
-Int64 = Annotated[int, Field(le=_INT64_MAX, json_schema_extra={"format": "int64"})]
 Seconds32 = Annotated[int, Field(ge=0, le=_INT32_MAX, json_schema_extra={"format": "int32"})]
 Seconds64 = Annotated[int, Field(ge=0, le=_INT64_MAX, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, le=_INT32_MAX, json_schema_extra={"format": "int32"})]
+Generation = Annotated[int, Field(ge=0, le=_INT64_MAX, json_schema_extra={"format": "int64"})]
 CRD_DEFAULT = "x-crd-default"
 """Marks, in a field's JSON schema, the few defaults that the API server stores."""
 POD_TEMPLATE = "x-crd-pod-template"
@@ -51,7 +50,10 @@ QUANTITY_PATTERN = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-Quantity = Annotated[int | str, Field(json_schema_extra={"pattern": QUANTITY_PATTERN})]
+Quantity = Annotated[
+    int | str,
+    Field(json_schema_extra={"pattern": QUANTITY_PATTERN, "maxLength": 64, "minimum": 0, "maximum": _INT64_MAX}),
+]
 
 Short = Annotated[str, Field(max_length=253)]
 Long = Annotated[str, Field(max_length=1024)]

@@ -3,6 +3,7 @@
 `jsonschema` is loaded only when something is checked: the operator never does.
 """
 
+import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
@@ -63,11 +64,32 @@ def validate_dict(obj: object) -> list[Problem]:
     ]
     if foreign:
         return foreign
+    obj = without_nulls(obj)
     errors = list(_validator().iter_errors(obj))
     problems = [_problem(error) for error in errors]
     if not any(error.validator in ("type", "required", "x-kubernetes-int-or-string") for error in errors):
         problems += broken_rules(obj)
     return problems
+
+
+def without_nulls(obj: dict[str, Any]) -> dict[str, Any]:
+    """The job as the API server reads it: a field that is null is one that is not there, unless it may be null."""
+    pruned: dict[str, Any] = _pruned(obj, _validator().schema)
+    return pruned
+
+
+def _pruned(value: Any, schema: Any) -> Any:
+    if isinstance(value, list):
+        return [_pruned(one, schema.get("items", {})) for one in value]
+    if not isinstance(value, dict):
+        return value
+    known, other = schema.get("properties", {}), schema.get("additionalProperties")
+    inner = {key: known.get(key, other) for key in value}
+    return {
+        key: one if inner[key] is None else _pruned(one, inner[key])
+        for key, one in value.items()
+        if one is not None or inner[key] is None or inner[key].get("nullable")
+    }
 
 
 def broken_rules(obj: dict[str, Any]) -> list[Problem]:
@@ -134,6 +156,7 @@ def _validator() -> "Validator":
     schema["properties"]["metadata"] = _METADATA
     keywords = {
         "type": _type,
+        "pattern": _pattern,
         "properties": _properties,
         "required": _required,
         "x-kubernetes-int-or-string": _int_or_string,
@@ -146,8 +169,17 @@ def _validator() -> "Validator":
 def _type(validator: "Validator", kind: str, value: Any, schema: dict[str, Any]) -> Iterator["ValidationError"]:
     from jsonschema import ValidationError
 
-    if not (validator.is_type(value, kind) or (value is None and schema.get("nullable"))):
+    fits = validator.is_type(value, kind) and not (kind == "integer" and isinstance(value, float))
+    if not (fits or (value is None and schema.get("nullable"))):
         yield ValidationError("wrong type")
+
+
+def _pattern(_: "Validator", pattern: str, value: object, __: dict[str, Any]) -> Iterator["ValidationError"]:
+    """Every pattern of ours is for the whole text; Python's `$` alone would let a line break pass."""
+    from jsonschema import ValidationError
+
+    if isinstance(value, str) and re.fullmatch(pattern, value) is None:
+        yield ValidationError("does not match")
 
 
 def _properties(

@@ -2,7 +2,7 @@
 
 from pytorchjob_operator import names
 from pytorchjob_operator.errors import InvalidJob, Problem
-from pytorchjob_operator.model.check import validate_dict
+from pytorchjob_operator.model.check import validate_dict, without_nulls
 from pytorchjob_operator.model.job import PyTorchJob
 from pytorchjob_operator.model.parse import parse_job
 from pytorchjob_operator.model.text import documents
@@ -22,7 +22,7 @@ def load_jobs(text: str, source: str) -> list[PyTorchJob]:
     ]
     if problems:
         raise InvalidJob(problems)
-    return [parse_job(obj) for obj in objects]
+    return [parse_job(without_nulls(obj)) for obj in objects]
 
 
 def _document(source: str, index: int, count: int) -> str:

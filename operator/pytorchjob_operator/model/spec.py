@@ -35,6 +35,30 @@ Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS, json_schema_extra={"forma
 Port = Annotated[int, Field(ge=1, le=65535, json_schema_extra={"format": "int32"})]
 
 
+def _part(description: str) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": True, "maxProperties": 16, "description": description}
+
+
+_METRIC = {
+    "maxProperties": 16,
+    "required": ["type"],
+    "properties": {
+        "type": {
+            "type": "string",
+            "enum": ["Resource", "ContainerResource", "Pods", "Object", "External"],
+            "description": "Where the metric comes from; the field of that name says which it is.",
+        },
+        "resource": _part("cpu or memory of all containers of the pods, and the value to keep it at."),
+        "containerResource": _part("cpu or memory of one container of the pods, and the value to keep it at."),
+        "pods": _part("A metric of each pod, and the average to keep it at."),
+        "object": _part("A metric of one other object, and the value to keep it at."),
+        "external": _part("A metric from outside the cluster, and the value to keep it at."),
+    },
+}
+Metric = Annotated[dict[str, Any], Field(json_schema_extra=_METRIC)]
+"""An autoscaling/v2 MetricSpec, handed on as it is: refused is only what no HorizontalPodAutoscaler takes."""
+
+
 class RdzvConf(Model):
     """One setting of the rendezvous."""
 
@@ -94,7 +118,7 @@ class ElasticPolicy(Model):
         description="How often torchrun restarts the workers' processes before it gives up. Unset: torchrun's"
         " default, 0.",
     )
-    metrics: Annotated[tuple[dict[str, Any], ...], Field(max_length=64)] | None = Field(
+    metrics: Annotated[tuple[Metric, ...], Field(max_length=64)] | None = Field(
         default=None,
         description="Metrics (autoscaling/v2 MetricSpec) by which a HorizontalPodAutoscaler scales the workers"
         " between minReplicas and maxReplicas. Unset: no autoscaler is made.",

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from pytorchjob_operator.model.base import ConditionStatus, ConditionType, Count, Model, Time
+from pytorchjob_operator.model.base import ConditionStatus, ConditionType, Count, Generation, Model, Time
 from pytorchjob_operator.names import ReplicaType
 
 _MAX_MESSAGE = 32768
+MAX_REPLACING = 1000
+"""Failed pods that are replaced at a time: each is listed by its uid, and an object's size is bounded."""
 
 Uid = Annotated[str, Field(max_length=128)]
 
@@ -33,9 +35,8 @@ class Condition(Model):
     last_transition_time: Time | None = Field(
         default=None, description="When status last changed from one value to another."
     )
-    observed_generation: int | None = Field(
+    observed_generation: Generation | None = Field(
         default=None,
-        json_schema_extra={"format": "int64"},
         description="metadata.generation of the job that this condition was decided for. Unset: not known.",
     )
 
@@ -51,7 +52,7 @@ class ReplicaStatus(Model):
     selector: Annotated[str, Field(max_length=1024)] | None = Field(
         default=None, description="Label selector of the role's pods. Read by the scale subresource and by autoscalers."
     )
-    label_selector: dict[str, Any] | None = Field(
+    label_selector: Annotated[dict[str, Any], Field(max_length=8)] | None = Field(
         default=None, description="Deprecated: never set, kept because v1's schema has it. Use selector."
     )
 
@@ -88,9 +89,8 @@ class JobStatus(Model):
     last_reconcile_time: Time | None = Field(
         default=None, description="When the job was last held back by a gang scheduler. Unset: it was not."
     )
-    observed_generation: int | None = Field(
+    observed_generation: Generation | None = Field(
         default=None,
-        json_schema_extra={"format": "int64"},
         description="metadata.generation that this status answers to; older than it means the operator has yet"
         " to look.",
     )
@@ -100,7 +100,7 @@ class JobStatus(Model):
         description="Restarts used up by pods that the operator has replaced after they failed: one for each, and those"
         " of its containers. Counts against runPolicy.backoffLimit. Unset: none.",
     )
-    replacing: Annotated[tuple[Uid, ...], Field(max_length=10_000)] | None = Field(
+    replacing: Annotated[tuple[Uid, ...], Field(max_length=MAX_REPLACING)] | None = Field(
         default=None,
         description="uids of the failed pods that are counted in restarts and not gone yet. Written before they are"
         " deleted, so that none is counted twice. Unset: none.",

@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pytorchjob_operator.model import PyTorchJob, RestartPolicy
+from pytorchjob_operator.model.status import MAX_REPLACING
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.replicas import Comparison
 
 _FIRST_RETRYABLE = 128
 """Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (contract A.11)."""
-
-
-_MOST = 1000
-"""Pods that are being replaced at a time: the status lists their uids, and an object's size is bounded."""
 
 
 class Decision(StrEnum):
@@ -49,7 +46,7 @@ class Replacements:
     def uncounted(self) -> tuple[Pod, ...]:
         """Those that the next status is to count, as far as it has room for them."""
         new = tuple(pod for pod, _ in self.pods if pod.uid not in self.counted)
-        return new[: max(_MOST - len(self.counted), 0)]
+        return new[: max(MAX_REPLACING - len(self.counted), 0)]
 
     def used_up(self) -> int:
         """The restarts that these add to the budget: one for each, and those of its containers."""

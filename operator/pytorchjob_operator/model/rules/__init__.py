@@ -1,0 +1,17 @@
+"""The rules over a job that a structural schema cannot say: one table, for the API server (CEL) and for this machine.
+
+A rule speaks of the dict as the user wrote it. `broken` is the Python twin of `cel`; a transition rule, which compares
+with the object stored before, has none. Messages continue the sentence "<field> ...". What v1 accepted and ran is never
+refused: a rule says what would have ended in no pod, no rendezvous, or two kinds of pods.
+"""
+
+from pytorchjob_operator.model.rules.changes import CHANGES
+from pytorchjob_operator.model.rules.elastic import ELASTIC
+from pytorchjob_operator.model.rules.naming import NAMING
+from pytorchjob_operator.model.rules.policies import POLICIES
+from pytorchjob_operator.model.rules.roles import ROLE_RULES
+from pytorchjob_operator.model.rules.rule import Rule
+
+__all__ = ["RULES", "Rule"]
+
+RULES = (*NAMING, *ROLE_RULES, *ELASTIC, *POLICIES, *CHANGES)
