@@ -7,7 +7,7 @@ import pytest
 from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane, ControlPlaneError, eventually
-from tests.apiserver.operator_process import Jobs
+from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 
 CRD = Path("crds/kubeflow.org_pytorchjobs.yaml")
 _ESTABLISHED = "{.status.conditions[?(@.type=='Established')].status}"
@@ -54,6 +54,30 @@ def make_jobs(control_plane: ControlPlane) -> Iterator[Callable[[], Jobs]]:
     for one in made:
         one.kubectl("delete", "ptj", "--all")
         control_plane.kubectl("delete", "namespace", one.namespace, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def operator(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[OperatorProcess]:
+    """The operator of one file, with a Lease of its own."""
+    lease = request.module.__name__.rpartition(".")[2].replace("_", "-")
+    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), PYTORCHJOB_LEASE_NAME=lease)
+    try:
+        yield one.wait_ready()
+    finally:
+        assert one.stop() == 0
+
+
+@pytest.fixture
+def jobs(operator: OperatorProcess, make_jobs: Callable[[], Jobs]) -> Jobs:
+    """A namespace of this test's own, served by the operator of this file."""
+    return make_jobs()
+
+
+@pytest.fixture
+async def kubelet(client: Client, jobs: Jobs) -> Kubelet:
+    return Kubelet(client, jobs.namespace)
 
 
 def install(plane: ControlPlane, path: Path) -> None:

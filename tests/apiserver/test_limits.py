@@ -1,41 +1,19 @@
 """Suspension, deadline, budget, clean-up and TTL against a real API server; pods report what the test says."""
 
 import asyncio
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess, becomes, eventually
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet, becomes, eventually
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
 CREATED = ("Created", "True")
 PAIR = {"x-master-0", "x-worker-0"}
 SUSPENDED = [CREATED, ("Running", "False"), ("Suspended", "True")]
-
-
-@pytest.fixture(scope="module")
-def operator(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), PYTORCHJOB_LEASE_NAME="limits")
-    try:
-        yield one.wait_ready()
-    finally:
-        assert one.stop() == 0
-
-
-@pytest.fixture
-def jobs(operator: OperatorProcess, make_jobs: Callable[[], Jobs]) -> Jobs:
-    """A namespace of this test's own, served by the operator of this file."""
-    return make_jobs()
-
-
-@pytest.fixture
-async def kubelet(client: Client, jobs: Jobs) -> Kubelet:
-    return Kubelet(client, jobs.namespace)
 
 
 async def made(jobs: Jobs, kubelet: Kubelet, run_policy: dict[str, Any] | None = None, restart: str = "Never") -> None:

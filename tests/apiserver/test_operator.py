@@ -1,13 +1,11 @@
 """The running operator and a real API server: the life of a job, and exactly what it costs."""
 
 import asyncio
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import (
     USER_AGENT,
@@ -24,26 +22,6 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 CREATED = ("Created", "True")
 RUNNING = ("Running", "True")
 QUIET_SECONDS = 3.0
-
-
-@pytest.fixture(scope="module")
-def operator(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), PYTORCHJOB_LEASE_NAME="shared")
-    try:
-        yield one.wait_ready()
-    finally:
-        assert one.stop() == 0
-
-
-@pytest.fixture
-def jobs(operator: OperatorProcess, make_jobs: Callable[[], Jobs]) -> Jobs:
-    """A namespace of this test's own, served by the operator of this file."""
-    return make_jobs()
-
-
-@pytest.fixture
-async def kubelet(client: Client, jobs: Jobs) -> Kubelet:
-    return Kubelet(client, jobs.namespace)
 
 
 async def started(jobs: Jobs, kubelet: Kubelet, name: str, workers: int, **role: Any) -> None:
