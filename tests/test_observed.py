@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator import names
-from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
 from pytorchjob_operator.observed import Child, Pod, PodPhase
 from tests.factories import NOW
 
@@ -40,6 +40,7 @@ def test_a_pod_is_cut_down_to_what_decisions_need() -> None:
         phase=PodPhase.FAILED,
         exit_code=137,
         restarts=4,
+        cause=Cause.SIGNAL,
     )
 
 
@@ -156,3 +157,16 @@ def test_when_it_was_made(text: str | None, expected: datetime | None) -> None:
 def test_restarts_of_init_containers_count() -> None:
     status = {"initContainerStatuses": [{"restartCount": 3}], "containerStatuses": [terminated(1), {"name": "new"}]}
     assert api_pod(status=status).restarts == 5
+
+
+@pytest.mark.parametrize(
+    ("subdomain", "nameless"),
+    [
+        pytest.param("x", False, id="a pod of this operator"),
+        pytest.param(None, True, id="a pod of v1"),
+        pytest.param("other", True, id="a pod of v1 with a subdomain of the user's"),
+    ],
+)
+def test_whether_the_jobs_service_names_a_pod(subdomain: str | None, nameless: bool) -> None:
+    meta = {"name": "x-worker-0", "labels": names.replica_labels("x", ReplicaType.WORKER, 0)}
+    assert Pod.from_api({"metadata": meta, "spec": {"subdomain": subdomain}}).nameless is nameless

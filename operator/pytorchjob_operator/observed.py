@@ -60,6 +60,8 @@ class Pod:
     """Where it runs; empty until it is scheduled."""
     deleted_at: datetime | None = None
     """When its grace period ends; None while nobody deletes it, and once nothing but a finalizer still holds it."""
+    nameless: bool = False
+    """Whether the job's Service has no name for it, as v1 makes pods: only a Service of its own leads to it."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
@@ -83,6 +85,7 @@ class Pod:
             created_at=_time(meta.get("creationTimestamp")),
             node=str((obj.get("spec") or {}).get("nodeName") or ""),
             deleted_at=_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
+            nameless=_nameless(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
         )
 
     @property
@@ -188,7 +191,9 @@ class Options:
     accelerators: tuple[str, ...] = ()
     """Resource names of devices beside the known ones; a `*` at the end stands for anything."""
     replica_services: bool = False
-    """Whether each replica gets a Service of its own name too, as under v1, for those who reach it from outside."""
+    """Whether each replica gets a Service of its own name too, as under v1, and the replicas know each other by it."""
+    beside_v1: bool = False
+    """Whether pods that v1 made are there. Set by `plan/adoption`, not by a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +229,10 @@ def controller_uid(meta: dict[str, Any]) -> str | None:
 
 def _replica_type(label: object) -> ReplicaType | None:
     return next((one for one in ReplicaType if one.label == label), None)
+
+
+def _nameless(spec: dict[str, Any] | None, job: object) -> bool:
+    return bool(spec) and (spec or {}).get("subdomain") != names.service_name(str(job))
 
 
 def _index(label: object) -> int | None:

@@ -12,6 +12,7 @@ from pytorchjob_operator.model import ManagedBy, PyTorchJob, with_defaults
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan import (
+    adoption,
     autoscaler,
     children,
     ending,
@@ -56,6 +57,7 @@ def _rare_kinds(job: PyTorchJob) -> frozenset[ChildKind]:
 def _go_on(seen: Observed, job: PyTorchJob) -> Plan:
     """Decide about a job that has not ended; `job` has its defaults."""
     compared = replicas.compare(job, seen.pods)
+    seen = adoption.adopt(seen, compared)
     look = Look(seen, job, compared, outcome.count(job, compared), restart.replacements(job, compared, seen.pods))
     result = _result(look)
     return _publish(look, result, tuple(_writes(look, result)))

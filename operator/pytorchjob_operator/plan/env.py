@@ -26,7 +26,7 @@ def build_env(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv
         return env
     return replace(
         env,
-        master_addr=names.host_name(job.metadata.name, master, 0),
+        master_addr=_address(job, master, options),
         master_port=_port(job, master),
         world_size=replicas.total(job) * _processes(job.spec.nproc_per_node),
         rank=replica.index + (replicas.count(job, ReplicaType.MASTER) if replica.type is ReplicaType.WORKER else 0),
@@ -41,6 +41,12 @@ def _master(job: PyTorchJob) -> ReplicaType | None:
     return ReplicaType.WORKER if elastic is None or elastic.rdzv_backend == _STATIC else None
 
 
+def _address(job: PyTorchJob, role: ReplicaType, options: Options) -> str:
+    """The name of a role's replica 0: its own Service's, which v1's pods answer to as well, or the job's."""
+    name_of = names.pod_name if options.replica_services else names.host_name
+    return name_of(job.metadata.name, role, 0)
+
+
 def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
     """The number of nodes, processes per node, and the rendezvous of an elastic job."""
     elastic, processes = job.spec.elastic_policy, _nproc(job, replica, options)
@@ -51,7 +57,7 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
         nnodes_min=low,
         nnodes_max=high,
         nproc_per_node=processes if elastic.n_proc_per_node is None else str(elastic.n_proc_per_node),
-        rdzv=_rendezvous(job, elastic, replica),
+        rdzv=_rendezvous(job, elastic, replica, options),
         max_restarts=elastic.max_restarts,
         standalone=bool(elastic.standalone),
     )
@@ -77,14 +83,14 @@ def _nproc(job: PyTorchJob, replica: Replica, options: Options) -> str | None:
     return nproc.per_node(job.spec.nproc_per_node, spec.template if spec else {}, options.accelerators)
 
 
-def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica) -> Rendezvous:
+def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, options: Options) -> Rendezvous:
     backend = elastic.rdzv_backend or DEFAULT_BACKEND
     host_role = _master(job) if backend == _STATIC else None
     return Rendezvous(
-        host=elastic.rdzv_host or names.host_name(job.metadata.name, host_role or ReplicaType.WORKER, 0),
+        host=elastic.rdzv_host or _address(job, host_role or ReplicaType.WORKER, options),
         port=elastic.rdzv_port or _port(job, host_role or ReplicaType.WORKER),
         backend=backend,
-        id=_run_id(job, elastic, backend),
+        id=elastic.rdzv_id if options.beside_v1 else _run_id(job, elastic, backend),
         conf=(*_conf(elastic), *_store_host(job, elastic, replica)),
     )
 

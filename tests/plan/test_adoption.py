@@ -1,0 +1,95 @@
+"""Jobs that training-operator v1 started: what is made beside v1's pods leads to them, and they to it."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.observed import Observed, Options, Pod, PodPhase
+from pytorchjob_operator.plan import make_plan
+from pytorchjob_operator.plan.writes import CreatePod, Plan
+from tests.factories import NOW, make_child, make_job, make_pod, written
+
+RUNS = PodPhase.RUNNING
+ELASTIC: dict[str, Any] = {"master": None, "elasticPolicy": {"minReplicas": 1, "maxReplicas": 3}}
+ETCD = {**ELASTIC, "elasticPolicy": {**ELASTIC["elasticPolicy"], "rdzvBackend": "etcd-v2", "rdzvHost": "etcd"}}
+
+
+def by_v1(*who: str) -> tuple[Pod, ...]:
+    """Running pods that v1 made."""
+    return tuple(make_pod(one, RUNS, nameless=True) for one in who)
+
+
+def plan(job: PyTorchJob, *pods: Pod, services: tuple[str, ...] = ("x",), options: Options | None = None) -> Plan:
+    """The plan for a job with these pods and Services."""
+    children = tuple(make_child(ChildKind.SERVICE, name, uid=f"uid-{name}") for name in services)
+    return make_plan(Observed(job=job, now=NOW, pods=pods, children=children, options=options or Options()))
+
+
+def env(made: Plan, variable: str) -> str | None:
+    """What the one new pod of the plan is told."""
+    (body,) = (write.body for write in made.writes if isinstance(write, CreatePod))
+    return {one["name"]: one["value"] for one in body["spec"]["containers"][0]["env"]}.get(variable)
+
+
+V1_SERVICES = ("x-master-0", "x-worker-0")
+ALL = ("x", *V1_SERVICES)
+
+
+@pytest.mark.parametrize(
+    ("services", "expected"),
+    [
+        pytest.param(V1_SERVICES, ["+Service"], id="the job's own Service is all that is missing"),
+        pytest.param(ALL, [], id="nothing is missing: nothing is done, v1's Services stay"),
+        pytest.param(("x",), ["+Service"] * 2, id="v1 ended before it had made its Services"),
+    ],
+)
+def test_services(services: tuple[str, ...], expected: list[str]) -> None:
+    assert written(plan(make_job(), *by_v1("master-0", "worker-0"), services=services)) == expected
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "services", "variable", "expected"),
+    [
+        pytest.param(
+            make_job(), by_v1("master-0"), ALL, "MASTER_ADDR", "x-master-0", id="a new worker finds v1's master"
+        ),
+        pytest.param(
+            make_job(), by_v1("worker-0"), ALL, "MASTER_ADDR", "x-master-0", id="a new master is found by v1's worker"
+        ),
+        pytest.param(
+            make_job(), (make_pod("master-0"),), ALL, "MASTER_ADDR", "x-master-0.x", id="once v1's pods are gone"
+        ),
+        pytest.param(
+            make_job(workers=2, **ELASTIC),
+            by_v1("worker-0"),
+            ALL,
+            "PET_RDZV_ENDPOINT",
+            "x-worker-0:23456",
+            id="an elastic job's rendezvous",
+        ),
+        pytest.param(
+            make_job(workers=2, **ETCD), by_v1("worker-0"), ALL, "PET_RDZV_ID", None, id="v1 gives no rendezvous id"
+        ),
+        pytest.param(
+            make_job(workers=2, **ETCD), (make_pod("worker-0"),), ALL, "PET_RDZV_ID", "uid-x", id="this operator does"
+        ),
+    ],
+)
+def test_what_a_new_pod_is_told(
+    job: PyTorchJob, pods: tuple[Pod, ...], services: tuple[str, ...], variable: str, expected: str | None
+) -> None:
+    assert env(plan(job, *pods, services=services), variable) == expected
+
+
+def test_with_v1s_services_switched_on_pods_know_each_other_by_them() -> None:
+    made = plan(make_job(), make_pod("master-0"), services=ALL, options=Options(replica_services=True))
+    assert env(made, "MASTER_ADDR") == "x-master-0"
+
+
+def test_a_replica_that_is_scaled_away_loses_v1s_service_too() -> None:
+    gone = make_child(ChildKind.SERVICE, "x-worker-1", replica_type=ReplicaType.WORKER, index=1)
+    job, pods = make_job(), by_v1("master-0", "worker-0", "worker-1")
+    seen = Observed(job=job, now=NOW, pods=pods, children=(gone, *(make_child(ChildKind.SERVICE, one) for one in ALL)))
+    assert written(make_plan(seen)) == ["-Service", "-x-worker-1"]
