@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
-# usage: binaries.sh [apiserver|clients|node|all]   (apiserver: what tests need that use no node; clients: what users of a cluster need)
+# usage: binaries.sh [apiserver|clients|metrics|node|all]   (apiserver: what tests need that use no node; clients: what users of a
+#                    cluster need; metrics: what autoscalers need in it; node: what a node image is made from)
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./common.sh
@@ -51,6 +52,12 @@ clients() {
     build helm helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$(version_of helm helm.sh/helm/v3)"
 }
 
+metrics() {
+    local module=sigs.k8s.io/metrics-server
+    build metrics-server metrics-server $module/cmd/metrics-server \
+        "-X k8s.io/client-go/pkg/version.gitVersion=$(version_of metrics-server $module)"
+}
+
 node() {
     local name
     for name in kubelet kube-proxy kube-scheduler kubeadm; do kubernetes "$name"; done
@@ -63,6 +70,7 @@ case ${1:-all} in
 apiserver) apiserver ;;
 node) node ;;
 clients) clients ;;
-all) apiserver && clients && node ;;
-*) fail "unknown group '$1': use apiserver, clients, node or all" ;;
+metrics) metrics ;;
+all) apiserver && clients && metrics && node ;;
+*) fail "unknown group '$1': use apiserver, clients, metrics, node or all" ;;
 esac

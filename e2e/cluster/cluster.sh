@@ -76,11 +76,14 @@ up() {
     if healthy; then
         echo "cluster: $CLUSTER is there and healthy"
         ./load_images.py "${nodes[@]}"
+        ./metrics-server.sh deploy "${nodes[0]}"
     else
         create
         ./load_images.py "${nodes[@]}"
+        ./metrics-server.sh deploy "${nodes[0]}"
         wait_until_usable
     fi
+    ./metrics-server.sh register
     echo "cluster: export KUBECONFIG=$KUBECONFIG"
     kubectl get nodes
 }
