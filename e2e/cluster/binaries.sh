@@ -44,6 +44,8 @@ apiserver() {
     kubernetes kube-controller-manager
     kubernetes kubectl
     build kwok kwok sigs.k8s.io/kwok/cmd/kwok "-X sigs.k8s.io/kwok/pkg/consts.Version=$(version_of kwok sigs.k8s.io/kwok)"
+    # The operator that this one replaces: jobs are handed over between the two in tests.
+    build training-operator training-operator github.com/kubeflow/training-operator/cmd/training-operator.v1
 }
 
 clients() {
