@@ -12,7 +12,9 @@ from typing import Any
 
 from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
+from pytorchjob_operator.trouble import Trouble as Trouble
+from pytorchjob_operator.trouble import find_cause, find_trouble
 
 _MAX_INDEX = 1_000_000
 """A label is anybody's to write: an index beyond this is not one of ours."""
@@ -28,12 +30,8 @@ class PodPhase(StrEnum):
     UNKNOWN = "Unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """What keeps somebody from going on: one CamelCase word for programs, one sentence for people."""
-
-    reason: str
-    message: str
+Told = tuple[str, str]
+"""Something that has been told of a pod: its uid, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,9 @@ class Pod:
     """Restarts of its containers by the kubelet, init containers too (v1)."""
     created_at: datetime | None = None
     trouble: Trouble | None = None
-    """What keeps it from starting, in the words of the scheduler or the kubelet; None while nothing does."""
+    """What keeps it from running, or took it away, in the words of the scheduler or the kubelet; None: nothing does."""
+    cause: Cause | None = None
+    """Why it was lost, once it has failed or somebody deletes it."""
     node: str = ""
     """Where it runs; empty until it is scheduled."""
     deleted_at: datetime | None = None
@@ -70,6 +70,8 @@ class Pod:
         labels = meta.get("labels") or {}
         statuses = status.get("containerStatuses") or ()
         all_statuses = (*(status.get("initContainerStatuses") or ()), *statuses)
+        phase, deleting = _phase(status.get("phase")), bool(meta.get("deletionTimestamp"))
+        lost = phase is PodPhase.FAILED or (deleting and phase is not PodPhase.SUCCEEDED)
         return cls(
             name=meta["name"],
             namespace=meta.get("namespace", ""),
@@ -78,11 +80,13 @@ class Pod:
             owner_uid=controller_uid(meta),
             replica_type=_replica_type(labels.get(names.LABEL_REPLICA_TYPE)),
             index=_index(labels.get(names.LABEL_REPLICA_INDEX)),
-            phase=_phase(status.get("phase")),
-            deleting=bool(meta.get("deletionTimestamp")),
+            phase=phase,
+            deleting=deleting,
             exit_code=_exit_code(statuses),
             restarts=sum(int(one.get("restartCount") or 0) for one in all_statuses),
             created_at=_time(meta.get("creationTimestamp")),
+            trouble=None if phase is PodPhase.SUCCEEDED else find_trouble(obj, failed=lost, deleting=deleting),
+            cause=find_cause(status, deleting=deleting) if lost else None,
             node=str((obj.get("spec") or {}).get("nodeName") or ""),
             deleted_at=_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
             nameless=_nameless(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
@@ -124,7 +128,7 @@ class Child:
     @classmethod
     def from_api(cls, kind: ChildKind, obj: dict[str, Any]) -> "Child":
         """Read an API object of this kind."""
-        meta = obj["metadata"]
+        meta, status = obj["metadata"], obj.get("status") or {}
         labels = meta.get("labels") or {}
         return cls(
             kind=kind,
@@ -210,6 +214,8 @@ class Observed:
     """Why the last attempt to create a child failed; None once an attempt went through."""
     status_due: datetime | None = None
     """`status_due` of the plan before this one, so that a write that was put off is not put off again."""
+    told: frozenset[Told] = frozenset()
+    """`told` of the plan before this one, so that nothing is told twice of a pod."""
     options: Options = field(default_factory=Options)
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     """The nodes that were asked for (`Plan.nodes`), by name; the others have not been looked at."""

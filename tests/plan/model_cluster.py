@@ -9,7 +9,7 @@ from dataclasses import replace
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import ChildKind
-from pytorchjob_operator.observed import Child, Observed, Pod, PodPhase
+from pytorchjob_operator.observed import Child, Observed, Pod, PodPhase, Told
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.replicas import wanted
 from pytorchjob_operator.plan.writes import (
@@ -46,6 +46,7 @@ class ModelCluster:
         self._seen_children: tuple[Child, ...] = ()
         self._versions = 0
         self._due: float | None = None
+        self._told: frozenset[Told] = frozenset()
         self.refused: list[Write] = []
         self.deleted: dict[str, tuple[Pod, str]] = {}
         self.events: list[Event] = []
@@ -185,7 +186,8 @@ class ModelCluster:
         """What the planner decides about what it sees."""
         due = None if self._due is None else at(self._due)
         seen = tuple(self._seen_pods.values())
-        return make_plan(Observed(self.seen_job, at(self.now), seen, self._seen_children, status_due=due))
+        observed = Observed(self.seen_job, at(self.now), seen, self._seen_children, status_due=due)
+        return make_plan(replace(observed, told=self._told))
 
     def reconcile(self, cut: int | None = None) -> Plan:
         """Plan and apply; the process dies after `cut` writes, of which the status is the last."""
@@ -195,7 +197,8 @@ class ModelCluster:
         self.refused = [write for write in plan.writes[:cut] if not self.apply(write)]
         whole = cut is None or cut > len(plan.writes)
         if whole and (plan.status is None or self.patch_status(plan.status, self.seen_job)):
-            self.events += plan.events
+            self.events += [*plan.news, *plan.events]
+            self._told = plan.told
         self._due = None if plan.status_due is None else (plan.status_due - at(0)).total_seconds()
         return plan
 

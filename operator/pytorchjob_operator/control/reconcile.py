@@ -16,8 +16,8 @@ from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import ChildKind, EventType
-from pytorchjob_operator.observed import Refusal
+from pytorchjob_operator.names import Cause, ChildKind, EventType
+from pytorchjob_operator.observed import Refusal, Told
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.writes import Event
 
@@ -32,11 +32,12 @@ FENCED = 1.0
 
 @dataclass
 class _Memory:
-    """What one look at a job leaves for the next; losing it costs a repeated log line or an early status write."""
+    """What one look at a job leaves for the next; losing it costs a repeated line or event, an early status write."""
 
     reason: str = ""
     refusal: Refusal | None = None
     status_due: datetime | None = None
+    told: frozenset[Told] = frozenset()
 
 
 @dataclass
@@ -50,6 +51,8 @@ class Reconciler:
     nodes: Nodes
     want: Callable[[frozenset[ChildKind]], None] = lambda kinds: None
     """Told which kinds of children a plan would need to see and cannot."""
+    lost: Callable[[str, tuple[Cause, ...]], None] = lambda namespace, causes: None
+    """Told why pods of a namespace were taken away."""
     _memories: dict[str, _Memory] = field(default_factory=dict)
 
     async def __call__(self, uid: str) -> float | None:
@@ -79,7 +82,7 @@ class Reconciler:
     def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
         now = self.clock()
         seen = self.caches.observe(job, now, memory.refusal, memory.status_due)
-        plan = make_plan(replace(seen, nodes=self.nodes.known(now)))
+        plan = make_plan(replace(seen, nodes=self.nodes.known(now), told=memory.told))
         if plan.needs:
             self.want(plan.needs)
         if memory.reason != plan.reason:
@@ -99,9 +102,10 @@ class Reconciler:
         plan = self._after(job, plan, refusal, memory)
         if plan.status is not None:
             await self.applier.patch_status(job, plan.status)
-        memory.refusal, memory.status_due = refusal, plan.status_due
+        memory.refusal, memory.status_due, memory.told = refusal, plan.status_due, plan.told
         meta = job.metadata
         about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, meta.uid)
-        for event in plan.events:
+        for event in (*plan.news, *plan.events):
             self.recorder.event(about, event.type, event.reason, event.message)
+        self.lost(meta.namespace, plan.lost)
         return plan

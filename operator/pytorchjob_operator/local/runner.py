@@ -18,7 +18,7 @@ from pytorchjob_operator.local.screen import Progress, Screen
 from pytorchjob_operator.local.signals import RELOAD, Signals
 from pytorchjob_operator.model import ConditionStatus, ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
-from pytorchjob_operator.observed import Child, Observed
+from pytorchjob_operator.observed import Child, Observed, Told
 from pytorchjob_operator.plan import Plan, make_plan, replicas
 from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeleteChild, DeleteJob, DeletePod, UpdateChild
 
@@ -65,6 +65,7 @@ class Runner:
         self._job, self._node, self._screen, self._workers = job, node, screen, workers
         self._children: tuple[Child, ...] = ()
         self._status_due: datetime | None = None
+        self._told: frozenset[Told] = frozenset()
         self._start = _monotonic()
         self._end = None if timeout is None else self._start + timeout
         self._terminal = _has_terminal()
@@ -101,8 +102,9 @@ class Runner:
         while True:
             self._node.advance(_monotonic())
             pods = self._node.pods()
-            plan = make_plan(Observed(self._job, _now(), pods, self._children, status_due=self._status_due))
-            self._status_due = plan.status_due
+            seen = Observed(self._job, _now(), pods, self._children, status_due=self._status_due, told=self._told)
+            plan = make_plan(seen)
+            self._status_due, self._told = plan.status_due, plan.told
             if plan.empty:
                 return plan.wake_at
             self._apply(plan)

@@ -18,6 +18,7 @@ from pytorchjob_operator.plan import (
     ending,
     events,
     limits,
+    news,
     outcome,
     pods,
     replicas,
@@ -91,11 +92,15 @@ def _publish(look: Look, result: Outcome, writes: tuple[Write, ...]) -> Plan:
     write_now = due is not None and due <= seen.now
     put_off = None if write_now else due
     ends = None if result.phase in _WITHOUT_PODS else limits.deadline(seen.job)
+    of_pods = news.decide(look, result)
     return Plan(
         reason=_reason(look, result, writes),
         writes=writes,
         status=new if write_now else None,
         events=tuple(events.build_events(seen.job, result, writes, new if write_now else None)),
+        news=of_pods.events,
+        told=of_pods.told,
+        lost=of_pods.lost,
         status_due=put_off,
         wake_at=min((one for one in (put_off, ends) if one is not None), default=None),
     )

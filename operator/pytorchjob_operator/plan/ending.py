@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from pytorchjob_operator.model import CleanPodPolicy, ConditionType, PyTorchJob
-from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.names import ChildKind, Reason
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
 from pytorchjob_operator.plan import children, limits
-from pytorchjob_operator.plan.writes import DeleteChild, DeleteJob, DeletePod, Plan, Write
+from pytorchjob_operator.plan.writes import DeleteChild, DeleteJob, DeletePod, Event, Plan, Write
 
 _ENDS = (ConditionType.SUCCEEDED, ConditionType.FAILED)
 _ALIVE = (PodPhase.PENDING, PodPhase.RUNNING, PodPhase.UNKNOWN)
@@ -27,7 +27,8 @@ def make_plan(seen: Observed, end: ConditionType) -> Plan:
     expires = expiry(job)
     if expires is not None and expires <= seen.now:
         meta = job.metadata
-        return Plan(f"the job has {end.lower()} and its TTL is over", (DeleteJob(meta.name, meta.uid),))
+        told = Event(Reason.DELETED_POD, f"Deleted job: {meta.name}")  # v1's reason for it
+        return Plan(f"the job has {end.lower()} and its TTL is over", (DeleteJob(meta.name, meta.uid),), events=(told,))
     writes = tuple(_clean_up(seen, job))
     what = f"{len(writes)} children to delete" if writes else "nothing to do"
     return Plan(f"the job has {end.lower()}: {what}", writes, wake_at=expires)

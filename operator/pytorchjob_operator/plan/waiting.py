@@ -23,12 +23,12 @@ def decide(look: Look, outcome: Outcome) -> Trouble | None:
 
 def _worst(pods: Iterable[Pod]) -> Trouble | None:
     """The trouble that most pods have, told by the first of them in the order of ranks."""
-    troubled = [pod for pod in pods if pod.trouble is not None and not pod.deleting]
+    troubled = [pod for pod in pods if pod.trouble is not None and not (pod.deleting or pod.failed)]
     counts = Counter(pod.trouble.reason for pod in troubled if pod.trouble)
     if not counts:
         return None
     reason = counts.most_common(1)[0][0]
     first = next(pod for pod in troubled if pod.trouble and pod.trouble.reason == reason)
-    others = f" (and {counts[reason] - 1} other pods)" if counts[reason] > 1 else ""
+    others = f" (and {counts[reason] - 1} more)" if counts[reason] > 1 else ""
     assert first.trouble is not None
     return Trouble(reason, f"pod {first.name}: {first.trouble.message}{others}")

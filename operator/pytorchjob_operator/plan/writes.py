@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from pytorchjob_operator.model import JobStatus
-from pytorchjob_operator.names import ChildKind, EventType, Reason
+from pytorchjob_operator.names import Cause, ChildKind, EventType
+from pytorchjob_operator.observed import Told
 
 Body = Mapping[str, Any]
 
@@ -74,7 +75,8 @@ Write = CreateChild | CreatePod | UpdateChild | DeletePod | DeleteChild | Delete
 class Event:
     """Something that a person should read in `kubectl describe`, sent after the writes went through."""
 
-    reason: Reason
+    reason: str
+    """One of `names.Reason`, or what the scheduler or the kubelet says is wrong with a pod."""
     message: str
     type: EventType = EventType.NORMAL
 
@@ -95,13 +97,19 @@ class Plan:
 
     needs: frozenset[ChildKind] = frozenset()
     """Kinds of children that this job may have and that could not be seen: look again once they can."""
+    news: tuple[Event, ...] = ()
+    """Events of single pods, true whatever becomes of the writes."""
+    told: frozenset[Told] = frozenset()
+    """What has been told of single pods once the news are out; the next observation carries it."""
+    lost: tuple[Cause, ...] = ()
+    """Why pods are going that nobody has counted yet, one for each."""
     nodes: frozenset[str] = frozenset()
     """Names of nodes whose state this plan lacks: plan again with it."""
 
     @property
     def empty(self) -> bool:
         """Nothing to send."""
-        return not self.writes and self.status is None and not self.events
+        return self.status is None and not (self.writes or self.events or self.news)
 
 
 def manifests(plan: Plan) -> list[dict[str, Any]]:

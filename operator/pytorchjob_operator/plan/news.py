@@ -1,0 +1,104 @@
+"""What is to be told of single pods, once each: how one exited, what is wrong with it, that it was taken away.
+
+The plan is pure: what has been told comes in with the observation and goes out with the plan. Pods that share a reason
+share an event, and once several were told of it, a reason is told again only for as many more: a thousand pods that
+fail one after the other make some fifteen events.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pytorchjob_operator.names import Cause, EventType, Reason
+from pytorchjob_operator.observed import Observed, Pod, Told
+from pytorchjob_operator.plan import replicas, restart
+from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.restart import Decision
+from pytorchjob_operator.plan.writes import Event
+from pytorchjob_operator.trouble import SCHEDULING_GATED
+
+_ALWAYS = 8
+"""Pods for each of which a reason is told, however they come; also how many pods one message names."""
+_LOST = "lost"
+"""Marks, among what was told, a pod that is going and was counted."""
+_AT_WORK = (Phase.PENDING, Phase.RUNNING, Phase.RESTARTING)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """The events, what has been told with them, and why pods were lost that nobody has counted yet."""
+
+    told: frozenset[Told]
+    events: tuple[Event, ...] = ()
+    lost: tuple[Cause, ...] = ()
+
+
+class _Item(NamedTuple):
+    """One thing to tell of one pod; items of the same reason and kind share an event."""
+
+    reason: str
+    kind: object
+    message: str
+    type: EventType
+
+
+def decide(look: Look, outcome: Outcome) -> News:
+    """Decide what to tell of the job's pods; one that is suspended has sent them away itself."""
+    told = _still(look.seen)
+    if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
+        return News(told)
+    events = tuple(_events(look, told))
+    lost = [pod for pod in _leaving(look) if (pod.uid, _LOST) not in told] if outcome.phase in _AT_WORK else []
+    now_told = {one for _, new in events for one in new} | {(pod.uid, _LOST) for pod in lost}
+    causes = tuple(pod.cause or Cause.UNKNOWN for pod in lost)
+    return News(told | now_told if now_told else told, tuple(event for event, _ in events), causes)
+
+
+def _still(seen: Observed) -> frozenset[Told]:
+    """What was told of pods that are still in sight."""
+    if not seen.told:
+        return seen.told
+    uids = {pod.uid for pod in seen.pods}
+    return frozenset(one for one in seen.told if one[0] in uids)
+
+
+def _events(look: Look, told: frozenset[Told]) -> Iterator[tuple[Event, list[Told]]]:
+    """The events, each with what it tells."""
+    groups: dict[tuple[str, object], list[tuple[Pod, _Item]]] = {}
+    for pod in look.compared.present.values():
+        for item in _items(pod):
+            if (pod.uid, item.reason) not in told:
+                groups.setdefault((item.reason, item.kind), []).append((pod, item))
+    for (reason, _), news in groups.items():
+        before = sum(1 for _, one in told if one == reason)
+        if before < _ALWAYS or len(news) >= before:
+            yield _event([pod.name for pod, _ in news], news[0][1]), [(pod.uid, reason) for pod, _ in news]
+
+
+def _items(pod: Pod) -> Iterator[_Item]:
+    if pod.exit_code and not pod.deleting:
+        why = f" ({pod.cause.value})" if pod.cause is Cause.OOM_KILLED else ""
+        message = f"Pod: {pod.namespace}.{pod.name} exited with code {pod.exit_code}{why}"
+        yield _Item(Reason.EXITED, (pod.exit_code, why), message, EventType.NORMAL)
+    if pod.trouble is not None:
+        gated = pod.trouble.reason == SCHEDULING_GATED
+        message = f"Error pod {pod.name} {pod.trouble.where} message: {pod.trouble.message}"
+        yield _Item(pod.trouble.reason, None, message, EventType.NORMAL if gated else EventType.WARNING)
+
+
+def _event(pods: list[str], first: _Item) -> Event:
+    """One event of all these pods, in the words of the first."""
+    others = pods[1:_ALWAYS]
+    more = f" (and {len(pods) - 1} more: {', '.join(others)}{', ...' if len(pods) > _ALWAYS else ''})" if others else ""
+    return Event(first.reason, first.message + more, first.type)
+
+
+def _leaving(look: Look) -> Iterator[Pod]:
+    """The pods that somebody takes away while the job needs them; the status counts those that failed before that."""
+    for replica, pod in look.compared.present.items():
+        spec = look.job.spec.pytorch_replica_specs.get(replica.type)
+        if spec is None or not pod.deleting or pod.uid in look.replacements.counted:
+            continue
+        if restart.decide(replicas.restart_policy(spec), pod)[0] is Decision.WAIT:
+            yield pod

@@ -1,0 +1,172 @@
+"""What is wrong with a pod, in the words of whoever said so; and why it was lost, as one word of a closed set."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.names import Cause
+from pytorchjob_operator.observed import Pod
+from pytorchjob_operator.trouble import Trouble
+
+PULL = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "train:1"'}
+NO_ROOM = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+EVICTED = {"reason": "Evicted", "message": "The node was low on resource: memory."}
+
+
+def api_pod(status: dict[str, Any], *, deleting: bool = False) -> Pod:
+    meta: dict[str, Any] = {"name": "x-worker-0", **({"deletionTimestamp": "2026-01-02T03:04:05Z"} if deleting else {})}
+    return Pod.from_api({"metadata": meta, "status": status})
+
+
+def waits(reason: str, message: str = "", name: str = "pytorch") -> dict[str, Any]:
+    return {"name": name, "state": {"waiting": {"reason": reason, **({"message": message} if message else {})}}}
+
+
+def ended(code: int, reason: str = "Error", name: str = "pytorch", message: str = "") -> dict[str, Any]:
+    return {"name": name, "state": {"terminated": {"exitCode": code, "reason": reason, "message": message}}}
+
+
+def pending(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    return {"phase": "Pending", "initContainerStatuses": [*init], "containerStatuses": [*containers]}
+
+
+def failed(*containers: dict[str, Any], **status: Any) -> dict[str, Any]:
+    return {"phase": "Failed", "containerStatuses": [*containers], **status}
+
+
+def condition(kind: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
+    return {"conditions": [{"type": kind, "status": status, "reason": reason, "message": message}]}
+
+
+def unscheduled(reason: str, message: str = "") -> dict[str, Any]:
+    return {"phase": "Pending", **condition("PodScheduled", "False", reason, message)}
+
+
+def disrupted(reason: str, message: str = "") -> dict[str, Any]:
+    return condition("DisruptionTarget", "True", reason, message)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param({"phase": "Pending"}, None, id="a pod that nobody has looked at yet"),
+        pytest.param(pending(waits("ContainerCreating")), None, id="a container that is being created"),
+        pytest.param(pending(waits("PodInitializing")), None, id="one that waits for the init containers"),
+        pytest.param(
+            pending(waits(**PULL)),
+            Trouble("ImagePullBackOff", PULL["message"], "container pytorch waiting"),
+            id="an image that cannot be pulled",
+        ),
+        pytest.param(
+            pending(waits("ErrImagePull", "not found")),
+            Trouble("ImagePullBackOff", "not found", "container pytorch waiting"),
+            id="the kubelet's two words for that are one",
+        ),
+        pytest.param(
+            pending(waits("PodInitializing"), init=(waits("CrashLoopBackOff", "back-off 10s", "setup"),)),
+            Trouble("CrashLoopBackOff", "back-off 10s", "container setup waiting"),
+            id="an init container that crashes",
+        ),
+        pytest.param(
+            {"phase": "Running", "containerStatuses": [waits("CrashLoopBackOff", "back-off 20s")]},
+            Trouble("CrashLoopBackOff", "back-off 20s", "container pytorch waiting"),
+            id="a container that crashes in a running pod",
+        ),
+        pytest.param(
+            pending(waits("CreateContainerConfigError")),
+            Trouble("CreateContainerConfigError", "CreateContainerConfigError", "container pytorch waiting"),
+            id="a word without a sentence",
+        ),
+        pytest.param(
+            unscheduled("Unschedulable", NO_ROOM), Trouble("Unschedulable", NO_ROOM, "condition"), id="no node has room"
+        ),
+        pytest.param(condition("PodScheduled", "True", "", ""), None, id="scheduled"),
+        pytest.param(failed(**EVICTED), Trouble("Evicted", EVICTED["message"], "status"), id="the kubelet evicted it"),
+        pytest.param(
+            failed(ended(143), **disrupted("PreemptionByScheduler", "preempted by ns/big")),
+            Trouble("PreemptionByScheduler", "preempted by ns/big", "condition"),
+            id="the scheduler wanted its place",
+        ),
+        pytest.param(failed(ended(1)), None, id="an exit code of the main container is told as such"),
+        pytest.param(
+            failed(waits("PodInitializing"), initContainerStatuses=[ended(3, name="setup", message="no data")]),
+            Trouble("Error", "no data", "container setup exitCode: 3 terminated"),
+            id="an init container ended it",
+        ),
+        pytest.param(
+            {"phase": "Succeeded", "containerStatuses": [ended(1, name="side")]}, None, id="a pod that succeeded"
+        ),
+    ],
+)
+def test_trouble(status: dict[str, Any], expected: Trouble | None) -> None:
+    assert api_pod(status).trouble == expected
+
+
+def test_scheduling_gates_are_named() -> None:
+    gates = [{"name": "kueue.x-k8s.io/topology"}, {"name": "example.com/quota"}]
+    status = unscheduled("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
+    pod = Pod.from_api({"metadata": {"name": "x"}, "spec": {"schedulingGates": gates}, "status": status})
+    assert pod.trouble is not None
+    assert pod.trouble.message == "held by the scheduling gates kueue.x-k8s.io/topology, example.com/quota"
+
+
+def test_how_the_containers_of_a_deleted_pod_end_is_no_trouble() -> None:
+    assert api_pod(failed(ended(143, name="side")), deleting=True).trouble is None
+
+
+def test_what_kept_a_pod_waiting_is_nobodys_trouble_once_it_is_deleted() -> None:
+    assert api_pod(pending(waits(**PULL)), deleting=True).trouble is None
+
+
+def test_words_are_bounded_and_equal_troubles_are_one() -> None:
+    one, two = (api_pod(pending(waits("W" * 999, "m" * 9999))).trouble for _ in range(2))
+    assert one is two
+    assert one is not None
+    assert (len(one.reason), len(one.message)) == (128, 512)
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        pytest.param(failed(ended(137, "OOMKilled")), Cause.OOM_KILLED, id="out of memory"),
+        pytest.param(failed(ended(1)), Cause.ERROR, id="the program's own exit code"),
+        pytest.param(failed(ended(127)), Cause.ERROR, id="the last of those"),
+        pytest.param(failed(ended(128)), Cause.SIGNAL, id="the first that is retried"),
+        pytest.param(failed(ended(1, name="side"), ended(139)), Cause.SIGNAL, id="the main container's comes first"),
+        pytest.param(failed(ended(0), ended(1, name="side")), Cause.ERROR, id="else whichever ended badly"),
+        pytest.param(failed(ended(137), **EVICTED), Cause.EVICTED, id="node pressure"),
+        pytest.param(failed(reason="Terminated"), Cause.NODE_SHUTDOWN, id="the node was shut down"),
+        pytest.param(failed(**disrupted("PreemptionByScheduler")), Cause.PREEMPTED, id="preempted"),
+        pytest.param(failed(**disrupted("EvictionByEvictionAPI")), Cause.EVICTED, id="drained"),
+        pytest.param(failed(**disrupted("DeletionByTaintManager")), Cause.NODE_LOST, id="the node was tainted"),
+        pytest.param(failed(**disrupted("DeletionByPodGC")), Cause.NODE_LOST, id="the node is gone"),
+        pytest.param(
+            failed(reason="Preempting", **disrupted("TerminationByKubelet")),
+            Cause.PREEMPTED,
+            id="the kubelet's own word is the better one",
+        ),
+        pytest.param(failed(reason="DeadlineExceeded"), Cause.DEADLINE, id="the pod's own deadline"),
+        pytest.param(failed(reason="OutOfnvidia.com/gpu"), Cause.REJECTED, id="the kubelet would not start it"),
+        pytest.param(failed(), Cause.UNKNOWN, id="nobody says"),
+    ],
+)
+def test_cause(status: dict[str, Any], cause: Cause) -> None:
+    assert api_pod(status).cause is cause
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        pytest.param({"phase": "Running"}, Cause.DELETED, id="somebody deleted it"),
+        pytest.param({"phase": "Running", **disrupted("EvictionByEvictionAPI")}, Cause.EVICTED, id="a drain did"),
+        pytest.param(failed(ended(143)), Cause.DELETED, id="the exit code of a pod that is told to go says nothing"),
+        pytest.param({"phase": "Succeeded"}, None, id="one that succeeded was not lost"),
+    ],
+)
+def test_cause_of_a_pod_that_is_deleted(status: dict[str, Any], cause: Cause | None) -> None:
+    assert api_pod(status, deleting=True).cause is cause
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded"])
+def test_a_pod_that_was_not_lost_has_no_cause(phase: str) -> None:
+    assert api_pod({"phase": phase}).cause is None
