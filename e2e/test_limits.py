@@ -1,6 +1,7 @@
 """The run policy with real pods: a suspension gives everything back, as Kueue needs it; a deadline needs no event."""
 
 import json
+from datetime import datetime
 
 import pytest
 
@@ -10,11 +11,21 @@ HOSTNAME = "kubernetes.io/hostname"
 SLEEP = "import time; print('here', flush=True); time.sleep(3600)"
 
 
-def _job(**run_policy: object) -> str:
+DONE = "print('trained', flush=True)"
+
+
+def _job(worker: str = SLEEP, **run_policy: object) -> str:
+    """One Master that sleeps, two workers that run this."""
+    roles = {"Master": _role(SLEEP), "Worker": {**_role(worker), "replicas": 2}}
+    body = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "held"}}
+    return json.dumps({**body, "spec": {"runPolicy": run_policy, "pytorchReplicaSpecs": roles}})
+
+
+def _role(program: str) -> dict[str, object]:
     container = {
         "name": "pytorch",
         "image": "pytorchjob/examples:dev",
-        "command": ["python", "-c", SLEEP],
+        "command": ["python", "-c", program],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     pod = {
@@ -22,11 +33,7 @@ def _job(**run_policy: object) -> str:
         "terminationGracePeriodSeconds": 1,
         "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
     }
-    role = {"template": {"spec": pod}}
-    spec = {"runPolicy": run_policy, "pytorchReplicaSpecs": {"Master": role, "Worker": {**role, "replicas": 2}}}
-    return json.dumps(
-        {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "held"}, "spec": spec}
-    )
+    return {"template": {"spec": pod}}
 
 
 @pytest.fixture
@@ -50,7 +57,17 @@ def test_a_suspended_job_holds_nothing_and_lands_by_its_new_node_selector(runnin
     until(lambda: [pod["spec"].get("nodeName") for pod in running.pods("held")] == [node] * 3, 60)
 
 
-def test_a_deadline_stops_the_pods_without_any_event(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin=_job(activeDeadlineSeconds=10))
+def test_a_deadline_stops_the_pods_without_any_event_and_keeps_the_logs_of_those_that_had_ended(
+    kubectl: Kubectl,
+) -> None:
+    kubectl("apply", "-f", "-", stdin=_job(DONE, activeDeadlineSeconds=20))
     assert "Failed" in kubectl.finish("held", 60)
-    until(lambda: not kubectl.pods("held"), 60, lambda: kubectl.story("held"))
+    status = kubectl.job("held")["status"]
+    start, end = (datetime.fromisoformat(status[key]) for key in ("startTime", "completionTime"))
+    assert 20 <= (end - start).total_seconds() <= 22
+    until(lambda: _names(kubectl) == ["held-worker-0", "held-worker-1"], 60, lambda: kubectl.story("held"))
+    assert kubectl("logs", "held-worker-1") == "trained\n"
+
+
+def _names(kubectl: Kubectl) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in kubectl.pods("held"))
