@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from pytorchjob_agent.contract import ReplicaEnv
 from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
+from pytorchjob_operator.names import ChildKind, ReplicaType
 from pytorchjob_operator.observed import Options, PodPhase
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.writes import CreatePod
@@ -29,7 +30,7 @@ JOBS = st.builds(
     master=st.sampled_from([None, 1]),
     workers=st.integers(1, 4),
     restart=POLICIES,
-    elasticPolicy=st.sampled_from([None, ELASTIC]),
+    elasticPolicy=st.sampled_from([None, ELASTIC, {**ELASTIC, "metrics": []}]),
     nprocPerNode=st.sampled_from([None, "2"]),
     runPolicy=st.fixed_dictionaries(
         {},
@@ -152,10 +153,24 @@ class Lives(RuleBasedStateMachine):
         assert plan.reason
         if not self.cluster.ended():
             suspended = self.cluster.job.spec.run_policy.suspend
-            assert set(self.cluster.pods) == (set() if suspended else self.cluster.wanted())
-            assert bool(self.cluster.children) is not suspended
+            pods = set(self.cluster.pods)
+            assert pods == (set() if suspended else self.cluster.wanted() - self._too_late())
+            assert set(self.cluster.children) == (set() if suspended else self._kinds())
             assert self.cluster.job.status.holds(ConditionType.SUSPENDED) is suspended
             assert {pod.phase for pod in self.cluster.pods.values()} <= {PodPhase.RUNNING, PodPhase.SUCCEEDED}
+
+    def _too_late(self) -> set[str]:
+        """Workers that an elastic job does not make again, because another has succeeded already."""
+        elastic = self.cluster.job.spec.elastic_policy is not None
+        succeeded = any(pod.succeeded for pod in self.cluster.pods.values() if pod.replica_type is ReplicaType.WORKER)
+        missing = self.cluster.wanted() - set(self.cluster.pods)
+        return {name for name in missing if "-worker-" in name} if elastic and succeeded else set()
+
+    def _kinds(self) -> set[ChildKind]:
+        """What a job that runs has besides its pods."""
+        elastic = self.cluster.job.spec.elastic_policy
+        scaled = {ChildKind.AUTOSCALER} if elastic is not None and elastic.metrics is not None else set()
+        return {ChildKind.SERVICE, *scaled}
 
     @invariant()
     def at_most_one_pod_is_in_each_place(self) -> None:
