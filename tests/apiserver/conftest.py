@@ -1,5 +1,6 @@
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane, ControlPlaneError, eventually
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
+from tests.apiserver.takeover import Reign
+from tests.apiserver.v1_process import V1Process
 
 CRD = Path("crds/kubeflow.org_pytorchjobs.yaml")
 _ESTABLISHED = "{.status.conditions[?(@.type=='Established')].status}"
@@ -78,6 +81,38 @@ def jobs(operator: OperatorProcess, make_jobs: Callable[[], Jobs]) -> Jobs:
 @pytest.fixture
 async def kubelet(client: Client, jobs: Jobs) -> Kubelet:
     return Kubelet(client, jobs.namespace)
+
+
+@pytest.fixture
+def v1(control_plane: ControlPlane, tmp_path: Path) -> Reign:
+    """training-operator v1 serves jobs for as long as this context lasts."""
+
+    @contextmanager
+    def runs() -> Iterator[None]:
+        one = V1Process(control_plane, tmp_path)
+        try:
+            one.wait_ready()
+            yield
+        finally:
+            one.stop()
+
+    return runs
+
+
+@pytest.fixture
+def ours(control_plane: ControlPlane, tmp_path: Path) -> Reign:
+    """This operator serves jobs for as long as this context lasts; keywords are its environment."""
+
+    @contextmanager
+    def runs(**env: str) -> Iterator[None]:
+        one = OperatorProcess(control_plane, tmp_path, PYTORCHJOB_LEASE_NAME="takeover", **env)
+        try:
+            one.wait_ready()
+            yield
+        finally:
+            assert one.stop() == 0
+
+    return runs
 
 
 def install(plane: ControlPlane, path: Path) -> None:
