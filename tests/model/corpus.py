@@ -49,10 +49,13 @@ def changed(base: Job, changes: dict[str, Any]) -> Job:
 def _put(node: Any, parts: list[str], value: Any) -> None:
     for part in parts[:-1]:
         node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
+    last = int(parts[-1]) if isinstance(node, list) else parts[-1]
+    if isinstance(node, list) and last == len(node):
+        node.append(None)
     if value is _GONE:
-        del node[parts[-1]]
+        del node[last]
     else:
-        node[parts[-1]] = value
+        node[last] = copy.deepcopy(value)
 
 
 @dataclass(frozen=True)
@@ -244,5 +247,7 @@ GOOD: dict[str, Job] = {
     "a gang as large as the job": changed(job(), {_SIZE: 3}),
     "a gang as large as the job may get": changed(elastic(), {_SIZE: 4}),
     "an empty queue, as v1's clients write it": changed(job(), {f"{_RUN}.schedulingPolicy": {"queue": ""}}),
+    "the longest name that fits eleven workers": changed(job(), {"metadata.name": "a" * 53, f"{_WORKER}.replicas": 11}),
+    "the longest name that fits a hundred workers": changed(elastic("a" * 53), {f"{_ELASTIC}.maxReplicas": 100}),
     "the longest name that fits": changed(job(), {"metadata.name": "a" * 54}),
 }  # fmt: skip

@@ -32,6 +32,13 @@ def test_the_document_is_named_when_there_are_several() -> None:
         load_jobs(text(corpus.job(), bad), "job.yaml")
 
 
+def test_what_is_null_is_not_there() -> None:
+    nulls = {"spec.runPolicy.suspend": None, "spec.elasticPolicy": None, "spec.pytorchReplicaSpecs.Master": None}
+    job = load_jobs(text(corpus.changed(corpus.job(), nulls)), "job.yaml")[0]
+    assert not job.spec.run_policy.suspend
+    assert job.spec.elastic_policy is job.spec.pytorch_replica_specs.master is None
+
+
 @pytest.mark.parametrize("nothing", ["", "# only words", "---\n---\n"])
 def test_a_file_without_an_object_is_refused(nothing: str) -> None:
     with pytest.raises(InvalidJob, match=r"job\.yaml: holds no object, a PyTorchJob was expected"):

@@ -23,6 +23,13 @@ def test_an_object_stored_before_our_schema_names_its_field() -> None:
         parse_job(job)
 
 
+@pytest.mark.parametrize("roles", [{}, {"Launcher": corpus.role()}, {"Master": None}], ids=repr)
+def test_a_stored_job_without_a_role_that_we_know_cannot_be_read(roles: corpus.Job) -> None:
+    job = corpus.changed(corpus.job(), {"spec.pytorchReplicaSpecs": roles})
+    with pytest.raises(InvalidJob, match=r"spec\.pytorchReplicaSpecs: .*must have a Master, a Worker, or both"):
+        parse_job(job)
+
+
 @pytest.mark.parametrize("job", corpus.GOOD.values(), ids=corpus.GOOD.keys())
 def test_what_was_read_is_written_back(job: corpus.Job) -> None:
     written = parse_job(job).to_api()

@@ -4,9 +4,9 @@ It may not decide anything: defaults are in `defaults`, rules over several field
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -218,6 +218,13 @@ class ReplicaSpecs(Model):
 
     master: ReplicaSpec | None = None
     worker: ReplicaSpec | None = None
+
+    @model_validator(mode="after")
+    def _has_a_role(self) -> Self:
+        """A job that was stored before this definition may have none, and there is nothing to plan for it."""
+        if self.master is None and self.worker is None:
+            raise ValueError("must have a Master, a Worker, or both")
+        return self
 
     def get(self, replica_type: ReplicaType) -> ReplicaSpec | None:
         """The spec of one role, if the job has it."""
