@@ -101,8 +101,6 @@ async def test_back_off_doubles_up_to_its_cap_and_starts_again_when_forgotten() 
     assert queue.retry("b") == 1
     queue.forget("a")
     assert queue.retry("a", at_least=7.0) == 7.0
-    queue.drop("a")
-    queue.drop("b")
 
 
 async def test_a_handler_that_fails_is_tried_again_until_it_works() -> None:
@@ -129,7 +127,6 @@ async def test_the_server_says_when_to_come_back() -> None:
         queue.add("a")
         await until(lambda: bool(queue._timers))
         assert queue._timers["a"].when() > asyncio.get_running_loop().time() + 20
-        queue.drop("a")
 
 
 @pytest.mark.parametrize(
@@ -151,7 +148,6 @@ async def test_a_long_back_off(error: ApiError, seconds: float) -> None:
         await until(lambda: bool(queue._timers))
         wait = queue._timers["a"].when() - asyncio.get_running_loop().time()
         assert seconds - 5 < wait <= seconds
-        queue.drop("a")
 
 
 async def test_a_handler_that_asks_for_a_retry_keeps_its_back_off() -> None:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from pytorchjob_operator.app import http
+from pytorchjob_operator.app.counts import by_phase
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.operator import Operator
 from pytorchjob_operator.kube.config import Connection
@@ -111,7 +112,7 @@ class Process:
         operator, metrics = self.operator, self.metrics
         metrics.gauge("leader", "1 while this process leads.", lambda: float(operator.may_write()))
         metrics.gauge("workqueue_depth", "Jobs that wait for a worker.", lambda: float(len(operator.queue)))
-        metrics.gauge("jobs", "Jobs in the cache.", lambda: float(len(operator.caches.jobs)))
+        metrics.gauges("jobs", "Jobs in the cache, by phase.", "phase", lambda: by_phase(operator.caches.jobs))
         metrics.gauge("pods", "Pods in the cache.", lambda: float(len(operator.caches.pods)))
         metrics.gauge("events_dropped", "Events that were not sent.", lambda: float(operator.recorder.dropped))
         metrics.gauge(

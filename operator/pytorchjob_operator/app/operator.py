@@ -10,6 +10,7 @@ from typing import Any
 
 from pytorchjob_operator import __version__, names
 from pytorchjob_operator.app.children import ChildWatch
+from pytorchjob_operator.app.counts import JobCounts
 from pytorchjob_operator.app.handlers import JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.control.apply import JOBS, Applier
@@ -54,7 +55,7 @@ class Operator:
         self._clock: Callable[[], float] = self._loop.time
         self.queue: WorkQueue[str] = WorkQueue()
         self.caches = Caches(
-            jobs=JobCache(),
+            jobs=JobCache(lambda old, new: self._counts.changed(old, new)),
             pods=Store[Pod](self._clock, self._child_changed),
             children={kind: Store[Child](self._clock, self._child_changed) for kind in ChildKind},
             options=_options(settings),
@@ -69,12 +70,19 @@ class Operator:
         self.reflectors = tuple(self._reflectors())
         applier = Applier(self.client, self.caches, self.may_write)
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._look_at_all)
-        self.reconciler = Reconciler(self.caches, applier, self.recorder, now, Nodes(self.client), self.children.want)
+        self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
+        self.reconciler = Reconciler(
+            self.caches, applier, self.recorder, now, Nodes(self.client), self.children.want, self._counts.lost
+        )
         self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
 
     def may_write(self) -> bool:
         """The fence: whether this process leads at this moment."""
         return not self.settings.leader_elect or self.elector.valid()
+
+    def _has_lead(self) -> bool:
+        """Whether this process has come to lead; it ends when it loses the lead, whatever the fence says until then."""
+        return not self.settings.leader_elect or self.elector.acquired.is_set()
 
     async def watch_jobs(self) -> None:
         """Start kopf once the CRD is there, then compare the cache with a whole list now and then.

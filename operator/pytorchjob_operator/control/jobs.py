@@ -3,7 +3,8 @@
 A resourceVersion only grows, so that a late event never takes back what a reply has already told. It decides nothing.
 """
 
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,12 +12,21 @@ from pydantic import ValidationError
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.model import PyTorchJob
 
+OnChange = Callable[[PyTorchJob | None, PyTorchJob | None], None]
+"""Called with a job's version before and after: None before its first, None once it is gone."""
+_MAX_GONE = 10_000
+
 
 class JobCache:
-    """Jobs by uid; a stored object that this version cannot read is kept out and reported."""
+    """Jobs by uid; a stored object that this version cannot read is kept out and reported.
 
-    def __init__(self) -> None:
+    `on_change` hears of each newer version, and once of each end, also when a late event brings a job back.
+    """
+
+    def __init__(self, on_change: OnChange = lambda old, new: None) -> None:
         self._jobs: dict[str, PyTorchJob] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._on_change = on_change
 
     def put(self, obj: dict[str, Any]) -> str:
         """Keep an API object unless a newer one is known, and return its uid; raises InvalidJob naming the fields."""
@@ -28,6 +38,7 @@ class JobCache:
         uid, known = job.metadata.uid, self._jobs.get(job.metadata.uid)
         if known is None or _version(known) < _version(job):
             self._jobs[uid] = job
+            self._on_change(known, job)
         return uid
 
     def get(self, uid: str) -> PyTorchJob | None:
@@ -36,7 +47,13 @@ class JobCache:
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
-        self._jobs.pop(uid, None)
+        job = self._jobs.pop(uid, None)
+        if job is None or uid in self._gone:
+            return
+        self._gone[uid] = None
+        if len(self._gone) > _MAX_GONE:
+            self._gone.popitem(last=False)
+        self._on_change(job, None)
 
     def sweep(self, living: set[str], known_before: frozenset[str]) -> list[str]:
         """Forget the jobs that a list taken after `known_before` no longer has; returns their uids."""

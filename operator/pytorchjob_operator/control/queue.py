@@ -78,13 +78,6 @@ class WorkQueue(Generic[K]):
         """Start the key's back-off from the beginning."""
         self._attempts.pop(key, None)
 
-    def drop(self, key: K) -> None:
-        """Forget the key's back-off and its deadline: what it stood for is gone."""
-        self.forget(key)
-        timer = self._timers.pop(key, None)
-        if timer:
-            timer.cancel()
-
     def stop(self) -> None:
         """Let each worker finish the key in its hands, then let `run` return."""
         self._stopping = True

@@ -1,0 +1,158 @@
+"""What is told of single pods: how they exited, what is wrong with them, once each and together where they are many."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.model import ConditionType, JobStatus
+from pytorchjob_operator.names import Cause
+from pytorchjob_operator.observed import Pod, PodPhase, Told
+from pytorchjob_operator.plan import Plan, make_plan
+from pytorchjob_operator.trouble import Trouble
+from tests.factories import condition, make_job, make_pod, observed
+
+RUN, BAD, PENDING = PodPhase.RUNNING, PodPhase.FAILED, PodPhase.PENDING
+PULL = Trouble("ImagePullBackOff", "no such image", "container pytorch waiting")
+NO_ROOM = Trouble("Unschedulable", "0/3 nodes are available", "condition")
+GATED = Trouble("SchedulingGated", "held by the scheduling gates kueue", "condition")
+RUNNING = JobStatus(conditions=(condition(ConditionType.CREATED), condition(ConditionType.RUNNING)))
+COUNTED = JobStatus(conditions=(condition(ConditionType.RESTARTING),), restarts=1, replacing=("uid-worker-0",))
+
+
+def look(*pods: Pod, told: Iterable[Told] = (), **job: Any) -> Plan:
+    """A look at a job of so many workers as there are pods."""
+    given = make_job(**{"master": None, "workers": len(pods) or 1, **job})
+    return make_plan(replace(observed(given, *pods), told=frozenset(told)))
+
+
+def stuck(count: int, trouble: Trouble = PULL, first: int = 0) -> list[Pod]:
+    return [make_pod(f"worker-{index}", PENDING, trouble=trouble) for index in range(first, first + count)]
+
+
+def said(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(one.type.value, one.reason, one.message) for one in plan.news]
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        pytest.param(make_pod("worker-0"), [], id="all is well"),
+        pytest.param(make_pod("worker-0", PodPhase.SUCCEEDED, exit_code=0), [], id="a good end needs no words"),
+        pytest.param(
+            make_pod("worker-0", BAD, exit_code=3, cause=Cause.ERROR),
+            [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 3")],
+            id="an exit code, in v1's words",
+        ),
+        pytest.param(
+            make_pod("worker-0", BAD, exit_code=137, cause=Cause.OOM_KILLED),
+            [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 137 (OOMKilled)")],
+            id="what the code does not say is added",
+        ),
+        pytest.param(
+            make_pod("worker-0", PENDING, trouble=PULL),
+            [
+                (
+                    "Warning",
+                    "ImagePullBackOff",
+                    "Error pod x-worker-0 container pytorch waiting message: no such image",
+                )
+            ],
+            id="a trouble, in v1's words",
+        ),
+        pytest.param(
+            make_pod("worker-0", PENDING, trouble=NO_ROOM),
+            [("Warning", "Unschedulable", "Error pod x-worker-0 condition message: 0/3 nodes are available")],
+            id="the scheduler's words",
+        ),
+        pytest.param(
+            make_pod("worker-0", PENDING, trouble=GATED),
+            [
+                (
+                    "Normal",
+                    "SchedulingGated",
+                    "Error pod x-worker-0 condition message: held by the scheduling gates kueue",
+                )
+            ],
+            id="a gate is somebody's will and no warning",
+        ),
+        pytest.param(make_pod("worker-0", RUN, deleting=True, exit_code=143), [], id="a pod that is told to go"),
+    ],
+)
+def test_a_pods_news(pod: Pod, expected: list[tuple[str, str, str]]) -> None:
+    assert said(look(pod)) == expected
+
+
+def test_nothing_is_told_twice() -> None:
+    pods = (make_pod("worker-0", BAD, exit_code=3), *stuck(1, first=1))
+    first = look(*pods)
+    assert [reason for _, reason, _ in said(first)] == ["ExitedWithCode", "ImagePullBackOff"]
+    assert first.told == {("uid-worker-0", "ExitedWithCode"), ("uid-worker-1", "ImagePullBackOff")}
+    second = look(*pods, told=first.told)
+    assert (said(second), second.told) == ([], first.told)
+
+
+def test_a_new_trouble_of_the_same_pod_is_told() -> None:
+    assert said(look(*stuck(1), told=[("uid-worker-0", "Unschedulable")]))
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    assert look(make_pod("worker-0"), told=[("uid-of-another", "ImagePullBackOff")]).told == frozenset()
+
+
+def test_a_thousand_pods_of_the_same_trouble_make_one_event_that_names_a_few() -> None:
+    ((_, reason, message),) = said(look(*stuck(1000)))
+    named = "".join(f"x-worker-{index}, " for index in range(1, 8))
+    assert (reason, message) == (
+        "ImagePullBackOff",
+        f"Error pod x-worker-0 container pytorch waiting message: no such image (and 999 more: {named}...)",
+    )
+
+
+def test_a_thousand_pods_that_fail_one_after_the_other_make_few_events() -> None:
+    told, events = frozenset[Told](), 0
+    for count in range(1, 1001, 5):
+        plan = look(*stuck(count), told=told)
+        told, events = plan.told, events + len(plan.news)
+    assert events <= 15
+    assert len(told) > 500
+
+
+def test_pods_of_different_exit_codes_are_told_apart() -> None:
+    codes = [1, 2, 1]
+    pods = [make_pod(f"worker-{index}", BAD, exit_code=code) for index, code in enumerate(codes)]
+    assert [message for _, _, message in said(look(*pods))] == [
+        "Pod: ns.x-worker-0 exited with code 1 (and 1 more: x-worker-2)",
+        "Pod: ns.x-worker-1 exited with code 2",
+    ]
+
+
+def test_the_end_of_a_job_comes_after_the_exit_that_caused_it() -> None:
+    plan = look(make_pod("worker-0", BAD, exit_code=3), restart="Never", status=RUNNING)
+    assert [one.reason for one in (*plan.news, *plan.events)] == ["ExitedWithCode", "PyTorchJobFailed"]
+
+
+def test_a_suspended_job_tells_nothing_of_the_pods_that_it_sends_away() -> None:
+    gone = Trouble("PreemptionByScheduler", "preempted", "condition")
+    plan = look(make_pod("worker-0", RUN, deleting=True, trouble=gone), runPolicy={"suspend": True}, status=RUNNING)
+    assert (plan.news, plan.lost) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("pod", "job", "lost"),
+    [
+        pytest.param({"cause": Cause.PREEMPTED}, {}, (Cause.PREEMPTED,), id="preempted"),
+        pytest.param({}, {}, (Cause.UNKNOWN,), id="nobody says why"),
+        pytest.param({"phase": BAD}, {}, (Cause.UNKNOWN,), id="killed and not gone yet"),
+        pytest.param({"phase": PodPhase.SUCCEEDED}, {}, (), id="one that is done is missed by nobody"),
+        pytest.param({"phase": PENDING}, {}, (), id="one that never ran failed nothing"),
+        pytest.param({}, {"restart": "Never"}, (), id="under Never it is not made again"),
+        pytest.param({"phase": BAD}, {"status": COUNTED}, (), id="one that the status counts already"),
+    ],
+)
+def test_pods_that_are_taken_away(pod: dict[str, Any], job: dict[str, Any], lost: tuple[Cause, ...]) -> None:
+    going = make_pod("worker-0", pod.pop("phase", RUN), deleting=True, **pod)
+    plan = look(going, make_pod("worker-1"), **{"status": RUNNING, **job})
+    assert plan.lost == lost
+    assert look(going, make_pod("worker-1"), told=plan.told, **{"status": RUNNING, **job}).lost == ()
