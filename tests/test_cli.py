@@ -110,6 +110,14 @@ def test_the_plan_is_the_objects_of_the_job() -> None:
     assert "&id" not in result.output
 
 
+def test_the_plan_of_a_gang_shows_its_pods_although_they_wait() -> None:
+    gang = changed("spec.runPolicy", {"schedulingPolicy": {"gangScheduler": "volcano"}})
+    result = call("plan", "-", stdin=yaml.safe_dump(gang))
+    made = [one for one in yaml.safe_load_all(result.output) if one]
+    assert [one["kind"] for one in made] == ["Service", "PodGroup", "Pod", "Pod", "Pod"]
+    assert {one["spec"]["schedulerName"] for one in made[2:]} == {"volcano"}
+
+
 def test_help_is_instant_because_nothing_is_loaded() -> None:
     code = (
         "import sys, pytorchjob_operator.cli; "

@@ -5,8 +5,9 @@ Only the words of the command line are here; each command imports what it needs 
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,7 @@ from pytorchjob_operator.errors import InvalidJob
 
 if TYPE_CHECKING:
     from pytorchjob_operator.model import PyTorchJob
+    from pytorchjob_operator.observed import Observed
 
 INVALID = 2
 _FILE = click.argument("file", metavar="FILE")
@@ -88,13 +90,27 @@ def plan_documents(job: "PyTorchJob") -> Iterator[str]:
     from pytorchjob_operator.local.source import as_stored, override
     from pytorchjob_operator.observed import Observed
     from pytorchjob_operator.plan import make_plan
-    from pytorchjob_operator.plan.writes import manifests
 
     now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
-    plan = make_plan(Observed(as_stored(override(job, None, None)), now))
-    yield f"# {job.metadata.name}: {plan.reason}\n"
-    for manifest in manifests(plan):
+    seen = Observed(as_stored(override(job, None, None)), now)
+    yield f"# {job.metadata.name}: {make_plan(seen).reason}\n"
+    for manifest in _manifests(seen):
         yield f"---\n# {manifest['kind']} {manifest['metadata']['name']}\n{_to_yaml(manifest)}"
+
+
+def _manifests(seen: "Observed") -> "Iterator[dict[str, Any]]":
+    """What the plan makes; where a gang scheduler must let a PodGroup in first, also what follows that."""
+    from pytorchjob_operator.observed import Child
+    from pytorchjob_operator.plan import make_plan
+    from pytorchjob_operator.plan.writes import CreateChild, CreatePod, manifests
+
+    plan = make_plan(seen)
+    yield from manifests(plan)
+    if any(isinstance(write, CreatePod) for write in plan.writes):
+        return
+    made = [write for write in plan.writes if isinstance(write, CreateChild)]
+    there = tuple(Child.from_api(one.kind, {**one.body, "status": {"phase": "Inqueue"}}) for one in made)
+    yield from manifests(make_plan(replace(seen, children=there)))
 
 
 def _to_yaml(manifest: object) -> str:

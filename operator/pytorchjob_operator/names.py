@@ -25,6 +25,13 @@ TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 ANNOTATION_SPEC_HASH = f"{_PREFIX}/spec-hash"
 """On children that are kept up to date: a hash of the spec that the operator wrote last."""
 
+VOLCANO = "volcano"
+"""The scheduler of this name has a PodGroup of its own; all others are taken for the scheduler-plugins (v1)."""
+ANNOTATION_VOLCANO_GROUP = "scheduling.k8s.io/group-name"
+ANNOTATION_VOLCANO_TASK = "volcano.sh/task-spec"
+LABEL_POD_GROUP = "scheduling.x-k8s.io/pod-group"
+ANNOTATION_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
 CONTAINER = "pytorch"
 PORT_NAME = "pytorchjob-port"
 DEFAULT_PORT = 23456
@@ -50,6 +57,13 @@ class ChildKind(StrEnum):
 
     SERVICE = "Service"
     AUTOSCALER = "HorizontalPodAutoscaler"
+    VOLCANO_POD_GROUP = "PodGroup.scheduling.volcano.sh"
+    POD_GROUP = "PodGroup.scheduling.x-k8s.io"
+
+    @property
+    def kind(self) -> str:
+        """The `kind` of its objects."""
+        return self.value.partition(".")[0]
 
 
 class EventType(StrEnum):
@@ -72,16 +86,22 @@ class Reason(StrEnum):
     INVALID = "InvalidSpec"
     ELASTIC_WITH_KUEUE = "ElasticWithKueueUnsupported"
     AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable"
+    POD_GROUP_PENDING = "PodGroupPending"
+    POD_GROUP_UNSCHEDULABLE = "PodGroupUnschedulable"
+    GANG_SCHEDULER_UNAVAILABLE = "GangSchedulerUnavailable"
     CREATED_POD = "SuccessfulCreatePod"
     DELETED_POD = "SuccessfulDeletePod"
     FORCE_DELETED_POD = "ForceDeletedPod"
     FAILED_CREATE_POD = "FailedCreatePod"
     FAILED_CREATE_SERVICE = "FailedCreateService"
     FAILED_CREATE_AUTOSCALER = "FailedCreateAutoscaler"
+    FAILED_CREATE_POD_GROUP = "FailedCreatePodGroup"
+    DELETED_POD_GROUP = "SuccessfulDeletePodGroup"
     FAILED_UPDATE = "FailedUpdate"
     FAILED_DELETE = "FailedDelete"
     EXITED = "ExitedWithCode"
     TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
+    TEMPLATE_SCHEDULER_NAME = "SetPodTemplateSchedulerName"
 
 
 class Cause(StrEnum):
@@ -131,6 +151,11 @@ def replica_labels(job: str, replica_type: ReplicaType, index: int) -> dict[str,
         LABEL_REPLICA_TYPE: replica_type.label,
         LABEL_REPLICA_INDEX: str(index),
     }
+
+
+def pod_group_name(job: str) -> str:
+    """The one PodGroup of a job that a gang scheduler places."""
+    return job
 
 
 def selector(job: str, replica_type: ReplicaType) -> str:

@@ -18,6 +18,9 @@ from pytorchjob_operator.trouble import find_cause, find_trouble
 
 _MAX_INDEX = 1_000_000
 """A label is anybody's to write: an index beyond this is not one of ours."""
+_MAX_WORD = 64
+_MAX_SENTENCE = 1024
+"""What another controller writes is kept so long at most."""
 
 
 class PodPhase(StrEnum):
@@ -124,6 +127,10 @@ class Child:
     """Of a Service that stands for one replica, as v1 makes them: which one; None for the job's own."""
     spec_hash: str = ""
     """What `names.ANNOTATION_SPEC_HASH` says; empty for a kind that is never updated, and for a child made by v1."""
+    phase: str = ""
+    """`status.phase` of a PodGroup; empty until its scheduler has looked at it, and for the other kinds."""
+    trouble: Trouble | None = None
+    """Why a gang scheduler cannot place it, in its own words."""
 
     @classmethod
     def from_api(cls, kind: ChildKind, obj: dict[str, Any]) -> "Child":
@@ -141,6 +148,8 @@ class Child:
             replica_type=_replica_type(labels.get(names.LABEL_REPLICA_TYPE)),
             index=_index(labels.get(names.LABEL_REPLICA_INDEX)),
             spec_hash=str((meta.get("annotations") or {}).get(names.ANNOTATION_SPEC_HASH, "")),
+            phase=str(status.get("phase") or "")[:_MAX_WORD],
+            trouble=_unschedulable(status.get("conditions") or ()),
         )
 
 
@@ -194,6 +203,8 @@ class Options:
     """How long a pod may be terminating on a dead node beyond its grace period; 0: for ever."""
     accelerators: tuple[str, ...] = ()
     """Resource names of devices beside the known ones; a `*` at the end stands for anything."""
+    gang_scheduler: str = ""
+    """Who places the pods of each job that names nobody, as v1's --gang-scheduler-name; empty or `none`: nobody."""
     replica_services: bool = False
     """Whether each replica gets a Service of its own name too, as under v1, and the replicas know each other by it."""
     beside_v1: bool = False
@@ -231,6 +242,15 @@ def controller_uid(meta: dict[str, Any]) -> str | None:
         if owner.get("controller"):
             return str(owner.get("uid"))
     return None
+
+
+def _unschedulable(conditions: Any) -> Trouble | None:
+    """The newest condition by which Volcano says that a gang does not fit; it writes them in no certain order."""
+    told = [one for one in conditions if (one.get("type"), one.get("status")) == ("Unschedulable", "True")]
+    if not told:
+        return None
+    last = max(told, key=lambda one: str(one.get("lastTransitionTime") or ""))
+    return Trouble(str(last.get("reason") or "")[:_MAX_WORD], str(last.get("message") or "")[:_MAX_SENTENCE])
 
 
 def _replica_type(label: object) -> ReplicaType | None:

@@ -32,6 +32,13 @@ class Settings:
             "least": 0,
         },
     )
+    gang_scheduler: str = field(
+        default="",
+        metadata={
+            "help": "Who places each job's pods all together or not at all: volcano, or the name of another scheduler"
+            " with scheduler-plugins; empty or none: nobody, unless a job names one"
+        },
+    )
     http_port: int = field(default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics"})
     workers: int = field(default=16, metadata={"help": "Jobs that are reconciled at the same time"})
     max_in_flight: int = field(default=32, metadata={"help": "Write requests at the same time, over all jobs"})

@@ -7,10 +7,12 @@ operator may not see, is asked for again now and then; until it is seen, plans c
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from itertools import count
 
 from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.errors import ApiError
+from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import Client, Scope
 from pytorchjob_operator.kube.reflector import Reflector
 from pytorchjob_operator.kube.resource import CHILDREN
@@ -18,7 +20,7 @@ from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Child
 
 logger = logging.getLogger(__name__)
-ASK_AGAIN_SECONDS = 30.0
+_ASK_AGAIN = Backoff(first=1.0, cap=30.0)
 RARE = tuple(kind for kind in ChildKind if kind is not ChildKind.SERVICE)
 
 
@@ -60,13 +62,13 @@ class ChildWatch:
             self._on_change()
 
     async def _until_served(self, kind: ChildKind, scope: Scope) -> None:
-        while True:
+        for attempt in count():
             try:
                 async for _ in self._client.list(scope, limit=1):
                     return
             except ApiError as error:
                 self._trouble(kind, str(error))
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await asyncio.sleep(_ASK_AGAIN.delay(attempt))
 
     def _trouble(self, kind: ChildKind, text: str) -> None:
         if self._caches.unserved[kind] != text:

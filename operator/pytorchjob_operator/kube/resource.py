@@ -26,7 +26,12 @@ class Resource:
 PODS = Resource("", "v1", "pods")
 SERVICES = Resource("", "v1", "services")
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers")
-CHILDREN = {ChildKind.SERVICE: SERVICES, ChildKind.AUTOSCALER: AUTOSCALERS}
+CHILDREN = {
+    ChildKind.SERVICE: SERVICES,
+    ChildKind.AUTOSCALER: AUTOSCALERS,
+    ChildKind.VOLCANO_POD_GROUP: Resource("scheduling.volcano.sh", "v1beta1", "podgroups"),
+    ChildKind.POD_GROUP: Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups"),
+}
 """Where each kind of child lives."""
 NODES = Resource("", "v1", "nodes", namespaced=False)
 EVENTS = Resource("", "v1", "events")

@@ -49,8 +49,9 @@ def as_stored(job: PyTorchJob) -> PyTorchJob:
 
 
 def as_local(job: PyTorchJob) -> PyTorchJob:
-    """The stored job, less what only a cluster can do: suspension and other managers. Its limits hold here too."""
-    policy = job.spec.run_policy.model_copy(update={"suspend": False, "managed_by": None})
+    """The stored job, less what only a cluster can do: suspension, other managers, gangs. Its limits hold here too."""
+    ignored = {"suspend": False, "managed_by": None, "scheduling_policy": None}
+    policy = job.spec.run_policy.model_copy(update=ignored)
     return as_stored(job.model_copy(update={"spec": job.spec.model_copy(update={"run_policy": policy})}))
 
 

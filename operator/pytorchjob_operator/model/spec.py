@@ -128,9 +128,15 @@ class ElasticPolicy(Model):
 class SchedulingPolicy(Model):
     """What a gang scheduler is told of the job."""
 
+    gang_scheduler: Short | None = Field(
+        default=None,
+        description="Who places the job's pods all together or not at all: volcano, the name of another scheduler that"
+        " has scheduler-plugins' coscheduling, or none. Unset: what the operator's settings say.",
+    )
     min_available: Annotated[int, Field(ge=1, le=MAX_REPLICAS, json_schema_extra={"format": "int32"})] | None = Field(
         default=None,
-        description="Fewest pods that must be schedulable together before any starts. Unset: all replicas of the job.",
+        description="Fewest pods that must be schedulable together before any starts. Unset: all replicas of the job,"
+        " or minReplicas and the Master where it is elastic.",
     )
     queue: Short | None = Field(
         default=None, description="Queue of the gang scheduler, immutable. Unset: the scheduler's default queue."

@@ -17,6 +17,7 @@ from pytorchjob_operator.plan import (
     children,
     ending,
     events,
+    gang,
     limits,
     news,
     outcome,
@@ -47,12 +48,14 @@ def make_plan(seen: Observed) -> Plan:
     end = ending.ended(seen.job)
     plan = _go_on(seen, job) if end is None else ending.make_plan(seen, end)
     plan = stuck.add(seen, plan)
-    return replace(plan, needs=_rare_kinds(job) & seen.unserved.keys())
+    told = (*plan.events, *gang.events(seen, plan.writes))
+    return replace(plan, events=told, needs=_rare_kinds(seen, job) & seen.unserved.keys())
 
 
-def _rare_kinds(job: PyTorchJob) -> frozenset[ChildKind]:
+def _rare_kinds(seen: Observed, job: PyTorchJob) -> frozenset[ChildKind]:
     """The kinds of children that this job may have and most have not."""
-    return frozenset([ChildKind.AUTOSCALER]) if autoscaler.wanted(job) else frozenset()
+    scales = ChildKind.AUTOSCALER if autoscaler.wanted(job) else None
+    return frozenset(one for one in (scales, gang.kind(job, seen.options)) if one)
 
 
 def _go_on(seen: Observed, job: PyTorchJob) -> Plan:
@@ -113,12 +116,13 @@ def _writes(look: Look, result: Outcome) -> Iterator[Write]:
     if result.phase in _WITHOUT_PODS:
         return
     yield from service.writes(look)
+    yield from gang.writes(look)
     for pod in look.compared.surplus:
         if not pod.deleting:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")
     for pod, reason in look.replacements.deletable():
         yield DeletePod(pod.name, pod.uid, reason)
-    for replica in look.compared.missing:
+    for replica in () if gang.held(look) else look.compared.missing:
         yield CreatePod(pods.build_pod(look.job, replica, look.seen.options))
     yield from children.converge(look.seen, ChildKind.AUTOSCALER, autoscaler.wanted(look.job))
 
@@ -127,4 +131,5 @@ def _reason(look: Look, result: Outcome, writes: tuple[Write, ...]) -> str:
     compared = look.compared
     have, missing, surplus = len(compared.present), len(compared.missing), len(compared.surplus)
     what = f"{len(writes)} writes" if writes else "nothing to write"
-    return f"{result.phase}: {have} pods there, {missing} missing, {surplus} surplus; {what}"
+    held = " (held back for their PodGroup)" if gang.held(look) else ""
+    return f"{result.phase}: {have} pods there, {missing} missing{held}, {surplus} surplus; {what}"

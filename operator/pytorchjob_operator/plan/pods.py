@@ -1,8 +1,9 @@
 """One replica's pod: the user's template, and only these additions.
 
 Labels, ownerReference, name; hostname and subdomain, so that the headless Service gives each replica a name; the job's
-own domain as a DNS search, so that v1's short names resolve; the contract env; the restart policy. (The rendezvous port
-comes with the defaults.) The template is never changed and its parts are shared between the pods of a job.
+own domain as a DNS search, so that v1's short names resolve; the contract env; the restart policy; what a gang scheduler
+knows its gang by. (The rendezvous port comes with the defaults.) The template is never changed and its parts are shared
+between the pods of a job.
 """
 
 from collections.abc import Mapping
@@ -13,36 +14,39 @@ from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan import env, owner, replicas
+from pytorchjob_operator.plan import env, gang, owner, replicas
+from pytorchjob_operator.plan.gang import Marks
 from pytorchjob_operator.plan.replicas import Replica
 
 _CLUSTER_DNS = (None, "ClusterFirst", "ClusterFirstWithHostNet")
-_COPIED_METADATA = ("annotations", "finalizers")
 
 
 def build_pod(job: PyTorchJob, replica: Replica, options: Options) -> dict[str, Any]:
     """Build the pod of one replica as it is sent to the API server."""
     spec = job.spec.pytorch_replica_specs.get(replica.type)
+    marks = gang.marks(job, replica.type, options)
     assert spec is not None, f"{replica.type} is not a role of this job"
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(job, replica, spec.template.get("metadata") or {}),
-        "spec": _spec(job, replica, spec, options),
+        "metadata": _metadata(job, replica, spec.template.get("metadata") or {}, marks),
+        "spec": _placed(_spec(job, replica, spec, options), marks),
     }
 
 
-def _metadata(job: PyTorchJob, replica: Replica, given: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(job: PyTorchJob, replica: Replica, given: Mapping[str, Any], marks: Marks) -> dict[str, Any]:
     name = job.metadata.name
-    labels = {**(given.get("labels") or {}), **names.replica_labels(name, replica.type, replica.index)}
+    labels = {**(given.get("labels") or {}), **marks.labels, **names.replica_labels(name, replica.type, replica.index)}
     if is_master(job, replica):
         labels[names.LABEL_JOB_ROLE] = names.JOB_ROLE_MASTER
+    annotations = {**(given.get("annotations") or {}), **marks.annotations}
     return {
         "name": names.pod_name(name, replica.type, replica.index),
         "namespace": job.metadata.namespace,
         "labels": labels,
         "ownerReferences": owner.references(job),
-        **{key: given[key] for key in _COPIED_METADATA if given.get(key)},
+        **({"annotations": annotations} if annotations else {}),
+        **({"finalizers": given["finalizers"]} if given.get("finalizers") else {}),
     }
 
 
@@ -63,6 +67,13 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
     if given.get("dnsPolicy") in _CLUSTER_DNS:
         added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)
     return {**given, **added}
+
+
+def _placed(spec: dict[str, Any], marks: Marks) -> dict[str, Any]:
+    """The user's own choice of a scheduler stays, even if it is not the gang's (v1)."""
+    if not marks.scheduler_name or spec.get("schedulerName"):
+        return spec
+    return {**spec, "schedulerName": marks.scheduler_name}
 
 
 def _restart_policy(spec: ReplicaSpec) -> str:

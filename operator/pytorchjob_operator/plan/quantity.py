@@ -4,8 +4,11 @@ What cannot be read is None: the API server has judged pod templates by then, an
 """
 
 import re
-from decimal import Decimal
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_CEILING, Context, Decimal
 
+_EXACT = Context(prec=400)
+"""Enough digits for sums of the largest and the smallest numbers that can be read, so that nothing is ever rounded."""
 _NUMBER = r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
 _FORM = re.compile(rf"({_NUMBER})(?:([eE][+-]?[0-9]{{1,2}})|([KMGTPE]i|[numkMGTPE]))?")
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -22,10 +25,22 @@ def parse(value: object) -> Decimal | None:
     if match is None:
         return None
     number, exponent, suffix = match.groups()
-    return Decimal(number + (exponent or "")) * _SUFFIXES[suffix or ""]
+    return _EXACT.multiply(Decimal(number + (exponent or "")), _SUFFIXES[suffix or ""])
+
+
+def total(parts: Iterable[tuple[int, Mapping[str, object]]]) -> dict[str, Decimal]:
+    """Add up resource lists, each so many times; what is no quantity counts nothing."""
+    found: dict[str, Decimal] = {}
+    for times, resources in parts:
+        for name, value in resources.items():
+            number = parse(value)
+            if number is not None:
+                found[name] = _EXACT.fma(number, times, found.get(name, Decimal(0)))
+    return found
 
 
 def render(number: Decimal) -> str:
     """The shortest way to write it without a binary suffix; what is finer than a thousandth is rounded up."""
-    milli = (number * 1000).to_integral_value(rounding="ROUND_CEILING")
-    return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+    milli = _EXACT.multiply(number, Decimal(1000)).to_integral_value(ROUND_CEILING)
+    whole, rest = _EXACT.divmod(milli, Decimal(1000))
+    return f"{milli:f}m" if rest else f"{whole:f}"

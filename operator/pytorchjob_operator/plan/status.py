@@ -18,7 +18,7 @@ from pytorchjob_operator.model import (
 )
 from pytorchjob_operator.names import Reason, ReplicaType
 from pytorchjob_operator.observed import Refusal, Trouble
-from pytorchjob_operator.plan import autoscaler, conditions, waiting
+from pytorchjob_operator.plan import autoscaler, conditions, gang, waiting
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
@@ -49,7 +49,8 @@ def build_status(look: Look, outcome: Outcome) -> JobStatus:
         update={
             "conditions": _stamped(_conditions(look, outcome, now), seen.job),
             "replica_statuses": _replica_statuses(seen.job, look.counts, outcome),
-            "start_time": _start_time(stored, outcome, now),
+            "start_time": _start_time(look, outcome, now),
+            "last_reconcile_time": _held_since(look, now),
             **_replaced(stored, look.replacements, outcome),
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
@@ -122,11 +123,27 @@ def _config(given: Conditions, look: Look, now: datetime) -> Conditions:
     return conditions.set_first(given, ConditionType.CONFIG_VALID, *wrong, now)
 
 
-def _start_time(stored: JobStatus, outcome: Outcome, now: datetime) -> datetime | None:
-    """Set when the job is taken up, set anew when it is resumed; one that was made suspended has none (A.9)."""
+def _start_time(look: Look, outcome: Outcome, now: datetime) -> datetime | None:
+    """Set when the job is taken up, set anew when it is resumed (A.9).
+
+    One that was made suspended, or whose first pods a gang scheduler has not let in, has none.
+    """
+    stored = look.seen.job.status.start_time
     if outcome.phase is Phase.SUSPENDED:
-        return stored.start_time
-    return now if outcome.phase is Phase.RESUMED else stored.start_time or now
+        return stored
+    if outcome.phase is Phase.RESUMED:
+        return now
+    return stored or (None if gang.held(look) else now)
+
+
+def _held_since(look: Look, now: datetime) -> datetime | None:
+    """When a gang scheduler last began to hold pods back; v1 writes it with every look, which would never settle."""
+    stored = look.seen.job.status
+    shown = conditions.find(stored.conditions, ConditionType.WAITING)
+    if gang.trouble(look) is None:
+        return stored.last_reconcile_time
+    told = shown is not None and shown.reason in gang.WAITS
+    return stored.last_reconcile_time if told and stored.last_reconcile_time else now
 
 
 def _replaced(stored: JobStatus, replaced: Replacements, outcome: Outcome) -> dict[str, Any]:

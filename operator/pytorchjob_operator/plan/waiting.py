@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from pytorchjob_operator.observed import Pod, Trouble
+from pytorchjob_operator.plan import gang
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 
@@ -18,7 +19,7 @@ def decide(look: Look, outcome: Outcome) -> Trouble | None:
     """What the job waits for, if it waits for something that a person can name."""
     if outcome.phase not in _WAITS:
         return None
-    return _worst(look.compared.present.values())
+    return gang.trouble(look) or _worst(look.compared.present.values())
 
 
 def _worst(pods: Iterable[Pod]) -> Trouble | None:

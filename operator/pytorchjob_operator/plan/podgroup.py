@@ -1,0 +1,70 @@
+"""What a PodGroup says of a job: how many of its pods must start together, and what these need (contract A.13).
+
+An elastic job needs the workers of its minimum and its Master; v1 asked for all of them, and `minReplicas` meant
+nothing to the scheduler. Which job has a PodGroup, and what follows from it, is decided in `gang`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pytorchjob_operator import names
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.model.spec import SchedulingPolicy
+from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.plan import children, quantity, replicas
+
+API_VERSIONS = {
+    ChildKind.VOLCANO_POD_GROUP: "scheduling.volcano.sh/v1beta1",
+    ChildKind.POD_GROUP: "scheduling.x-k8s.io/v1alpha1",
+}
+
+
+def build_pod_group(job: PyTorchJob, kind: ChildKind) -> dict[str, Any]:
+    """Build the PodGroup of a job that has its defaults, with the job's annotations as under v1.
+
+    It names no queue where the job names none: `gang` sees to it that a new one has the default.
+    """
+    policy = job.spec.run_policy.scheduling_policy or SchedulingPolicy()
+    spec: dict[str, Any] = {"minMember": min_member(job), "minResources": min_resources(job)}
+    if kind is ChildKind.VOLCANO_POD_GROUP:
+        spec |= {"priorityClassName": policy.priority_class or ""}
+        spec |= {"queue": policy.queue} if policy.queue else {}
+    elif policy.schedule_timeout_seconds is not None:
+        spec |= {"scheduleTimeoutSeconds": policy.schedule_timeout_seconds}
+    body = children.build_child(job, API_VERSIONS[kind], kind.kind, spec)
+    given = {key: text for key, text in job.metadata.annotations.items() if key != names.ANNOTATION_LAST_APPLIED}
+    body["metadata"]["annotations"] = {**given, **body["metadata"]["annotations"]}
+    return body
+
+
+def min_member(job: PyTorchJob) -> int:
+    """How many pods must start together; never more than there are, or none would ever start."""
+    policy, elastic, most = job.spec.run_policy.scheduling_policy, job.spec.elastic_policy, replicas.total(job)
+    if policy is not None and policy.min_available is not None:
+        return min(policy.min_available, most)
+    if elastic is not None and elastic.min_replicas is not None:
+        return min(elastic.min_replicas + replicas.count(job, ReplicaType.MASTER), most)
+    return most
+
+
+def min_resources(job: PyTorchJob) -> dict[str, Any]:
+    """What must be free before any pod starts: as given, or what the first `min_member` pods request, Master first."""
+    policy = job.spec.run_policy.scheduling_policy
+    if policy is not None and policy.min_resources is not None:
+        return dict(policy.min_resources)
+    found = quantity.total(_requests(job))
+    return {name: quantity.render(found[name]) for name in sorted(found)}
+
+
+def _requests(job: PyTorchJob) -> Iterator[tuple[int, dict[str, Any]]]:
+    """For each container of the pods that count: how often it is there, and what it requests (its limits if nothing).
+
+    Init containers do not count, as under v1.
+    """
+    left = min_member(job)
+    for replica_type, spec in job.spec.pytorch_replica_specs.items():
+        times = min(left, replicas.count(job, replica_type))
+        left -= times
+        for container in (spec.template.get("spec") or {}).get("containers") or ():
+            resources = container.get("resources") or {}
+            yield times, {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
