@@ -7,8 +7,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 # Kinds of tests to leave out, by the name of their marker: make test WITHOUT="cluster helm"
 WITHOUT ?=
-and_not = $(subst $() and ,and ,$(foreach mark,$(WITHOUT),and not $(mark)))
-MARKS = $(if $(strip $(WITHOUT)),$(patsubst and %,%,$(strip $(and_not))))
+space := $() $()
+MARKS = $(if $(strip $(WITHOUT)),not ($(subst $(space),$(space)or$(space),$(strip $(WITHOUT)))))
 unless = $(if $(filter $(1),$(WITHOUT)),,$(2))
 
 # The Kubeflow client that e2e drives, away from .venv: it does not take the same packages.
@@ -58,6 +58,7 @@ lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) requirements/build.in -o requirements/build.txt
 	$(LOCK) requirements/agent.in -o requirements/agent.txt
 	$(LOCK) requirements/examples.in -o requirements/examples.txt
+	$(LOCK) requirements/e2e.in -o requirements/e2e.txt
 	$(LOCK) requirements/kubeflow-training.in -o requirements/kubeflow-training.txt
 	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra operator --extra cli --group dev -o requirements/dev.txt

@@ -12,7 +12,7 @@ binaries-apiserver: ## Only what the API-server tests and benchmarks need
 node-image: ## Make the kind node image without a registry
 	@e2e/cluster/node-image.sh
 
-images: ## Build the operator, agent and examples images
+images: ## Build the images: operator, agent, examples, and what e2e needs
 	@e2e/cluster/images.sh
 
 cluster: ## Bring up kind: one control plane, three workers (PROVIDER=existing takes KUBECONFIG)

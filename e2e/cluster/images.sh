@@ -18,5 +18,6 @@ build() { # image, build arguments
 build agent --build-arg "BASE=$base"
 build operator --build-arg "BASE=$base"
 build examples
+build e2e
 # What yesterday's builds left behind; today's is the cache of the next build.
 docker image prune --force --filter until=24h >/dev/null

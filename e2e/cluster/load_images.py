@@ -18,7 +18,8 @@ from typing import Any
 
 import oci
 
-IMAGES = ("operator", "agent", "examples")
+# Each image, and the image whose base it stands on.
+IMAGES = {"operator": "operator", "agent": "agent", "examples": "examples", "e2e": "examples"}
 # Prints the manifest and the configuration of an image; nothing where the node has not the image.
 DESCRIBE = """
 set -eu
@@ -38,9 +39,14 @@ def tag(name: str) -> str:
     return f"pytorchjob/{name}:dev"
 
 
-def base_in(node: str, image: str) -> tuple[list[str], list[dict[str, Any]]]:
+def base_of(image: str) -> str:
+    """The large part of an image, which may be another image's too."""
+    return tag(f"{IMAGES[image]}-base")
+
+
+def base_in(node: str, base: str) -> tuple[list[str], list[dict[str, Any]]]:
     """Layers of the base as the node has them, by content and as its manifest says them; none where it has no base."""
-    script = ("exec", node, "bash", "-c", DESCRIBE, "-", oci.full_name(tag(f"{image}-base")))
+    script = ("exec", node, "bash", "-c", DESCRIBE, "-", oci.full_name(base))
     documents = [json.loads(line) for line in oci.docker(*script).splitlines()]
     if not documents:
         return [], []
@@ -48,10 +54,10 @@ def base_in(node: str, image: str) -> tuple[list[str], list[dict[str, Any]]]:
     return config["rootfs"]["diff_ids"], manifest["layers"]
 
 
-def import_base(node: str, image: str) -> None:
+def import_base(node: str, base: str) -> None:
     """Brings the whole base into a node whose base is another: slow, and rare."""
-    print(f"load_images: {node}: {image}-base is new, this takes a minute or more", flush=True)
-    with subprocess.Popen(["docker", "save", tag(f"{image}-base")], stdout=subprocess.PIPE) as save:
+    print(f"load_images: {node}: {base} is new, this takes a minute or more", flush=True)
+    with subprocess.Popen(["docker", "save", base], stdout=subprocess.PIPE) as save:
         command = ["docker", "exec", "-i", node, "ctr", "-n", "k8s.io", "images", "import", "-"]
         subprocess.run(command, stdin=save.stdout, stdout=subprocess.DEVNULL, check=True)
 
@@ -69,11 +75,12 @@ def code_layers(image: str) -> list[bytes]:
 
 def load(node: str, image: str, code: list[bytes]) -> None:
     """Brings one image into one node."""
-    wanted = oci.inspect(tag(f"{image}-base"))["RootFS"]["Layers"]
-    diff_ids, layers = base_in(node, image)
+    base = base_of(image)
+    wanted = oci.inspect(base)["RootFS"]["Layers"]
+    diff_ids, layers = base_in(node, base)
     if diff_ids != wanted:
-        import_base(node, image)
-        diff_ids, layers = base_in(node, image)
+        import_base(node, base)
+        diff_ids, layers = base_in(node, base)
     diff_ids = diff_ids + [oci.digest_of(layer) for layer in code]
     layers = layers + [oci.layer(oci.digest_of(layer), len(layer)) for layer in code]
     oci.ctr(node, "images", "import", "-", stdin=oci.archive(tag(image), diff_ids, layers, code))
