@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,17 @@ def operator(cluster: Kubectl) -> Kubectl:
 
 @pytest.fixture
 def kubectl(operator: Kubectl) -> Iterator[Kubectl]:
+    with fresh_namespace(operator) as fresh:
+        yield fresh
+
+
+@contextmanager
+def fresh_namespace(operator: Kubectl) -> Iterator[Kubectl]:
     """A fresh namespace that enforces Pod Security `restricted`, with the operator watching."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     operator("create", "namespace", name)
     operator("label", "namespace", name, RESTRICTED)
-    yield Kubectl(operator.program, KUBECONFIG, name)
-    operator("delete", "namespace", name, "--wait=false")
+    try:
+        yield Kubectl(operator.program, KUBECONFIG, name)
+    finally:
+        operator("delete", "namespace", name, "--wait=false")

@@ -1,0 +1,47 @@
+"""The shapes of training-operator v1's examples, with plain python and torchrun: each one reaches Succeeded."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.conftest import ROOT, fresh_namespace
+from e2e.kubectl import JOB_LABEL, Kubectl, until
+
+ETCD = ["echo-etcd", "echo-etcd-v2"]
+OTHERS = ["simple", "cpu-demo", "send-recv", "mnist-gloo", "echo-c10d", "standalone"]
+
+
+@pytest.fixture(scope="module")
+def submitted(operator: Kubectl) -> Iterator[Kubectl]:
+    """All jobs at once; those that meet by etcd as soon as it answers."""
+    with fresh_namespace(operator) as kubectl:
+        _apply(kubectl, ["etcd", *OTHERS])
+        kubectl("wait", "--for=condition=Available", "--timeout=120s", "deployment/etcd")
+        _apply(kubectl, ETCD)
+        yield kubectl
+
+
+def _apply(kubectl: Kubectl, names: list[str]) -> None:
+    kubectl("apply", *(f"--filename={ROOT / 'e2e' / 'v1' / name}.yaml" for name in names))
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        pytest.param("simple", "world_size=2 accuracy=", id="simple: python, 1 master and 1 worker"),
+        pytest.param("cpu-demo", "world_size=4 sum=6", id="cpu-demo: torchrun with two processes in each pod"),
+        pytest.param("send-recv", "non-blocking: rank 3 answered 9", id="send and receive: 1 master and 3 workers"),
+        pytest.param("mnist-gloo", "world_size=2 accuracy=0.9", id="mnist: training with gloo, without any agent"),
+        pytest.param("echo-c10d", "GROUP_RANK=1", id="elastic echo: two workers meet by c10d"),
+        pytest.param("echo-etcd", "GROUP_RANK=1", id="elastic echo: two workers meet by etcd"),
+        pytest.param("echo-etcd-v2", "GROUP_RANK=1", id="elastic echo: two workers meet by etcd-v2"),
+        pytest.param("standalone", "met everybody", id="standalone: one worker meets nobody"),
+    ],
+)
+def test_an_example_of_v1_succeeds(submitted: Kubectl, job: str, said: str) -> None:
+    assert "Succeeded" in submitted.finish(job), submitted.story(job)
+    until(
+        lambda: said in submitted("logs", f"--selector={JOB_LABEL}={job}", "--tail=-1"),
+        60,
+        lambda: submitted.story(job),
+    )
