@@ -7,7 +7,7 @@ import pytest
 
 from pytorchjob_operator import names
 from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
-from pytorchjob_operator.observed import Child, Pod, PodPhase
+from pytorchjob_operator.observed import Child, NodeHealth, NodeState, Pod, PodPhase
 from tests.factories import NOW
 
 OWNED = [
@@ -170,3 +170,49 @@ def test_restarts_of_init_containers_count() -> None:
 def test_whether_the_jobs_service_names_a_pod(subdomain: str | None, nameless: bool) -> None:
     meta = {"name": "x-worker-0", "labels": names.replica_labels("x", ReplicaType.WORKER, 0)}
     assert Pod.from_api({"metadata": meta, "spec": {"subdomain": subdomain}}).nameless is nameless
+
+
+GOES = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
+
+
+@pytest.mark.parametrize(
+    ("meta", "expected"),
+    [
+        pytest.param({**GOES, "deletionGracePeriodSeconds": 30}, NOW, id="the end of its grace period"),
+        pytest.param({**GOES, "deletionGracePeriodSeconds": 0}, None, id="none after force: a finalizer holds it"),
+        pytest.param({}, None, id="nobody deletes it"),
+    ],
+)
+def test_until_when_a_pod_may_take_to_end(meta: dict[str, Any], expected: datetime | None) -> None:
+    assert api_pod(**meta).deleted_at == expected
+
+
+def test_where_a_pod_runs() -> None:
+    meta = {"metadata": {"name": "x-worker-0"}}
+    assert Pod.from_api({**meta, "spec": {"nodeName": "n"}}).node == "n"
+    assert Pod.from_api(meta).node == ""
+
+
+def ready(status: str, since: str = "2026-01-02T03:04:05Z") -> list[dict[str, str]]:
+    pressure = {"type": "MemoryPressure", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    return [pressure, {"type": "Ready", "status": status, "lastTransitionTime": since}]
+
+
+OUT = [{"key": "gpu", "effect": "NoSchedule"}, {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "taints", "expected"),
+    [
+        pytest.param(ready("True"), None, NodeState(NodeHealth.READY), id="ready"),
+        pytest.param(ready("False"), None, NodeState(NodeHealth.NOT_READY, NOW), id="its kubelet says that it is not"),
+        pytest.param(ready("Unknown"), None, NodeState(NodeHealth.NOT_READY, NOW), id="its kubelet says nothing"),
+        pytest.param(ready("Unknown", "soon"), None, NodeState(NodeHealth.NOT_READY), id="nobody knows since when"),
+        pytest.param(ready("Unknown"), OUT, NodeState(NodeHealth.OUT_OF_SERVICE), id="out of service"),
+        pytest.param(ready("True"), OUT, NodeState(NodeHealth.READY), id="back in service, with the taint forgotten"),
+        pytest.param(None, OUT[:1], NodeState(NodeHealth.UNKNOWN), id="a node that is just being made"),
+    ],
+)
+def test_a_node(conditions: Any, taints: Any, expected: NodeState) -> None:
+    node = {"metadata": {"name": "n"}, "spec": {"taints": taints}, "status": {"conditions": conditions}}
+    assert NodeState.from_api(node) == expected

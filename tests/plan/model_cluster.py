@@ -9,7 +9,7 @@ from dataclasses import replace
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import ChildKind
-from pytorchjob_operator.observed import Child, Observed, Pod, PodPhase, Told
+from pytorchjob_operator.observed import Child, NodeHealth, NodeState, Observed, Pod, PodPhase, Told
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.replicas import wanted
 from pytorchjob_operator.plan.writes import (
@@ -26,6 +26,8 @@ from tests.factories import JOB_UID, at
 
 _MOST_ROUNDS = 30
 """A job that needs more looks than this to settle would never settle."""
+_GRACE = 10.0
+NODES = ("node-0", "node-1", "node-2")
 
 
 class ModelCluster:
@@ -50,6 +52,8 @@ class ModelCluster:
         self.refused: list[Write] = []
         self.deleted: dict[str, tuple[Pod, str]] = {}
         self.events: list[Event] = []
+        self.dead: dict[str, NodeState] = {}
+        """The nodes that no kubelet works on."""
 
     # What the API server does.
 
@@ -65,7 +69,8 @@ class ModelCluster:
                 return self._create(write)
             case DeletePod():
                 pod = self.pods.get(write.name)
-                done = self.delete(write.name, uid=write.uid)
+                assert not write.force or pod is None or pod.uid != write.uid or pod.node in self.dead
+                done = self.delete(write.name, uid=write.uid, force=write.force)
                 if done and pod is not None:
                     self.deleted.setdefault(pod.uid, (pod, write.reason))
                 return done
@@ -107,7 +112,7 @@ class ModelCluster:
         if pod is None or (uid is not None and pod.uid != uid):
             return False
         if pod.phase is not PodPhase.PENDING and not force:
-            self._put(replace(pod, deleting=True))
+            self._put(replace(pod, deleting=True, deleted_at=pod.deleted_at or at(self.now + _GRACE)))
         else:
             self.remove(name)
         return True
@@ -137,8 +142,11 @@ class ModelCluster:
     # What the kubelet does.
 
     def move(self, name: str, phase: PodPhase, exit_code: int | None = None) -> None:
-        """A pod reaches a phase."""
-        self._put(replace(self.pods[name], phase=phase, exit_code=exit_code))
+        """A pod reaches a phase, on a node that lives when it starts."""
+        pod = self.pods[name]
+        living = [node for node in NODES if node not in self.dead]
+        node = pod.node or living[pod.resource_version % len(living)]
+        self._put(replace(pod, phase=phase, exit_code=exit_code, node=node))
 
     def restart(self, name: str, times: int = 1) -> None:
         """Its containers fail and are started again."""
@@ -150,10 +158,14 @@ class ModelCluster:
         self.history[name].append(None)
 
     def kubelet(self) -> bool:
-        """Start what is pending, end what is being deleted; whether anything changed."""
+        """Start what is pending, end what is being deleted; what is on a dead node is told to go, and stays."""
         changed = False
         for pod in list(self.pods.values()):
-            if pod.deleting:
+            if pod.node in self.dead:
+                if pod.deleting:
+                    continue
+                self.delete(pod.name)
+            elif pod.deleting:
                 self.remove(pod.name)
             elif pod.phase is PodPhase.PENDING:
                 self.move(pod.name, PodPhase.RUNNING)
@@ -161,6 +173,15 @@ class ModelCluster:
                 continue
             changed = True
         return changed
+
+    def lose(self, node: str, health: NodeHealth) -> None:
+        """A node dies, unless it is the last one."""
+        if len(self.dead) < len(NODES) - 1:
+            self.dead.setdefault(node, NodeState(health, at(self.now)))
+
+    def bring_back(self) -> None:
+        """All nodes are well again."""
+        self.dead.clear()
 
     # What the planner sees and does.
 
@@ -187,7 +208,9 @@ class ModelCluster:
         due = None if self._due is None else at(self._due)
         seen = tuple(self._seen_pods.values())
         observed = Observed(self.seen_job, at(self.now), seen, self._seen_children, status_due=due)
-        return make_plan(replace(observed, told=self._told))
+        plan = make_plan(observed := replace(observed, told=self._told))
+        asked = {name: self.dead.get(name, NodeState(NodeHealth.READY)) for name in plan.nodes}
+        return make_plan(replace(observed, nodes=asked)) if asked else plan
 
     def reconcile(self, cut: int | None = None) -> Plan:
         """Plan and apply; the process dies after `cut` writes, of which the status is the last."""

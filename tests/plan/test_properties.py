@@ -17,11 +17,11 @@ from hypothesis.stateful import (
 from pytorchjob_agent.contract import ReplicaEnv
 from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
 from pytorchjob_operator.names import ChildKind, ReplicaType
-from pytorchjob_operator.observed import Options, PodPhase
+from pytorchjob_operator.observed import NodeHealth, Options, PodPhase
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.writes import CreatePod
 from tests.factories import make_job, replica
-from tests.plan.model_cluster import ModelCluster
+from tests.plan.model_cluster import NODES, ModelCluster
 
 ELASTIC = {"minReplicas": 1, "maxReplicas": 4}
 POLICIES = st.sampled_from([None, "Always", "OnFailure", "Never", "ExitCode"])
@@ -44,6 +44,7 @@ JOBS = st.builds(
     ),
 )
 ENDS = st.sampled_from([(PodPhase.SUCCEEDED, 0), (PodPhase.FAILED, 1), (PodPhase.FAILED, 137), (PodPhase.FAILED, None)])
+DEATHS = st.sampled_from([NodeHealth.NOT_READY, NodeHealth.OUT_OF_SERVICE, NodeHealth.GONE])
 ANY = st.integers(0, 10**6)
 
 
@@ -97,7 +98,7 @@ class Lives(RuleBasedStateMachine):
     def an_old_version_of_the_job_is_seen(self, version: int) -> None:
         self.cluster.see_job(version)
 
-    @rule(seconds=st.floats(0, 10))
+    @rule(seconds=st.floats(0, 10) | st.just(100.0))
     def time_goes_by(self, seconds: float) -> None:
         self.cluster.now += seconds
 
@@ -124,6 +125,14 @@ class Lives(RuleBasedStateMachine):
         name = self._pick(which)
         if name and self.cluster.pods[name].phase is PodPhase.RUNNING:
             self.cluster.restart(name)
+
+    @rule(node=st.sampled_from(NODES), health=DEATHS)
+    def a_node_dies(self, node: str, health: NodeHealth) -> None:
+        self.cluster.lose(node, health)
+
+    @rule()
+    def the_nodes_are_back(self) -> None:
+        self.cluster.bring_back()
 
     @rule()
     def the_kubelet_works(self) -> None:
@@ -193,7 +202,9 @@ def test_any_life_keeps_the_invariants() -> None:
     run_state_machine_as_test(Lives, settings=settings(max_examples=80, stateful_step_count=30, deadline=None))
 
 
-STATES = st.lists(st.tuples(ANY, st.sampled_from(["run", "end", "again", "delete", "vanish"]), ENDS), max_size=6)
+STATES = st.lists(
+    st.tuples(ANY, st.sampled_from(["run", "end", "again", "delete", "vanish", "node"]), ENDS), max_size=6
+)
 
 
 @settings(deadline=None, max_examples=100)
@@ -232,5 +243,7 @@ def disturb(cluster: ModelCluster, number: int, what: str, end: tuple[PodPhase, 
         cluster.move(name, *end)
     elif what == "again" and cluster.pods[name].phase is PodPhase.RUNNING:
         cluster.restart(name)
+    elif what == "node":
+        cluster.lose(cluster.pods[name].node or NODES[0], NodeHealth.NOT_READY)
     elif what in ("delete", "vanish"):
         cluster.delete(name, force=what == "vanish")
