@@ -73,6 +73,11 @@ def test_kubectl_refuses_a_typo_in_a_template(control_plane: ControlPlane) -> No
     assert f'unknown field "{TYPO}"' in done.stderr
 
 
+def test_unknown_fields_are_pruned_for_a_careless_client(control_plane: ControlPlane) -> None:
+    code, message = control_plane.post(JOBS, corpus.changed(corpus.job(), {TYPO: {}}), validation="Ignore")
+    assert (code, "nodeSelectr" in message) == (201, False)
+
+
 @pytest.fixture
 def stored(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """A control plane with the job `digits`: one Master, two workers."""
@@ -97,6 +102,15 @@ def test_kubectl_scales_the_workers(stored: ControlPlane) -> None:
     assert stored.get("ptj", "digits")["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 5
 
 
+def test_a_job_without_a_number_of_workers_is_scaled_too(stored: ControlPlane) -> None:
+    bare = corpus.job("bare")
+    del bare["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"]
+    stored.apply(bare)
+    done = stored.kubectl("scale", "ptj", "bare", "--current-replicas=1", "--replicas=3")
+    stored.kubectl("delete", "ptj", "bare")
+    assert done.returncode == 0, done.stderr
+
+
 def test_kubectl_cannot_scale_to_nothing(stored: ControlPlane) -> None:
     done = stored.kubectl("scale", "ptj", "digits", "--replicas=0")
     assert done.returncode == 1
@@ -108,6 +122,7 @@ def test_kubectl_cannot_scale_to_nothing(stored: ControlPlane) -> None:
     [
         pytest.param('{"spec":{"runPolicy":{"managedBy":"kueue.x-k8s.io/multikueue"}}}', "immutable", id="set later"),
         pytest.param('{"spec":{"runPolicy":{"suspend":true}}}', "", id="suspend is not managedBy"),
+        pytest.param('{"spec":{"runPolicy":{"schedulingPolicy":{"queue":"a"}}}}', "", id="a queue is added"),
     ],
 )
 def test_a_stored_job_changes(stored: ControlPlane, patch: str, words: str) -> None:
@@ -136,6 +151,13 @@ def test_what_is_immutable(control_plane: ControlPlane, before: corpus.Job, afte
     control_plane.kubectl("delete", "ptj", "fixed")
     assert done.returncode == 1
     assert "immutable" in done.stderr
+
+
+def test_a_queue_may_be_removed(control_plane: ControlPlane) -> None:
+    control_plane.apply(corpus.job("queued", runPolicy={"schedulingPolicy": {"queue": "a"}}))
+    done = control_plane.apply(corpus.job("queued", runPolicy={"schedulingPolicy": {"minAvailable": 2}}))
+    control_plane.kubectl("delete", "ptj", "queued")
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_status_is_its_own_door(stored: ControlPlane) -> None:

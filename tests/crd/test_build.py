@@ -72,3 +72,37 @@ def test_the_only_stored_defaults_of_ours() -> None:
 
 def test_building_twice_gives_the_same() -> None:
     assert build_crd() == build_crd()
+
+
+def test_it_is_v1s_resource() -> None:
+    spec = build_crd()["spec"]
+    assert {key: spec["names"][key] for key in ("kind", "listKind", "plural", "singular")} == {
+        "kind": "PyTorchJob",
+        "listKind": "PyTorchJobList",
+        "plural": "pytorchjobs",
+        "singular": "pytorchjob",
+    }
+    versions = [(one["name"], one["served"], one["storage"]) for one in spec["versions"]]
+    assert (spec["group"], spec["scope"], versions) == ("kubeflow.org", "Namespaced", [("v1", True, True)])
+
+
+def test_it_is_scaled_by_v1s_paths() -> None:
+    assert build_crd()["spec"]["versions"][0]["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.pytorchReplicaSpecs.Worker.replicas",
+            "statusReplicasPath": ".status.replicaStatuses.Worker.active",
+            "labelSelectorPath": ".status.replicaStatuses.Worker.selector",
+        },
+    }
+
+
+def test_its_columns_begin_with_the_state() -> None:
+    columns = build_crd()["spec"]["versions"][0]["additionalPrinterColumns"]
+    assert (columns[0]["name"], columns[0]["jsonPath"]) == ("State", ".status.conditions[-1:].type")
+    age = next(one for one in columns if one["name"] == "Age")
+    assert (age["jsonPath"], age["type"]) == (".metadata.creationTimestamp", "date")
+
+
+def test_the_deprecated_field_says_so() -> None:
+    assert dict(OWN)[".spec.elasticPolicy.nProcPerNode"]["description"].startswith("Deprecated: use spec.nprocPerNode")

@@ -48,6 +48,13 @@ def test_the_deprecated_number_of_processes_leaves_the_new_one_unset() -> None:
     assert defaulted(corpus.elastic(nProcPerNode=2)).spec.nproc_per_node is None
 
 
+def test_an_empty_policy_is_the_default() -> None:
+    roles = {"Worker": corpus.role() | {"restartPolicy": ""}}
+    spec = defaulted({"spec": {"pytorchReplicaSpecs": roles, "runPolicy": {"cleanPodPolicy": ""}}}).spec
+    assert spec.pytorch_replica_specs.worker is not None
+    assert (spec.pytorch_replica_specs.worker.restart_policy, spec.run_policy.clean_pod_policy) == ("OnFailure", "None")
+
+
 @pytest.mark.parametrize(
     ("containers", "name"),
     [

@@ -63,6 +63,10 @@ def test_labels_are_those_of_v1(who: str, case: dict[str, Any], role: str | None
     } | ({"training.kubeflow.org/job-role": role} if role else {})
 
 
+def test_labels_of_the_job_are_not_handed_on() -> None:
+    assert "team" not in pod(meta={"labels": {"team": "a"}, "annotations": {"team": "a"}})["metadata"]["labels"]
+
+
 def test_the_users_metadata_is_kept_and_ours_wins() -> None:
     given = {
         "labels": {"app": "a", names.LABEL_REPLICA_INDEX: "9"},
