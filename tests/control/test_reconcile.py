@@ -7,6 +7,7 @@ from aiohttp import web
 
 from pytorchjob_operator.control.reconcile import FENCED, SOON
 from pytorchjob_operator.errors import Conflict, Refused, Unavailable
+from pytorchjob_operator.names import Cause
 from tests.control.world import JOBS, PODS, SERVICES, World, creates_pod, owned_by, quota
 from tests.factories import JOB_UID, make_job
 from tests.fakes.apiserver import Request, failure
@@ -241,3 +242,45 @@ async def test_a_job_that_has_ended_is_left_alone(world: World) -> None:
     vanished = world.api.objects[SERVICES].popitem()
     assert await world.reconcile() is None
     assert (world.api.requests, vanished[0]) == ([], ("ns", "x"))
+
+
+NO_ROOM = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "full"}]}
+
+
+async def test_a_pods_trouble_is_told_once_and_shown_as_long_as_it_lasts(world: World) -> None:
+    world.submit(make_job(workers=3))
+    await world.reconcile()
+    world.report("Pending", "x-worker-0", **NO_ROOM)
+    for _ in range(3):
+        await world.reconcile()
+        world.wait(2)
+    assert (world.events, world.conditions["Waiting"]) == (["SuccessfulCreatePod", "Unschedulable"], "Unschedulable")
+    world.report("Pending", "x-worker-0")
+    await world.reconcile()
+    world.wait(2)
+    await world.reconcile()
+    assert "Waiting" not in world.conditions
+
+
+async def test_a_pods_trouble_is_told_also_while_the_server_refuses_the_others(world: World) -> None:
+    world.submit(make_job(workers=3))
+    world.refuse_pods(quota, after=2)
+    with pytest.raises(Refused):
+        await world.reconcile()
+    world.report("Pending", **NO_ROOM)
+    for _ in range(2):
+        with pytest.raises(Refused):
+            await world.reconcile()
+    assert world.events == ["FailedCreatePod", "Unschedulable"]
+
+
+async def test_a_pod_that_is_taken_away_is_counted_once(world: World) -> None:
+    await started(world)
+    lost: list[tuple[str, tuple[Cause, ...]]] = []
+    world.reconciler.lost = lambda namespace, causes: lost.append((namespace, causes)) if causes else None
+    pod = world.api.objects[PODS][("ns", "x-worker-0")]
+    world.api.put(PODS, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": world.now.isoformat()}})
+    world.look()
+    for _ in range(2):
+        await world.reconcile()
+    assert lost == [("ns", (Cause.DELETED,))]

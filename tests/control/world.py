@@ -71,11 +71,11 @@ class World:
         finally:
             await self.recorder.drained()
 
-    def report(self, phase: str, *pods: str) -> None:
-        """Set the phase of these pods, of all if none is named; the operator sees it."""
+    def report(self, phase: str, *pods: str, **status: Any) -> None:
+        """Set the phase of these pods, of all if none is named, and what else their status says; it is seen."""
         for name in pods or self.pods:
             known = self.api.objects[PODS][(NAMESPACE, name)]
-            self.api.put(PODS, {**known, "status": {"phase": phase}})
+            self.api.put(PODS, {**known, "status": {"phase": phase, **status}})
         self.look()
 
     def edit(self, **run_policy: Any) -> None:
