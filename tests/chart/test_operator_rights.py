@@ -71,6 +71,8 @@ def test_the_rights_suffice(plane: ControlPlane, template: Any, operator: Any, m
     objects = template(mode)
     install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
     assert plane.apply(*install).returncode == 0
+    asked = plane.kubectl("auth", "can-i", "get", "nodes", f"--as={ACCOUNT}").stdout.strip()
+    assert asked == ("no" if "watchNamespaces" in mode else "yes")
     port = operator(objects)
     assert helm_test(objects, port) == 0
     assert plane.apply(job("first", Master=1, Worker=2)).returncode == 0

@@ -41,6 +41,24 @@ def test_single_namespaces_take_the_same_rights_each_and_no_cluster_role(templat
     assert not [kind for kind, _ in objects if kind.startswith("Cluster")]
 
 
+@pytest.mark.parametrize(
+    ("values", "there"),
+    [
+        pytest.param([], True, id="all namespaces: nodes are read"),
+        pytest.param([NAMESPACED], False, id="single namespaces: they are not"),
+        pytest.param([NAMESPACED, "rbac.nodes=true"], True, id="single namespaces: they are, if somebody allows it"),
+        pytest.param(["stuckPodSeconds=0"], False, id="they are not where nothing is done about dead ones"),
+    ],
+)
+def test_the_right_to_read_nodes_is_a_cluster_role_of_its_own(template: Any, values: list[str], there: bool) -> None:
+    objects = template(*values)
+    role, binding = (objects.get((kind, f"{NAME}-nodes")) for kind in ("ClusterRole", "ClusterRoleBinding"))
+    assert (role is not None, binding is not None) == (there, there)
+    if role and binding:
+        assert rights(role) == {("", "nodes"): {"get"}}
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+
+
 @pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])
 def test_every_binding_is_to_the_operators_account_alone(template: Any, value: str) -> None:
     bindings = [one for (kind, _), one in template(value).items() if kind.endswith("Binding")]

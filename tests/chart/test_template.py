@@ -95,8 +95,14 @@ def test_image(template: Any, values: list[str], image: str) -> None:
 SETTINGS = [
     pytest.param([], Settings(log_format="json"), id="defaults"),
     pytest.param(
-        ['watchNamespaces=["a","b"]', "log.level=DEBUG", "log.format=text", "clusterDomain=k.test"],
-        Settings(namespaces=("a", "b"), log_level="DEBUG", log_format="text", cluster_domain="k.test"),
+        [
+            'watchNamespaces=["a","b"]',
+            "log.level=DEBUG",
+            "log.format=text",
+            "clusterDomain=k.test",
+            "stuckPodSeconds=0",
+        ],
+        Settings(("a", "b"), log_level="DEBUG", log_format="text", cluster_domain="k.test", stuck_pod_seconds=0),
         id="all that values can set",
     ),
 ]
@@ -117,7 +123,7 @@ PLACED = [
     pytest.param('imagePullSecrets=[{"name":"a"}]', "template.spec.imagePullSecrets", [{"name": "a"}], id="secrets"),
     pytest.param('podAnnotations={"a":"b"}', "template.metadata.annotations", {"a": "b"}, id="annotations"),
     pytest.param("podLabels.a=b", "template.metadata.labels.a", "b", id="labels"),
-    pytest.param('extraEnv=[{"name":"A"}]', "template.spec.containers.0.env.7", {"name": "A"}, id="environment"),
+    pytest.param('extraEnv=[{"name":"A"}]', "template.spec.containers.0.env.-1", {"name": "A"}, id="environment"),
     pytest.param("resources.requests.cpu=2", "template.spec.containers.0.resources.requests.cpu", 2, id="resources"),
     pytest.param(
         'topologySpreadConstraints=[{"maxSkew":2}]',
