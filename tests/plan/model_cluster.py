@@ -174,6 +174,14 @@ class ModelCluster:
             changed = True
         return changed
 
+    def volcano(self, phase: str = "Inqueue") -> bool:
+        """The gang scheduler judges the PodGroup, if it is its own; whether that is news."""
+        group = self.children.get(ChildKind.VOLCANO_POD_GROUP)
+        if group is None or group.phase == phase:
+            return False
+        self.children[group.kind] = replace(group, phase=phase)
+        return True
+
     def lose(self, node: str, health: NodeHealth) -> None:
         """A node dies, unless it is the last one."""
         if len(self.dead) < len(NODES) - 1:
@@ -233,7 +241,7 @@ class ModelCluster:
             self.see()
             plan = self.reconcile()
             assert not self.refused, "whoever sees all writes nothing that is refused"
-            moved = self.kubelet()
+            moved = self.volcano() | self.kubelet()
             quiet = plan.empty and not moved
             if quiet and plan.wake_at is None:
                 return plan

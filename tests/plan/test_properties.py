@@ -18,6 +18,7 @@ from pytorchjob_agent.contract import ReplicaEnv
 from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
 from pytorchjob_operator.names import ChildKind, ReplicaType
 from pytorchjob_operator.observed import NodeHealth, Options, PodPhase
+from pytorchjob_operator.plan import gang
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.writes import CreatePod
 from tests.factories import make_job, replica
@@ -40,6 +41,7 @@ JOBS = st.builds(
             "backoffLimit": st.integers(0, 3),
             "activeDeadlineSeconds": st.sampled_from([0, 5, 60]),
             "ttlSecondsAfterFinished": st.sampled_from([0, 5]),
+            "schedulingPolicy": st.sampled_from([{"gangScheduler": "volcano"}, {"gangScheduler": "batch"}]),
         },
     ),
 )
@@ -138,6 +140,10 @@ class Lives(RuleBasedStateMachine):
     def the_kubelet_works(self) -> None:
         self.cluster.kubelet()
 
+    @rule(phase=st.sampled_from(["", "Pending", "Inqueue", "Running"]))
+    def volcano_judges_the_gang(self, phase: str) -> None:
+        self.cluster.volcano(phase)
+
     @rule()
     def the_service_is_deleted(self) -> None:
         self.cluster.children.clear()
@@ -179,7 +185,8 @@ class Lives(RuleBasedStateMachine):
         """What a job that runs has besides its pods."""
         elastic = self.cluster.job.spec.elastic_policy
         scaled = {ChildKind.AUTOSCALER} if elastic is not None and elastic.metrics is not None else set()
-        return {ChildKind.SERVICE, *scaled}
+        group = gang.kind(self.cluster.job, Options())
+        return {ChildKind.SERVICE, *scaled, *([group] if group else [])}
 
     @invariant()
     def at_most_one_pod_is_in_each_place(self) -> None:

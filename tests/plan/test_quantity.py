@@ -1,12 +1,14 @@
 """Quantities as exact numbers, and back."""
 
+import re
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytorchjob_operator.plan.quantity import parse, render
+from pytorchjob_operator.plan.quantity import parse, render, total
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,28 @@ def test_what_is_written_is_read_back(milli: int) -> None:
 
 def test_a_number_is_written_shortest() -> None:
     assert [render(Decimal(one)) for one in ("2", "0.5", "0.0001", "4294967296")] == ["2", "500m", "1m", "4294967296"]
+
+
+def test_a_total_adds_each_list_as_often_as_it_is_there() -> None:
+    parts = [(2, {"cpu": "500m", "memory": "1Gi"}), (1, {"cpu": 3, "nvidia.com/gpu": "1"}), (4, {"cpu": "much"})]
+    assert total(parts) == {"cpu": 4, "memory": 2 * 1024**3, "nvidia.com/gpu": 1}
+
+
+NUMBERS = st.from_regex(r"(0|[1-9][0-9]{0,39})(\.[0-9]{1,40})?", fullmatch=True)
+SUFFIXES = st.sampled_from(["", "n", "u", "m", "k", "M", "E", "Ki", "Ei", "e99", "e-99", "E+9"])
+QUANTITIES = st.builds(lambda number, suffix: f"{number}{suffix}", NUMBERS, SUFFIXES)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), QUANTITIES), max_size=6))
+def test_a_total_is_exact_whatever_its_size(parts: list[tuple[int, str]]) -> None:
+    found = total((times, {"cpu": text}) for times, text in parts).get("cpu", Decimal(0))
+    assert Fraction(found) == sum((times * Fraction(str(parse(text))) for times, text in parts), Fraction(0))
+
+
+@given(QUANTITIES)
+def test_what_is_written_can_be_read_and_is_not_less(text: str) -> None:
+    number = parse(text)
+    assert number is not None
+    written = render(number)
+    assert re.fullmatch("[0-9]+m?", written)
+    assert 0 <= Fraction(written.removesuffix("m")) / (1000 if written.endswith("m") else 1) - Fraction(number) < 1

@@ -1,9 +1,9 @@
 """One replica's pod: the user's template, and only these additions.
 
 Labels, ownerReference, name; hostname and subdomain, so that the headless Service gives each replica a name; the job's
-own domain as a DNS search, so that v1's short names resolve; the contract env; the restart policy; what a gang scheduler
-knows its gang by. (The rendezvous port comes with the defaults.) The template is never changed and its parts are shared
-between the pods of a job.
+own domain as a DNS search, so that v1's short names resolve; the contract env; the restart policy; what a gang is known
+by. (The rendezvous port comes with the defaults.) The template is never changed and its parts are shared between the
+pods of a job.
 """
 
 from collections.abc import Mapping

@@ -72,6 +72,7 @@ def _delay(stored: JobStatus, new: JobStatus, counts: dict[ReplicaType, Counts])
     if (
         new.observed_generation != stored.observed_generation
         or new.restarts != stored.restarts
+        or new.start_time != stored.start_time
         or (_all_run(new, counts) and not _all_run(stored, counts))
     ):
         return _AT_ONCE

@@ -1,0 +1,229 @@
+"""Gang scheduling: who places the pods, when they may be made, and what is said meanwhile."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob, with_defaults
+from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.observed import Child, Observed, Options, Pod, PodPhase, Trouble
+from pytorchjob_operator.plan import Plan, gang, make_plan, podgroup
+from pytorchjob_operator.plan.writes import CreateChild, CreatePod, UpdateChild
+from tests.factories import at, condition, make_child, make_job, make_service, make_template, pods, written
+
+VOLCANO, PLUGINS = ChildKind.VOLCANO_POD_GROUP, ChildKind.POD_GROUP
+SUSPENDED = JobStatus(conditions=(condition(ConditionType.SUSPENDED),))
+ENDED = JobStatus(conditions=(condition(ConditionType.SUCCEEDED),))
+
+
+def gang_job(scheduler: str | None = "volcano", *, suspend: bool = False, **case: Any) -> PyTorchJob:
+    """A job of one Master and one Worker that asks for this scheduler."""
+    policy = {"schedulingPolicy": {"gangScheduler": scheduler}} if scheduler is not None else {}
+    return make_job(runPolicy={"suspend": suspend, **policy}, **case)
+
+
+def group(kind: ChildKind = VOLCANO, phase: str = "Inqueue", job: PyTorchJob | None = None, **fields: Any) -> Child:
+    """The job's PodGroup as it is seen, up to date."""
+    body = podgroup.build_pod_group(with_defaults(job or gang_job()), kind)
+    return make_child(kind, spec_hash=Child.from_api(kind, body).spec_hash, phase=phase, **fields)
+
+
+def look(
+    job: PyTorchJob,
+    *children: Child,
+    seen: tuple[Pod, ...] = (),
+    cluster: str = "",
+    unserved: dict[ChildKind, str] | None = None,
+    seconds: float = 0,
+) -> Plan:
+    """The plan for this job, whose Service is there."""
+    options, missing = Options(gang_scheduler=cluster), unserved or {}
+    return make_plan(Observed(job, at(seconds), seen, (make_service(), *children), unserved=missing, options=options))
+
+
+def waiting(plan: Plan) -> str | None:
+    """The reason of the condition Waiting."""
+    assert plan.status is not None
+    found = plan.status.condition(ConditionType.WAITING)
+    return found.reason if found else None
+
+
+@pytest.mark.parametrize(
+    ("cluster", "job", "expected"),
+    [
+        pytest.param("", None, "", id="nobody asks"),
+        pytest.param("volcano", None, "volcano", id="the cluster has one"),
+        pytest.param("", "volcano", "volcano", id="the job asks for one"),
+        pytest.param("volcano", "other", "other", id="the job wins"),
+        pytest.param("volcano", "none", "", id="the job wants none"),
+        pytest.param("none", None, "", id="the cluster has none"),
+        pytest.param("none", "volcano", "volcano", id="the job asks where the cluster has none"),
+        pytest.param("volcano", "", "volcano", id="an empty word says nothing"),
+    ],
+)
+def test_who_places_the_pods(cluster: str, job: str | None, expected: str) -> None:
+    assert gang.scheduler(gang_job(job), Options(gang_scheduler=cluster)) == expected
+
+
+BOTH = ["+x-master-0", "+x-worker-0"]
+TOO_OLD = make_child(VOLCANO, spec_hash="old", phase="Running")
+FOR_PLUGINS = gang_job("batch")
+
+
+@pytest.mark.parametrize(
+    ("job", "children", "expected"),
+    [
+        pytest.param(gang_job(None), (), BOTH, id="no gang: pods at once"),
+        pytest.param(gang_job(), (), [f"+{VOLCANO}"], id="the PodGroup is made first"),
+        pytest.param(gang_job(), (group(phase=""),), [], id="Volcano has not looked at it yet"),
+        pytest.param(gang_job(), (group(phase="Pending"),), [], id="Volcano has no room for it"),
+        pytest.param(gang_job(), (group(phase="Inqueue"),), BOTH, id="Volcano lets it in"),
+        pytest.param(gang_job(), (group(phase="Running"),), BOTH, id="it runs: what is missing is made"),
+        pytest.param(gang_job(), (group(phase="Unknown"),), BOTH, id="a part of it runs"),
+        pytest.param(gang_job(), (group(deleting=True),), [], id="a PodGroup that is going is none"),
+        pytest.param(gang_job(), (TOO_OLD,), [f"~{VOLCANO}", *BOTH], id="brought up to date"),
+        pytest.param(FOR_PLUGINS, (), [f"+{PLUGINS}"], id="scheduler-plugins: the PodGroup is made first"),
+        pytest.param(FOR_PLUGINS, (group(PLUGINS, "", FOR_PLUGINS),), BOTH, id="its scheduler takes pods as they come"),
+        pytest.param(FOR_PLUGINS, (group(),), [f"-{VOLCANO}", f"+{PLUGINS}"], id="another scheduler"),
+        pytest.param(gang_job("none"), (group(),), [f"-{VOLCANO}", *BOTH], id="switched off"),
+        pytest.param(gang_job(suspend=True, status=SUSPENDED), (group(),), ["-Service", f"-{VOLCANO}"], id="suspended"),
+        pytest.param(gang_job(status=ENDED), (group(),), [f"-{VOLCANO}"], id="at the end it is given back"),
+    ],
+)
+def test_what_is_written(job: PyTorchJob, children: tuple[Child, ...], expected: list[str]) -> None:
+    assert written(look(job, *children)) == expected
+
+
+def test_a_lost_pod_is_not_made_again_while_the_gang_is_not_let_in() -> None:
+    job = gang_job(status=JobStatus(conditions=(condition(ConditionType.CREATED),)))
+    assert written(look(job, group(phase="Pending"), seen=pods("Running", "Running")[:1])) == []
+
+
+def test_the_whole_gang_follows_the_spec() -> None:
+    job, before = gang_job(workers=3), group(job=gang_job(workers=1))
+    plan = look(job, before)
+    update = next(write for write in plan.writes if isinstance(write, UpdateChild))
+    assert update.body["spec"]["minMember"] == 4
+    assert "queue" not in update.body["spec"]
+
+
+def test_a_new_podgroup_of_volcano_has_a_queue() -> None:
+    (write,) = look(gang_job()).writes
+    assert isinstance(write, CreateChild)
+    assert write.body["spec"]["queue"] == "default"
+
+
+UNSEEN = {VOLCANO: ""}
+ABSENT = {VOLCANO: "the server could not find the requested resource"}
+FULL = Trouble("NotEnoughResources", "2/2 tasks in gang unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("children", "unserved", "expected"),
+    [
+        pytest.param((), {}, None, id="a PodGroup that is about to be made is no trouble"),
+        pytest.param((), UNSEEN, None, id="nor is one that is about to be looked for"),
+        pytest.param((), ABSENT, "GangSchedulerUnavailable", id="the kind is not there"),
+        pytest.param((group(phase=""),), {}, "PodGroupPending", id="Volcano has not looked yet"),
+        pytest.param((group(phase="Pending"),), {}, "PodGroupPending", id="Volcano has no room"),
+        pytest.param((group(phase="Pending", trouble=FULL),), {}, "PodGroupUnschedulable", id="Volcano says why"),
+        pytest.param((group(),), {}, None, id="let in"),
+    ],
+)
+def test_what_the_job_waits_for(
+    children: tuple[Child, ...], unserved: dict[ChildKind, str], expected: str | None
+) -> None:
+    plan = look(gang_job(), *children, unserved=unserved)
+    assert waiting(plan) == expected
+    assert any(isinstance(write, CreatePod) for write in plan.writes) is (children == (group(),))
+
+
+def test_the_message_says_volcanos_words_and_what_to_do() -> None:
+    told = look(gang_job(), group(phase="Pending", trouble=FULL)).status
+    missing = look(gang_job(), unserved=ABSENT).status
+    assert told is not None
+    assert missing is not None
+    assert "NotEnoughResources: 2/2 tasks in gang unschedulable" in told.conditions[-1].message
+    assert all(word in missing.conditions[-1].message for word in ("could not find", "install volcano", "none"))
+
+
+def test_a_kind_that_cannot_be_seen_is_asked_for() -> None:
+    assert look(gang_job(), unserved=UNSEEN).needs == {VOLCANO}
+    assert look(gang_job(status=ENDED), unserved=UNSEEN).needs == {VOLCANO}
+    assert look(gang_job(None), unserved=UNSEEN).needs == set()
+
+
+def test_held_back_pods_are_told_once_in_v1s_field_and_the_clock_of_the_deadline_waits() -> None:
+    first = look(gang_job(), group(phase="Pending")).status
+    assert first is not None
+    assert (first.last_reconcile_time, first.start_time) == (at(0), None)
+    again = look(gang_job(status=first), group(phase="Pending"), seconds=60)
+    assert again.empty
+    assert again.wake_at is None
+
+
+def test_the_job_starts_when_its_pods_are_made() -> None:
+    held = look(gang_job(), group(phase="Pending")).status
+    plan = look(gang_job(status=held), group(), seconds=60)
+    assert written(plan) == BOTH
+    assert plan.status is not None
+    assert (plan.status.last_reconcile_time, plan.status.start_time) == (at(0), at(60))
+    assert waiting(plan) is None
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        pytest.param("none", gang.Marks(), id="nobody"),
+        pytest.param(
+            "volcano",
+            gang.Marks(
+                annotations={"scheduling.k8s.io/group-name": "x", "volcano.sh/task-spec": "worker"},
+                scheduler_name="volcano",
+            ),
+            id="Volcano",
+        ),
+        pytest.param(
+            "batch",
+            gang.Marks(labels={"scheduling.x-k8s.io/pod-group": "x"}, scheduler_name="batch"),
+            id="scheduler-plugins",
+        ),
+    ],
+)
+def test_what_pods_carry(scheduler: str, expected: gang.Marks) -> None:
+    assert gang.marks(with_defaults(gang_job(scheduler)), ReplicaType.WORKER, Options()) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        pytest.param({}, [], id="none: the gang's is set"),
+        pytest.param({"schedulerName": "volcano"}, [], id="the gang's own"),
+        pytest.param({"schedulerName": "mine"}, ["Master", "Worker"], id="another is left, and told of for each role"),
+    ],
+)
+def test_a_scheduler_in_the_template_stays(given: dict[str, str], told: list[str]) -> None:
+    plan = look(gang_job(template=make_template(**given)), group(job=gang_job()))
+    names = {write.body["spec"]["schedulerName"] for write in plan.writes if isinstance(write, CreatePod)}
+    warned = [one.message for one in plan.events if one.reason == "SetPodTemplateSchedulerName"]
+    assert names == {given.get("schedulerName", "volcano")}
+    assert [role in message for role, message in zip(told, warned, strict=True)] == [True] * len(told)
+
+
+def test_the_warning_comes_once() -> None:
+    job = gang_job(template=make_template(schedulerName="mine"))
+    told = look(job, group()).status
+    assert told is not None
+    again = look(job.model_copy(update={"status": told}), group())
+    assert "SetPodTemplateSchedulerName" not in {one.reason for one in again.events}
+
+
+@pytest.mark.parametrize("job", [gang_job(suspend=True, status=SUSPENDED), gang_job(status=ENDED)])
+def test_giving_the_podgroup_back_is_told(job: PyTorchJob) -> None:
+    events = [(one.reason, one.message) for one in look(job, group()).events]
+    assert ("SuccessfulDeletePodGroup", "Deleted PodGroup: x") in events
+
+
+def test_a_running_gang_shows_no_wait() -> None:
+    plan = look(gang_job(), group(phase="Running"), seen=pods(PodPhase.RUNNING, PodPhase.RUNNING))
+    assert (waiting(plan), written(plan)) == (None, [])
