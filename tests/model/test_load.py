@@ -28,8 +28,19 @@ def test_the_field_is_named_as_the_api_server_names_it() -> None:
 
 def test_the_document_is_named_when_there_are_several() -> None:
     bad = corpus.changed(corpus.job(), {"spec.nprocPerNode": "0"})
-    with pytest.raises(InvalidJob, match=r"job\.yaml, document 2: spec\.nprocPerNode: must be a number"):
+    with pytest.raises(InvalidJob, match=r"job\.yaml, document 2 \(default/digits\): spec\.nprocPerNode: must be a"):
         load_jobs(text(corpus.job(), bad), "job.yaml")
+
+
+def test_the_list_that_kubectl_prints_is_its_items() -> None:
+    listed = {"apiVersion": "v1", "kind": "List", "items": [corpus.job("a"), corpus.elastic("b")]}
+    assert [job.metadata.name for job in load_jobs(yaml.safe_dump(listed), "-")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("items", [None, 3, [], [None]])
+def test_a_list_of_no_jobs_is_refused(items: object) -> None:
+    with pytest.raises(InvalidJob, match="PyTorchJob"):
+        load_jobs(yaml.safe_dump({"kind": "List", "items": items}), "-")
 
 
 def test_what_is_null_is_not_there() -> None:

@@ -1,5 +1,8 @@
 """From a file's text to checked jobs: what `plan`, `validate` and `run` read. No API server is asked."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from pytorchjob_operator import names
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.model.check import validate_dict, without_nulls
@@ -12,11 +15,12 @@ __all__ = ["load_jobs", "validate_dict"]
 
 def load_jobs(text: str, source: str) -> list[PyTorchJob]:
     """Every job of a YAML text; raises InvalidJob with all problems of all of them."""
-    objects = documents(text, source)
+    found = documents(text, source)
+    objects = [one for document in found for one in _items(document)]
     if not objects:
         raise InvalidJob([Problem("", f"{source}: holds no object, a {names.KIND} was expected")])
     problems = [
-        Problem(f"{_document(source, index, len(objects))}{problem.field}", problem.message)
+        Problem(f"{_document(source, index, objects)}{problem.field}", problem.message)
         for index, obj in enumerate(objects)
         for problem in validate_dict(obj)
     ]
@@ -25,6 +29,15 @@ def load_jobs(text: str, source: str) -> list[PyTorchJob]:
     return [parse_job(without_nulls(obj)) for obj in objects]
 
 
-def _document(source: str, index: int, count: int) -> str:
-    """Tells documents of one file apart; a file of one needs no such prefix."""
-    return f"{source}, document {index + 1}: " if count > 1 else ""
+def _items(document: Any) -> Iterator[Any]:
+    """The objects of a document: `kubectl get -o yaml` puts several into one List."""
+    listed = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
+    yield from listed if isinstance(listed, list) else [document]
+
+
+def _document(source: str, index: int, objects: list[Any]) -> str:
+    """Tells objects of one file apart, by their names where they have some; a file of one needs no such prefix."""
+    meta = objects[index].get("metadata") if isinstance(objects[index], dict) else None
+    named = [meta[key] for key in ("namespace", "name") if meta.get(key)] if isinstance(meta, dict) else []
+    name = f" ({'/'.join(map(str, named))})" if named else ""
+    return f"{source}, document {index + 1}{name}: " if len(objects) > 1 else ""
