@@ -8,7 +8,7 @@ from e2e.conftest import ROOT, fresh_namespace
 from e2e.kubectl import JOB_LABEL, Kubectl, until
 
 ETCD = ["echo-etcd", "echo-etcd-v2"]
-OTHERS = ["simple", "cpu-demo", "send-recv", "mnist-gloo", "echo-c10d", "standalone"]
+OTHERS = ["simple", "cpu-demo", "send-recv", "mnist-gloo", "echo-c10d", "echo-static", "standalone"]
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,7 @@ def _apply(kubectl: Kubectl, names: list[str]) -> None:
         pytest.param("send-recv", "non-blocking: rank 3 answered 9", id="send and receive: 1 master and 3 workers"),
         pytest.param("mnist-gloo", "world_size=2 accuracy=0.9", id="mnist: training with gloo, without any agent"),
         pytest.param("echo-c10d", "GROUP_RANK=1", id="elastic echo: two workers meet by c10d"),
+        pytest.param("echo-static", "GROUP_RANK=1", id="elastic echo: two workers by the ranks that they were given"),
         pytest.param("echo-etcd", "GROUP_RANK=1", id="elastic echo: two workers meet by etcd"),
         pytest.param("echo-etcd-v2", "GROUP_RANK=1", id="elastic echo: two workers meet by etcd-v2"),
         pytest.param("standalone", "met everybody", id="standalone: one worker meets nobody"),
