@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import Condition, ConditionStatus, ConditionType, JobStatus
-from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.names import ChildKind, Reason
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.writes import DeleteChild, DeleteJob, DeletePod, Plan
+from pytorchjob_operator.plan.writes import DeleteChild, DeleteJob, DeletePod, Event, Plan
 from tests.factories import JOB_UID, at, condition, make_job, make_pod, observed, written
 
 STATES = {
@@ -92,6 +92,10 @@ def test_ttl(ttl: int | None, seconds: float, expired: bool, wake_at: float | No
     plan = make_plan(seen(end="Failed", seconds=seconds, completed=completed, **policy))
     assert plan.writes == ((DeleteJob("x", JOB_UID),) if expired else ())
     assert plan.wake_at == (None if wake_at is None else at(wake_at))
+
+
+def test_the_deletion_of_the_job_is_told_in_v1s_words() -> None:
+    assert make_plan(seen(ttlSecondsAfterFinished=0)).events == (Event(Reason.DELETED_POD, "Deleted job: x"),)
 
 
 def test_a_ttl_is_waited_for_while_the_pods_are_cleaned_up() -> None:

@@ -1,0 +1,54 @@
+"""docs/monitoring.md has every metric with its type and labels, every cause, and every reason: no more and no less."""
+
+import re
+from pathlib import Path
+
+from pytorchjob_operator.app.main import Process
+from pytorchjob_operator.app.metrics import JobCount
+from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.names import Cause, Reason
+from pytorchjob_operator.settings import Settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
+BOUNDS = {"le"}
+
+
+def table(header: str) -> dict[str, list[str]]:
+    """The rows of the table whose first cell is this: the cells behind the first, by the name in it."""
+    lines = iter(PAGE.partition(f"\n| {header} |")[2].split("\n")[2:])
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        if not line.startswith("| "):
+            return rows
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        rows[name.strip("`")] = cells
+    return rows
+
+
+async def published() -> dict[str, tuple[str, set[str]]]:
+    """Type and labels of every metric that a running operator has."""
+    process = Process(Settings(), Connection("http://127.0.0.1:1"))
+    process._publish()
+    metrics = process.metrics
+    metrics.on_job("ns", JobCount.CREATED)
+    metrics.on_namespace("ns")
+    metrics.on_pod_restart("ns", Cause.ERROR)
+    metrics.on_request("get", "pods", 200, 0.1)
+    metrics.on_reconcile("success", 0.1)
+    suffix = {"counter": "_total", "info": "_info"}
+    families = [one for one in metrics.registry.collect() if not one.name.startswith("process_")]
+    labels = {one.name: {name for sample in one.samples for name in sample.labels} - BOUNDS for one in families}
+    return {one.name + suffix.get(one.type, ""): (one.type, labels[one.name]) for one in families}
+
+
+async def test_every_metric_is_there_with_its_type_and_labels() -> None:
+    rows = {name: (cells[0], set(re.findall(r"`(\w+)`", cells[1]))) for name, cells in table("metric").items()}
+    assert rows == await published()
+
+
+def test_every_cause_is_there() -> None:
+    assert set(table("cause")) == {*Cause}
+
+
+def test_every_reason_is_there() -> None:
+    assert set(table("reason | where")) == {*Reason}
