@@ -46,6 +46,26 @@ apiserver() {
     build kwok kwok sigs.k8s.io/kwok/cmd/kwok "-X sigs.k8s.io/kwok/pkg/consts.Version=$(version_of kwok sigs.k8s.io/kwok)"
     # The operator that this one replaces: jobs are handed over between the two in tests.
     build training-operator training-operator github.com/kubeflow/training-operator/cmd/training-operator.v1
+    podgroups
+}
+
+# The resources of the gang schedulers, which tests install: Volcano's is made from its types, the way Volcano makes it.
+podgroups() {
+    local at=$BIN/podgroups plugins=sigs.k8s.io/scheduler-plugins stamp
+    stamp=$(stamp_of podgroups)
+    (
+        flock 9
+        if [ "$(cat "$at/.stamp" 2>/dev/null)" = "$stamp" ]; then exit 0; fi
+        echo "binaries: making the gang schedulers' resources"
+        SECONDS=0
+        mkdir -p "$at"
+        cd "$tools/podgroups"
+        go tool controller-gen crd paths=volcano.sh/apis/pkg/apis/scheduling/v1beta1 output:crd:dir="$at"
+        go mod download $plugins
+        install -m 644 "$(go list -m -f '{{.Dir}}' $plugins)"/config/crd/bases/*_podgroups.yaml "$at"
+        echo "$stamp" >"$at/.stamp"
+        echo "binaries: the gang schedulers' resources made in $SECONDS s"
+    ) 9>"$BIN/.stamps/podgroups.lock"
 }
 
 clients() {
