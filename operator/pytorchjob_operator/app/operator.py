@@ -193,6 +193,7 @@ def _options(settings: Settings) -> Options:
         stuck_pod_seconds=settings.stuck_pod_seconds,
         accelerators=settings.accelerators,
         replica_services=settings.replica_services,
+        gang_scheduler=settings.gang_scheduler,
     )
 
 
