@@ -79,8 +79,8 @@ def without_nulls(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pruned(value: Any, schema: Any) -> Any:
-    if isinstance(value, list):
-        return [_pruned(one, schema.get("items", {})) for one in value]
+    if isinstance(value, list) and "items" in schema:
+        return [_pruned(one, schema["items"]) for one in value]
     if not isinstance(value, dict):
         return value
     known, other = schema.get("properties", {}), schema.get("additionalProperties")
