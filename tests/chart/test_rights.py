@@ -15,6 +15,10 @@ JOBS = {
     ("", "services"): {"get", "list", "watch", "create", "delete"},
     ("", "events"): {"create", "patch"},
 }
+WHOLE = {"get", "list", "watch", "create", "update", "delete"}
+SCALING = {("autoscaling", "horizontalpodautoscalers"): WHOLE}
+GANGS = {("scheduling.volcano.sh", "podgroups"): WHOLE, ("scheduling.x-k8s.io", "podgroups"): WHOLE}
+ALL = {**JOBS, **SCALING, **GANGS}
 NAMESPACED = 'watchNamespaces=["a","b"]'
 
 
@@ -28,7 +32,7 @@ def rights(role: Any) -> dict[tuple[str, str], set[str]]:
 
 def test_all_namespaces_take_one_cluster_role(template: Any) -> None:
     objects = template()
-    assert rights(objects["ClusterRole", NAME]) == JOBS
+    assert rights(objects["ClusterRole", NAME]) == ALL
     assert objects["ClusterRoleBinding", NAME]["roleRef"]["name"] == NAME
     assert ("Role", NAME) not in objects
 
@@ -37,8 +41,21 @@ def test_single_namespaces_take_the_same_rights_each_and_no_cluster_role(templat
     objects = template(NAMESPACED)
     roles = [one for (kind, name), one in objects.items() if kind == "Role" and name.split("/")[0] == NAME]
     assert [one["metadata"]["namespace"] for one in roles] == ["a", "b"]
-    assert all(rights(one) == JOBS for one in roles)
+    assert all(rights(one) == ALL for one in roles)
     assert not [kind for kind, _ in objects if kind.startswith("Cluster")]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param(["gangScheduling.enabled=false"], {**JOBS, **SCALING}, id="no gangs"),
+        pytest.param(["autoscaling.enabled=false"], {**JOBS, **GANGS}, id="no autoscalers"),
+        pytest.param(["gangScheduling.enabled=false", "autoscaling.enabled=false"], JOBS, id="neither"),
+        pytest.param(["gangScheduling.scheduler=volcano"], ALL, id="a scheduler for all jobs takes no more"),
+    ],
+)
+def test_what_is_not_used_takes_no_rights(template: Any, values: list[str], expected: Any) -> None:
+    assert rights(template(*values)["ClusterRole", NAME]) == expected
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,16 @@ SETTINGS = [
             "log.format=text",
             "clusterDomain=k.test",
             "stuckPodSeconds=0",
+            "gangScheduling.scheduler=volcano",
         ],
-        Settings(("a", "b"), log_level="DEBUG", log_format="text", cluster_domain="k.test", stuck_pod_seconds=0),
+        Settings(
+            ("a", "b"),
+            log_level="DEBUG",
+            log_format="text",
+            cluster_domain="k.test",
+            stuck_pod_seconds=0,
+            gang_scheduler="volcano",
+        ),
         id="all that values can set",
     ),
 ]

@@ -66,6 +66,7 @@ REFUSED = [
     pytest.param("replicas=many", "at '/replicas'", id="replicas that are no number"),
     pytest.param("image.digest=sha256:abc", "at '/image/digest'", id="half a digest"),
     pytest.param("image.pullPolicy=always", "at '/image/pullPolicy'", id="a pull policy in lower case"),
+    pytest.param("gangScheduling.scheduler=a b", "at '/gangScheduling/scheduler'", id="a scheduler with a space"),
     pytest.param("log.level=LOUD", "at '/log/level'", id="an unknown log level"),
     pytest.param("log.format=xml", "at '/log/format'", id="an unknown log format"),
     pytest.param("watchNamespaces=training", "at '/watchNamespaces'", id="one namespace that is no list"),
