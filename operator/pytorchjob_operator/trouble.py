@@ -4,7 +4,7 @@ The words are the scheduler's, the kubelet's and the API server's. All of them a
 object, because the cache holds thousands of pods.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -66,7 +66,8 @@ def find_trouble(pod: Json, *, failed: bool, deleting: bool) -> Trouble | None:
         return _loss(status)
     if failed:
         return _loss(status) or _bad_end(status)
-    return _hindrance(status) or _unscheduled(status, pod.get("spec") or {})
+    spec = pod.get("spec") or {}
+    return _hindrance(status) or (None if spec.get("nodeName") else _unscheduled(status, spec))
 
 
 def find_cause(status: Json, *, deleting: bool) -> Cause:
@@ -132,9 +133,8 @@ def _exits(status: Json) -> Iterator[_Exit]:
             yield _Exit(str(one.get("name")), int(ended["exitCode"]), str(ended.get("reason") or ""), message)
 
 
-def _containers(status: Json) -> Iterator[Json]:
-    yield from status.get("initContainerStatuses") or ()
-    yield from status.get("containerStatuses") or ()
+def _containers(status: Json) -> Sequence[Json]:
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def _condition(status: Json, kind: str, value: str) -> Json:
