@@ -175,15 +175,12 @@ BAD_RENDEZVOUS = (
     _at("two standalone workers", f"{_ELASTIC}.standalone", True, elastic=True),
     Bad("standalone with a host", {_ELASTIC: {"standalone": True, "rdzvHost": "etcd"}, f"{_WORKER}.replicas": 1},
         f"{_ELASTIC}.standalone", True),
-    _at("a setting twice", _CONF, [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}], elastic=True),
     _at("a key with =", _CONF, [{"key": "a=b", "value": "1"}], f"{_CONF}[0].key", elastic=True),
     _at("a value with ,", _CONF, [{"key": "a", "value": "1,2"}], f"{_CONF}[0].value", elastic=True),
     _at("a setting without a value", _CONF, [{"key": "a"}], f"{_CONF}[0].value", elastic=True),
     _at("a metric without its part", f"{_ELASTIC}.metrics", [{"type": "Pods"}], f"{_ELASTIC}.metrics[0]", elastic=True),
 )  # fmt: skip
 BAD_GANGS = (
-    _at("a gang larger than the job", _SIZE, 4),
-    _at("a gang larger than an elastic job may get", _SIZE, 5, elastic=True),
     _at("a gang that needs less than nothing", f"{_RUN}.schedulingPolicy.minResources", {"cpu": "-1"},
         f"{_RUN}.schedulingPolicy.minResources.cpu"),
 )  # fmt: skip
@@ -244,8 +241,10 @@ GOOD: dict[str, Job] = {
     "settings with signs that mean nothing": elastic(
         rdzvConf=[{"key": "a", "value": "b=c d"}, {"key": "b", "value": "1"}],
     ),
-    "a gang as large as the job": changed(job(), {_SIZE: 3}),
-    "a gang as large as the job may get": changed(elastic(), {_SIZE: 4}),
+    "a gang larger than the job, as a job may become that is scaled down": changed(job(), {_SIZE: 9}),
+    "a setting twice, of which torch takes the last": changed(
+        elastic(), {_CONF: [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]}
+    ),
     "an empty queue, as v1's clients write it": changed(job(), {f"{_RUN}.schedulingPolicy": {"queue": ""}}),
     "the longest name that fits eleven workers": changed(job(), {"metadata.name": "a" * 53, f"{_WORKER}.replicas": 11}),
     "the longest name that fits a hundred workers": changed(elastic("a" * 53), {f"{_ELASTIC}.maxReplicas": 100}),

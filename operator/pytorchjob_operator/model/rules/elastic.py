@@ -52,11 +52,6 @@ def _without_its_part(metric: Node) -> bool:
     return part is not None and part not in metric
 
 
-def _twice(conf: list[Node]) -> bool:
-    keys = [one.get("key", "") for one in conf]
-    return len(set(keys)) < len(keys)
-
-
 SIZES = (
     Rule(
         path="spec",
@@ -166,13 +161,6 @@ RENDEZVOUS = (
 )
 
 SETTINGS = (
-    Rule(
-        path=_CONF,
-        field="",
-        message="must have each key once: remove all but one of its elements",
-        cel="self.all(one, !has(one.key) || self.exists_one(other, has(other.key) && other.key == one.key))",
-        broken=_twice,
-    ),
     Rule(
         path=f"{_CONF}.[]",
         field="key",
