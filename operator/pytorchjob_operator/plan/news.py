@@ -66,7 +66,8 @@ def _still(seen: Observed) -> frozenset[Told]:
 def _events(look: Look, told: frozenset[Told]) -> Iterator[tuple[Event, list[Told]]]:
     """The events, each with what it tells."""
     groups: dict[tuple[str, object], list[tuple[Pod, _Item]]] = {}
-    for pod in look.compared.present.values():
+    noticed = (pod for pod in look.compared.present.values() if pod.exit_code or pod.trouble)
+    for pod in noticed:
         for item in _items(pod):
             if (pod.uid, item.reason) not in told:
                 groups.setdefault((item.reason, item.kind), []).append((pod, item))
@@ -97,8 +98,8 @@ def _event(pods: list[str], first: _Item) -> Event:
 def _leaving(look: Look) -> Iterator[Pod]:
     """The pods that somebody takes away while the job needs them; the status counts those that failed before that."""
     for replica, pod in look.compared.present.items():
-        spec = look.job.spec.pytorch_replica_specs.get(replica.type)
-        if spec is None or not pod.deleting or pod.uid in look.replacements.counted:
+        if not pod.deleting or pod.uid in look.replacements.counted:
             continue
-        if restart.decide(replicas.restart_policy(spec), pod)[0] is Decision.WAIT:
+        spec = look.job.spec.pytorch_replica_specs.get(replica.type)
+        if spec is not None and restart.decide(replicas.restart_policy(spec), pod)[0] is Decision.WAIT:
             yield pod
