@@ -216,3 +216,32 @@ OUT = [{"key": "gpu", "effect": "NoSchedule"}, {"key": "node.kubernetes.io/out-o
 def test_a_node(conditions: Any, taints: Any, expected: NodeState) -> None:
     node = {"metadata": {"name": "n"}, "spec": {"taints": taints}, "status": {"conditions": conditions}}
     assert NodeState.from_api(node) == expected
+
+
+FULL = {"type": "Unschedulable", "status": "True", "reason": "NotEnoughResources", "message": "3/3 unschedulable"}
+LATER = {**FULL, "reason": "NotEnoughTasks", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param(None, ("", None), id="nobody has looked at it"),
+        pytest.param({"phase": "Inqueue"}, ("Inqueue", None), id="let in"),
+        pytest.param({"phase": "Pending", "conditions": None}, ("Pending", None), id="no words"),
+        pytest.param({"phase": "Pending", "conditions": [FULL]}, ("Pending", "NotEnoughResources"), id="no room"),
+        pytest.param({"conditions": [LATER, FULL]}, ("", "NotEnoughTasks"), id="the newest word counts"),
+        pytest.param({"conditions": [{**FULL, "status": "False"}]}, ("", None), id="no longer so"),
+        pytest.param({"conditions": [{"type": "Scheduled", "status": "True"}]}, ("", None), id="good news"),
+        pytest.param({"phase": "x" * 10_000}, ("x" * 64, None), id="no more than a word is kept"),
+    ],
+)
+def test_a_podgroup(status: Any, expected: tuple[str, str | None]) -> None:
+    seen = Child.from_api(ChildKind.VOLCANO_POD_GROUP, {"metadata": {"name": "x"}, "status": status})
+    assert (seen.phase, seen.trouble and seen.trouble.reason) == expected
+
+
+def test_the_words_of_a_gang_scheduler_are_bounded() -> None:
+    status = {"conditions": [{**FULL, "message": "x" * 100_000}]}
+    seen = Child.from_api(ChildKind.VOLCANO_POD_GROUP, {"metadata": {"name": "x"}, "status": status})
+    assert seen.trouble is not None
+    assert len(seen.trouble.message) == 1024

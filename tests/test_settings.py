@@ -19,6 +19,7 @@ def test_nothing_set_gives_the_defaults() -> None:
         pytest.param({"PYTORCHJOB_STUCK_POD_SECONDS": "0"}, "stuck_pod_seconds", 0, id="nought where it means never"),
         pytest.param({"PYTORCHJOB_LOG_FORMAT": "json"}, "log_format", "json", id="one of several words"),
         pytest.param({"PYTORCHJOB_CLUSTER_DOMAIN": "corp"}, "cluster_domain", "corp", id="a text"),
+        pytest.param({"PYTORCHJOB_GANG_SCHEDULER": "volcano"}, "gang_scheduler", "volcano", id="a gang scheduler"),
         pytest.param({"PYTORCHJOB_HTTP_PORT": ""}, "http_port", 8080, id="an empty value is none"),
         pytest.param({"PYTORCHJOB_SOMETHING": "1"}, "http_port", 8080, id="other variables are not ours"),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.apiserver.cluster import ControlPlane
+from tests.apiserver.cluster import BIN, ControlPlane
 from tests.chart.support import NAME, SPACE, eventually, free_port, job, served
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
@@ -84,12 +84,72 @@ def test_the_rights_suffice(plane: ControlPlane, template: Any, operator: Any, m
     eventually(lambda: not plane.get("pods,services", "-n", "training")["items"])
     set_run_policy(plane, "ttlSecondsAfterFinished: 0")
     eventually(lambda: not plane.get("ptj", "-n", "training")["items"])
-    refused = [one for one in plane.audit() if one["user"]["username"] == ACCOUNT and status(one) == 403]
-    assert [(one["verb"], one["requestURI"]) for one in refused] == []
+    assert refused(plane) == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("group", ["scheduling.volcano.sh", "scheduling.x-k8s.io"])
+def test_the_rights_suffice_for_a_gang_that_is_scaled(
+    plane: ControlPlane, template: Any, operator: Any, mode: str, group: str
+) -> None:
+    assert plane.kubectl("apply", "-f", str(BIN / f"podgroups/{group}_podgroups.yaml")).returncode == 0
+    objects = template(mode)
+    install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
+    assert plane.apply(*install).returncode == 0
+    operator(objects)
+    kinds = f"podgroups.{group},horizontalpodautoscalers"
+    assert plane.apply(elastic_gang("volcano" if "volcano" in group else "batch")).returncode == 0
+    eventually(lambda: members(plane, kinds) == {None: 1, 1: None})
+    set_spec(plane, "elasticPolicy: {minReplicas: 2}")
+    eventually(lambda: members(plane, kinds) == {None: 2, 2: None})
+    set_run_policy(plane, "suspend: true")
+    eventually(lambda: not plane.get(kinds, "-n", "training")["items"])
+    assert refused(plane) == []
+
+
+def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, template: Any, operator: Any) -> None:
+    objects = template("gangScheduling.enabled=false")
+    install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
+    assert plane.apply(*install).returncode == 0
+    operator(objects)
+    assert plane.apply(elastic_gang("volcano")).returncode == 0
+    eventually(lambda: "forbidden" in waits(plane).get("message", ""))
+    assert waits(plane)["reason"] == "GangSchedulerUnavailable"
+    assert plane.get("pods", "-n", "training")["items"] == []
+
+
+def waits(plane: ControlPlane) -> dict[str, Any]:
+    """The condition Waiting of the job; empty while there is none."""
+    found = plane.get("ptj", "first", "-n", "training").get("status", {}).get("conditions", [])
+    return next((one for one in found if one["type"] == "Waiting"), {})
+
+
+def elastic_gang(scheduler: str) -> dict[str, Any]:
+    """A job that has every kind of child."""
+    body = job("first", Worker=2)
+    policy = {"schedulingPolicy": {"gangScheduler": scheduler}}
+    body["spec"] |= {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 4, "metrics": []}, "runPolicy": policy}
+    return body
+
+
+def members(plane: ControlPlane, kinds: str) -> dict[int | None, int | None]:
+    """What the job's children of these kinds ask for: the autoscaler's minimum, the PodGroup's."""
+    specs = [one["spec"] for one in plane.get(kinds, "-n", "training")["items"]]
+    return {one.get("minReplicas"): one.get("minMember") for one in specs}
+
+
+def refused(plane: ControlPlane) -> list[tuple[str, str]]:
+    """What the operator asked for and had no right to."""
+    asked = [one for one in plane.audit() if one["user"]["username"] == ACCOUNT and status(one) == 403]
+    return [(one["verb"], one["requestURI"]) for one in asked]
 
 
 def set_run_policy(plane: ControlPlane, setting: str) -> None:
-    patch = f"spec: {{runPolicy: {{{setting}}}}}"
+    set_spec(plane, f"runPolicy: {{{setting}}}")
+
+
+def set_spec(plane: ControlPlane, setting: str) -> None:
+    patch = f"spec: {{{setting}}}"
     done = plane.kubectl("patch", "ptj", "first", "-n", "training", "--type=merge", "-p", patch)
     assert done.returncode == 0, done.stderr
 

@@ -40,6 +40,11 @@ def test_a_plain_job_has_one_note_however_many_roles() -> None:
             "the job asks for 8 GPUs, this machine has 0: replicas run without",
             id="GPUs",
         ),
+        pytest.param(
+            {"run_policy": {"schedulingPolicy": {"gangScheduler": "volcano"}}},
+            "runPolicy.schedulingPolicy is ignored",
+            id="gang",
+        ),
         pytest.param({"run_policy": {"suspend": True}}, "runPolicy.suspend is ignored", id="suspension"),
     ],
 )

@@ -108,6 +108,13 @@ def test_a_suspended_job_runs_here_and_says_so(start: Start) -> None:
     assert "note: runPolicy.suspend is ignored: the job runs" in run.err
 
 
+def test_a_gang_waits_for_nobody_here(start: Start) -> None:
+    policy = {"schedulingPolicy": {"gangScheduler": "volcano", "minAvailable": 2}}
+    run = start(job(Worker=python(HELLO, replicas=2), run_policy=policy))
+    assert run.wait() == 0
+    assert "note: runPolicy.schedulingPolicy is ignored" in run.err
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("", 0))

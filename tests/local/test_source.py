@@ -55,6 +55,12 @@ def test_a_suspended_job_or_one_of_another_manager_runs_here_all_the_same() -> N
     assert (policy.suspend, policy.managed_by) == (False, None)
 
 
+def test_a_gang_needs_no_scheduler_here() -> None:
+    spec = job(Worker=role(["x"]))
+    spec["spec"]["runPolicy"] = {"schedulingPolicy": {"gangScheduler": "volcano"}}
+    assert as_local(PyTorchJob.model_validate(spec)).spec.run_policy.scheduling_policy is None
+
+
 def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
     path = write(tmp_path / "job.yaml", job(Worker=role(["x" * 5_000_000])))
     with pytest.raises(InvalidJob, match="is larger than"):

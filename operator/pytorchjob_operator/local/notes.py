@@ -80,6 +80,8 @@ def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
         yield "runPolicy.suspend is ignored: the job runs"
     if policy.managed_by:
         yield f"runPolicy.managedBy {policy.managed_by} is ignored: the job runs here"
+    if policy.scheduling_policy is not None:
+        yield "runPolicy.schedulingPolicy is ignored: all replicas start at once"
     if elastic is not None and elastic.metrics:
         yield "elasticPolicy.metrics is ignored: nothing scales the job but you (SIGHUP)"
 
