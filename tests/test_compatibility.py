@@ -1,0 +1,98 @@
+"""docs/compatibility.md cannot rot: it has every section, each row is whole, and each test that a row names exists."""
+
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "compatibility.md"
+SECTIONS = [
+    "Resource and definition",
+    "Fields",
+    "Defaults",
+    "Validation",
+    "Order of work",
+    "Names, labels, owners",
+    "Environment",
+    "Init container",
+    "Status",
+    "Success and failure",
+    "Restarts and limits",
+    "Suspension and managedBy",
+    "Gang scheduling",
+    "Autoscaler and scaling",
+    "Events, metrics, flags, installation",
+    "Defects of v1.9 and what became of them",
+]
+LEAST_ROWS = 150
+_CITED = re.compile(r"`((?:tests|e2e)/[\w/]+\.py::[^`]+)`")
+
+
+class Row(NamedTuple):
+    """One line of a table."""
+
+    line: int
+    section: str
+    cells: tuple[str, ...]
+
+    @property
+    def cited(self) -> list[str]:
+        """The tests that the last cell names."""
+        return _CITED.findall(self.cells[-1])
+
+
+def rows(text: str) -> list[Row]:
+    """Every line of a table, its two lines of heading aside."""
+    found, section = [], ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        elif line.startswith("| ") and not line.startswith(("| fact |", "| --- |")):
+            found.append(Row(number, section, tuple(one.strip() for one in line.strip().strip("|").split(" | "))))
+    return found
+
+
+ROWS = rows(PAGE.read_text())
+
+
+@cache
+def collected() -> frozenset[str]:
+    """The ids of all tests, and the same without their parameters, as pytest finds them in files that a row names."""
+    files = sorted({one.partition("::")[0] for row in ROWS for one in row.cited})
+    there = [file for file in files if (ROOT / file).is_file()]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *there]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    ids = [line for line in done.stdout.splitlines() if "::" in line]
+    return frozenset([*ids, *(one.partition("[")[0] for one in ids)])
+
+
+def test_every_section_is_there_in_its_order() -> None:
+    assert [line.removeprefix("## ") for line in PAGE.read_text().splitlines() if line.startswith("## ")] == SECTIONS
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_has_rows(section: str) -> None:
+    assert [row for row in ROWS if row.section == section]
+
+
+def test_no_row_is_lost() -> None:
+    assert len(ROWS) >= LEAST_ROWS
+
+
+def test_every_row_says_what_v1_does_what_happens_here_and_what_proves_it() -> None:
+    assert [row.line for row in ROWS if len(row.cells) != 4 or not all(row.cells) or not row.cited] == []
+
+
+def test_no_fact_is_told_twice() -> None:
+    facts = [(row.section, row.cells[0]) for row in ROWS]
+    assert [one for one in facts if facts.count(one) > 1] == []
+
+
+def test_every_test_that_a_row_names_exists() -> None:
+    assert [f"line {row.line}: {one}" for row in ROWS for one in row.cited if one not in collected()] == []
