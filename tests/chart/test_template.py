@@ -102,6 +102,8 @@ SETTINGS = [
             "clusterDomain=k.test",
             "stuckPodSeconds=0",
             "gangScheduling.scheduler=volcano",
+            'accelerators=["example.com/npu*","b/c"]',
+            "replicaServices=true",
         ],
         Settings(
             ("a", "b"),
@@ -110,6 +112,8 @@ SETTINGS = [
             cluster_domain="k.test",
             stuck_pod_seconds=0,
             gang_scheduler="volcano",
+            accelerators=("example.com/npu*", "b/c"),
+            replica_services=True,
         ),
         id="all that values can set",
     ),

@@ -72,6 +72,7 @@ REFUSED = [
     pytest.param("watchNamespaces=training", "at '/watchNamespaces'", id="one namespace that is no list"),
     pytest.param("watchNamespaces={Training}", "at '/watchNamespaces/0'", id="a namespace in upper case"),
     pytest.param("watchNamespaces={a,a}", "at '/watchNamespaces'", id="a namespace twice"),
+    pytest.param("accelerators={npu}", "at '/accelerators/0'", id="a device without its vendor's domain"),
     pytest.param("crds.keep=maybe", "at '/crds/keep'", id="a switch that is neither on nor off"),
     pytest.param("podLabels.a=1", "at '/podLabels/a'", id="a label that is a number"),
 ]
