@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from pytorchjob_operator.model.load import validate_dict
+from pytorchjob_operator.plan import nproc
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -31,3 +32,10 @@ def test_a_job_that_is_shown_is_valid(text: str) -> None:
 
 def test_jobs_are_found() -> None:
     assert sum("kind: PyTorchJob" in one.values[0] for one in blocks()) >= 5
+
+
+def test_the_resource_names_that_are_listed_are_those_that_are_known() -> None:
+    text = (ROOT / "docs" / "accelerators.md").read_text()
+    listed = re.findall(r"^\| `([^`]+)` \| (torch|the limit)", text, re.MULTILINE)
+    assert [key for key, who in listed if who == "torch"] == list(nproc.COUNTED_BY_TORCH)
+    assert [key for key, who in listed if who == "the limit"] == list(nproc.ACCELERATORS)

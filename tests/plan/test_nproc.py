@@ -35,6 +35,8 @@ def with_limits(limits: dict[str, Any]) -> dict[str, Any]:
         pytest.param("auto", {"cpu": "8", "habana.ai/gaudi": 8}, "8", id="Gaudi by the limit"),
         pytest.param("gpu", {"huawei.com/Ascend910B": "4"}, "4", id="Ascend by the limit, whatever its model"),
         pytest.param("xpu", {"gpu.intel.com/xe": 2}, "2", id="Intel by the limit"),
+        pytest.param("auto", {"gpu.intel.com/i915": 2, "gpu.intel.com/millicores": 100}, "2", id="a part is no device"),
+        pytest.param("auto", {"huawei.com/Ascend910B": 1, "huawei.com/Ascend910B-memory": 64}, "1", id="nor is memory"),
         pytest.param("auto", {"cpu": "8", "example.com/npu": 2}, "2", id="what the settings name counts too"),
         pytest.param("auto", {"cpu": "8", "rdma/hca": 1}, "8", id="a network card is no device that trains"),
         pytest.param("3", {"cpu": "8"}, "3", id="a number is a number"),

@@ -15,15 +15,24 @@ COUNTED_BY_TORCH = ("nvidia.com/*", "amd.com/gpu")
 ACCELERATORS = (
     "habana.ai/gaudi",
     "huawei.com/Ascend*",
-    "gpu.intel.com/*",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
     "google.com/tpu",
-    "aws.amazon.com/neuron*",
-    "cambricon.com/mlu*",
-    "hygon.com/dcu*",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+    "aws.amazon.com/neurondevice",
+    "cambricon.com/mlu",
+    "cambricon.com/mlu370",
+    "hygon.com/dcu",
+    "hygon.com/dcunum",
     "metax-tech.com/gpu",
     "mthreads.com/gpu",
 )
-"""Resource names of devices; a `*` at the end stands for anything. More come from the operator's settings."""
+"""Resource names of devices; a `*` at the end stands for anything. More come from the operator's settings.
+
+Vendors have names for parts of a device beside these (memory, cores, monitoring), which are no devices.
+"""
+_PART = "-memory"
 
 _MOST = 9999
 _BY_DEVICES = ("auto", "gpu", "xpu")
@@ -36,7 +45,7 @@ def per_node(given: str | None, template: dict[str, Any], accelerators: Iterable
     if any(_matches(key, COUNTED_BY_TORCH) for key in limits):
         return given
     known = (*ACCELERATORS, *accelerators)
-    devices = sum(_whole(value) for key, value in limits.items() if _matches(key, known))
+    devices = sum(_whole(value) for key, value in limits.items() if _matches(key, known) and not key.endswith(_PART))
     if given in _BY_DEVICES and devices:
         return str(devices)
     cpus = _whole(limits.get("cpu"))
