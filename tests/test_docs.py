@@ -39,3 +39,8 @@ def test_the_resource_names_that_are_listed_are_those_that_are_known() -> None:
     listed = re.findall(r"^\| `([^`]+)` \| (torch|the limit)", text, re.MULTILINE)
     assert [key for key, who in listed if who == "torch"] == list(nproc.COUNTED_BY_TORCH)
     assert [key for key, who in listed if who == "the limit"] == list(nproc.ACCELERATORS)
+
+
+def test_the_page_about_kueue_names_each_of_its_tests() -> None:
+    tests = re.findall(r"^async def (test_\w+)", (ROOT / "tests/apiserver/test_kueue.py").read_text(), re.MULTILINE)
+    assert re.findall(r"`(test_\w+)`", (ROOT / "docs" / "kueue.md").read_text()) == tests
