@@ -167,6 +167,10 @@ def test_cause_of_a_pod_that_is_deleted(status: dict[str, Any], cause: Cause | N
     assert api_pod(status, deleting=True).cause is cause
 
 
+def test_the_cause_is_known_before_the_kubelet_says_that_the_pod_has_failed() -> None:
+    assert api_pod({"phase": "Running", "containerStatuses": [ended(137, "OOMKilled")]}).cause is Cause.OOM_KILLED
+
+
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded"])
 def test_a_pod_that_was_not_lost_has_no_cause(phase: str) -> None:
     assert api_pod({"phase": phase}).cause is None

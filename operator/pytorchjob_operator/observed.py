@@ -58,7 +58,7 @@ class Pod:
     trouble: Trouble | None = None
     """What keeps it from running, or took it away, in the words of the scheduler or the kubelet; None: nothing does."""
     cause: Cause | None = None
-    """Why it was lost, once it has failed or somebody deletes it."""
+    """Why it was lost, once it has failed or somebody deletes it; also once its main container has ended badly."""
     node: str = ""
     """Where it runs; empty until it is scheduled."""
     deleted_at: datetime | None = None
@@ -75,6 +75,7 @@ class Pod:
         all_statuses = (*(status.get("initContainerStatuses") or ()), *statuses)
         phase, deleting = _phase(status.get("phase")), bool(meta.get("deletionTimestamp"))
         lost = phase is PodPhase.FAILED or (deleting and phase is not PodPhase.SUCCEEDED)
+        exit_code = _exit_code(statuses)
         return cls(
             name=meta["name"],
             namespace=meta.get("namespace", ""),
@@ -85,11 +86,11 @@ class Pod:
             index=_index(labels.get(names.LABEL_REPLICA_INDEX)),
             phase=phase,
             deleting=deleting,
-            exit_code=_exit_code(statuses),
+            exit_code=exit_code,
             restarts=sum(int(one.get("restartCount") or 0) for one in all_statuses),
             created_at=_time(meta.get("creationTimestamp")),
             trouble=None if phase is PodPhase.SUCCEEDED else find_trouble(obj, failed=lost, deleting=deleting),
-            cause=find_cause(status, deleting=deleting) if lost else None,
+            cause=find_cause(status, deleting=deleting) if lost or exit_code else None,
             node=str((obj.get("spec") or {}).get("nodeName") or ""),
             deleted_at=_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
             nameless=_nameless(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),

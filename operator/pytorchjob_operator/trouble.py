@@ -71,7 +71,7 @@ def find_trouble(pod: Json, *, failed: bool, deleting: bool) -> Trouble | None:
 
 
 def find_cause(status: Json, *, deleting: bool) -> Cause:
-    """Why a pod was lost that has failed or is being deleted."""
+    """Why a pod is lost that has failed, is being deleted, or will have failed once the kubelet says so."""
     said = (status.get("reason"), _condition(status, "DisruptionTarget", "True").get("reason"))
     known = next((_CAUSES[word] for word in said if word in _CAUSES), None)
     if known is not None or deleting:
