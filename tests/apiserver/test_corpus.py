@@ -29,20 +29,6 @@ REFUSED = (400, 422)
 OUTCRIES = re.compile("Traceback|Task exception|never retrieved|never awaited")
 
 
-@pytest.fixture(scope="module")
-def operator(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), PYTORCHJOB_LEASE_NAME="corpus")
-    try:
-        yield one.wait_ready()
-    finally:
-        assert one.stop() == 0
-
-
-@pytest.fixture
-def jobs(operator: OperatorProcess, make_jobs: Callable[[], Jobs]) -> Jobs:
-    return make_jobs()
-
-
 @pytest.fixture
 def told(operator: OperatorProcess) -> Iterator[Callable[[str], None]]:
     """Prints a line; at the end the operator must be ready and must not have cried out."""
