@@ -45,7 +45,7 @@ class ApiError(OperatorError):
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         self.status = status
         self.reason = reason
-        self.message = message[:_MAX_MESSAGE]
+        self.message = message.strip()[:_MAX_MESSAGE]
         self.retry_after = retry_after
         super().__init__(f"{reason} ({status}): {self.message}" if status else f"{reason}: {self.message}")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob, with_defaults
-from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.names import ChildKind, EventType, Reason, ReplicaType
 from pytorchjob_operator.observed import Child, Observed, Options, Pod, PodPhase, Trouble
 from pytorchjob_operator.plan import Plan, gang, make_plan, podgroup
 from pytorchjob_operator.plan.writes import CreateChild, CreatePod, UpdateChild
@@ -227,3 +227,11 @@ def test_giving_the_podgroup_back_is_told(job: PyTorchJob) -> None:
 def test_a_running_gang_shows_no_wait() -> None:
     plan = look(gang_job(), group(phase="Running"), seen=pods(PodPhase.RUNNING, PodPhase.RUNNING))
     assert (waiting(plan), written(plan)) == (None, [])
+
+
+def test_why_pods_are_held_back_is_an_event_once() -> None:
+    plan = look(gang_job(), group(phase="Pending"))
+    told = [one for one in plan.events if one.reason is Reason.POD_GROUP_PENDING]
+    assert [one.type for one in told] == [EventType.NORMAL]
+    again = look(gang_job(status=plan.status), group(phase="Pending"), seconds=60)
+    assert [one for one in again.events if one.reason is Reason.POD_GROUP_PENDING] == []

@@ -44,7 +44,7 @@ def pod(who: str, phase: PodPhase = PENDING, trouble: Trouble | None = None, **f
             id="a pod that has no node",
         ),
         pytest.param(
-            [pod("master-0", trouble=PULL), *(pod(f"worker-{index}", trouble=NO_ROOM) for index in range(3))],
+            [pod("master-0", trouble=PULL), *(pod(f"worker-{index}", trouble=NO_ROOM) for index in (2, 0, 1))],
             ("Unschedulable", "pod x-worker-0: 0/3 nodes are available (and 2 more)"),
             id="what most of them have, told of the first",
         ),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import EventType, Reason
+from pytorchjob_operator.plan import gang
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, Write
 
@@ -33,10 +34,21 @@ def build_events(
         )
     if status is not None and job.status.holds(ConditionType.SUSPENDED) and not status.holds(ConditionType.SUSPENDED):
         yield Event(Reason.RESUMED, f"PyTorchJob {job.metadata.name} is resumed.")
+    yield from _held_back(job, status)
     if status is not None and result.phase in _ENDS:
         kind, reason_code, event_type = _ENDS[result.phase]
         if status.holds(kind) and not job.status.holds(kind):
             yield Event(reason_code, result.message, event_type)
+
+
+def _held_back(job: PyTorchJob, status: JobStatus | None) -> Iterator[Event]:
+    """Tell why no pod is made for a gang; what pods themselves wait for is told of them."""
+    new = status.condition(ConditionType.WAITING) if status is not None else None
+    old = job.status.condition(ConditionType.WAITING)
+    if new is None or new.reason not in gang.WAITS or (old is not None and old.reason == new.reason):
+        return
+    pending = new.reason == Reason.POD_GROUP_PENDING
+    yield Event(Reason(new.reason), new.message, EventType.NORMAL if pending else EventType.WARNING)
 
 
 def force_deleted(writes: tuple[DeletePod, ...]) -> Iterator[Event]:

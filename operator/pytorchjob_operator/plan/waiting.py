@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from pytorchjob_operator.observed import Pod, Trouble
-from pytorchjob_operator.plan import gang
+from pytorchjob_operator.plan import gang, replicas
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 
@@ -19,11 +19,12 @@ def decide(look: Look, outcome: Outcome) -> Trouble | None:
     """What the job waits for, if it waits for something that a person can name."""
     if outcome.phase not in _WAITS:
         return None
-    return gang.trouble(look) or _worst(look.compared.present.values())
+    there = look.compared.present
+    return gang.trouble(look) or _worst(there[one] for one in replicas.wanted(look.job) if one in there)
 
 
 def _worst(pods: Iterable[Pod]) -> Trouble | None:
-    """The trouble that most pods have, told by the first of them in the order of ranks."""
+    """The trouble that most pods have, told by the first of them."""
     troubled = [pod for pod in pods if pod.trouble is not None and not (pod.deleting or pod.failed)]
     counts = Counter(pod.trouble.reason for pod in troubled if pod.trouble)
     if not counts:
