@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from . import __version__
-from .contract import GRACE, TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ExitCode
+from .contract import GRACE, PREFLIGHT, TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ExitCode
 
 _HELP = f"""\
 pytorchjob-agent run [--] TORCHRUN-ARGUMENTS SCRIPT [SCRIPT-ARGUMENTS]
@@ -13,15 +13,26 @@ Runs what torchrun would run, with the same arguments and PET_* variables, as th
 signals are heard at every moment, the exit code is that of the first worker that failed (128 + its signal),
 and the reason is written as JSON into the termination log.
 
+pytorchjob-agent doctor [--json] [--nproc-per-node N]
+
+Checks whether this image, machine and environment are fit for a job, and says what to do about what is not;
+`run` does the same before its first rendezvous. The exit code is 0, or 200 where something cannot work.
+
 environment:
   {TERMINATION_LOG}  the termination log (default {TERMINATION_LOG_PATH}, if it is there)
   {GRACE}    how long workers may take to stop after SIGTERM (default 25)
+  {PREFLIGHT}        what a problem means that the checks find: warn, fail or off; {PREFLIGHT}_<CHECK>
+                              for one check (default: warn, and fail for what cannot work)
 """
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse the first word and run; returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["doctor"]:
+        from . import doctor
+
+        return doctor.main(arguments[1:])
     if arguments[:1] != ["run"] or arguments[1:2] in (["-h"], ["--help"]):
         _parser().parse_args([argument for argument in arguments if argument != "run"])
         _parser().error("expected: pytorchjob-agent run [--] TORCHRUN-ARGUMENTS SCRIPT")

@@ -1,12 +1,15 @@
 """The launcher's process: starts torch and turns everything that can go wrong into a message for its parent."""
 
+import argparse
 import os
 import sys
 import traceback
 from pathlib import Path
 
 from . import processes, signals
-from .contract import ContractError, ExitCode, Reason, ReplicaEnv, TerminationMessage
+from .contract import PET_MASTER_ADDR, ContractError, ExitCode, Reason, ReplicaEnv, TerminationMessage
+from .preflight import gate
+from .preflight.facts import Request
 from .reach import UnreachableError
 
 _NO_TORCH = "torch cannot be imported in this image ({}): install torch 2.4 or newer, e.g. in the Dockerfile"
@@ -32,17 +35,27 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         ReplicaEnv.from_env(os.environ)
         from . import launcher
 
+        gate.check(_request(launcher.parse(argv)))
         return launcher.run(argv, directory)
     except ContractError as error:
         return TerminationMessage(Reason.BAD_SETUP, ExitCode.SETUP, message=str(error))
     except ImportError as error:
         return TerminationMessage(Reason.BAD_SETUP, ExitCode.SETUP, message=_NO_TORCH.format(error))
+    except gate.PreflightError as error:
+        return TerminationMessage(Reason.PREFLIGHT_FAILED, ExitCode.PREFLIGHT, message=str(error))
     except UnreachableError as error:
         return TerminationMessage(Reason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error))
     except SystemExit as error:  # argparse has said on stderr what is wrong
         return _usage(error.code)
     except Exception as error:  # the top of this process: whatever torch raises must reach the parent in words
         return _unforeseen(error)
+
+
+def _request(args: argparse.Namespace) -> Request:
+    """Return what the arguments ask for; torchrun takes this machine for the master where none is named."""
+    elsewhere = args.master_addr not in (None, "127.0.0.1", "localhost")
+    addressed = bool(args.rdzv_endpoint or os.environ.get(PET_MASTER_ADDR) or elsewhere)
+    return Request.of(args.nproc_per_node, args.nnodes, addressed)
 
 
 def _usage(code: object) -> TerminationMessage | None:

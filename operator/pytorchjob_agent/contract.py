@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import IntEnum, StrEnum
 from typing import Any, Self
 
+from .member import MemberReport as MemberReport  # both sides' too; a file of its own for its size
+
 PYTHONUNBUFFERED = "PYTHONUNBUFFERED"
 MASTER_PORT = "MASTER_PORT"
 PET_MASTER_PORT = "PET_MASTER_PORT"
@@ -30,6 +32,7 @@ PET_STANDALONE = "PET_STANDALONE"
 # Read by the agent alone; nobody has to set them.
 TERMINATION_LOG = "PYTORCHJOB_TERMINATION_LOG"
 GRACE = "PYTORCHJOB_GRACE_SECONDS"
+PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; with _<CHECK> behind it for one check
 
 DEFAULT_BACKEND = "c10d"
 DEFAULT_RDZV_PORT = 29400  # torchrun's own, when an endpoint names no port
@@ -65,6 +68,7 @@ class Reason(StrEnum):
     RENDEZVOUS_FAILED = "RendezvousFailed"
     BAD_SETUP = "BadSetup"
     BAD_USAGE = "BadUsage"
+    PREFLIGHT_FAILED = "PreflightFailed"
     AGENT_FAILED = "AgentFailed"
 
 

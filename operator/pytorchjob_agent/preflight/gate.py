@@ -1,0 +1,33 @@
+"""The checks before the first rendezvous of `run`: a line for each warning, and the end where one fails.
+
+It asks nobody outside this pod: the wait for the meeting place comes after it and speaks for itself.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from . import devices, read
+from .facts import Request, Torch
+from .policy import Finding, Level, judge, levels
+
+
+class PreflightError(Exception):
+    """This member cannot take part; says what is wrong and what would be right."""
+
+
+def check(request: Request, env: Mapping[str, str] = os.environ, look: Callable[[], Torch] = devices.look) -> None:
+    """Read, judge and tell; raises where a check fails."""
+    if not any(level != "off" for level in levels(env).values()):
+        return
+    act(judge(read.facts(request, env, look)))
+
+
+def act(findings: Sequence[Finding]) -> None:
+    """Print the warnings and raise the failures, all of them at once."""
+    for finding in findings:
+        if finding.level == Level.WARN:
+            print(f"pytorchjob-agent: warning: {finding.sentence()}", file=sys.stderr, flush=True)
+    failures = [finding.sentence() for finding in findings if finding.level == Level.FAIL]
+    if failures:
+        raise PreflightError("; ".join(failures))

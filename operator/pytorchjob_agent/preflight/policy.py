@@ -1,0 +1,92 @@
+"""Decides what a problem means: a warning, the end, or nothing, by the user's variables. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from pytorchjob_agent.contract import PREFLIGHT, ContractError, MemberReport
+
+from .checks import CHECKS, Check
+from .facts import Facts
+
+_OFF = "off"
+_LONGEST = 600  # of one text: a path or an error may be of any length
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the table: what was found or is wrong, and what would be right."""
+
+    check: str
+    level: Level
+    found: str
+    remedy: str = ""
+
+    def sentence(self) -> str:
+        """Return it as one line for a log."""
+        return (
+            f"{self.check}: {self.found}. To mend it: {self.remedy}" if self.remedy else f"{self.check}: {self.found}"
+        )
+
+
+def variable(check: str) -> str:
+    """Return the name of the variable that decides about one check."""
+    return f"{PREFLIGHT}_{check.upper()}"
+
+
+def levels(env: Mapping[str, str]) -> dict[str, str]:
+    """Return what a problem of each check means: a check's own variable wins over the one for all."""
+    known = {variable(check.name): check for check in CHECKS}
+    unknown = sorted(name for name in env if name.startswith(f"{PREFLIGHT}_") and name not in known)
+    if unknown:
+        raise ContractError(f"{unknown[0][:80]} is not a check: expected one of {', '.join(known)}")
+    everything = _setting(env, PREFLIGHT)
+    return {check.name: _setting(env, name) or everything or _default(check) for name, check in known.items()}
+
+
+def _default(check: Check) -> str:
+    return Level.FAIL if check.fatal else Level.WARN
+
+
+def _setting(env: Mapping[str, str], name: str) -> str:
+    text = env.get(name, "")
+    if text not in ("", Level.WARN, Level.FAIL, _OFF):
+        raise ContractError(f"{name}: {text[:80]!r} is not a level: expected warn, fail or off")
+    return text
+
+
+def judge(facts: Facts) -> tuple[Finding, ...]:
+    """Return the findings of all checks that are not off; variables of ours that are wrong are one themselves."""
+    try:
+        chosen = levels(facts.env)
+    except ContractError as error:
+        remedy = f"correct the variable, or leave it out: see `{PREFLIGHT}` in docs/doctor.md"
+        return (Finding(CHECKS[0].name, Level.FAIL, str(error), remedy),)
+    return tuple(
+        finding
+        for check in CHECKS
+        if chosen[check.name] != _OFF
+        for finding in _of(check, Level(chosen[check.name]), facts)
+    )
+
+
+def _of(check: Check, level: Level, facts: Facts) -> tuple[Finding, ...]:
+    outcome = check.judge(facts)
+    if not outcome.problems:
+        return (Finding(check.name, Level.OK, outcome.found[:_LONGEST]),)
+    return tuple(Finding(check.name, level, one.what[:_LONGEST], one.remedy[:_LONGEST]) for one in outcome.problems)
+
+
+def report(facts: Facts, findings: Sequence[Finding]) -> MemberReport:
+    """Return what may be compared with other members."""
+    torch = facts.torch
+    versions = {"python": facts.python, "torch": torch.version, "cuda": torch.cuda, "nccl": torch.nccl}
+    return MemberReport(versions, facts.clock, tuple(asdict(finding) for finding in findings))

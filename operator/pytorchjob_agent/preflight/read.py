@@ -1,0 +1,140 @@
+"""Reads the facts about this member: torch, the machine, the files and, when asked, the meeting place."""
+
+import os
+import platform
+import resource
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pytorchjob_agent import reach
+from pytorchjob_agent.contract import TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ReplicaEnv
+
+from . import cgroup, devices
+from .facts import Facts, Machine, Meeting, Place, Request, Torch
+
+_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+_IS_HOST = "is_host"
+_PATIENCE = 1.0  # seconds for a name and a connection together
+
+
+def facts(request: Request, env: Mapping[str, str], look: Callable[[], Torch] = devices.look) -> Facts:
+    """Return what is known without asking anybody else."""
+    return Facts(
+        request=request,
+        env=env,
+        contract=_contract(env),
+        torch=look(),
+        machine=machine(),
+        places=places(env),
+        python=platform.python_version(),
+        clock=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
+
+
+def _contract(env: Mapping[str, str]) -> str:
+    try:
+        ReplicaEnv.from_env(env)
+    except ContractError as error:
+        return str(error)
+    return ""
+
+
+def machine() -> Machine:
+    """Return the limits of this container."""
+    return Machine(
+        shm=_size(Path("/dev/shm")),  # noqa: S108 - its size, nothing is written there
+        nofile=_limit(resource.RLIMIT_NOFILE),
+        memlock=_limit(resource.RLIMIT_MEMLOCK),
+        core=_limit(resource.RLIMIT_CORE),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cpus=cgroup.cpus(),
+        memory=cgroup.memory(),
+        infiniband=Path("/dev/infiniband").is_dir(),
+        interfaces=tuple(name for _, name in socket.if_nameindex()),
+    )
+
+
+def _limit(which: int) -> int | None:
+    soft, _ = resource.getrlimit(which)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _size(path: Path) -> int | None:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize
+
+
+def places(env: Mapping[str, str]) -> tuple[Place, ...]:
+    """Return the files that the agent and torch will write."""
+    found = [_temporary()]
+    log = env.get(TERMINATION_LOG)
+    if log or Path(TERMINATION_LOG_PATH).exists():  # outside a pod there is none, and none is needed
+        found.append(_file(TERMINATION_LOG, log or TERMINATION_LOG_PATH))
+    if env.get(_ERROR_FILE):
+        found.append(_file(_ERROR_FILE, env[_ERROR_FILE]))
+    return tuple(found)
+
+
+def _temporary() -> Place:
+    try:
+        return Place("TMPDIR", tempfile.gettempdir(), True)  # it tries to write
+    except FileNotFoundError:
+        return Place("TMPDIR", os.environ.get("TMPDIR", "/tmp"), False)  # noqa: S108
+
+
+def _file(name: str, path: str) -> Place:
+    """Look at the file, or at the folder in which it would be made."""
+    there = os.path.exists(path)
+    folder = os.path.dirname(os.path.abspath(path))
+    return Place(name, path, os.access(path, os.W_OK) if there else os.access(folder, os.W_OK | os.X_OK))
+
+
+def meeting(env: Mapping[str, str]) -> Meeting | None:
+    """Ask for the place where the members meet, once; None for a job of one pod."""
+    with suppress(ContractError):
+        replica = ReplicaEnv.from_env(env)
+        if replica.rdzv is not None and replica.rdzv.port:
+            return _ask(replica.rdzv.host, replica.rdzv.port, _said_to_host(dict(replica.rdzv.conf)))
+        if replica.master_addr and replica.master_port:
+            return _ask(replica.master_addr, replica.master_port, replica.rank == 0)
+    return None
+
+
+def _said_to_host(conf: Mapping[str, str]) -> bool | None:
+    return conf[_IS_HOST].lower() in {"1", "true", "t", "yes", "y"} if _IS_HOST in conf else None
+
+
+def _ask(host: str, port: int, ours: bool | None) -> Meeting:
+    """Look the name up and connect; a resolver that hangs is left behind."""
+    found = [Meeting(host, port, bool(ours), f"no answer within {_PATIENCE:g} s", resolves=False)]
+
+    def attempt() -> None:
+        meeting = found[0]
+        try:
+            reach.resolve(host, port)
+            meeting = replace(meeting, ours=_is_here(host, port) if ours is None else ours, resolves=True)
+            found.append(meeting)
+            reach.connect(host, port)
+            found.append(replace(meeting, problem=""))
+        except OSError as error:
+            found.append(replace(meeting, problem=str(error)))
+
+    thread = threading.Thread(target=attempt, name="meeting", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    return found[-1]
+
+
+def _is_here(host: str, port: int) -> bool:
+    """Whether the name is this machine's: then it is this member that opens the port."""
+    addresses = {str(one[4][0]) for one in socket.getaddrinfo(host, port)}
+    return reach.own_address(host, port) in addresses

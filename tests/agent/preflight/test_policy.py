@@ -1,0 +1,80 @@
+"""What a problem means, by the user's variables."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from pytorchjob_agent.contract import ContractError
+from pytorchjob_agent.preflight.facts import Facts, Machine, Torch
+from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels, report
+
+NO_TORCH = Facts(machine=Machine(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
+ALL = "PYTORCHJOB_PREFLIGHT"
+
+
+def level(env: dict[str, str], check: str) -> str:
+    """The level of the check's finding; nothing when it is off."""
+    return "".join(one.level for one in judge(replace(NO_TORCH, env=env)) if one.check == check)
+
+
+@pytest.mark.parametrize(
+    ("env", "torch", "shm"),
+    [
+        pytest.param({}, "fail", "warn", id="what cannot work fails, the rest warns"),
+        pytest.param({ALL: "warn"}, "warn", "warn", id="everything warns"),
+        pytest.param({ALL: "fail"}, "fail", "fail", id="everything fails"),
+        pytest.param({ALL: "off"}, "", "", id="nothing is looked at"),
+        pytest.param({f"{ALL}_SHM": "fail"}, "fail", "fail", id="one check fails too"),
+        pytest.param({f"{ALL}_TORCH": "warn"}, "warn", "warn", id="one check warns only"),
+        pytest.param({ALL: "off", f"{ALL}_SHM": "warn"}, "", "warn", id="one check alone"),
+        pytest.param({ALL: "fail", f"{ALL}_SHM": "off"}, "fail", "", id="all but one"),
+        pytest.param({ALL: "", f"{ALL}_SHM": ""}, "fail", "warn", id="empty is unset"),
+    ],
+)
+def test_the_level_of_a_problem(env: dict[str, str], torch: str, shm: str) -> None:
+    assert (level(env, "torch"), level(env, "shm")) == (torch, shm)
+
+
+def test_what_is_well_is_ok_at_every_level() -> None:
+    assert level({ALL: "fail"}, "nofile") == "ok"
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        pytest.param({ALL: "on"}, "PYTORCHJOB_PREFLIGHT: 'on' is not a level: expected warn, fail or off", id="level"),
+        pytest.param({f"{ALL}_SHM": "no"}, "PYTORCHJOB_PREFLIGHT_SHM: 'no'", id="level of a check"),
+        pytest.param({f"{ALL}_SMH": "off"}, "PYTORCHJOB_PREFLIGHT_SMH is not a check: expected one of", id="check"),
+    ],
+)
+def test_a_wrong_variable_is_named(env: dict[str, str], words: str) -> None:
+    with pytest.raises(ContractError, match=words):
+        levels(env)
+
+
+def test_a_wrong_variable_is_a_failure_of_its_own() -> None:
+    (finding,) = judge(replace(NO_TORCH, env={ALL: "on"}))
+    assert (finding.check, finding.level) == ("contract", Level.FAIL)
+
+
+def test_several_problems_of_one_check_are_several_findings() -> None:
+    env = {"CUDA_VISIBLE_DEVICES": "0,0,x"}
+    assert [one.level for one in judge(replace(NO_TORCH, env=env)) if one.check == "devices"] == ["warn", "warn"]
+
+
+def test_a_long_text_is_cut() -> None:
+    (finding,) = [one for one in judge(replace(NO_TORCH, contract="x" * 10000)) if one.check == "contract"]
+    assert len(finding.found) == 600
+
+
+def test_a_sentence_has_the_remedy() -> None:
+    assert Finding("shm", Level.WARN, "small", "more").sentence() == "shm: small. To mend it: more"
+
+
+def test_the_report_is_one_versioned_object() -> None:
+    data = json.loads(report(NO_TORCH, judge(NO_TORCH)).to_json())
+    assert (data["version"], data["clock"]) == (1, "noon")
+    assert data["versions"] == {"python": "3.11.7", "torch": None, "cuda": None, "nccl": None}
+    assert data["findings"][1]["found"] == "torch cannot be imported: gone"
+    assert {tuple(one) for one in data["findings"]} == {("check", "level", "found", "remedy")}
