@@ -13,6 +13,10 @@ Runs what torchrun would run, with the same arguments and PET_* variables, as th
 signals are heard at every moment, the exit code is that of the first worker that failed (128 + its signal),
 and the reason is written as JSON into the termination log.
 
+pytorchjob-agent run --standalone [--master-port PORT] --nproc-per-node N SCRIPT [SCRIPT-ARGUMENTS]
+
+Runs N processes here that need nobody else, as often at once as you like: every run has a port of its own.
+
 pytorchjob-agent doctor [--json] [--nproc-per-node N]
 
 Checks whether this image, machine and environment are fit for a job, and says what to do about what is not;

@@ -12,6 +12,7 @@ from .preflight import gate
 from .preflight.facts import Request
 from .reach import UnreachableError
 
+_STANDALONE = "--standalone"
 _NO_TORCH = "torch cannot be imported in this image ({}): install torch 2.4 or newer, e.g. in the Dockerfile"
 
 
@@ -32,7 +33,8 @@ def main(argv: list[str], directory: Path, pipe: int) -> int:
 
 def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
     try:
-        ReplicaEnv.from_env(os.environ)
+        if _STANDALONE not in argv:  # then the variables are those of a job around this run
+            ReplicaEnv.from_env(os.environ)
         from . import launcher
 
         gate.check(_request(launcher.parse(argv)))

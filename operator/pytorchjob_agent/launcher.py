@@ -15,15 +15,17 @@ from torch.distributed.elastic import events
 from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, LogsDest, SignalException
-from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous import RendezvousParameters, rendezvous_handler_registry
 from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import config_from_args, get_args_parser, parse_min_max_nnodes
 
-from . import compat, reach
-from .contract import DEFAULT_RDZV_PORT, Reason, TerminationMessage, exit_code_of
+from . import alone, compat, reach
+from .contract import DEFAULT_RDZV_PORT, ContractError, Reason, TerminationMessage, exit_code_of
 from .logs import Pump, Stream
+from .outer import nested, without_outer
+from .ports import LOOPBACK
 from .report import Failure, explain
 
 _PREFIX = "[rank{rank}]: "
@@ -75,11 +77,32 @@ class PipedLogs(DefaultLogsSpecs):
 def parse(argv: list[str]) -> argparse.Namespace:
     """Parse torchrun's arguments by torchrun's parser: PET_* variables are defaults, flags win over them."""
     args = get_args_parser().parse_args(argv)
-    alone = args.rdzv_backend == _STATIC and not args.rdzv_endpoint and args.master_port is None
-    if args.standalone or (alone and parse_min_max_nnodes(args.nnodes)[1] == 1):
-        args.rdzv_backend, args.rdzv_endpoint, args.rdzv_id = "c10d", "localhost:0", str(uuid.uuid4())
+    if args.standalone:
+        return _standalone(argv)
+    alone_too = args.rdzv_backend == _STATIC and not args.rdzv_endpoint and args.master_port is None
+    if alone_too and parse_min_max_nnodes(args.nnodes)[1] == 1:
+        return _alone(args, 0)
     if args.master_port is None:
         args.master_port = 29500
+    return args
+
+
+def _standalone(argv: list[str]) -> argparse.Namespace:
+    """Parse again, without what a job around this run left in the environment."""
+    kept = without_outer(os.environ, below_worker=nested(os.environ))
+    for name in os.environ.keys() - kept.keys():
+        del os.environ[name]  # the workers inherit it
+    parser = get_args_parser()
+    parser.set_defaults(master_port=0)  # older torch has 29500 here
+    args = parser.parse_args(argv)
+    if parse_min_max_nnodes(args.nnodes)[1] != 1:
+        raise ContractError(f"--nnodes: {args.nnodes} with --standalone: expected 1, or no flag at all")
+    return _alone(args, args.master_port)
+
+
+def _alone(args: argparse.Namespace, port: int) -> argparse.Namespace:
+    args.rdzv_backend, args.rdzv_endpoint, args.rdzv_id = alone.BACKEND, f"{LOOPBACK}:{port}", str(uuid.uuid4())
+    args.master_port = port
     return args
 
 
@@ -155,6 +178,7 @@ def _agent(config: LaunchConfig, command: Any, command_args: list[str]) -> Local
         **compat.supported(RendezvousParameters.__init__, local_addr=config.local_addr),
         **config.rdzv_configs,
     )
+    rendezvous_handler_registry.register(alone.BACKEND, alone.create)
     spec = WorkerSpec(**_spec(config, command, command_args, parameters))
     options = compat.supported(
         LocalElasticAgent.__init__,

@@ -4,10 +4,10 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from signal import SIGTERM, Signals
+from signal import SIGABRT, SIGTERM, Signals
 from typing import Any
 
-from .contract import TERMINATION_LOG, TERMINATION_LOG_PATH, Reason, TerminationMessage, exit_code_of
+from .contract import TERMINATION_LOG, TERMINATION_LOG_PATH, ExitCode, Reason, TerminationMessage, exit_code_of
 
 _log = logging.getLogger(__name__)
 _TAIL_LINES = 50
@@ -26,8 +26,15 @@ class Failure:
 
 
 def first_failure(failures: Sequence[Failure]) -> Failure:
-    """Return the root cause: the earliest, and of one second the one that the agent did not stop itself."""
-    return min(failures, key=lambda one: (one.timestamp, one.returncode == -SIGTERM, one.rank))
+    """Return the root cause: the earliest, and of one second the one that is least likely to have followed another."""
+    return min(failures, key=lambda one: (one.timestamp, _doubt(one), one.rank))
+
+
+def _doubt(failure: Failure) -> int:
+    """Rank what speaks against a root cause; a worker that wrote its error down failed before it was stopped."""
+    if failure.error:
+        return 0
+    return {-SIGTERM: 2, -SIGABRT: 1}.get(failure.returncode, 0)  # stopped by us; torch aborts when a peer is gone
 
 
 def explain(failures: Sequence[Failure]) -> TerminationMessage:
@@ -36,13 +43,20 @@ def explain(failures: Sequence[Failure]) -> TerminationMessage:
     message, traceback = _recorded(first.error)
     return TerminationMessage(
         reason=Reason.WORKER_FAILED,
-        exit_code=exit_code_of(first.returncode),
+        exit_code=_code(first),
         rank=first.rank,
         local_rank=first.local_rank,
         message=message or _from_output(first),
         traceback=traceback or "\n".join(first.tail.splitlines()[-_TAIL_LINES:]),
         failed_after=tuple(sorted(one.rank for one in failures if one is not first)),
     )
+
+
+def _code(failure: Failure) -> int:
+    """Return the worker's own code; one that was stopped after its error never came to give it."""
+    if failure.returncode == -SIGTERM and failure.error:
+        return ExitCode.WORKER_FAILED
+    return exit_code_of(failure.returncode)
 
 
 def _recorded(error: Mapping[str, Any]) -> tuple[str, str]:

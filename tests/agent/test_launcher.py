@@ -124,6 +124,35 @@ def test_two_pods_meet_elastically(agent: Start, least: int) -> None:
     assert f"sum={least}" in pods[0].text()
 
 
+@pytest.mark.parametrize(
+    "outer",
+    [
+        pytest.param({"PET_NPROC_PER_NODE": "2"}, id="in a pod: its size counts"),
+        pytest.param({"TORCHELASTIC_RUN_ID": "x", "PET_NPROC_PER_NODE": "3"}, id="below a worker: nothing counts"),
+    ],
+)
+def test_a_standalone_run_is_no_part_of_the_job_around_it(agent: Start, outer: dict[str, str]) -> None:
+    rest = {"MASTER_ADDR": "10.0.0.1", "PET_NNODES": "3", "PET_RDZV_ENDPOINT": "10.0.0.1:1", "PET_MASTER_PORT": "1"}
+    sizes = ["--nproc-per-node=2"] if "TORCHELASTIC_RUN_ID" in outer else []
+    one = agent("--standalone", *sizes, "--", WORKER, "reduce", **rest, **outer)
+    assert one.end() == 0, one.text()
+    assert "rank=1 sum=2" in one.text()
+
+
+def test_a_standalone_run_keeps_its_port_through_restarts(agent: Start) -> None:
+    one = agent(
+        "--standalone", f"--master-port={free_port()}", "--nproc-per-node=2", "--max-restarts=1", WORKER, "once"
+    )
+    assert one.end() == 0, one.text()
+    assert "[rank1]: round 1" in one.text()
+
+
+def test_a_standalone_run_has_one_node(agent: Start) -> None:
+    one = agent("--standalone", "--nnodes=2", WORKER, "reduce")
+    assert one.end() == 78, one.text()
+    assert "--nnodes: 2 with --standalone: expected 1" in one.message().message
+
+
 def test_rendezvous_and_workers_do_without_libuv(agent: Start) -> None:
     port = free_port()
     pair = [agent(WORKER, "reduce", USE_LIBUV="0", **two_nodes(port, rank)) for rank in (0, 1)]

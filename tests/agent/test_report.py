@@ -15,6 +15,7 @@ RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack"
     [
         pytest.param([Failure(0, 0, 1, timestamp=9), Failure(3, 1, 1, timestamp=5)], 3, id="the earliest"),
         pytest.param([Failure(0, 0, -15), Failure(1, 1, 1)], 1, id="not the one that was stopped because of it"),
+        pytest.param([Failure(0, 0, -6), Failure(1, 1, -15, error=RECORDED)], 1, id="stopped with its error written"),
         pytest.param([Failure(2, 0, 1), Failure(1, 1, 1)], 1, id="the lowest rank of one second"),
     ],
 )
@@ -28,6 +29,7 @@ def test_the_first_failure_is_named(failures: list[Failure], rank: int) -> None:
     ("failure", "code", "words"),
     [
         pytest.param(Failure(0, 0, 1, error=RECORDED), 1, "ValueError: x", id="torch's error file"),
+        pytest.param(Failure(0, 0, -15, error=RECORDED), 1, "ValueError: x", id="an error file, then stopped"),
         pytest.param(Failure(0, 0, 1, tail="Traceback\nKeyError: 'y'\n\n"), 1, "KeyError: 'y'", id="the last line"),
         pytest.param(Failure(0, 0, -9), 137, "killed by SIGKILL (out of memory?)", id="a signal"),
         pytest.param(Failure(0, 0, 17), 17, "exited with 17 and printed nothing", id="silence"),
