@@ -88,26 +88,28 @@ def test_a_script_that_fails(what: str, code: int, words: str) -> None:
     assert words in done.failure.message
 
 
-CALLER = """
-import sys, threading
-from pytorchjob_agent import run_standalone
-call = threading.Thread(target=run_standalone, args=(sys.argv[1], 2), kwargs={"args": ["busy"]})
-call.start()
-call.join()
-"""
+CALL = "import sys; from pytorchjob_agent import run_standalone; run_standalone(sys.argv[1], 2, args=['busy'])"
+IN_THREAD = f"import threading; threading.Thread(target=exec, args=({CALL!r},)).start()"
 
 
 @pytest.mark.torch
-def test_the_workers_go_when_the_caller_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "signum"),
+    [
+        pytest.param(IN_THREAD, signal.SIGKILL, id="killed, while a thread waits"),
+        pytest.param(CALL, signal.SIGINT, id="interrupted"),
+    ],
+)
+def test_the_workers_go_with_the_caller(code: str, signum: int, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     tag = f"tag={tmp_path}"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TAG": tag, "PYTORCHJOB_GRACE_SECONDS": "2"}
     with (
         open(tmp_path / "out", "w") as out,
-        subprocess.Popen([sys.executable, "-c", CALLER, str(WORKER)], env=env, stdout=out) as caller,
+        subprocess.Popen([sys.executable, "-c", code, str(WORKER)], env=env, stdout=out) as caller,
     ):
         until(lambda: "[rank1]: busy" in (tmp_path / "out").read_text())
-        caller.send_signal(signal.SIGKILL)
+        caller.send_signal(signum)
     until(lambda: alive(tag) == [])
 
 
