@@ -89,6 +89,8 @@ def test_a_script_that_fails(what: str, code: int, words: str) -> None:
 
 
 CALL = "import sys; from pytorchjob_agent import run_standalone; run_standalone(sys.argv[1], 2, args=['busy'])"
+# What a shell starts in the background ignores SIGINT, and its children inherit that.
+INTERRUPTIBLE = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {CALL}"
 IN_THREAD = f"import threading; threading.Thread(target=exec, args=({CALL!r},)).start()"
 
 
@@ -97,7 +99,7 @@ IN_THREAD = f"import threading; threading.Thread(target=exec, args=({CALL!r},)).
     ("code", "signum"),
     [
         pytest.param(IN_THREAD, signal.SIGKILL, id="killed, while a thread waits"),
-        pytest.param(CALL, signal.SIGINT, id="interrupted"),
+        pytest.param(INTERRUPTIBLE, signal.SIGINT, id="interrupted"),
     ],
 )
 def test_the_workers_go_with_the_caller(code: str, signum: int, tmp_path: Path) -> None:
