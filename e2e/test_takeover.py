@@ -58,7 +58,7 @@ def pods(kubectl: Kubectl) -> dict[str, tuple[str, int]]:
 
 
 def restarts(pod: dict[str, Any]) -> int:
-    return sum(one["restartCount"] for one in pod["status"]["containerStatuses"])
+    return sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ()))
 
 
 def steps(kubectl: Kubectl, pod: str) -> int:
