@@ -24,15 +24,7 @@ def set_true(conditions: Conditions, kind: ConditionType, reason: str, message: 
         return conditions
     if found is not None and (found.status, found.reason) == (ConditionStatus.TRUE, reason):
         return conditions
-    kept_since = found.last_transition_time if found and found.status is ConditionStatus.TRUE else None
-    new = Condition(
-        type=kind,
-        status=ConditionStatus.TRUE,
-        reason=reason,
-        message=message,
-        last_update_time=now,
-        last_transition_time=kept_since or now,
-    )
+    new = _since(found, _new(kind, ConditionStatus.TRUE, reason, message, now))
     return (*remove(remove(conditions, kind), _REPLACES.get(kind)), new)
 
 
@@ -41,14 +33,7 @@ def set_false(conditions: Conditions, kind: ConditionType, reason: str, message:
     found = find(conditions, kind)
     if found is None or found.status is not ConditionStatus.TRUE:
         return conditions
-    new = Condition(
-        type=kind,
-        status=ConditionStatus.FALSE,
-        reason=reason,
-        message=message,
-        last_update_time=now,
-        last_transition_time=now,
-    )
+    new = _new(kind, ConditionStatus.FALSE, reason, message, now)
     return (*remove(conditions, kind), new)
 
 
@@ -57,14 +42,7 @@ def set_first(conditions: Conditions, kind: ConditionType, reason: str, message:
     found = find(conditions, kind)
     if found is not None and (found.reason, found.message) == (reason, message):
         return conditions
-    new = Condition(
-        type=kind,
-        status=ConditionStatus.FALSE,
-        reason=reason,
-        message=message,
-        last_update_time=now,
-        last_transition_time=found.last_transition_time if found else now,
-    )
+    new = _since(found, _new(kind, ConditionStatus.FALSE, reason, message, now))
     return (new, *remove(conditions, kind))
 
 
@@ -92,3 +70,17 @@ def is_true(conditions: Conditions, kind: ConditionType) -> bool:
     """Whether a condition is there and holds."""
     found = find(conditions, kind)
     return found is not None and found.status is ConditionStatus.TRUE
+
+
+def _new(kind: ConditionType, status: ConditionStatus, reason: str, message: str, now: datetime) -> Condition:
+    """A condition that has just come to this status."""
+    return Condition(
+        type=kind, status=status, reason=reason, message=message, last_update_time=now, last_transition_time=now
+    )
+
+
+def _since(found: Condition | None, new: Condition) -> Condition:
+    """The new condition, with the time since when it has had its status: only a reason or message has changed."""
+    if found is None or found.status is not new.status or found.last_transition_time is None:
+        return new
+    return new.model_copy(update={"last_transition_time": found.last_transition_time})
