@@ -37,8 +37,9 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
             ReplicaEnv.from_env(os.environ)
         from . import launcher
 
-        gate.check(_request(launcher.parse(argv)))
-        return launcher.run(argv, directory)
+        args = launcher.parse(argv)
+        gate.check(_request(args))
+        return launcher.run(args, directory)
     except ContractError as error:
         return TerminationMessage(Reason.BAD_SETUP, ExitCode.SETUP, message=str(error))
     except ImportError as error:

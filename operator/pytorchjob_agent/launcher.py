@@ -106,9 +106,8 @@ def _alone(args: argparse.Namespace, port: int) -> argparse.Namespace:
     return args
 
 
-def run(argv: list[str], directory: Path) -> TerminationMessage | None:
-    """Run the workers to their end; None when they succeeded."""
-    args = parse(argv)
+def run(args: argparse.Namespace, directory: Path) -> TerminationMessage | None:
+    """Run the workers that `parse` was told of to their end; None when they succeeded."""
     compat.separate_stores()
     compat.use_plain_stores()
     config, command, command_args = config_from_args(args)
