@@ -1,0 +1,146 @@
+"""A job told step by step: what each agent says, when, and what it hears in return."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pytorchjob_agent.protocol import Assigned, Beat, Done, Draining, Failed, FromAgent, Hello, Join, Pong, RoundId
+from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.state import Closed, Event, Expect, Hangup, JobState, Policy, Said, Seat, Tell, Tick
+
+STEP = 0.25
+
+
+class Job:
+    """A job of so many replicas, of which nobody has come yet."""
+
+    def __init__(self, replicas: int = 3, least: int | None = None, **policy: Any) -> None:
+        self.now = 1000.0
+        self.policy = Policy(least or replicas, policy.pop("most", replicas), **policy)
+        self.seats = {index: seat(index) for index in range(replicas)}
+        self.state = JobState(self.policy, epoch=1)
+        self.links: dict[int, int] = {}
+        self.told: dict[int, list[Any]] = defaultdict(list)
+        """What each replica heard on its present connection, pongs left out."""
+        self.hung_up: list[int] = []
+        self.news: list[str] = []
+        self._number = 0
+        self.expect()
+
+    @property
+    def round(self) -> RoundId | None:
+        return self.state.round.id if self.state.round else None
+
+    @property
+    def ranks(self) -> tuple[int | None, ...]:
+        return self.state.round.ranks if self.state.round else ()
+
+    @property
+    def runs(self) -> bool:
+        return self.state.round is not None and self.state.gathering is None and self.state.end is None
+
+    def feed(self, event: Event) -> None:
+        decision = decide(self.state, event, self.now)
+        self.state = decision.state
+        self.news += [f"{one.reason}: {one.message}" for one in decision.news]
+        owner = {link: index for index, link in self.links.items()}
+        for order in decision.orders:
+            if isinstance(order, Hangup):
+                self.hung_up.append(order.link)
+            elif isinstance(order, Tell) and not isinstance(order.message, Pong) and order.link in owner:
+                self.told[owner[order.link]].append(order.message)
+
+    def expect(self, seats: Mapping[int, Seat] | None = None) -> None:
+        self.seats = dict(self.seats if seats is None else seats)
+        self.feed(Expect(self.policy, self.seats))
+
+    def hello(self, index: int, **said: Any) -> Any:
+        """A new connection; returns what was answered last."""
+        self._number += 1
+        self.links[index], self.told[index] = self._number, []
+        values = {"pod_uid": f"uid-{index}", "incarnation": f"first-{index}", "nproc": 1, **said}
+        message = Hello("job", f"pod-{index}", "token", index, f"10.0.0.{index}", **values)
+        self.feed(Said(self._number, None, message))
+        return self.heard(index)
+
+    def says(self, index: int, message: FromAgent) -> Any:
+        """On its present connection; returns what it heard last."""
+        self.feed(Said(self.links[index], index, message))
+        return self.heard(index)
+
+    def waits(self, *indices: int, **said: Any) -> None:
+        """Come, and join."""
+        for index in indices:
+            self.hello(index, **said)
+            self.joins(index)
+
+    def joins(self, *indices: int) -> None:
+        for index in indices:
+            self.says(index, Join(20000 + index))
+
+    def fails(self, index: int, message: str = "ValueError: no", **said: Any) -> None:
+        assert self.round is not None
+        rank = self.ranks.index(index)
+        self.says(index, Failed(self.round, rank, 0, said.pop("exit_code", 1), message, **said))
+
+    def breaks(self, *indices: int) -> None:
+        """Connections end."""
+        for index in indices:
+            self.feed(Closed(self.links[index], index))
+
+    def goes(self, index: int, seconds: float = 10.0) -> None:
+        self.says(index, Draining(seconds, "SIGTERM"))
+
+    def ends(self, index: int) -> None:
+        assert self.round is not None
+        self.says(index, Done(self.round))
+
+    def passes(self, seconds: float, silent: Collection[int] = (), **beat: Any) -> None:
+        """Time goes by; everybody beats but those who are silent."""
+        for step in range(1, round(seconds / STEP) + 1):
+            self.now += STEP
+            if step % 4 == 0:
+                for index in [one for one in self.links if one not in silent]:
+                    self.says(index, Beat(**beat))
+            self.feed(Tick())
+
+    def heard(self, index: int) -> Any:
+        return self.told[index][-1] if self.told[index] else None
+
+    def kinds(self, index: int) -> list[str]:
+        return [one.kind for one in self.told[index]]
+
+    def assigned(self, index: int) -> Assigned:
+        return next(one for one in reversed(self.told[index]) if isinstance(one, Assigned))
+
+    def problem(self, word: str) -> str | None:
+        return {str(one): text for one, text in self.state.problems.items()}.get(word)
+
+
+def seat(index: int, uid: str | None = None, **more: Any) -> Seat:
+    return Seat(f"pod-{index}", f"uid-{index}" if uid is None else uid, **more)
+
+
+def running(replicas: int = 3, **policy: Any) -> Job:
+    """A job whose members all run in its first round."""
+    job = Job(replicas, **policy)
+    job.waits(*range(replicas))
+    assert job.runs
+    assert len(job.ranks) == job.policy.most
+    return job
+
+
+def stopped(job: Job, *indices: int) -> None:
+    """The members have heard that the round is over, and join anew."""
+    for index in indices:
+        assert job.heard(index).kind in ("restart", "welcome", "assigned", "hold"), job.kinds(index)
+        job.joins(index)
+
+
+def another_leader(job: Job) -> Job:
+    """The same job after its coordinator was replaced by one that knows nothing."""
+    after = Job(len(job.seats), job.policy.least, most=job.policy.most)
+    after.state = JobState(job.policy, epoch=2)
+    after.now = job.now + 1
+    after.expect(job.seats)
+    return after

@@ -1,0 +1,153 @@
+"""Hellos: whose place it is, and what an agent finds there."""
+
+import pytest
+
+from pytorchjob_agent.protocol import Join, RoundId
+from tests.rounds.story import Job, another_leader, running, seat
+
+
+def test_another_version_of_the_protocol_is_refused() -> None:
+    refused = Job(2).hello(0, version=999)
+    assert (refused.kind, refused.again, refused.fenced) == ("refused", False, False)
+    assert "protocol version 999" in refused.message
+
+
+def test_a_pod_that_was_replaced_is_fenced() -> None:
+    job = Job(2)
+    job.expect({**job.seats, 0: seat(0, "uid-new")})
+    refused = job.hello(0, pod_uid="uid-0")
+    assert (refused.kind, refused.fenced, refused.again) == ("refused", True, False)
+    assert job.hello(0, pod_uid="uid-new").kind == "welcome"
+
+
+def test_a_pod_that_the_operator_has_not_told_of_yet_may_try_again() -> None:
+    job = Job(2)
+    refused = job.hello(0, pod_uid="uid-new")
+    assert (refused.kind, refused.fenced, refused.again) == ("refused", False, True)
+    job.expect({**job.seats, 0: seat(0, "uid-new")})
+    assert job.hello(0, pod_uid="uid-new").kind == "welcome"
+
+
+def test_two_agents_in_one_pod_the_second_waits_and_the_job_has_a_problem() -> None:
+    job = running(2)
+    mine = job.links[0]
+    refused = job.hello(0, incarnation="second")
+    assert (refused.kind, refused.fenced, refused.again) == ("refused", False, True)
+    assert "only one container of a pod may run it" in (job.problem("DuplicateReplica") or "")
+    job.links[0] = mine
+    job.passes(61)
+    assert job.runs
+    assert job.problem("DuplicateReplica") is None
+
+
+def test_a_container_that_was_started_again_takes_its_place() -> None:
+    job = running(2)
+    job.breaks(0)
+    job.hello(0, incarnation="second")
+    assert job.kinds(0)[0] == "welcome"
+    assert job.heard(1).kind == "restart"
+    assert "pod-0 was started anew" in job.heard(1).reason
+
+
+def test_the_new_pod_takes_the_place_of_an_old_one_that_still_talks() -> None:
+    job = running(2)
+    old = job.links[0]
+    job.expect({**job.seats, 0: seat(0, "uid-new")})
+    job.hello(0, pod_uid="uid-new", incarnation="second")
+    assert job.kinds(0)[0] == "welcome"
+    assert old in job.hung_up
+    job.joins(0, 1)
+    assert job.runs
+    assert job.round == RoundId(1, 2)
+    assert job.hello(0, pod_uid="uid-0").fenced, "and the old one does not come back"
+
+
+def test_without_the_operators_word_who_is_there_and_alive_stays() -> None:
+    job = running(2)
+    mine = job.links[0]
+    job.expect({1: job.seats[1]})
+    assert job.hello(0, pod_uid="uid-new", incarnation="second").again
+    job.links[0] = mine
+    job.passes(3)
+    assert job.runs
+
+
+def test_what_is_said_on_an_old_connection_is_not_heard() -> None:
+    job = running(2)
+    old = job.links[0]
+    job.hello(0, round=job.round, rank=0, size=2)
+    new, job.links[0] = job.links[0], old
+    job.says(0, Join(1))
+    job.breaks(0)
+    job.links[0] = new
+    job.passes(5)
+    assert job.runs
+
+
+def test_who_has_no_workers_although_its_round_runs_ends_it() -> None:
+    job = running(2)
+    job.hello(0)
+    assert job.heard(1).kind == "restart"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        pytest.param({"round": RoundId(1, 1), "rank": 1, "size": 2}, "welcome", id="in its place"),
+        pytest.param({"round": RoundId(1, 1), "rank": 0, "size": 2}, "restart", id="another's rank"),
+        pytest.param({"round": RoundId(1, 1), "rank": 1, "size": 3}, "restart", id="a round of another size"),
+        pytest.param({"round": RoundId(0, 9), "rank": 1, "size": 2}, "restart", id="an old round"),
+        pytest.param({"round": RoundId(2, 1), "rank": 2, "size": 2}, "restart", id="a rank that cannot be"),
+    ],
+)
+def test_an_agent_comes_back_and_says_in_which_round_it_is(said: dict[str, object], kind: str) -> None:
+    job = running(2)
+    assert job.hello(1, **said).kind == kind
+
+
+def test_a_round_that_the_members_agreed_on_is_believed() -> None:
+    job = running(2)
+    for index in (1, 0):
+        job.hello(index, round=RoundId(1, 1, 1), rank=index, size=2, restarts=1)
+    job.passes(20)
+    assert job.runs
+    assert job.round == RoundId(1, 1, 1)
+    assert job.ranks == (0, 1)
+    assert job.state.restarts == 1
+
+
+def test_members_that_agreed_without_one_who_waits_here_start_again() -> None:
+    job = running(2)
+    job.hello(0)
+    job.joins(0)
+    job.hello(1, round=RoundId(1, 1, 1), rank=1, size=2, restarts=1)
+    assert job.heard(1).kind == "restart"
+    job.joins(1)
+    assert job.runs
+    assert job.round == RoundId(1, 2)
+
+
+def test_a_member_never_has_two_ranks() -> None:
+    job = another_leader(running(3))
+    job.hello(0, round=RoundId(1, 1), rank=0, size=3)
+    job.hello(0, round=RoundId(1, 1), rank=1, size=3)
+    assert job.ranks == (None, 0, None)
+
+
+def test_who_comes_after_the_end_hears_of_it() -> None:
+    job = running(2, restarts=0)
+    job.fails(0, exit_code=7)
+    job.joins(0, 1)
+    stop = job.hello(1)
+    assert (stop.kind, stop.exit_code, stop.reason) == ("stop", 7, "RestartsUsedUp")
+
+
+def test_who_was_done_and_comes_after_the_success_is_finished() -> None:
+    job = running(2)
+    job.breaks(1)
+    job.hello(1, round=job.round, rank=1, size=2, done=True)
+    job.ends(0)
+    assert job.heard(1).kind == "finished"
+    assert job.hello(1, round=job.round, rank=1, size=2, done=True).kind == "finished"
+    job.breaks(0)
+    assert job.hello(0, incarnation="second").exit_code == 0

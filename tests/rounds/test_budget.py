@@ -1,0 +1,156 @@
+"""How often workers may fail, how long the pause is, and what ends a job that cannot be helped."""
+
+import pytest
+
+from pytorchjob_operator.rounds.budget import root
+from pytorchjob_operator.rounds.state import Failure
+from tests.rounds.story import Job, another_leader, running, stopped
+
+
+def lives(job: Job, seconds: float, message: str, first: int | None, **failed: int) -> None:
+    """A round lives so long, its first step is this one if any, and then it fails; the next one begins if it may."""
+    job.passes(seconds, step=first)
+    job.fails(0, message, **failed)
+    for index in range(len(job.seats)):
+        job.joins(index)
+    for _ in range(70):
+        if job.runs or job.state.end is not None:
+            return
+        job.passes(1)
+
+
+def end(job: Job) -> str | None:
+    return None if job.state.end is None else str(job.state.end.reason)
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 3])
+def test_so_many_failures_are_survived_and_not_one_more(restarts: int) -> None:
+    job = running(2, restarts=restarts)
+    for number in range(restarts):
+        lives(job, 2, f"Error {chr(97 + number)}", first=10 * number)
+        assert end(job) is None
+    lives(job, 2, "another one", first=100, exit_code=7)
+    assert end(job) == "RestartsUsedUp"
+    assert job.state.end is not None
+    assert job.state.end.exit_code == 7
+    assert f"All {restarts} restarts are used up" in job.state.end.message
+    assert [job.heard(index).kind for index in (0, 1)] == ["stop", "stop"]
+
+
+def test_the_budget_outlives_the_leader() -> None:
+    old = running(2, restarts=1)
+    lives(old, 2, "one", first=1)
+    job = another_leader(old)
+    job.policy = old.policy
+    job.expect()
+    for rank in (0, 1):
+        job.hello(rank, round=old.round, rank=rank, size=2, restarts=1)
+    lives(job, 2, "two", first=2)
+    assert end(job) == "RestartsUsedUp"
+
+
+def test_only_the_failures_of_the_window_count() -> None:
+    job = running(2, restarts=1, window=100.0)
+    lives(job, 2, "one", first=10)
+    lives(job, 101, "two", first=20)
+    assert end(job) is None
+    lives(job, 50, "three", first=30)
+    assert end(job) == "RestartsUsedUp"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "ended"),
+    [
+        pytest.param(1, True, id="1 is not tried again"),
+        pytest.param(127, True, id="nor 127"),
+        pytest.param(128, False, id="128 is"),
+        pytest.param(137, False, id="a signal is"),
+    ],
+)
+def test_exit_codes_that_are_not_tried_again(exit_code: int, ended: bool) -> None:
+    job = running(2, retry_from=128)
+    lives(job, 2, "no", first=1, exit_code=exit_code)
+    assert end(job) == ("PermanentError" if ended else None)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "reason"),
+    [
+        pytest.param([(2, None)] * 4, None, id="blind, four times"),
+        pytest.param([(2, None)] * 5, "SameErrorAgain", id="blind, five times"),
+        pytest.param([(25, None)] * 6, None, id="blind, but each round lived for a while"),
+        pytest.param([(2, 5), (2, None), (2, None)], None, id="only two before the first step"),
+        pytest.param([(2, 5), (2, None), (2, None), (2, None)], "SameErrorAgain", id="three before the first step"),
+        pytest.param([(2, 5), (30, None), (30, None), (30, None)], "SameErrorAgain", id="however long loading takes"),
+        pytest.param([(2, 5), (2, 5), (2, 5)], None, id="three at the same step"),
+        pytest.param([(2, 5), (2, 5), (2, 5), (2, 5)], "NoProgress", id="three that got no further"),
+        pytest.param([(2, 5), (2, 4), (2, 5), (2, 6), (2, 6), (2, 3)], None, id="one got further"),
+    ],
+)
+def test_the_same_error_again_and_again(rounds: list[tuple[float, int | None]], reason: str | None) -> None:
+    job = running(2)
+    for number, (seconds, first) in enumerate(rounds):
+        assert end(job) is None
+        lives(job, seconds, f"OSError: no file {number}", first)
+    assert end(job) == reason
+
+
+def test_other_errors_are_tried_on() -> None:
+    job = running(2)
+    for number in range(8):
+        lives(job, 2, f"Error{chr(97 + number)}", None)
+    assert end(job) is None
+
+
+@pytest.mark.parametrize(
+    ("rounds", "pauses"),
+    [
+        pytest.param([(2, None)] * 4, [0, 1, 2, 4], id="longer and longer while nothing is done"),
+        pytest.param([(25, None)] * 3, [0, 0, 0], id="none after a round that lived"),
+        pytest.param([(2, 1), (2, 2), (2, 3)], [0, 0, 0], id="none where steps are done"),
+        pytest.param([(2, None), (2, None), (25, None), (2, None)], [0, 1, 0, 4], id="it remembers for a while"),
+    ],
+)
+def test_pauses(rounds: list[tuple[float, int | None]], pauses: list[int]) -> None:
+    job, seen = running(2), []
+    for number, (seconds, first) in enumerate(rounds):
+        job.passes(seconds, step=first)
+        job.fails(0, f"Error{chr(97 + number)}")
+        stopped(job, 0, 1)
+        begun = job.now
+        while not job.runs and job.now < begun + 70:
+            job.passes(0.25)
+        seen.append(job.now - begun)
+    assert seen == pauses
+
+
+def test_who_waits_during_a_pause_hears_of_it() -> None:
+    job = running(2)
+    for number in range(5):
+        lives(job, 2, f"Error{chr(97 + number)}", None)
+    job.fails(0, "Errorf")
+    stopped(job, 0, 1)
+    job.passes(6)
+    assert "the next round begins" in job.heard(0).reason
+
+
+def failure(rank: int, message: str, at: float, **more: object) -> Failure:
+    return Failure(rank, rank, 1, message, "", at, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("failures", "rank"),
+    [
+        pytest.param([failure(0, "a", 2.0), failure(1, "b", 1.0)], 1, id="the earliest"),
+        pytest.param([failure(0, "NCCL timeout", 1.0), failure(1, "b", 2.0)], 1, id="not an echo"),
+        pytest.param([failure(0, "reset by peer", 2.0), failure(1, "socket", 1.0)], 1, id="of echoes the earliest"),
+        pytest.param([failure(0, "b", 2.0), failure(1, "", 3.0, hang=True)], 0, id="what hangs later follows"),
+        pytest.param(
+            [failure(0, "", 1.0, hang=True, waits=True), failure(1, "", 2.0, hang=True)],
+            1,
+            id="of those that hang, the one that is not in the collective",
+        ),
+    ],
+)
+def test_the_root_cause(failures: list[Failure], rank: int) -> None:
+    assert root(failures).rank == rank

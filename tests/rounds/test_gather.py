@@ -1,0 +1,187 @@
+"""Between two rounds: who is waited for, when there are enough, which ranks they get, and what those who wait hear."""
+
+import pytest
+
+from pytorchjob_agent.contract import ExitCode
+from pytorchjob_agent.protocol import RoundId
+from tests.rounds.story import Job, another_leader, running, seat, stopped
+
+
+def test_a_fixed_job_starts_when_all_are_here() -> None:
+    job = Job(3)
+    job.waits(2, 0)
+    job.passes(60)
+    assert job.round is None
+    job.waits(1)
+    assert job.ranks == (0, 1, 2)
+    assert job.round == RoundId(1, 1)
+
+
+def test_ranks_follow_the_replicas_whatever_number_of_workers_each_has() -> None:
+    job = Job(3)
+    for index, nproc in ((2, 1), (0, 4), (1, 2)):
+        job.waits(index, nproc=nproc)
+    told = [job.assigned(index) for index in range(3)]
+    assert [(one.rank, one.first_rank, one.world_size, one.size) for one in told] == [
+        (0, 0, 7, 3),
+        (1, 4, 7, 3),
+        (2, 6, 7, 3),
+    ]
+    assert {(one.master_address, one.master_port, one.restarts) for one in told} == {("10.0.0.0", 20000, 0)}
+    assert [one.neighbour for one in told] == ["10.0.0.1:20001", "10.0.0.2:20002", "10.0.0.0:20000"]
+
+
+@pytest.mark.parametrize(
+    ("here", "seconds", "size"),
+    [
+        pytest.param((0, 1), 29.0, 0, id="an elastic job waits for the others at first"),
+        pytest.param((0, 1), 30.0, 2, id="and starts without them after the last call"),
+        pytest.param((0,), 60.0, 0, id="too few are too few"),
+        pytest.param((0, 1, 2, 3), 0.0, 4, id="nobody waits once all are here"),
+    ],
+)
+def test_the_first_round_of_an_elastic_job(here: tuple[int, ...], seconds: float, size: int) -> None:
+    job = Job(4, least=2)
+    job.waits(*here)
+    job.passes(seconds)
+    assert len(job.ranks) == size
+
+
+def test_nobody_waits_for_a_pod_that_cannot_run() -> None:
+    job = Job(3, least=2)
+    job.expect({**job.seats, 2: seat(2, trouble="ImagePullBackOff")})
+    job.waits(0, 1)
+    assert job.ranks == (0, 1)
+
+
+def test_a_later_round_waits_no_longer_than_the_grace() -> None:
+    job = running(3, least=2)
+    job.expect({**job.seats, 2: seat(2, "uid-new")})
+    job.breaks(2)
+    job.passes(2.5, silent=[2])
+    stopped(job, 0, 1)
+    assert not job.runs, "the replacement may come at once"
+    job.passes(1.0, silent=[2])
+    assert job.ranks == (0, 1)
+
+
+def test_spares_wait_and_hear_why() -> None:
+    job = Job(3, least=1, most=2)
+    job.waits(0, 2, 1)
+    assert job.ranks == (0, 1)
+    assert "a spare waits" in job.heard(2).reason
+
+
+def test_members_of_the_last_round_go_before_spares() -> None:
+    job = Job(3, least=1, most=2)
+    job.waits(1, 2)
+    job.passes(30)
+    assert job.ranks == (1, 2)
+    job.waits(0)
+    job.fails(1)
+    stopped(job, 1, 2)
+    job.passes(1)
+    assert job.ranks == (1, 2)
+
+
+def test_a_spare_takes_the_place_of_who_is_lost() -> None:
+    job = Job(3, least=2, most=2)
+    job.waits(0, 1, 2)
+    assert job.ranks == (0, 1)
+    job.breaks(0)
+    job.passes(2.5, silent=[0])
+    stopped(job, 1)
+    assert job.ranks == (1, 2)
+    assert job.state.restarts == 0
+
+
+def test_who_waits_hears_what_for_soon_and_the_job_has_a_problem() -> None:
+    job = Job(3)
+    job.waits(0, 1)
+    job.passes(5)
+    words = "2 of at least 3 members are here: waiting for pod-2 (its agent has not come)"
+    assert job.heard(0).reason == job.heard(1).reason == job.problem("RendezvousWaiting") == words
+    job.waits(2)
+    assert job.problem("RendezvousWaiting") is None
+
+
+def test_a_round_that_never_fills_ends_with_a_reason() -> None:
+    job = Job(2, timeout=20.0)
+    job.waits(0)
+    job.passes(20)
+    stop = job.heard(0)
+    assert (stop.kind, stop.exit_code, stop.reason) == ("stop", ExitCode.RENDEZVOUS, "RendezvousTimeout")
+    assert "no round came about within 20 s" in (job.problem("RendezvousWaiting") or "")
+    job.breaks(0)
+    job.waits(0, 1, incarnation="second")
+    assert job.runs, "who is started again may try again"
+
+
+def test_a_member_that_was_told_of_the_timeout_is_not_taken_into_a_round() -> None:
+    job = Job(2, timeout=20.0)
+    job.waits(0)
+    job.passes(20)
+    job.waits(1)
+    job.passes(1, silent=[0])
+    assert not job.runs
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_a_member_that_does_not_stop_its_workers_is_named(least: int) -> None:
+    job = running(2, least=least)
+    job.fails(0)
+    job.joins(0)
+    job.passes(12)
+    if least == 2:
+        assert "pod-1 (it has not stopped its workers yet)" in job.heard(0).reason
+    else:
+        assert job.ranks == (0,)
+
+
+def test_a_group_that_may_still_train_is_not_replaced_by_others() -> None:
+    job = Job(4, least=1, most=2)
+    job.waits(0, 1, 2, 3)
+    assert job.ranks == (0, 1)
+    job.passes(20, silent=[0, 1])
+    assert not job.runs
+    assert "round 1.1 may still train" in job.heard(2).reason
+    job.expect({**job.seats, 0: seat(0, "uid-new")})
+    job.passes(1, silent=[0, 1])
+    assert job.ranks == (2, 3)
+
+
+def test_spares_do_not_start_before_a_running_group_has_come_back_to_a_new_leader() -> None:
+    old = Job(4, least=1, most=2)
+    old.waits(0, 1, 2, 3)
+    job = another_leader(old)
+    job.waits(2, 3)
+    job.passes(2)
+    assert job.round is None
+    for rank in (0, 1):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=2)
+    assert job.runs
+    assert job.round == RoundId(1, 1)
+    assert "a spare waits" in job.heard(2).reason
+
+
+@pytest.mark.parametrize("warns", [True, False])
+def test_unequal_versions_are_told_or_end_the_job(warns: bool) -> None:
+    job = Job(3)
+    for index, torch in enumerate(("2.15.0", "2.15.0", "2.4.1")):
+        job.waits(index, versions={"torch": torch}, warnings=warns)
+    words = job.problem("UnequalVersions") or ""
+    assert words == "torch differs: pod-2 has 2.4.1, the others have 2.15: use one image for all"
+    assert job.runs is warns
+    if not warns:
+        assert (job.heard(0).kind, job.heard(0).exit_code) == ("stop", ExitCode.PREFLIGHT)
+
+
+def test_clocks_that_differ_are_told_and_nothing_more() -> None:
+    job = Job(2)
+    job.waits(0, clock=5000.0)
+    job.passes(1)
+    job.waits(1, clock=5031.0)
+    assert job.problem("ClocksDiffer") == (
+        "the clock of pod-1 is 30 s ahead of pod-0's: keep the nodes' time equal (NTP, chrony)"
+    )
+    assert job.runs

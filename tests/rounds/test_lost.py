@@ -1,0 +1,198 @@
+"""Who is gone, who is only out of sight, and how soon that is known."""
+
+import pytest
+
+from pytorchjob_agent.protocol import RoundId
+from pytorchjob_operator.rounds.state import Tick
+from tests.rounds.story import another_leader, running, seat, stopped
+
+
+@pytest.mark.parametrize(
+    ("seconds", "over"), [pytest.param(2.25, False, id="not yet"), pytest.param(2.5, True, id="now")]
+)
+def test_a_member_whose_connection_is_lost_may_take_two_seconds_to_come_back(seconds: float, over: bool) -> None:
+    job = running(3, least=2)
+    job.breaks(1)
+    job.passes(seconds, silent=[1])
+    assert job.runs is not over
+    assert ("restart" in job.kinds(0)) is over
+
+
+def test_who_comes_back_in_time_goes_on_as_if_nothing_had_been() -> None:
+    job = running(3)
+    job.breaks(1)
+    job.passes(2, silent=[1])
+    job.hello(1, round=job.round, rank=1, size=3)
+    job.passes(10)
+    assert job.runs
+    assert job.kinds(1) == ["welcome"]
+    assert job.round == RoundId(1, 1)
+
+
+def test_a_silent_node_is_found_by_its_lease() -> None:
+    job = running(3, least=2)
+    job.passes(4, silent=[1])
+    assert job.runs
+    job.passes(2, silent=[1])
+    assert job.heard(0).kind == "restart"
+    assert "pod-1 has not been heard of for" in job.heard(0).reason
+    assert job.links[1] in job.hung_up
+
+
+def test_who_comes_back_too_late_is_told_to_start_anew() -> None:
+    job = running(3, least=2)
+    before = job.round
+    job.passes(6, silent=[1])
+    stopped(job, 0, 2)
+    job.passes(1, silent=[1])
+    assert job.ranks == (0, 2)
+    job.hello(1, round=before, rank=1, size=3)
+    assert job.heard(1).kind == "restart"
+    assert job.heard(1).round == RoundId(1, 2)
+    job.joins(1)
+    job.passes(1)
+    stopped(job, 0, 2)
+    assert job.ranks == (0, 1, 2)
+    assert job.state.restarts == 0
+
+
+def test_a_member_that_its_peers_hear_is_cut_off_and_not_lost() -> None:
+    job = running(3, least=2)
+    job.breaks(1)
+    job.passes(20, silent=[1], heard=(0, 1, 2))
+    assert job.runs
+    assert "pod-1 cannot reach the coordinator, but its peers hear it" in (job.problem("CoordinatorUnreachable") or "")
+    job.hello(1, round=job.round, rank=1, size=3)
+    job.passes(1)
+    assert job.problem("CoordinatorUnreachable") is None
+
+
+def test_it_is_lost_once_its_peers_hear_it_no_more() -> None:
+    job = running(3, least=2)
+    job.breaks(1)
+    job.passes(10, silent=[1], heard=(0, 1, 2))
+    job.passes(4, silent=[1])
+    assert job.heard(0).kind == "restart"
+
+
+@pytest.mark.parametrize(
+    "broken", [pytest.param((), id="all are silent"), pytest.param((0, 1, 2), id="all connections break")]
+)
+def test_where_nobody_is_heard_at_all_nobody_is_given_up(broken: tuple[int, ...]) -> None:
+    job = running(3, least=1)
+    job.breaks(*broken)
+    job.passes(60, silent=[0, 1, 2])
+    assert job.runs
+    assert "no agent of this job can reach the coordinator" in (job.problem("CoordinatorUnreachable") or "")
+    for index in (2, 0, 1):
+        job.now += 0.5
+        job.hello(index, round=RoundId(1, 1), rank=index, size=3)
+        job.feed(Tick())
+    job.passes(5)
+    assert job.runs
+    assert job.round == RoundId(1, 1)
+    assert job.problem("CoordinatorUnreachable") is None
+
+
+def test_after_that_who_does_not_follow_the_first_is_lost() -> None:
+    job = running(3, least=1)
+    job.breaks(0, 1, 2)
+    job.passes(30, silent=[0, 1, 2])
+    job.hello(0, round=RoundId(1, 1), rank=0, size=3)
+    job.passes(2.75, silent=[1, 2])
+    assert job.heard(0).kind == "restart"
+
+
+def test_a_coordinator_that_stood_still_blames_nobody() -> None:
+    job = running(3)
+    job.passes(2)
+    job.now += 30
+    job.feed(Tick())
+    job.passes(3)
+    assert job.runs
+
+
+def test_a_pod_that_is_no_more_by_the_operators_word_is_not_waited_for() -> None:
+    job = running(3, least=2)
+    job.breaks(2)
+    job.expect({index: job.seats[index] for index in (0, 1)})
+    assert job.heard(0).kind == "restart"
+    assert "pod-2 is no more" in job.heard(0).reason
+    stopped(job, 0, 1)
+    assert job.ranks == (0, 1)
+
+
+def test_a_replaced_pod_that_is_silent_is_not_waited_for() -> None:
+    job = running(2)
+    job.breaks(1)
+    job.expect({**job.seats, 1: seat(1, "uid-new")})
+    assert job.heard(0).kind == "restart"
+
+
+def test_the_word_of_the_operator_does_not_end_a_pod_that_talks() -> None:
+    job = running(2)
+    job.expect({0: job.seats[0]})
+    job.passes(5)
+    assert job.runs
+
+
+# Rounds that another leader opened.
+
+
+def test_a_new_leader_learns_the_round_from_its_members() -> None:
+    job = another_leader(running(3))
+    for rank in (2, 0, 1):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=3, restarts=2)
+        assert job.kinds(rank) == ["welcome"]
+    job.passes(30)
+    assert job.ranks == (0, 1, 2)
+    assert job.runs
+    assert job.state.restarts == 2
+
+
+def test_it_opens_later_rounds_than_the_old_one_did() -> None:
+    job = another_leader(running(2))
+    for rank in (0, 1):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=2)
+    job.fails(0)
+    stopped(job, 0, 1)
+    assert job.round == RoundId(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "over"), [pytest.param(9.5, False, id="not yet"), pytest.param(10.5, True, id="now")]
+)
+def test_whoever_does_not_come_to_a_new_leader_is_given_up(seconds: float, over: bool) -> None:
+    job = another_leader(running(3, least=2))
+    for rank in (0, 1):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=3)
+    job.passes(seconds)
+    assert job.runs is not over
+    if over:
+        assert "rank 2 of round 1.1 did not come back" in job.heard(0).reason
+
+
+def test_a_replica_that_was_started_anew_cannot_be_the_missing_rank() -> None:
+    job = another_leader(running(2))
+    job.hello(0, round=RoundId(1, 1), rank=0, size=2)
+    job.waits(1, incarnation="second")
+    job.passes(0.5)
+    assert job.heard(0).kind == "restart", "nobody else is left who could be rank 1"
+
+
+def test_a_done_pod_may_be_the_missing_rank() -> None:
+    job = another_leader(running(2))
+    job.expect({**job.seats, 1: seat(1, done=True)})
+    job.hello(0, round=RoundId(1, 1), rank=0, size=2)
+    job.passes(20)
+    assert job.runs
+    job.ends(0)
+    assert job.heard(0).kind == "finished"
+
+
+def test_one_done_pod_is_not_two_ranks() -> None:
+    job = another_leader(running(3))
+    job.expect({**job.seats, 1: seat(1, done=True)})
+    job.hello(0, round=RoundId(1, 1), rank=0, size=3)
+    job.ends(0)
+    assert job.state.end is None

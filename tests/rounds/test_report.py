@@ -1,0 +1,99 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytorchjob_agent.protocol import RoundId
+from pytorchjob_operator.report import Ended, LastRestart, Report
+from pytorchjob_operator.rounds.decide import decide
+from pytorchjob_operator.rounds.report import report
+from pytorchjob_operator.rounds.state import (
+    End,
+    EndReason,
+    Gathering,
+    JobState,
+    Member,
+    PastRestart,
+    Policy,
+    Round,
+    Tick,
+    TurnedAway,
+    Word,
+)
+
+NOW = 100.0
+ROUND = Round(RoundId(3, 7), (0, 1), NOW, world=4)
+
+
+def member(index: int, **changes: Any) -> Member:
+    given = Member(index, f"pod-{index}", f"uid-{index}", "first", index, f"10.0.0.{index}", 2, NOW)
+    return replace(given, **changes)
+
+
+def state(*members: Member, **changes: Any) -> JobState:
+    found = JobState(Policy(2, 2), 3, members={one.index: one for one in members}, round=ROUND)
+    return replace(found, **changes)
+
+
+RUNS: dict[str, Any] = {"round": "3.7", "running": True, "members": 2, "world": 4}
+STANDS = RUNS | {"running": False}
+FAILED = PastRestart(40.0, "WorkerFailed", "rank 1 exited with 1", True)
+MOVED = PastRestart(60.0, "Regrouping", "pod-2 joined", False)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param(state(round=None), Report(), id="nothing yet"),
+        pytest.param(state(member(0), member(1)), Report(**RUNS), id="a round runs"),
+        pytest.param(
+            state(member(0, step=5, total=9, metrics={"a": 1.0}), member(1, step=6, total=9, metrics={"a": 2.0})),
+            Report(**RUNS, step=6, total=9, metrics={"a": 2.0}),
+            id="steps and numbers are those of the member that is furthest",
+        ),
+        pytest.param(
+            state(member(0, port=1), member(1), gathering=Gathering(NOW, "x")),
+            Report(**STANDS, waiting=1),
+            id="between two rounds, somebody waits",
+        ),
+        pytest.param(state(member(0), member(1), member(2, port=1)), Report(**RUNS, spares=1), id="a spare waits"),
+        pytest.param(
+            state(restarts=1, history=(FAILED, MOVED)),
+            Report(**RUNS, restarts=1, last_restart=LastRestart(60.0, FAILED.reason, FAILED.message)),
+            id="the last restart is the last failure, with its age",
+        ),
+        pytest.param(
+            state(end=End(EndReason.BUDGET, "all used up", 7, NOW)),
+            Report(**STANDS, ended=Ended("RestartsUsedUp", "all used up", 7)),
+            id="an end",
+        ),
+        pytest.param(
+            state(problems={Word.WAITING: "for pod-2"}),
+            Report(**RUNS, problems={"RendezvousWaiting": "for pod-2"}),
+            id="problems by their reasons",
+        ),
+        pytest.param(
+            state(member(0), member(1), round=replace(ROUND, world=0)),
+            Report(**RUNS),
+            id="the processes of an adopted round are counted once all of it are here",
+        ),
+        pytest.param(
+            state(member(0), round=replace(ROUND, world=0, ranks=(0, None))),
+            Report(**RUNS | {"world": 0}),
+            id="before, they are unknown",
+        ),
+    ],
+)
+def test_report(given: JobState, expected: Report) -> None:
+    assert report(given, NOW) == expected
+
+
+def test_who_is_turned_away_is_a_problem_told_once_and_forgiven_after_a_minute() -> None:
+    first = decide(state(looked=NOW), TurnedAway("a stranger"), NOW)
+    second = decide(first.state, TurnedAway("another"), NOW + 1)
+    assert [one.reason for one in first.news] == [Word.REFUSED]
+    assert second.news == ()
+    assert second.state.problems == {Word.REFUSED: "a stranger"}
+    soon = decide(replace(second.state, looked=NOW + 60), Tick(), NOW + 60)
+    assert Word.REFUSED in soon.state.problems
+    assert Word.REFUSED not in decide(soon.state, Tick(), NOW + 61).state.problems

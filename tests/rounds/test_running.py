@@ -1,0 +1,385 @@
+"""While a round runs: failures, pods that are asked to go, newcomers, members that agreed by themselves, the end."""
+
+import pytest
+
+from pytorchjob_agent.protocol import UNTOLD, Beat, Done, Failed, Join, Resumed, RoundId, Unreachable
+from tests.rounds.story import Job, another_leader, running, seat, stopped
+
+ECHO = "RuntimeError: Connection closed by peer"
+
+
+# Failures.
+
+
+def test_a_failure_stops_everybody_at_once_and_all_begin_anew_together() -> None:
+    job = running(3)
+    job.fails(1)
+    assert [job.heard(index).kind for index in range(3)] == ["restart"] * 3
+    assert "rank 1 on pod-1 failed" in job.heard(0).reason
+    stopped(job, 1, 0, 2)
+    assert job.round == RoundId(1, 2)
+    assert [job.assigned(index).restarts for index in range(3)] == [1, 1, 1]
+
+
+def test_the_first_cause_is_told_and_the_cascade_is_named_as_such() -> None:
+    job = running(3)
+    job.passes(3, step=7)
+    job.fails(0, ECHO)
+    job.fails(2, "ValueError: bad batch", age=0.1)
+    job.fails(1, ECHO)
+    stopped(job, 0, 1, 2)
+    words = "rank 2 (pod-2) exited with 1 at step 7: ValueError: bad batch; 2 other ranks failed after it"
+    assert f"WorkerFailed: {words}" in job.news
+    assert job.state.restarts == 1
+
+
+def test_a_failure_of_a_round_that_is_over_is_not_heard() -> None:
+    job = running(2)
+    before = job.round
+    job.fails(0)
+    stopped(job, 0, 1)
+    assert before is not None
+    job.says(1, Failed(before, 1, 0, 1, "late"))
+    assert job.runs
+    assert job.state.restarts == 1
+
+
+def test_a_failure_that_is_told_twice_counts_once() -> None:
+    job = running(2)
+    job.fails(0)
+    job.hello(0)
+    job.fails(0)
+    stopped(job, 1)
+    job.joins(0)
+    assert job.state.restarts == 1
+
+
+# Changes of members cost no restart.
+
+
+@pytest.mark.parametrize("order", ["the echo first", "the loss first"])
+@pytest.mark.parametrize("message", [ECHO, "", UNTOLD])
+def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message: str) -> None:
+    job = running(3, least=2, restarts=0)
+    if order == "the echo first":
+        job.fails(0, message)
+        job.joins(0)
+        job.breaks(2)
+    else:
+        job.breaks(2)
+        job.passes(2.5, silent=[2])
+        job.fails(0, message)
+        job.joins(0)
+    stopped(job, 1)
+    job.passes(4, silent=[2])
+    assert job.ranks == (0, 1)
+    assert job.state.restarts == 0
+
+
+def test_what_fails_after_a_pod_was_taken_away_does_not_count_though_its_connection_stands() -> None:
+    job = running(3, least=2, restarts=0)
+    job.expect({**job.seats, 0: seat(0, "another")})
+    job.fails(1, ECHO)
+    job.joins(1)
+    stopped(job, 2)
+    job.passes(12, silent=[0])
+    assert job.ranks == (1, 2)
+    assert job.state.restarts == 0
+
+
+def test_what_fails_because_a_pod_left_does_not_count() -> None:
+    job = running(2, least=1, restarts=0)
+    job.passes(1, cooperative=True)
+    job.goes(1)
+    job.fails(0, ECHO)
+    job.joins(0)
+    job.passes(2, silent=[1])
+    assert job.ranks == (0,)
+    assert job.state.end is None
+
+
+def test_a_failure_with_a_cause_of_its_own_counts_although_a_connection_is_lost() -> None:
+    job = running(3, least=2)
+    job.breaks(2)
+    job.fails(0, "ValueError: no")
+    stopped(job, 0, 1)
+    job.passes(4, silent=[2])
+    assert job.state.restarts == 1
+
+
+def test_what_fails_after_everybody_was_told_to_stop_does_not_count() -> None:
+    job = running(2, least=1, restarts=0)
+    job.goes(1)
+    job.fails(0, "ValueError: killed in the middle")
+    job.joins(0)
+    job.passes(2)
+    assert job.ranks == (0,)
+    assert job.state.end is None
+
+
+# Pods that are asked to go.
+
+
+def test_a_pod_that_has_to_go_goes_at_once_where_the_workers_do_not_save_on_request() -> None:
+    job = running(3, least=2)
+    job.goes(2)
+    assert (job.heard(2).kind, job.heard(2).exit_code) == ("stop", 143)
+    assert job.heard(0).kind == "restart"
+    stopped(job, 0, 1)
+    job.passes(1, silent=[2])
+    assert job.ranks == (0, 1)
+
+
+def test_workers_that_save_on_request_are_waited_for() -> None:
+    job = running(2, least=1)
+    job.passes(1, cooperative=True)
+    job.goes(1, seconds=20)
+    asked = job.heard(0)
+    assert (asked.kind, asked.number, asked.seconds) == ("checkpoint", 1, 20)
+    job.passes(5, cooperative=True)
+    assert job.runs
+    job.says(0, Beat(cooperative=True, answered=1))
+    assert job.runs
+    job.says(1, Beat(cooperative=True, answered=1))
+    assert job.heard(0).kind == "restart"
+    assert job.heard(1).exit_code == 143
+
+
+def test_and_not_longer_than_the_pod_has_left() -> None:
+    job = running(2, least=1)
+    job.passes(1, cooperative=True)
+    job.goes(1, seconds=5)
+    job.passes(4.75, cooperative=True)
+    assert job.runs
+    job.passes(0.25, cooperative=True)
+    assert job.heard(1).exit_code == 143
+
+
+def test_a_failure_while_the_others_save_lets_the_pod_go() -> None:
+    job = running(2, least=1)
+    job.passes(1, cooperative=True)
+    job.goes(1, seconds=20)
+    job.fails(0)
+    assert job.heard(1).exit_code == 143
+
+
+def test_who_missed_that_it_may_go_hears_it_when_it_comes_back() -> None:
+    job = running(2, least=1)
+    before = job.round
+    job.goes(1)
+    assert job.hello(1, round=before, rank=1, size=2).exit_code == 143
+
+
+def test_who_missed_the_request_to_save_hears_it_when_it_comes_back() -> None:
+    job = running(2, least=1)
+    job.passes(1, cooperative=True)
+    job.goes(1, seconds=20)
+    assert job.hello(0, round=job.round, rank=0, size=2).kind == "checkpoint"
+
+
+def test_a_request_of_a_new_leader_is_none_that_was_answered_before() -> None:
+    job = another_leader(running(2, least=1))
+    for rank in (0, 1):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=2)
+    job.passes(1, cooperative=True, answered=4)
+    job.goes(1, seconds=20)
+    assert job.heard(0).number == 5
+    assert job.runs
+
+
+def test_a_spare_goes_at_once() -> None:
+    job = Job(2, least=1, most=1)
+    job.waits(0, 1)
+    job.goes(1)
+    assert job.heard(1).exit_code == 143
+    assert job.runs
+
+
+def test_a_done_pod_goes_and_the_others_work_on() -> None:
+    job = running(2)
+    job.ends(1)
+    job.goes(1)
+    job.breaks(1)
+    job.passes(5, silent=[1])
+    assert job.runs
+    job.ends(0)
+    assert job.heard(0).kind == "finished"
+
+
+# Newcomers.
+
+
+def test_a_newcomer_makes_the_round_larger_after_a_moment_in_which_another_may_come() -> None:
+    job = Job(4, least=1)
+    job.waits(0, 1)
+    job.passes(30)
+    job.waits(2)
+    assert "is going to be formed anew" in job.heard(2).reason
+    assert job.runs
+    job.passes(1)
+    assert "pod-2 joined" in job.heard(0).reason
+    stopped(job, 0, 1)
+    job.passes(1)
+    assert job.ranks == (0, 1, 2)
+    assert job.state.restarts == 0
+
+
+def test_the_last_newcomer_makes_the_round_larger_at_once() -> None:
+    job = Job(3, least=1)
+    job.waits(0, 1)
+    job.passes(30)
+    job.waits(2)
+    assert "pod-2 joined" in job.heard(0).reason
+    stopped(job, 0, 1)
+    assert job.ranks == (0, 1, 2)
+
+
+def test_the_second_newcomer_hears_why_it_waits_too() -> None:
+    job = Job(3, least=1)
+    job.waits(0)
+    job.passes(30)
+    job.waits(1, 2)
+    assert [job.heard(index).kind for index in (1, 2)] == ["hold", "hold"]
+
+
+def test_before_a_round_grows_its_workers_save() -> None:
+    job = Job(2, least=1)
+    job.waits(0)
+    job.passes(30, cooperative=True)
+    job.waits(1)
+    job.passes(1, silent=[1], cooperative=True)
+    assert job.heard(0).kind == "checkpoint"
+    job.says(0, Beat(cooperative=True, answered=1))
+    assert job.heard(0).kind == "restart"
+
+
+def test_a_round_that_comes_to_its_end_does_not_grow() -> None:
+    job = Job(3, least=1)
+    job.waits(0, 1)
+    job.passes(30)
+    job.ends(0)
+    job.waits(2)
+    job.passes(5)
+    assert job.runs
+    assert "comes to its end" in job.heard(2).reason
+
+
+def test_spares_come_in_when_the_job_may_be_larger() -> None:
+    job = Job(3, least=1, most=2)
+    job.waits(0, 1, 2)
+    assert job.ranks == (0, 1)
+    job.policy = type(job.policy)(1, 3)
+    job.expect()
+    job.passes(1)
+    assert "pod-2 joined" in job.heard(0).reason
+
+
+# The end.
+
+
+def test_the_job_is_done_when_all_are_done_and_not_before() -> None:
+    job = running(3)
+    job.ends(0)
+    job.ends(2)
+    assert job.state.end is None
+    job.ends(1)
+    assert [job.heard(index).kind for index in range(3)] == ["finished"] * 3
+    assert job.state.end is not None
+
+
+def test_spares_end_with_success_too() -> None:
+    job = Job(3, least=1, most=2)
+    job.waits(0, 1, 2)
+    job.ends(0)
+    job.ends(1)
+    assert (job.heard(2).kind, job.heard(2).exit_code) == ("stop", 0)
+
+
+def test_a_spare_does_not_begin_anew_when_another_leader_comes_after_the_success() -> None:
+    job = another_leader(Job(3, least=1, most=2))
+    job.expect({**job.seats, 0: seat(0, done=True), 1: seat(1, done=True)})
+    job.waits(2)
+    assert (job.heard(2).kind, job.heard(2).exit_code) == ("stop", 0)
+
+
+def test_what_is_done_stays_done_when_the_pod_goes() -> None:
+    job = running(2, least=1)
+    job.ends(1)
+    job.breaks(1)
+    job.passes(5, silent=[1])
+    job.expect({0: job.seats[0]})
+    job.ends(0)
+    assert job.heard(0).kind == "finished"
+
+
+def test_a_new_pod_of_a_done_replica_does_not_end_the_round() -> None:
+    job = running(2)
+    job.ends(1)
+    job.breaks(1)
+    job.expect({**job.seats, 1: seat(1, "uid-new")})
+    job.waits(1, pod_uid="uid-new", incarnation="second")
+    job.passes(3)
+    assert job.runs
+    job.ends(0)
+    assert (job.heard(1).kind, job.heard(1).exit_code) == ("stop", 0)
+
+
+def test_done_of_another_round_is_not_heard() -> None:
+    job = running(2)
+    job.says(0, Done(RoundId(1, 9)))
+    job.ends(1)
+    assert job.state.end is None
+
+
+def test_done_members_start_again_when_another_fails() -> None:
+    job = running(2)
+    job.ends(0)
+    job.fails(1)
+    stopped(job, 0, 1)
+    assert job.runs
+    job.ends(1)
+    assert job.state.end is None, "replica 0 has to do its part again"
+
+
+# Without the coordinator.
+
+
+def test_members_that_agreed_by_themselves_tell_of_it() -> None:
+    job = running(2)
+    for index in (0, 1):
+        job.says(index, Resumed(RoundId(1, 1, 1), 1, "a worker failed"))
+    job.passes(5)
+    assert job.runs
+    assert job.round == RoundId(1, 1, 1)
+    assert job.state.restarts == 1
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_who_agreed_while_the_others_went_on_elsewhere_starts_again(known: bool) -> None:
+    job = running(2) if known else Job(2)
+    if known:
+        job.fails(0)
+        stopped(job, 0, 1)
+        job.hello(1)
+        job.says(1, Join(20001))
+    else:
+        job.waits(1)
+    job.says(1, Resumed(RoundId(1, 1, 1), 1, "a worker failed"))
+    assert job.heard(1).kind == "restart"
+    job.joins(0) if known else job.waits(0)
+    job.passes(2)
+    assert not job.runs, "nobody is put into a round while its workers run"
+    job.joins(1)
+    assert job.runs
+
+
+def test_a_closed_port_is_a_problem_of_the_job() -> None:
+    job = running(2)
+    assert job.round is not None
+    job.says(1, Unreachable(job.round, "10.0.0.0:20000", "timed out"))
+    words = job.problem("PeerUnreachable") or ""
+    assert "pod-1 cannot reach 10.0.0.0:20000: timed out" in words
+    assert "NetworkPolicy" in words
+    job.fails(1)
+    stopped(job, 0, 1)
+    assert job.problem("PeerUnreachable") is None
