@@ -1,21 +1,32 @@
 """The in-image elastic agent: reads the contract env, rendezvous, supervises the workers of one pod.
 
-Runs with the standard library and the image's torch alone. `run_standalone` is the one function for other programs.
+Runs with the standard library and the image's torch alone. `run_standalone` is for other programs; `progress`,
+`checkpoint_requested`, `should_stop` and `seconds_left` are for training scripts.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["StandaloneError", "StandaloneResult", "run_standalone"]
+__all__ = [
+    "StandaloneError",
+    "StandaloneResult",
+    "checkpoint_requested",
+    "progress",
+    "run_standalone",
+    "seconds_left",
+    "should_stop",
+]
 
 if TYPE_CHECKING:
     from .standalone import StandaloneError, StandaloneResult, run_standalone
+    from .training import checkpoint_requested, progress, seconds_left, should_stop
+
+_TRAINING = ("checkpoint_requested", "progress", "seconds_left", "should_stop")
 
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for, and not before: the operator imports this package too."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import standalone
-
-    return getattr(standalone, name)
+    return getattr(import_module(f"{__name__}.{'training' if name in _TRAINING else 'standalone'}"), name)

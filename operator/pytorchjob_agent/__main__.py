@@ -22,6 +22,10 @@ pytorchjob-agent doctor [--json] [--nproc-per-node N]
 Checks whether this image, machine and environment are fit for a job, and says what to do about what is not;
 `run` does the same before its first rendezvous. The exit code is 0, or 200 where something cannot work.
 
+pytorchjob-agent install DIR
+
+Copies the agent into a folder, for a Python that then finds it by PYTHONPATH, its torchrun by its entry point.
+
 environment:
   {TERMINATION_LOG}  the termination log (default {TERMINATION_LOG_PATH}, if it is there)
   {GRACE}    how long workers may take to stop after SIGTERM (default 25)
@@ -37,6 +41,10 @@ def main(argv: list[str] | None = None) -> int:
         from . import doctor
 
         return doctor.main(arguments[1:])
+    if arguments[:1] == ["install"]:
+        from . import install
+
+        return install.main(arguments[1:])
     if arguments[:1] != ["run"] or arguments[1:2] in (["-h"], ["--help"]):
         _parser().parse_args([argument for argument in arguments if argument != "run"])
         _parser().error("expected: pytorchjob-agent run [--] TORCHRUN-ARGUMENTS SCRIPT")

@@ -4,7 +4,6 @@ torch looks for a free port, closes it and lets rank 0 open it again seconds lat
 Here the port is bound once, stays bound through all rounds, and the workers are clients of the store behind it.
 """
 
-import os
 import socket
 from typing import Any
 
@@ -17,10 +16,11 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
+from . import compat
 from .ports import listen
 
 BACKEND = "pytorchjob-alone"
-_dist: Any = torch.distributed  # compat may replace its TCPStore, so it is looked up when it is needed
+_dist: Any = torch.distributed  # has HashStore at run time, which type checkers do not see
 
 
 class Alone(RendezvousHandler):
@@ -45,8 +45,7 @@ class Alone(RendezvousHandler):
         """Open an empty store, so that no worker meets the addresses of the last round's."""
         self._server = None  # two stores on one socket would share the workers between them
         host, port = self._listener.getsockname()[:2]
-        fd = os.dup(self._listener.fileno())  # the store closes its own
-        self._server = _dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=fd)
+        self._server = compat.store_on(self._listener)
         # What the agent writes for itself (ranks, the exit barrier) concerns nobody else.
         return RendezvousInfo(_dist.HashStore(), 0, 1, RendezvousStoreInfo(host, port))
 

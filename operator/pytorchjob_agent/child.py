@@ -1,18 +1,22 @@
 """The launcher's process: starts torch and turns everything that can go wrong into a message for its parent."""
 
 import argparse
+import contextlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
-from . import processes, signals
+from . import forking, processes, signals, startmode
 from .contract import PET_MASTER_ADDR, ContractError, ExitCode, Reason, ReplicaEnv, TerminationMessage
+from .meeting import COORDINATOR
 from .preflight import gate
 from .preflight.facts import Request
-from .reach import UnreachableError
+from .reach import UnreachableError, hurry_names
 
 _STANDALONE = "--standalone"
+_CPP_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 _NO_TORCH = "torch cannot be imported in this image ({}): install torch 2.4 or newer, e.g. in the Dockerfile"
 
 
@@ -21,6 +25,7 @@ def main(argv: list[str], directory: Path, pipe: int) -> int:
     os.setpgid(0, 0)  # a terminal's Ctrl-C goes to the parent alone, which passes it on once
     processes.follow_parent()
     signals.restore()
+    hurry_names()
     message = _run(argv, directory)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -35,11 +40,14 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
     try:
         if _STANDALONE not in argv:  # then the variables are those of a job around this run
             ReplicaEnv.from_env(os.environ)
-        from . import launcher
+        # With torch's import in this process beside that of the workers, not after it.
+        early = forking.Server.start(startmode.TORCH_MODULES) if startmode.early(os.environ) else None
+        with _quiet_stores():
+            from . import launcher
 
         args = launcher.parse(argv)
         gate.check(_request(args))
-        return launcher.run(args, directory)
+        return launcher.run(args, directory, early)
     except ContractError as error:
         return TerminationMessage(Reason.BAD_SETUP, ExitCode.SETUP, message=str(error))
     except ImportError as error:
@@ -52,6 +60,22 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         return _usage(error.code)
     except Exception as error:  # the top of this process: whatever torch raises must reach the parent in words
         return _unforeseen(error)
+
+
+@contextlib.contextmanager
+def _quiet_stores() -> Iterator[None]:
+    """Import torch so that its stores keep to themselves what we expect: a peer's may be gone at any time.
+
+    Each such call would print 20 lines of C++ frames. The workers get the variable as the user set it.
+    """
+    if not os.environ.get(COORDINATOR) or _CPP_LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_CPP_LOG_LEVEL] = "ERROR"
+    try:
+        yield
+    finally:
+        del os.environ[_CPP_LOG_LEVEL]
 
 
 def _request(args: argparse.Namespace) -> Request:

@@ -28,6 +28,7 @@ PET_MAX_RESTARTS = "PET_MAX_RESTARTS"
 PET_RDZV_ID = "PET_RDZV_ID"
 PET_RDZV_CONF = "PET_RDZV_CONF"
 PET_STANDALONE = "PET_STANDALONE"
+SEPARATE_STORES = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torch's: 1 gives every round a store of its own
 
 # Read by the agent alone; nobody has to set them.
 TERMINATION_LOG = "PYTORCHJOB_TERMINATION_LOG"
@@ -64,12 +65,14 @@ class Reason(StrEnum):
     """The one word of a termination message."""
 
     WORKER_FAILED = "WorkerFailed"
+    WORKER_HANGS = "WorkerHangs"
     DRAINED = "Drained"
     RENDEZVOUS_FAILED = "RendezvousFailed"
     BAD_SETUP = "BadSetup"
     BAD_USAGE = "BadUsage"
     PREFLIGHT_FAILED = "PreflightFailed"
     AGENT_FAILED = "AgentFailed"
+    FENCED = "Fenced"
 
 
 def exit_code_of(returncode: int) -> int:
@@ -110,7 +113,7 @@ class Rendezvous:
             port=_number(PET_RDZV_ENDPOINT, port, "host:port", most=65535) if colon else DEFAULT_RDZV_PORT,
             backend=env.get(PET_RDZV_BACKEND) or DEFAULT_BACKEND,
             id=env.get(PET_RDZV_ID) or None,
-            conf=_conf(env.get(PET_RDZV_CONF, "")),
+            conf=rdzv_conf(env.get(PET_RDZV_CONF, "")),
         )
 
 
@@ -131,6 +134,7 @@ class ReplicaEnv:
     rdzv: Rendezvous | None = None
     max_restarts: int | None = None
     standalone: bool = False
+    separate_stores: bool = False
 
     def __post_init__(self) -> None:
         """Refuse half a master: torch would wait for an address or a rank that nobody gives it."""
@@ -161,7 +165,8 @@ class ReplicaEnv:
             env[PET_MAX_RESTARTS] = str(self.max_restarts)
         env |= self.rdzv.late_env() if self.rdzv else {}
         # v1 writes an empty value here, which torchrun's int() refuses: the field never worked there.
-        return env | ({PET_STANDALONE: "1"} if self.standalone else {})
+        env |= {PET_STANDALONE: "1"} if self.standalone else {}
+        return env | ({SEPARATE_STORES: "1"} if self.separate_stores else {})
 
     def _master_env(self) -> dict[str, str]:
         if self.master_addr is None:
@@ -188,6 +193,7 @@ class ReplicaEnv:
             rdzv=Rendezvous.from_env(env),
             max_restarts=_optional(env, PET_MAX_RESTARTS),
             standalone=_flag(env, PET_STANDALONE),
+            separate_stores=env.get(SEPARATE_STORES) == "1",
         )
         addr = env.get(MASTER_ADDR)
         if not addr:
@@ -239,7 +245,8 @@ def _nnodes(text: str) -> tuple[int, int]:
     return low, high
 
 
-def _conf(text: str) -> tuple[tuple[str, str], ...]:
+def rdzv_conf(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the settings of a `key=value,key=value`; raises ContractError for anything else."""
     pairs = tuple(part.partition("=") for part in text.split(",")) if text else ()
     for key, equals, _ in pairs:
         if not key or not equals:

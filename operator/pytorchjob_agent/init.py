@@ -12,10 +12,13 @@ from pathlib import Path
 
 from . import child, processes, signals
 from .contract import DEFAULT_GRACE, GRACE, ContractError, TerminationMessage, seconds
+from .meeting import COORDINATOR
 from .report import sentence, write_termination_log
-from .supervise import Forward, Kill, Leave, View, decide
+from .supervise import Again, Forward, Kill, Leave, View, decide
 
 _TICK = 3600.0
+_LIVES = 10
+"""Launchers that may crash in one container before the kubelet has to look after it."""
 
 
 def run(argv: list[str]) -> int:
@@ -23,15 +26,26 @@ def run(argv: list[str]) -> int:
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
     signals.block()
     processes.adopt_orphans()
+    lives = _LIVES if os.environ.get(COORDINATOR) else 0  # only there do the others know what became of us
     with tempfile.TemporaryDirectory(prefix="pytorchjob-agent-") as directory:
-        receive, send = os.pipe()
-        os.set_blocking(receive, False)
-        pid = os.fork()
-        if pid == 0:
-            _be_child(argv, Path(directory), send)
-        os.close(send)
-        leave = _supervise(pid, receive, grace)
-    return _end(leave)
+        while True:
+            pid, receive = _launch(argv, Path(directory))
+            end = _supervise(View(now=time.monotonic(), grace=grace, lives=lives), pid, receive)
+            os.close(receive)
+            if isinstance(end, Leave):
+                return _end(end)
+            lives -= 1
+
+
+def _launch(argv: list[str], directory: Path) -> tuple[int, int]:
+    """Fork a launcher; returns its pid and the pipe by which it reports."""
+    receive, send = os.pipe()
+    os.set_blocking(receive, False)
+    pid = os.fork()
+    if pid == 0:
+        _be_child(argv, directory, send)
+    os.close(send)
+    return pid, receive
 
 
 def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
@@ -43,13 +57,14 @@ def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
         os._exit(code)
 
 
-def _supervise(pid: int, receive: int, grace: float) -> Leave:
+def _supervise(view: View, pid: int, receive: int) -> Leave | Again:
     """Observe, decide, act until the launcher is gone and nothing is left below."""
-    view = View(now=time.monotonic(), grace=grace)
     while True:
         decision = decide(view)
-        if isinstance(decision, Leave):
+        if isinstance(decision, Leave | Again):
             processes.kill_below(os.getpid())
+            if isinstance(decision, Again):
+                _say(decision.reason)
             return decision
         if isinstance(decision, Forward):
             os.kill(pid, decision.signum)

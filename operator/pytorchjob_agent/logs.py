@@ -7,6 +7,7 @@ import contextlib
 import os
 import selectors
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +26,7 @@ class Stream:
     keeper: int  # our own writing end: without it an idle pipe reports its end for ever
     line: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
+    heard: Callable[[bytes], None] | None = None  # is given each line, in the pump's thread
 
     def feed(self, data: bytes) -> None:
         """Take what the worker wrote and print the lines that are complete."""
@@ -45,8 +47,19 @@ class Stream:
     def _print(self, end: int) -> None:
         if not end:
             return
-        text = b"".join(self.prefix + line + b"\n" for line in bytes(self.line[:end]).splitlines())
+        lines = bytes(self.line[:end]).splitlines()
         del self.line[:end]
+        self._write(lines)
+        if self.heard is not None:
+            for line in lines:
+                self.heard(line)
+
+    def say(self, text: str) -> None:
+        """Print lines as if the worker had, from any thread."""
+        self._write(text.encode(errors="replace").splitlines())
+
+    def _write(self, lines: list[bytes]) -> None:
+        text = b"".join(self.prefix + line + b"\n" for line in lines)
         with contextlib.suppress(OSError):  # nobody reads any more: the workers must go on all the same
             self.out.write(text)
             self.out.flush()

@@ -5,6 +5,7 @@ Pure: variables in, variables out. Those that torch gives every worker anew (RAN
 
 from collections.abc import Mapping
 
+from .board import PROGRESS
 from .contract import (
     MASTER_ADDR,
     MASTER_PORT,
@@ -36,7 +37,8 @@ def without_outer(env: Mapping[str, str], *, below_worker: bool) -> dict[str, st
 
     In a pod (not below a worker) PET_NPROC_PER_NODE, PET_MAX_RESTARTS and the like are this run's own.
     """
-    kept = {name: value for name, value in env.items() if name not in _PLACE | _MEETING}
+    # Nor is the board its own: what its workers say is not what the job waits for.
+    kept = {name: value for name, value in env.items() if name not in _PLACE | _MEETING | {PROGRESS}}
     if not below_worker:
         return kept
     return {name: value for name, value in kept.items() if not name.startswith(_OF_AN_AGENT)}

@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -65,16 +66,34 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def kill_below(root: int, timeout: float = 5.0) -> dict[int, int]:
-    """SIGKILL all that lives below `root` until nothing is left; give up on what the kernel does not let die."""
-    ended = reap()
+def kill_below(root: int, timeout: float = 5.0, keep: Collection[int] | None = None) -> dict[int, int]:
+    """SIGKILL all that lives below `root` until nothing is left; give up on what the kernel does not let die.
+
+    With `keep`, those pids stay, and what others wait for (subprocess, multiprocessing) is left to them to collect.
+    """
+    collect = reap if keep is None else dict
+    ended: dict[int, int] = collect()
     deadline = time.monotonic() + timeout
-    while (pids := descendants(root)) and time.monotonic() < deadline:
+    while (pids := _living(root, keep)) and time.monotonic() < deadline:
         for pid in pids:
             _kill(pid)
         time.sleep(0.005)
-        ended |= reap()
+        ended |= collect()
     return ended
+
+
+def _living(root: int, keep: Collection[int] | None) -> list[int]:
+    pids = descendants(root)
+    return pids if keep is None else [pid for pid in pids if pid not in keep and is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process has not ended; one that nobody has collected yet has."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state not in "ZX"
 
 
 def _kill(pid: int) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -9,10 +10,21 @@ from collections.abc import Callable
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
+_RESOLVER = "RES_OPTIONS"  # glibc's
+_HASTY = "timeout:1 attempts:2"
 
 
 class UnreachableError(Exception):
     """The meeting place was not there in time; names the address and what failed."""
+
+
+def hurry_names() -> None:
+    """Make this process and its children wait 2 s at most for a name server that does not answer, not 10.
+
+    torch looks the name of every peer's address up before it uses a connection, for a warning; and a name server may
+    have been on the node that was lost. It has to be called before the first look-up; a user's own value wins.
+    """
+    os.environ.setdefault(_RESOLVER, _HASTY)
 
 
 def resolve(host: str, port: int) -> None:

@@ -20,6 +20,7 @@ class View:
     forwarded: bool = False
     child: int | None = None  # the launcher's return code, None while it runs
     report: TerminationMessage | None = None  # what it left to say; None when it was cut short
+    lives: int = 0  # how often the launcher may be started again in this container
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,22 @@ class Leave:
     reason: str
 
 
-Decision = Wait | Forward | Kill | Leave
+@dataclass(frozen=True, slots=True)
+class Again:
+    """SIGKILL to everything below, then another launcher: sooner than the kubelet starts another container."""
+
+    reason: str
+
+
+Decision = Wait | Forward | Kill | Leave | Again
 
 
 def decide(view: View) -> Decision:
     """Return the next step and its reason."""
     if view.child is not None:
+        crashed = view.child < 0 and view.report is None and not view.signals
+        if crashed and view.lives > 0:
+            return Again(f"the launcher {_end(view.child)}: starting it again")
         return _leave(view)
     if not view.signals:
         return Wait(None, "the workers run")

@@ -1,6 +1,8 @@
 """Versions and builds of torch."""
 
+import logging
 import os
+import sys
 from typing import Any
 
 import pytest
@@ -43,3 +45,16 @@ def test_a_users_wish_for_shared_stores_wins(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0")
     compat.separate_stores()
     assert os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "0"
+
+
+def test_torchs_log_formatter_need_not_import_more(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "torch._dynamo.config"
+    record = logging.makeLogRecord({"msg": "it failed", "exc_info": (ValueError, ValueError("no such luck"), None)})
+    compat.keep_tracebacks_cheap()
+    handlers = [one for one in logging.getLogger("torch").handlers if compat.write_traceback in one.filters]
+    known = name in sys.modules
+    for handler in handlers:
+        handler.handle(record)
+    assert handlers != []
+    assert (record.exc_text, record.exc_info) == ("ValueError: no such luck", None)
+    assert (name in sys.modules) is known

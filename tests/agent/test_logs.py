@@ -51,3 +51,26 @@ def test_output_nobody_reads_does_not_stop_the_workers(tmp_path: Path) -> None:
         with open(path, "wb", buffering=0) as worker:
             worker.write(b"line\n" * 50_000)
         pump.close()
+
+
+def test_each_line_is_heard_once(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    pump = Pump(tmp_path)
+    path, stream = pump.attach("0.out", "[rank3]: ", io.BytesIO())
+    stream.heard = heard.append
+    pump.start()
+    with open(path, "wb", buffering=0) as worker:
+        worker.write(b"a\nb")
+        worker.write(b"c\nend")
+    pump.close()
+    assert heard == [b"a", b"bc", b"end"]
+
+
+def test_something_is_said_between_the_workers_lines(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    pump = Pump(tmp_path)
+    _, stream = pump.attach("0.out", "[rank3]: ", out)
+    stream.say("File a\nFile b\n")
+    pump.start()
+    pump.close()
+    assert out.getvalue() == b"[rank3]: File a\n[rank3]: File b\n"

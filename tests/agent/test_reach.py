@@ -1,5 +1,6 @@
 """Waiting for the address where the replicas meet."""
 
+import os
 import socket
 
 import pytest
@@ -17,6 +18,17 @@ class Flaky:
         self.left -= 1
         if self.left >= 0:
             raise socket.gaierror(-2, "Name or service not known")
+
+
+@pytest.mark.parametrize(("own", "found"), [(None, "timeout:1 attempts:2"), ("timeout:7", "timeout:7")])
+def test_a_dead_name_server_costs_little_unless_the_user_wants_it_so(
+    monkeypatch: pytest.MonkeyPatch, own: str | None, found: str
+) -> None:
+    monkeypatch.setenv("RES_OPTIONS", own or "")
+    if own is None:
+        monkeypatch.delenv("RES_OPTIONS")
+    reach.hurry_names()
+    assert os.environ["RES_OPTIONS"] == found
 
 
 def test_a_name_that_comes_late_is_waited_for() -> None:

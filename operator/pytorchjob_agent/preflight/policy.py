@@ -10,6 +10,8 @@ from .checks import CHECKS, Check
 from .facts import Facts
 
 _OFF = "off"
+VERSIONS = "versions"
+"""The check that needs all members: the coordinator compares their versions."""
 _LONGEST = 600  # of one text: a path or an error may be of any length
 
 
@@ -45,7 +47,8 @@ def variable(check: str) -> str:
 def levels(env: Mapping[str, str]) -> dict[str, str]:
     """Return what a problem of each check means: a check's own variable wins over the one for all."""
     known = {variable(check.name): check for check in CHECKS}
-    unknown = sorted(name for name in env if name.startswith(f"{PREFLIGHT}_") and name not in known)
+    others = {*known, variable(VERSIONS)}
+    unknown = sorted(name for name in env if name.startswith(f"{PREFLIGHT}_") and name not in others)
     if unknown:
         raise ContractError(f"{unknown[0][:80]} is not a check: expected one of {', '.join(known)}")
     everything = _setting(env, PREFLIGHT)

@@ -1,0 +1,208 @@
+"""The board: one small file that a worker and its agent both map, by which they talk without a call or a wait.
+
+Pure: it lays out and reads memory that it is given. Every field is one aligned word of 8 bytes with one writer, so that
+no reader meets half a value; texts carry a checksum. Times are CLOCK_MONOTONIC, the same on both sides of one machine.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isfinite
+
+PROGRESS = "PYTORCHJOB_PROGRESS"  # the file's path
+SIZE = 4096
+MOST_METRICS = 16
+LONGEST_NAME = 64  # as JSON, in bytes
+
+_MAGIC = int.from_bytes(b"ptjboard", "little", signed=True)
+_VERSION = 1
+_HEAD, _LAYOUT = 0, 1
+# The worker's words, and on cache lines of their own those that only the agent writes.
+_USES, _STEP, _TOTAL, _TIME, _ANSWERED, _NAMES, _VALUES = 8, 9, 10, 11, 12, 13, 16
+_CHECKPOINT, _STOP, _DEADLINE = 32, 33, 34
+_TEXT = 512  # the byte where the names of the metrics begin
+_LONGEST_TEXT = 2048
+_NONE = -1
+_REPORTS, _ASKS_CHECKPOINT, _ASKS_STOP = 1, 2, 4
+
+
+class Kind(StrEnum):
+    """What an agent asks of its workers."""
+
+    CHECKPOINT = "checkpoint"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a worker has written; its time is that of its last word, in seconds."""
+
+    step: int | None = None
+    total: int | None = None
+    time: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    answered: int = 0  # the newest request that it has saved for
+    reports: bool = False
+    asks_checkpoint: bool = False
+    asks_stop: bool = False
+
+
+class Board:
+    """The fields of one board, over writable memory of SIZE bytes."""
+
+    def __init__(self, memory: memoryview) -> None:
+        """Take memory that holds zeros or a board."""
+        self._bytes = memory
+        self._ints = memory.cast("q")
+        self._floats = memory.cast("d")
+        self._encoded: dict[tuple[str, ...], bytes] = {}
+        self._written: tuple[str, ...] | None = None
+        self._read: tuple[int, tuple[str, ...]] = (0, ())
+
+    def format(self) -> None:
+        """Begin a new board."""
+        self._ints[_STEP] = self._ints[_TOTAL] = _NONE
+        self._ints[_LAYOUT] = _VERSION
+        self._ints[_HEAD] = _MAGIC
+
+    @property
+    def valid(self) -> bool:
+        """Whether this is a board of the layout that this version knows."""
+        return self._ints[_HEAD] == _MAGIC and self._ints[_LAYOUT] == _VERSION
+
+    def release(self) -> None:
+        """Let go of the memory, so that it can be unmapped."""
+        for view in (self._ints, self._floats, self._bytes):
+            view.release()
+
+    # The worker's side.
+
+    def report(self, step: int, total: int | None, now: float, metrics: Mapping[str, object]) -> None:
+        """Write how far the worker is."""
+        ints = self._ints
+        names = tuple(metrics)
+        if names != self._written:
+            self._write_names(names, metrics)
+        elif metrics:
+            self._write_values(metrics)
+        ints[_TOTAL] = _NONE if total is None else total
+        ints[_STEP] = step
+        self._floats[_TIME] = now
+        ints[_USES] |= _REPORTS
+
+    def _write_values(self, metrics: Mapping[str, object]) -> None:
+        # All are checked before the first is written.
+        values = [value if type(value) is float else number(name, value) for name, value in metrics.items()]
+        for at, value in enumerate(values, _VALUES):
+            self._floats[at] = value
+
+    def _write_names(self, names: tuple[str, ...], metrics: Mapping[str, object]) -> None:
+        text = self._encoded.get(names)
+        if text is None:
+            text = _encode(names)
+            self._encoded = {names: text} if len(self._encoded) >= MOST_METRICS else self._encoded | {names: text}
+        self._ints[_NAMES] = 0  # nobody may read these values under the old names
+        self._written = None
+        self._write_values(metrics)
+        self._bytes[_TEXT : _TEXT + len(text)] = text
+        self._ints[_NAMES] = len(text) << 32 | zlib.crc32(text)
+        self._written = names
+
+    def asks(self, kind: Kind) -> None:
+        """Note that the script asks for such requests, so that the agent waits for its answer."""
+        self._ints[_USES] |= _ASKS_CHECKPOINT if kind is Kind.CHECKPOINT else _ASKS_STOP
+
+    def answer(self, request: int) -> None:
+        """Note that all that this request wanted is saved."""
+        self._ints[_ANSWERED] = request
+
+    def wanted(self, kind: Kind) -> int:
+        """Return the number of the newest such request; 0: none yet."""
+        return self._ints[_CHECKPOINT if kind is Kind.CHECKPOINT else _STOP]
+
+    @property
+    def deadline(self) -> float | None:
+        """Until when the agent waits for the answer to its newest request; None: as long as it takes."""
+        return self._floats[_DEADLINE] or None
+
+    # The agent's side.
+
+    def request(self, kind: Kind, request: int, deadline: float | None) -> None:
+        """Ask for a checkpoint, or for one and the end; an older number than the last changes nothing."""
+        self._floats[_DEADLINE] = deadline or 0.0
+        if kind is Kind.STOP:
+            self._ints[_STOP] = max(request, self._ints[_STOP])
+        self._ints[_CHECKPOINT] = max(request, self._ints[_CHECKPOINT])
+
+    def read(self) -> Said:
+        """Return what the worker has said; nothing where it never did, or overwrote its board."""
+        uses = self._ints[_USES]
+        if not uses or not self.valid:
+            return Said()
+        step, total, time = self._ints[_STEP], self._ints[_TOTAL], self._floats[_TIME]
+        return Said(
+            step=step if step >= 0 else None,
+            total=total if total >= 0 else None,
+            time=time or None,
+            metrics=self._metrics(),
+            answered=self._ints[_ANSWERED],
+            reports=bool(uses & _REPORTS),
+            asks_checkpoint=bool(uses & _ASKS_CHECKPOINT),
+            asks_stop=bool(uses & _ASKS_STOP),
+        )
+
+    def _metrics(self) -> dict[str, float]:
+        """Return the metrics that JSON can hold; none while the worker changes their names, which takes it no time."""
+        head = self._ints[_NAMES]
+        names = self._names(head)
+        values = self._floats[_VALUES : _VALUES + len(names)].tolist()
+        if self._ints[_NAMES] != head:
+            return {}
+        return {name: value for name, value in zip(names, values, strict=True) if isfinite(value)}
+
+    def _names(self, head: int) -> tuple[str, ...]:
+        if head == self._read[0]:
+            return self._read[1]
+        length, checksum = head >> 32, head & 0xFFFFFFFF
+        text = bytes(self._bytes[_TEXT : _TEXT + max(0, min(length, _LONGEST_TEXT))])
+        if zlib.crc32(text) != checksum:
+            return ()
+        self._read = (head, _decode(text))
+        return self._read[1]
+
+
+def number(name: str, value: object) -> float:
+    """Return a metric's value, or an error that names the metric; a tensor is refused, for reading one may wait."""
+    if isinstance(value, bool) or not (isinstance(value, int | float) or _is_numpy_number(value)):
+        what = type(value).__name__
+        raise TypeError(f"metric {name!r}: {what} is not a number: expected an int or a float, of a tensor its .item()")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        raise ValueError(f"metric {name!r}: the number is too large: expected one that a float can hold") from None
+
+
+def _is_numpy_number(value: object) -> bool:
+    """Whether it is a number of numpy's, which is not asked for it by import."""
+    kind = type(value)
+    return kind.__module__ == "numpy" and any(base.__name__ in ("floating", "integer") for base in kind.__mro__)
+
+
+def _encode(names: tuple[str, ...]) -> bytes:
+    if len(names) > MOST_METRICS:
+        raise ValueError(f"{len(names)} metrics, the last is {names[-1]!r}: expected at most {MOST_METRICS}")
+    for name in names:
+        if not name or len(json.dumps(name)) > LONGEST_NAME:
+            raise ValueError(f"metric {name[:80]!r}: expected a name of 1 to {LONGEST_NAME - 2} letters (ASCII)")
+    return json.dumps(names, separators=(",", ":")).encode()
+
+
+def _decode(text: bytes) -> tuple[str, ...]:
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    fine = isinstance(names, list) and len(names) <= MOST_METRICS and all(isinstance(name, str) for name in names)
+    return tuple(names) if fine else ()

@@ -1,0 +1,77 @@
+"""What the loop sleeps on: the ends of workers, news of other threads, the signals that ask this pod to go."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import FrameType
+
+_WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+_SOON_SECONDS = 1.0
+
+
+class Wakeup:
+    """One loop's alarm clock."""
+
+    def __init__(self) -> None:
+        """Start without processes to watch."""
+        self._receive, self._send = os.pipe()
+        os.set_blocking(self._receive, False)
+        os.set_blocking(self._send, False)
+        self._pidfds: list[int] = []
+        self.ended_at = 0.0
+        """When a worker was last seen to end; its exit code may be known a moment later."""
+        self.asked: tuple[int, float] | None = None
+        """The signal that asked this pod to go, and when."""
+        self.on_asked: Callable[[], None] = lambda: None
+
+    def wake(self) -> None:
+        """End the sleep; any thread may."""
+        with suppress(BlockingIOError):
+            os.write(self._send, b".")
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until something happens, or so long."""
+        ready, _, _ = select.select([self._receive, *self._pidfds], [], [], seconds)
+        for fd in set(ready) & set(self._pidfds):  # it stays readable for ever
+            self._pidfds.remove(fd)
+            os.close(fd)
+            self.ended_at = time.monotonic()
+        with suppress(BlockingIOError):
+            os.read(self._receive, 4096)
+
+    @property
+    def watches(self) -> bool:
+        """Whether the end of a worker ends the sleep, and none has ended just now."""
+        return bool(self._pidfds) and time.monotonic() - self.ended_at > _SOON_SECONDS
+
+    def watch(self, pids: Iterable[int]) -> None:
+        """Be woken by the end of these processes, and of no others any more."""
+        self.forget()
+        with suppress(OSError, AttributeError):  # an old kernel: then the workers are looked at now and then
+            for pid in pids:
+                self._pidfds.append(os.pidfd_open(pid))
+
+    def forget(self) -> None:
+        """Watch no process any more."""
+        fds, self._pidfds = self._pidfds, []
+        for fd in fds:
+            os.close(fd)
+
+    def handle_signals(self) -> None:
+        """Take the signals; torch puts its own handlers in place with every start of workers."""
+        for signum in _WATCHED:
+            signal.signal(signum, self._on_signal)
+
+    def asked_by(self) -> str:
+        """Return the name of the signal."""
+        return signal.Signals(self.asked[0]).name if self.asked else "asked to go"
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        if self.asked is None:
+            self.asked = (signum, time.monotonic())
+        self.wake()
+        self.on_asked()

@@ -1,0 +1,149 @@
+"""Reads the stacks that faulthandler writes, and says which rank is not where the others are.
+
+Pure: text in, a sentence out. Only the main thread counts, for that is the one that trains.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+LONGEST = 8192  # letters of one rank's stacks
+_FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)$')
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+_FOREIGN = (*_PACKAGES, "/lib/python3", "<frozen ", "<string>")
+_BACKWARD = "_engine_run_backward"  # DDP's all-reduce runs below it, without a frame of Python's
+_WRAPPERS = frozenset({"wrapper", "inner", "_fn", "decorate_context"})
+_COLLECTIVES = ("distributed_c10d.py", "functional_collectives.py", "distributed/nn/functional.py")
+_MOST_RANKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank's main thread is: its own code's line, and the call in which it waits for the other ranks.
+
+    `blocked`: it is in Python's own library, on a queue, a lock, a pipe or a socket. Elsewhere a call into C may be one
+    that waits for other ranks too (`work.wait()`), which a stack does not show.
+    """
+
+    where: str
+    collective: str | None = None
+    blocked: bool = False
+
+    @property
+    def words(self) -> str:
+        """Return it for a person."""
+        return f"waits in {self.collective} ({self.where})" if self.collective else f"is in {self.where}"
+
+    @property
+    def key(self) -> str:
+        """Return what ranks at the same place have in common."""
+        return self.collective or self.where
+
+
+def cut(text: str) -> str:
+    """Return the end of what was written, which holds the main thread's newest frames."""
+    if len(text) <= LONGEST:
+        return text
+    main = _main(text)
+    return (main if len(main) <= LONGEST else main[:LONGEST]) or text[-LONGEST:]
+
+
+def _main(text: str) -> str:
+    """Return the stack of the main thread: faulthandler writes the oldest thread last."""
+    return text[text.rfind("hread 0x") - 1 :] if "hread 0x" in text else text
+
+
+def place(text: str | None) -> Place | None:
+    """Return where a rank is by its stacks; None where there are none."""
+    if not text:
+        return None
+    frames = [match for line in _main(text).splitlines() if (match := _FRAME.match(line))]
+    if not frames:
+        return None
+    own = next((frame for frame in frames if not _foreign(frame["file"])), frames[0])
+    where = f"{own['file'].rpartition('/')[2]}:{own['line']} {own['name']}"
+    library = frames[0]["file"].rpartition("/lib/python3")[2]
+    blocked = library != frames[0]["file"] and not any(part in library for part in _PACKAGES)
+    return Place(where if own["name"].startswith("<") else f"{where}()", _collective(frames), blocked)
+
+
+def _foreign(file: str) -> bool:
+    return any(part in file for part in _FOREIGN)
+
+
+def _collective(frames: Sequence[re.Match[str]]) -> str | None:
+    """Return the call of torch.distributed that the rank is in: of several, the one that the script made."""
+    found = None
+    for frame in frames:
+        if not _foreign(frame["file"]):
+            return found
+        if frame["file"].endswith(_COLLECTIVES) and frame["name"] not in _WRAPPERS:
+            found = frame["name"]
+        elif frame["name"] == _BACKWARD:
+            found = "backward"
+    return found
+
+
+def odd_one(places: Mapping[int, Place | None], steps: Mapping[int, int | None] | None = None) -> str:
+    """Say which ranks are not where most are, by their stacks and steps; None stands for a rank without a stack."""
+    mute = sorted(rank for rank, where in places.items() if where is None)
+    known = {rank: where for rank, where in places.items() if where is not None}
+    if not known:
+        return f"no stack of {_ranks(mute)}" if mute else "no stacks"
+    crowd = _crowd(known)
+    others = {rank: where for rank, where in known.items() if where.key != crowd}
+    parts = [f"{_ranks(mute)} {_gives(mute)} no stack: stopped, or stuck in the kernel"] if mute else []
+    parts += _apart(others)
+    rest = sorted(known.keys() - others.keys())
+    if not parts:
+        return _together(rest, known[rest[0]], steps or {})
+    return "; ".join([*parts, f"{_ranks(rest)} {_verb(rest, known[rest[0]])}"])
+
+
+def _crowd(known: Mapping[int, Place]) -> str:
+    """Return where most are; of equals the place where ranks wait for others, for that is not the cause."""
+    waits = {where.key: where.collective is not None for where in known.values()}
+    counts = Counter(where.key for where in known.values())
+    return max(sorted(counts), key=lambda key: (counts[key] + (len(known) if waits[key] else 0), waits[key]))
+
+
+def _apart(others: Mapping[int, Place]) -> list[str]:
+    """Word who is elsewhere, those first who wait for nobody."""
+    groups: dict[tuple[bool, str], list[int]] = {}
+    for rank in sorted(others):
+        where = others[rank]
+        groups.setdefault((where.collective is not None, where.key), []).append(rank)
+    named = [(ranks, others[ranks[0]]) for _, ranks in sorted(groups.items())]
+    return [f"{_ranks(ranks)} {_verb(ranks, where)}" for ranks, where in named[:_MOST_RANKS]]
+
+
+def _together(ranks: Sequence[int], where: Place, steps: Mapping[int, int | None]) -> str:
+    """Word what is left to say when all are at one place: who is behind."""
+    words = f"{_ranks(ranks)} {_verb(ranks, where)}"
+    told = {rank: step for rank in ranks if (step := steps.get(rank)) is not None}
+    if len(set(told.values())) < 2:
+        return words
+    least, most = min(told.values()), max(told.values())
+    behind = [rank for rank, step in told.items() if step == least]
+    return f"{words}; {_ranks(behind)} {_be(behind)} at step {least}, the others at up to {most}"
+
+
+def _verb(ranks: Sequence[int], where: Place) -> str:
+    return where.words if len(ranks) == 1 else where.words.replace("waits", "wait", 1).replace("is in", "are in", 1)
+
+
+def _be(ranks: Sequence[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"
+
+
+def _gives(ranks: Sequence[int]) -> str:
+    return "gives" if len(ranks) == 1 else "give"
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    """Return `rank 3`, or `ranks 3, 4 and 90 more`."""
+    listed = sorted(ranks)
+    shown = ", ".join(map(str, listed[:_MOST_RANKS]))
+    more = f" and {len(listed) - _MOST_RANKS} more" if len(listed) > _MOST_RANKS else ""
+    return f"rank {shown}" if len(listed) == 1 else f"ranks {shown}{more}"

@@ -1,0 +1,60 @@
+"""A training of steps that only count: an all-reduce, a line, a checkpoint on request and now and then."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from pytorchjob_agent import checkpoint_requested, progress, should_stop
+
+STEPS, PAUSE = int(os.environ["STEPS"]), float(os.environ.get("PAUSE", "0.05"))
+FILE = Path(os.environ["CHECKPOINT"])
+
+
+def save(step: int) -> None:
+    """Write the step in one go."""
+    new = FILE.with_suffix(".new")
+    new.write_text(str(step))
+    new.rename(FILE)
+
+
+def fails(step: int, rank: int) -> bool:
+    """Whether this is the moment of the fault that the test wants: rank:step:first restart count that is spared."""
+    wanted_rank, wanted_step, spared = (int(part) for part in os.environ.get("FAIL", "-1:-1:1").split(":"))
+    return (rank, step) == (wanted_rank, wanted_step) and int(os.environ["TORCHELASTIC_RESTART_COUNT"]) < spared
+
+
+def hang_here() -> None:
+    """Do nothing for ever, outside of any collective."""
+    while True:
+        time.sleep(1)
+
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+step = int(FILE.read_text()) if FILE.exists() else 0
+while step < STEPS:
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    step += 1
+    restarts = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    print(f"step {step} sum {int(total)} of {world} restarts {restarts}", flush=True)
+    if os.environ.get("QUIET") is None:
+        progress(step, STEPS)
+    if fails(step, rank):
+        if os.environ.get("HOW") == "hang":
+            hang_here()
+        sys.exit(7)
+    if checkpoint_requested():
+        if rank == 0:
+            save(step)
+        print(f"saved {step}", flush=True)
+    if should_stop():
+        break
+    if rank == 0 and step % 10 == 0:
+        save(step)
+    time.sleep(PAUSE)
+print(f"finished at {step}", flush=True)
