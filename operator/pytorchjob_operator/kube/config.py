@@ -55,7 +55,7 @@ class Connection:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if self.certificate and self.key:
-            with _private_file(self.certificate) as certificate, _private_file(self.key) as key:
+            with private_file(self.certificate) as certificate, private_file(self.key) as key:
                 context.load_cert_chain(certificate, key)
         return context
 
@@ -189,7 +189,7 @@ def _read(path: Path) -> bytes:
 
 
 @contextmanager
-def _private_file(data: bytes) -> Iterator[str]:
+def private_file(data: bytes) -> Iterator[str]:
     """Python's ssl loads client certificates from files only; this one is readable by us alone, and briefly."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)

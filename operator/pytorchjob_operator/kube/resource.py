@@ -25,6 +25,7 @@ class Resource:
 
 PODS = Resource("", "v1", "pods")
 SERVICES = Resource("", "v1", "services")
+SECRETS = Resource("", "v1", "secrets")
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers")
 CHILDREN = {
     ChildKind.SERVICE: SERVICES,

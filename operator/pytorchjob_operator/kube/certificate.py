@@ -1,0 +1,106 @@
+"""The coordinator's certificate: made by itself and trusted by name, so that nobody needs a certificate authority.
+
+It makes and judges PEM text; it stores nothing, and time is an argument. Agents are told the certificate when their
+pod is made and trust it alone, which is why one from elsewhere must be self-signed too.
+"""
+
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from pytorchjob_agent.meeting import SERVER_NAME
+
+LIFE = timedelta(days=3653)
+_EARLY = timedelta(days=1)
+"""Clocks of other nodes may be behind ours."""
+
+
+def make(now: datetime) -> tuple[bytes, bytes]:
+    """Make a certificate for ten years from `now` and its private key, both PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, SERVER_NAME)])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - _EARLY).not_valid_after(now + LIFE)
+    for extension, critical in _extensions(key.public_key()):
+        builder = builder.add_extension(extension, critical)
+    certificate = builder.sign(key, hashes.SHA256())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private
+
+
+def _extensions(key: ec.EllipticCurvePublicKey) -> list[tuple[x509.ExtensionType, bool]]:
+    usage = dict.fromkeys(
+        (
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "key_cert_sign",
+            "crl_sign",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
+    return [
+        (x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)]), False),
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.KeyUsage(digital_signature=True, **usage), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.SubjectKeyIdentifier.from_public_key(key), False),
+    ]
+
+
+def to_der(certificate_pem: bytes) -> bytes:
+    """Return the first certificate of a PEM text as DER."""
+    return x509.load_pem_x509_certificate(certificate_pem).public_bytes(serialization.Encoding.DER)
+
+
+def fault_of_certificate(pem: bytes, now: datetime) -> str | None:
+    """Tell why agents could not trust this certificate now; None: they can."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+    except (ValueError, x509.InvalidVersion) as error:
+        return f"is no certificate in PEM: {error}"
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if ends <= now:
+        return f"expired on {ends:%Y-%m-%d %H:%M} UTC"
+    if now < begins:
+        return f"is not valid before {begins:%Y-%m-%d %H:%M} UTC: is this node's clock right?"
+    if SERVER_NAME not in _names(certificate):
+        return f"is not made out to the DNS name {SERVER_NAME}, which agents ask for"
+    return (
+        None if _self_signed(certificate) else "is not self-signed: agents trust it alone, and no authority behind it"
+    )
+
+
+def fault_of_key(pem: bytes, certificate_pem: bytes) -> str | None:
+    """Tell why this is not the private key of a certificate; None: it is."""
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        return f"is no private key in PEM without a password: {error}"
+    certificate = x509.load_pem_x509_certificate(certificate_pem)
+    return None if key.public_key() == certificate.public_key() else "is not the key of the certificate"
+
+
+def _names(certificate: x509.Certificate) -> list[str]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError):
+        return []
+    return found.value.get_values_for_type(x509.DNSName)
+
+
+def _self_signed(certificate: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(certificate)
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
+        return False
+    return True

@@ -1,0 +1,184 @@
+"""The open port, over real sockets: who is refused and how, and that nobody can hold it up."""
+
+import asyncio
+
+import pytest
+
+from pytorchjob_agent.protocol import LINE_LIMIT, Beat, Done, Join, Message, Refused
+from pytorchjob_operator import tokens
+from pytorchjob_operator.coordinator.limits import Limits
+from pytorchjob_operator.rounds.state import Word
+from tests.coordinator.talking import JOB, KEY, hello, house, pod
+from tests.fakes.waiting import until
+
+IMPATIENT = Limits(hello=0.3, farewell=0.3, patience=0.05)
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "again"),
+    [
+        pytest.param(hello(token="0" * 64), "token: wrong", False, id="a wrong token"),
+        pytest.param(hello(token="ü\ud800"), "token: wrong", False, id="a token that is no text"),
+        pytest.param(
+            hello(token=tokens.token(KEY, "other-job", pod(0))), "token: wrong", False, id="another job's token"
+        ),
+        pytest.param(hello(token=tokens.token(KEY, JOB, pod(1))), "token: wrong", False, id="another pod's token"),
+        pytest.param(hello(1, pod=pod(0)), "index: 1 is not the place of tiny-worker-0", False, id="another's place"),
+        pytest.param(hello(job="unheard-of"), "does not know this job", True, id="a job that was not told of"),
+        pytest.param(hello(7), "does not know this pod", True, id="a pod that was not told of"),
+        pytest.param(hello(version=999), "protocol version 999", False, id="another version of the protocol"),
+        pytest.param(Join(1), "the first message must be hello", False, id="anything before hello"),
+        pytest.param(b"\x16\x03\x01\x02\n", "is not JSON", False, id="what is no JSON, as TLS to a plain port"),
+        pytest.param(b"[]\n", "kind", False, id="JSON that is no message"),
+        pytest.param(b'{"kind":"hello"}\n', "missing", False, id="a hello without its fields"),
+        pytest.param(b"[" * LINE_LIMIT + b"\n", "65536", False, id="a line that is too long"),
+        pytest.param(b"x" * 10 * LINE_LIMIT, "65536", False, id="a line that never ends"),
+        pytest.param(b"[" * 60_000 + b"\n", "is not JSON", False, id="JSON that is too deep"),
+    ],
+)
+async def test_a_stranger_is_refused_for(said: Message | bytes, words: str, again: bool) -> None:
+    async with house() as home:
+        talker = await home.dial()
+        talker.write(said if isinstance(said, bytes) else said.to_line())
+        refused = await talker.hear()
+        assert isinstance(refused, Refused)
+        assert words in refused.message
+        assert refused.again is again
+        assert await talker.hear() is None
+
+
+async def test_silence_is_refused_after_a_while() -> None:
+    async with house(IMPATIENT) as home:
+        refused = await (await home.dial()).hear()
+        assert isinstance(refused, Refused)
+        assert refused.again
+        assert "no hello within" in refused.message
+
+
+async def test_a_slow_hello_is_refused_however_it_drips() -> None:
+    async with house(IMPATIENT) as home:
+        talker = await home.dial()
+        dripping = asyncio.create_task(_drip(talker.writer, hello().to_line()))
+        assert await talker.heard_all() == ["refused"]
+        dripping.cancel()
+
+
+async def _drip(writer: asyncio.StreamWriter, line: bytes) -> None:
+    for one in line:
+        writer.write(bytes([one]))
+        await asyncio.sleep(0.05)
+
+
+async def test_a_wrong_token_is_a_problem_of_the_job_told_once() -> None:
+    async with house() as home:
+        for _ in range(3):
+            await (await home.dial()).say(hello(token="0" * 64)).heard_all()
+        state = home.jobs.state(JOB)
+        assert state is not None
+        assert "wrong token" in state.problems[Word.REFUSED]
+        assert [one.reason for one in home.news] == [Word.REFUSED]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        pytest.param([b"nonsense\n"], "is not JSON", id="nonsense"),
+        pytest.param([hello().to_line()], "hello was said already", id="a second hello"),
+        pytest.param([b'{"kind":"join","port":0}\n'], "join: port: '0' is not", id="a field that is wrong"),
+        pytest.param([Beat().to_line()] * 300, "messages a second", id="more messages than its rate allows"),
+        pytest.param([b'{"kind":"welcome","epoch":1}\n'], "kind: 'welcome'", id="a message that is not an agent's"),
+    ],
+)
+async def test_a_member_is_refused_for(said: list[bytes], words: str) -> None:
+    async with house() as home:
+        talker = await home.member()
+        talker.write(b"".join(said))
+        assert words in (await talker.hear_kind("refused")).message
+        assert await talker.hear() is None
+
+
+async def test_a_peer_that_does_not_read_is_dropped() -> None:
+    async with house(Limits(rate=1e9, burst=1e9, unread=16 * 1024)) as home:
+        talker = await home.member(deaf=True)
+        flood = asyncio.create_task(_flood(talker.writer))
+        await until(lambda: (state := home.jobs.state(JOB)) is not None and state.members[0].link is None)
+        flood.cancel()
+
+
+async def _flood(writer: asyncio.StreamWriter) -> None:
+    while not writer.is_closing():
+        writer.write(Beat().to_line() * 1000)
+        await asyncio.sleep(0.01)
+
+
+async def test_a_job_has_so_many_connections_and_no_more() -> None:
+    async with house(Limits(spare_links=-3), members=2) as home:
+        first = await home.member(0)
+        second = (await home.dial()).say(hello(1))
+        refused = await second.hear()
+        assert isinstance(refused, Refused)
+        assert refused.again
+        assert "1 at most" in refused.message
+        first.close()
+        await until(lambda: (known := home.jobs.known(JOB)) is not None and known.links == 0)
+        await home.member(1)
+
+
+async def test_beyond_the_most_connections_the_next_is_closed() -> None:
+    async with house(Limits(connections=1)) as home:
+        await home.member(0)
+        assert await (await home.dial()).hear() is None
+
+
+async def test_many_strangers_do_not_keep_a_member_out() -> None:
+    async with house(Limits(strangers=4, patience=0.05)) as home:
+        silent = [await home.dial() for _ in range(20)]
+        await home.member(0)
+        assert await silent[0].hear() is None
+
+
+async def test_two_members_get_a_round() -> None:
+    async with house() as home:
+        first, second = await home.waiting(0), await home.waiting(1)
+        one, two = await first.hear_kind("assigned"), await second.hear_kind("assigned")
+        assert (one.rank, two.rank) == (0, 1)
+        assert one.round == two.round
+        assert {one.master_address, two.master_address} == {"10.0.0.0"}
+        assert {one.master_port, two.master_port} == {4000}
+        first.say(Done(one.round))
+        second.say(Done(two.round))
+        await first.hear_kind("finished")
+        await second.hear_kind("finished")
+
+
+async def test_a_member_that_connects_again_goes_on() -> None:
+    async with house() as home:
+        first, second = await home.waiting(0), await home.waiting(1)
+        assigned = await first.hear_kind("assigned")
+        await second.hear_kind("assigned")
+        again = await home.member(0, round=assigned.round, rank=0, size=2)
+        assert await first.hear() is None
+        again.say(Beat())
+        await again.hear_kind("pong")
+        state = home.jobs.state(JOB)
+        assert state is not None
+        assert state.gathering is None
+
+
+async def test_a_lost_connection_is_noticed() -> None:
+    async with house(members=3, least=2) as home:
+        talkers = [await home.waiting(index) for index in range(3)]
+        for talker in talkers:
+            await talker.hear_kind("assigned")
+        talkers[2].close()
+        restart = await talkers[0].hear_kind("restart")
+        assert "tiny-worker-2" in restart.reason
+
+
+async def test_a_job_that_is_forgotten_sends_its_agents_away() -> None:
+    async with house() as home:
+        talker = await home.member(0)
+        home.jobs.forget(JOB)
+        assert (await talker.hear_kind("refused")).again
+        assert await talker.hear() is None
+        assert home.jobs.state(JOB) is None

@@ -1,0 +1,171 @@
+"""The coordinator's thread: started, told, asked and stopped from outside."""
+
+import asyncio
+import gc
+import ssl
+from asyncio import sslproto
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.protocol import Beat, Join, RoundId
+from pytorchjob_operator.coordinator import tls
+from pytorchjob_operator.coordinator.thread import Coordinator
+from pytorchjob_operator.kube import certificate
+from pytorchjob_operator.rounds.state import News, Policy, Word
+from tests.coordinator.talking import JOB, KEY, Talker, hello, seats
+from tests.fakes.waiting import until
+
+POLICY = Policy(1, 1)
+
+
+@pytest.fixture
+def news() -> list[News]:
+    return []
+
+
+@pytest.fixture
+def coordinator(news: list[News]) -> Iterator[Coordinator]:
+    one = Coordinator(KEY, epoch=3, on_change=lambda _, told: news.extend(told))
+    yield one
+    one.stop()
+
+
+async def alone(port: int, trust: ssl.SSLContext | None = None) -> Talker:
+    """The only member of a job, in its first round."""
+    talker = (await Talker.dial(port, trust)).say(hello(), Join(4000))
+    assert str((await talker.hear_kind("assigned")).round) == "3.1"
+    return talker
+
+
+async def test_a_job_that_is_expected_gets_its_round_and_a_report(coordinator: Coordinator, news: list[News]) -> None:
+    port = coordinator.start("127.0.0.1", 0)
+    coordinator.expect(JOB, POLICY, seats(1))
+    talker = await alone(port)
+    talker.say(Beat(step=7, total=9, metrics={"loss": 0.5}))
+    await talker.hear_kind("pong")
+    report = coordinator.report(JOB)
+    assert report is not None
+    assert (report.round, report.running, report.members, report.world) == ("3.1", True, 1, 1)
+    assert (report.step, report.total, dict(report.metrics)) == (7, 9, {"loss": 0.5})
+    assert Word.ROUND in [one.reason for one in news]
+    talker.close()
+
+
+async def test_what_was_expected_before_the_start_is_known(coordinator: Coordinator) -> None:
+    coordinator.expect(JOB, POLICY, seats(1))
+    (await alone(coordinator.start("127.0.0.1", 0))).close()
+
+
+async def test_a_job_that_is_forgotten_is_unknown(coordinator: Coordinator) -> None:
+    port = coordinator.start("127.0.0.1", 0)
+    coordinator.expect(JOB, POLICY, seats(1))
+    await until(lambda: coordinator.report(JOB) is not None)
+    coordinator.forget(JOB)
+    await until(lambda: coordinator.report(JOB) is None)
+    talker = (await Talker.dial(port)).say(hello())
+    assert "does not know this job" in (await talker.hear_kind("refused")).message
+    talker.close()
+
+
+async def test_stop_closes_the_port_and_every_connection(coordinator: Coordinator) -> None:
+    port = coordinator.start("127.0.0.1", 0)
+    coordinator.expect(JOB, POLICY, seats(1))
+    talker = await alone(port)
+    await asyncio.to_thread(coordinator.stop)
+    assert await talker.hear() is None
+    with pytest.raises(ConnectionError):
+        await Talker.dial(port)
+    talker.close()
+
+
+async def test_a_loop_that_breaks_begins_anew_with_what_is_known(coordinator: Coordinator) -> None:
+    port = coordinator.start("127.0.0.1", 0)
+    coordinator.expect(JOB, POLICY, seats(1))
+    talker = await alone(port)
+    await until(lambda: coordinator._serving is not None)
+    assert coordinator._loop is not None
+    coordinator._loop.call_soon_threadsafe(coordinator._loop.stop)
+    assert await talker.hear() is None
+    talker.close()
+    again = (await Talker.dial(port)).say(hello())
+    await again.hear_kind("welcome")
+    report = coordinator.report(JOB)
+    assert report is not None
+    assert report.round == "3.1"
+    again.close()
+
+
+def test_a_stopped_one_that_never_started_is_no_error(coordinator: Coordinator) -> None:
+    coordinator.stop()
+
+
+async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Path) -> None:
+    certificate_pem, key_pem = certificate.make(datetime.now(UTC))  # noqa: TID251
+    (tmp_path / "crt").write_bytes(certificate_pem)
+    (tmp_path / "key").write_bytes(key_pem)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    trusting = ssl.create_default_context(cadata=certificate_pem.decode())
+    coordinator = Coordinator(KEY, 3, serving)
+    port = coordinator.start("127.0.0.1", 0)
+    try:
+        coordinator.expect(JOB, POLICY, seats(1))
+        talker = await alone(port, trusting)
+        buffers = {len(one.get_buffer(-1)) for one in gc.get_objects() if type(one) is sslproto.SSLProtocol}
+        assert buffers == {tls.READ_BUFFER}, "asyncio's own would cost 256 KiB for each agent"
+        talker.writer.transport.abort()
+        plain = await Talker.dial(port)
+        assert await plain.say(hello()).hear() is None
+        plain.close()
+    finally:
+        await asyncio.to_thread(coordinator.stop)
+
+
+@pytest.mark.parametrize(
+    ("failed", "trains", "code"),
+    [
+        pytest.param(True, True, 1, id="failed: who trains still ends badly"),
+        pytest.param(True, False, 0, id="failed: who comes later has nothing to do, and is not to be started again"),
+        pytest.param(False, True, 0, id="succeeded"),
+    ],
+)
+async def test_agents_of_a_job_that_has_ended_are_told_to_stop(
+    coordinator: Coordinator, failed: bool, trains: bool, code: int
+) -> None:
+    port = coordinator.start("127.0.0.1", 0)
+    coordinator.conclude(JOB, failed=failed)
+    talker = (await Talker.dial(port)).say(hello(round=RoundId(2, 1) if trains else None, size=1))
+    assert (await talker.hear_kind("stop")).exit_code == code
+    assert await talker.hear() is None
+    talker.close()
+
+
+async def test_agents_that_are_there_when_the_job_ends_are_told_too(coordinator: Coordinator) -> None:
+    port = coordinator.start("127.0.0.1", 0)
+    coordinator.expect(JOB, POLICY, seats(1))
+    talker = await alone(port)
+    coordinator.conclude(JOB, failed=True)
+    assert (await talker.hear_kind("stop")).exit_code == 1
+    assert coordinator.report(JOB) is None
+    talker.close()
+
+
+async def test_a_job_that_runs_again_is_expected_again(coordinator: Coordinator) -> None:
+    coordinator.conclude(JOB, failed=True)
+    coordinator.expect(JOB, POLICY, seats(1))
+    (await alone(coordinator.start("127.0.0.1", 0))).close()
+
+
+async def test_connections_and_refusals_are_counted(coordinator: Coordinator) -> None:
+    assert (coordinator.connections, coordinator.refusals, coordinator.lag()) == (0, 0, 0.0)
+    port = coordinator.start("127.0.0.1", 0)
+    coordinator.expect(JOB, POLICY, seats(1))
+    talker = await alone(port)
+    stranger = (await Talker.dial(port)).say(hello(token="0" * 64))
+    assert await stranger.heard_all() == ["refused"]
+    await until(lambda: (coordinator.connections, coordinator.refusals) == (1, 1))
+    talker.close()
+    stranger.close()

@@ -1,0 +1,89 @@
+"""The Secret of the coordinator: what is written can be read, and what is broken is named."""
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.kube import certificate, credentials
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+MADE = credentials.make(NOW)
+
+
+def secret() -> Any:
+    """A good one, as the API server gives it."""
+    return json.loads(json.dumps(credentials.to_secret(MADE, "system", "coordinator")))
+
+
+def test_what_is_written_is_read() -> None:
+    assert credentials.from_secret(secret(), NOW) == MADE
+
+
+def test_no_two_are_alike() -> None:
+    other = credentials.make(NOW)
+    assert other.key != MADE.key
+    assert other.ca != MADE.ca
+    assert len(MADE.key) == 32
+
+
+def test_the_secret_cannot_be_edited() -> None:
+    assert secret()["immutable"] is True
+    assert secret()["metadata"] == {"name": "coordinator", "namespace": "system"}
+
+
+def test_agents_are_told_the_certificate_as_der() -> None:
+    assert base64.b64decode(MADE.ca, validate=True) == certificate.to_der(MADE.certificate_pem)
+
+
+def test_what_is_secret_is_not_printed() -> None:
+    assert "PRIVATE KEY" not in repr(MADE)
+    assert repr(MADE.key) not in repr(MADE)
+
+
+def field(name: str, value: bytes | None) -> Callable[[Any], None]:
+    """Give a field another value; None: take it away."""
+
+    def change(body: Any) -> None:
+        del body["data"][name]
+        if value is not None:
+            body["data"][name] = base64.b64encode(value).decode()
+
+    return change
+
+
+def raw(name: str, value: object) -> Callable[[Any], None]:
+    return lambda body: body["data"].update({name: value})
+
+
+OTHER_PEM, OTHER_KEY = certificate.make(NOW)
+EXPIRED_PEM, EXPIRED_KEY = certificate.make(NOW - timedelta(days=3700))
+BROKEN = [
+    pytest.param(lambda body: body.pop("data"), "key is missing", id="no data at all"),
+    pytest.param(field("key", None), "key is missing", id="no key"),
+    pytest.param(field("tls.crt", None), "tls.crt is missing", id="no certificate"),
+    pytest.param(field("tls.key", None), "tls.key is missing", id="no private key"),
+    pytest.param(field("key", b""), "key is missing", id="an empty key"),
+    pytest.param(field("key", b"short"), "key has 5 bytes, expected at least 32", id="a short key"),
+    pytest.param(raw("key", "***"), "key is not base64", id="a key that is not base64"),
+    pytest.param(raw("key", 7), "key is missing", id="a key that is no text"),
+    pytest.param(raw("tls.crt", "A" * 100_000), "tls.crt is longer than 65536", id="a field beyond all bounds"),
+    pytest.param(field("tls.crt", b"no"), "tls.crt is no certificate in PEM", id="a certificate that is not PEM"),
+    pytest.param(field("tls.crt", EXPIRED_PEM), "tls.crt expired on 2029-11-15", id="an expired certificate"),
+    pytest.param(field("tls.key", b"no"), "tls.key is no private key in PEM", id="a private key that is not PEM"),
+    pytest.param(field("tls.key", OTHER_KEY), "tls.key is not the key of the certificate", id="another private key"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), BROKEN)
+def test_what_is_broken_is_named_with_what_to_do(change: Callable[[Any], None], words: str) -> None:
+    body = secret()
+    change(body)
+    with pytest.raises(OperatorError) as refused:
+        credentials.from_secret(body, NOW)
+    assert str(refused.value).startswith(f"Secret system/coordinator: {words}")
+    assert "delete the Secret and restart the operator" in str(refused.value)
