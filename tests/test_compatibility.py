@@ -1,13 +1,11 @@
 """docs/compatibility.md cannot rot: it has every section, each row is whole, and each test that a row names exists."""
 
-import re
-import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.citations import cited, collected
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "compatibility.md"
@@ -30,7 +28,6 @@ SECTIONS = [
     "Defects of v1.9 and what became of them",
 ]
 LEAST_ROWS = 150
-_CITED = re.compile(r"`((?:tests|e2e)/[\w/]+\.py::[^`]+)`")
 
 
 class Row(NamedTuple):
@@ -43,7 +40,7 @@ class Row(NamedTuple):
     @property
     def cited(self) -> list[str]:
         """The tests that the last cell names."""
-        return _CITED.findall(self.cells[-1])
+        return cited(self.cells[-1])
 
 
 def rows(text: str) -> list[Row]:
@@ -58,18 +55,6 @@ def rows(text: str) -> list[Row]:
 
 
 ROWS = rows(PAGE.read_text())
-
-
-@cache
-def collected() -> frozenset[str]:
-    """The ids of all tests, and the same without their parameters, as pytest finds them in files that a row names."""
-    files = sorted({one.partition("::")[0] for row in ROWS for one in row.cited})
-    there = [file for file in files if (ROOT / file).is_file()]
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *there]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    ids = [line for line in done.stdout.splitlines() if "::" in line]
-    return frozenset([*ids, *(one.partition("[")[0] for one in ids)])
 
 
 def test_every_section_is_there_in_its_order() -> None:
@@ -95,4 +80,5 @@ def test_no_fact_is_told_twice() -> None:
 
 
 def test_every_test_that_a_row_names_exists() -> None:
-    assert [f"line {row.line}: {one}" for row in ROWS for one in row.cited if one not in collected()] == []
+    there = collected(one for row in ROWS for one in row.cited)
+    assert [f"line {row.line}: {one}" for row in ROWS for one in row.cited if one not in there] == []

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "operator"
 AGENT = SOURCE / "pytorchjob_agent"
-NEED_TORCH = {"alone", "compat", "launcher"}
+NEED_TORCH = {"alone", "compat", "launcher", "piped", "spec", "warm"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 350, 50, 5

@@ -21,6 +21,12 @@ def test_nothing_set_gives_the_defaults() -> None:
         pytest.param({"PYTORCHJOB_CLUSTER_DOMAIN": "corp"}, "cluster_domain", "corp", id="a text"),
         pytest.param({"PYTORCHJOB_GANG_SCHEDULER": "volcano"}, "gang_scheduler", "volcano", id="a gang scheduler"),
         pytest.param({"PYTORCHJOB_HTTP_PORT": ""}, "http_port", 8080, id="an empty value is none"),
+        pytest.param(
+            {"PYTORCHJOB_OPERATOR_COORDINATOR_PORT": "7000"}, "coordinator_port", 7000, id="a port for agents"
+        ),
+        pytest.param({"PYTORCHJOB_OPERATOR_COORDINATOR_TLS": "false"}, "coordinator_tls", False, id="no TLS"),
+        pytest.param({"PYTORCHJOB_OPERATOR_COORDINATOR_SECRET": "s"}, "coordinator_secret", "s", id="a Secret"),
+        pytest.param({"PYTORCHJOB_COORDINATOR": "c:1"}, "coordinator", False, id="what a pod is told is not ours"),
         pytest.param({"PYTORCHJOB_SOMETHING": "1"}, "http_port", 8080, id="other variables are not ours"),
     ],
 )
@@ -47,3 +53,36 @@ def test_a_bad_value_names_its_variable_and_what_would_be_right(name: str, value
     with pytest.raises(OperatorError, match=right) as refused:
         Settings.from_env({name: value})
     assert str(refused.value).startswith(f"{name}: {value!r}")
+
+
+ADDRESS = "PYTORCHJOB_OPERATOR_COORDINATOR_ADDRESS"
+
+
+@pytest.mark.parametrize("address", ["coordinator.space.svc.cluster.local:29600", "10.0.0.1:1", "[fd00::1]:29600"])
+def test_the_coordinator_has_an_address(address: str) -> None:
+    settings = Settings.from_env({"PYTORCHJOB_OPERATOR_COORDINATOR": "true", ADDRESS: address})
+    assert (settings.coordinator, settings.coordinator_address) == (True, address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        pytest.param("", id="none"),
+        pytest.param("coordinator", id="without a port"),
+        pytest.param("coordinator:", id="with an empty port"),
+        pytest.param("coordinator:0", id="port 0"),
+        pytest.param("coordinator:65536", id="a port beyond the last"),
+        pytest.param(":29600", id="without a host"),
+        pytest.param("https://coordinator:29600", id="a URL"),
+        pytest.param("fd00::1:29600", id="an IPv6 address without brackets"),
+        pytest.param("c.$(PYTORCHJOB_LEASE_NAMESPACE).svc:29600", id="with a variable that was not there"),
+        pytest.param("a" * 300 + ":29600", id="a host longer than any"),
+    ],
+)
+def test_a_coordinator_that_no_agent_could_reach_is_refused(address: str) -> None:
+    with pytest.raises(OperatorError, match=f"{ADDRESS}: .* is not host:port"):
+        Settings.from_env({"PYTORCHJOB_OPERATOR_COORDINATOR": "true", ADDRESS: address})
+
+
+def test_without_a_coordinator_its_address_does_not_matter() -> None:
+    assert not Settings.from_env({ADDRESS: "nowhere"}).coordinator

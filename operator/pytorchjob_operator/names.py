@@ -100,6 +100,7 @@ class Reason(StrEnum):
     FAILED_UPDATE = "FailedUpdate"
     FAILED_DELETE = "FailedDelete"
     EXITED = "ExitedWithCode"
+    AGENT_UNAVAILABLE = "AgentUnavailable"
     TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
     TEMPLATE_SCHEDULER_NAME = "SetPodTemplateSchedulerName"
 

@@ -10,9 +10,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from pytorchjob_agent.meeting import COORDINATOR
 from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
+from pytorchjob_operator.report import Report
 from pytorchjob_operator.trouble import Trouble as Trouble
 from pytorchjob_operator.trouble import find_cause, find_trouble
 
@@ -65,6 +67,8 @@ class Pod:
     """When its grace period ends; None while nobody deletes it, and once nothing but a finalizer still holds it."""
     nameless: bool = False
     """Whether the job's Service has no name for it, as v1 makes pods: only a Service of its own leads to it."""
+    unled: bool = False
+    """Whether it was made without a way to the coordinator."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
@@ -94,6 +98,7 @@ class Pod:
             node=str((obj.get("spec") or {}).get("nodeName") or ""),
             deleted_at=_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
             nameless=_nameless(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
+            unled=_unled(obj.get("spec")),
         )
 
     @property
@@ -196,6 +201,18 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorAt:
+    """The way to the coordinator, as pods are told it."""
+
+    address: str
+    """host:port, as the pods reach it."""
+    key: bytes = field(repr=False)
+    """What each pod's token is made from."""
+    ca: str = ""
+    """Its certificate, base64 of DER; empty: no TLS."""
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the operator's own configuration says about the objects that it makes."""
 
@@ -210,6 +227,10 @@ class Options:
     """Whether each replica gets a Service of its own name too, as under v1, and the replicas know each other by it."""
     beside_v1: bool = False
     """Whether pods that v1 made are there. Set by `plan/adoption`, not by a person."""
+    coordinator: CoordinatorAt | None = None
+    """Where the pods' agents meet; None: they find each other by torch's own ways."""
+    agent_image: str = ""
+    """The image whose agent `spec.agent.inject` puts into pods; empty: none can be put there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +252,8 @@ class Observed:
     options: Options = field(default_factory=Options)
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     """The nodes that were asked for (`Plan.nodes`), by name; the others have not been looked at."""
+    report: Report | None = None
+    """What the coordinator tells of the job's rounds; None for a job that does without, and while nothing is known."""
 
     def of(self, kind: ChildKind) -> tuple[Child, ...]:
         """The children of one kind."""
@@ -260,6 +283,12 @@ def _replica_type(label: object) -> ReplicaType | None:
 
 def _nameless(spec: dict[str, Any] | None, job: object) -> bool:
     return bool(spec) and (spec or {}).get("subdomain") != names.service_name(str(job))
+
+
+def _unled(spec: dict[str, Any] | None) -> bool:
+    containers = (spec or {}).get("containers") or ()
+    told = (one.get("name") for container in containers for one in container.get("env") or ())
+    return bool(spec) and COORDINATOR not in told
 
 
 def _index(label: object) -> int | None:

@@ -1,5 +1,6 @@
 """The operator's own settings: read once from the environment, each with its default and what it means."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -7,11 +8,16 @@ from typing import Any
 from pytorchjob_operator.errors import OperatorError
 
 PREFIX = "PYTORCHJOB_"
+OWN_PREFIX = PREFIX + "OPERATOR_"
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Every field can be set by an environment variable: PYTORCHJOB_ and its name in capitals."""
+    """Every field can be set by an environment variable: PYTORCHJOB_ and its name in capitals.
+
+    The coordinator's begin with PYTORCHJOB_OPERATOR_ instead: the shorter names are what its pods are told.
+    """
 
     namespaces: tuple[str, ...] = field(default=(), metadata={"help": "Namespaces to serve; none means all of them"})
     lease_namespace: str = field(default="", metadata={"help": "Where the Lease lives; empty: the pod's own namespace"})
@@ -39,6 +45,22 @@ class Settings:
             " with scheduler-plugins; empty or none: nobody, unless a job names one"
         },
     )
+    coordinator: bool = field(
+        default=False,
+        metadata={"help": "Whether agents of elastic jobs are told by the operator who is in each round"},
+    )
+    coordinator_port: int = field(default=29600, metadata={"help": "Port that the leading operator opens for agents"})
+    coordinator_address: str = field(
+        default="", metadata={"help": "host:port at which agents reach it; needed with the coordinator"}
+    )
+    coordinator_tls: bool = field(default=True, metadata={"help": "Whether agents and coordinator speak TLS"})
+    coordinator_secret: str = field(
+        default="pytorchjob-operator-coordinator",
+        metadata={"help": "The Secret with its key and certificate, in the operator's own namespace"},
+    )
+    agent_image: str = field(
+        default="", metadata={"help": "Image that spec.agent.inject takes the agent from; empty: it has no effect"}
+    )
     http_port: int = field(default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics"})
     workers: int = field(default=16, metadata={"help": "Jobs that are reconciled at the same time"})
     max_in_flight: int = field(default=32, metadata={"help": "Write requests at the same time, over all jobs"})
@@ -50,13 +72,28 @@ class Settings:
         """Read the settings; raises OperatorError naming the variable, what is wrong and what would be right."""
         given: dict[str, Any] = {}
         for one in fields(cls):
-            name = PREFIX + one.name.upper()
+            name = _variable(one.name)
             if environ.get(name):
                 given[one.name] = _parse(name, environ[name], one.default, one.metadata.get("least", 1))
         settings = cls(**given)
+        if settings.coordinator:
+            _address(_variable("coordinator_address"), settings.coordinator_address)
         _one_of(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
         _one_of(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
         return settings
+
+
+def _variable(name: str) -> str:
+    prefix = OWN_PREFIX if name.startswith("coordinator") else PREFIX
+    return prefix + name.upper()
+
+
+def _address(name: str, text: str) -> None:
+    host, _, port = text.rpartition(":")
+    if not (_HOST.fullmatch(host) and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        raise OperatorError(
+            f"{name}: {text[:300]!r} is not host:port; set it to where agents reach the operator's port"
+        )
 
 
 def _parse(name: str, text: str, default: object, least: int) -> object:

@@ -7,6 +7,7 @@ from pytorchjob_operator.app.main import Process
 from pytorchjob_operator.app.metrics import JobCount
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.names import Cause, Reason
+from pytorchjob_operator.rounds.state import Word
 from pytorchjob_operator.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
@@ -35,6 +36,7 @@ async def published() -> dict[str, tuple[str, set[str]]]:
     metrics.on_pod_restart("ns", Cause.ERROR)
     metrics.on_request("get", "pods", 200, 0.1)
     metrics.on_reconcile("success", 0.1)
+    metrics.on_round_news("ns", Word.ROUND)
     suffix = {"counter": "_total", "info": "_info"}
     families = [one for one in metrics.registry.collect() if not one.name.startswith("process_")]
     labels = {one.name: {name for sample in one.samples for name in sample.labels} - BOUNDS for one in families}
@@ -52,3 +54,10 @@ def test_every_cause_is_there() -> None:
 
 def test_every_reason_is_there() -> None:
     assert set(table("reason | where")) == {*Reason}
+
+
+def test_every_reason_of_the_rounds_is_there() -> None:
+    after = PAGE.partition("\n### Jobs whose agents meet")[2]
+    assert {line.split("`")[1] for line in after.partition("\n### ")[0].split("\n") if line.startswith("| `")} == {
+        *Word
+    }

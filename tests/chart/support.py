@@ -27,6 +27,17 @@ def served(plane: ControlPlane) -> bool:
     return plane.kubectl("get", "ptj", "-A").returncode == 0
 
 
+def environment(container: dict[str, Any], space: str = SPACE) -> dict[str, str]:
+    """A container's variables as the kubelet sets them, in pods of this namespace."""
+    made: dict[str, str] = {}
+    for one in container["env"]:
+        value = one.get("value", space)
+        for name, known in made.items():
+            value = value.replace(f"$({name})", known)
+        made[one["name"]] = value
+    return made
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+from pytorchjob_operator.app.credentials import load_credentials
+from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.kube import config
+from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.settings import Settings
 from tests.apiserver.cluster import BIN, ControlPlane
-from tests.chart.support import NAME, SPACE, eventually, free_port, job, served
+from tests.chart.support import NAME, SPACE, environment, eventually, free_port, job, served
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 
@@ -41,9 +46,12 @@ def operator(plane: ControlPlane) -> Iterator[Callable[[Any], int]]:
 
     def start(objects: Any) -> int:
         port = free_port()
-        container = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]
-        env = {one["name"]: one.get("value", SPACE) for one in container["env"]}
-        env |= {"KUBECONFIG": account(plane), "PYTHONPATH": str(ROOT / "operator"), "PYTORCHJOB_HTTP_PORT": str(port)}
+        container = deployed(objects)
+        env = environment(container) | {
+            "KUBECONFIG": account(plane),
+            "PYTHONPATH": str(ROOT / "operator"),
+            "PYTORCHJOB_HTTP_PORT": str(port),
+        }
         command = [sys.executable, *container["command"][1:]]
         with (plane.directory / "operator.log").open("wb") as log:
             started.append(subprocess.Popen(command, env={**os.environ, **env}, stdout=log, stderr=log))
@@ -53,6 +61,10 @@ def operator(plane: ControlPlane) -> Iterator[Callable[[Any], int]]:
     for one in started:
         one.terminate()
         one.wait(timeout=30)
+
+
+def deployed(objects: Any) -> Any:
+    return objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]
 
 
 def account(plane: ControlPlane) -> str:
@@ -116,6 +128,23 @@ def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, templat
     eventually(lambda: "forbidden" in waits(plane).get("message", ""))
     assert waits(plane)["reason"] == "GangSchedulerUnavailable"
     assert plane.get("pods", "-n", "training")["items"] == []
+
+
+async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
+    plane: ControlPlane, template: Any
+) -> None:
+    install = [one for (kind, _), one in template().items() if "Role" in kind or kind == "ServiceAccount"]
+    assert plane.apply(*install).returncode == 0
+    settings = Settings.from_env(environment(deployed(template())))
+    asked = f"create secrets -n {SPACE} --as={ACCOUNT}".split()
+    eventually(lambda: plane.kubectl("auth", "can-i", *asked).stdout.strip() == "yes")
+    async with Client(config.from_kubeconfig([Path(account(plane))]), "test/1") as client:
+        made = await load_credentials(client, SPACE, settings.coordinator_secret)
+        assert await load_credentials(client, SPACE, settings.coordinator_secret) == made
+        with pytest.raises(OperatorError, match=f"right to get secrets named other in namespace {SPACE}"):
+            await load_credentials(client, SPACE, "other")
+    stored = plane.get("secret", settings.coordinator_secret, "-n", SPACE)
+    assert set(stored["data"]) == {"key", "tls.crt", "tls.key"}
 
 
 def waits(plane: ControlPlane) -> dict[str, Any]:

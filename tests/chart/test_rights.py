@@ -7,6 +7,7 @@ import pytest
 pytestmark = pytest.mark.helm
 
 NAME = "pytorchjob-operator"
+COORDINATOR = f"{NAME}-coordinator"
 JOBS = {
     ("kubeflow.org", "pytorchjobs"): {"get", "list", "watch", "delete"},
     ("kubeflow.org", "pytorchjobs/status"): {"patch"},
@@ -93,10 +94,32 @@ def test_leader_election_is_one_lease_in_its_own_namespace(template: Any, value:
     assert (use["resources"], use["resourceNames"], use["verbs"]) == (["leases"], [NAME], ["get", "update"])
 
 
-def test_no_role_has_a_wildcard_or_reads_secrets(template: Any) -> None:
-    roles = [one for (kind, _), one in template().items() if kind in ("Role", "ClusterRole")]
+@pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])
+def test_the_coordinators_secret_is_made_and_read_in_the_operators_namespace(template: Any, value: str) -> None:
+    objects = template(value)
+    role, binding = (objects[kind, COORDINATOR] for kind in ("Role", "RoleBinding"))
+    create, read = role["rules"]
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "pytorchjob-system"
+    assert binding["roleRef"]["name"] == COORDINATOR
+    assert create == {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}
+    assert read == {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [COORDINATOR], "verbs": ["get"]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([], id="all namespaces"),
+        pytest.param([NAMESPACED], id="single namespaces"),
+        pytest.param(["coordinator.enabled=false"], id="no coordinator"),
+    ],
+)
+def test_no_role_has_a_wildcard_or_reads_other_secrets(template: Any, values: list[str]) -> None:
+    objects = template(*values)
+    roles = [one for (kind, name), one in objects.items() if kind.endswith("Role") and name != COORDINATOR]
     words = {word for one in roles for rule in one["rules"] for part in rule.values() for word in part}
+    assert roles
     assert not words & {"*", "secrets", "roles", "rolebindings", "serviceaccounts", "pods/exec", "escalate", "bind"}
+    assert (("Role", COORDINATOR) in objects) is ("coordinator.enabled=false" not in values)
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,21 @@ import pytest
 import yaml
 
 from pytorchjob_operator.settings import Settings
+from tests.chart.support import environment
 
 pytestmark = pytest.mark.helm
 
 CHART = Path(__file__).parents[2] / "charts/pytorchjob-operator"
 NAME = "pytorchjob-operator"
+COORDINATOR = f"{NAME}-coordinator"
 CRD = ("CustomResourceDefinition", "pytorchjobs.kubeflow.org")
 DEPLOYMENT = ("Deployment", NAME)
 SECRET_LIMIT = 1024 * 1024
 
 
 def pod(objects: Any) -> Any:
-    return objects[DEPLOYMENT]["spec"]["template"]["spec"]
+    (deployment,) = [one for (kind, _), one in objects.items() if kind == "Deployment"]
+    return deployment["spec"]["template"]["spec"]
 
 
 def container(objects: Any) -> Any:
@@ -90,10 +93,27 @@ def test_image(template: Any, values: list[str], image: str) -> None:
     objects = template(*values)
     assert container(objects)["image"] == image
     assert objects["Pod", f"{NAME}-test"]["spec"]["containers"][0]["image"] == image
+    # Where nobody names another, the agent is taken from the image that is there already.
+    assert environment(container(objects))["PYTORCHJOB_AGENT_IMAGE"] == image
 
 
 SETTINGS = [
-    pytest.param([], Settings(log_format="json"), id="defaults"),
+    pytest.param(
+        [],
+        Settings(
+            lease_namespace="space",
+            log_format="json",
+            coordinator=True,
+            coordinator_address=f"{COORDINATOR}.space.svc.cluster.local:29600",
+            agent_image="pytorchjob/operator:0.1.0",
+        ),
+        id="defaults",
+    ),
+    pytest.param(
+        ["coordinator.enabled=false"],
+        Settings(lease_namespace="space", log_format="json", agent_image="pytorchjob/operator:0.1.0"),
+        id="no coordinator",
+    ),
     pytest.param(
         [
             'watchNamespaces=["a","b"]',
@@ -104,9 +124,19 @@ SETTINGS = [
             "gangScheduling.scheduler=volcano",
             'accelerators=["example.com/npu*","b/c"]',
             "replicaServices=true",
+            "coordinator.port=7000",
+            "coordinator.tls=false",
+            "fullnameOverride=train",
+            "agentImage=own/agent:2",
         ],
         Settings(
             ("a", "b"),
+            lease_namespace="space",
+            coordinator=True,
+            coordinator_port=7000,
+            coordinator_address="train-coordinator.space.svc.k.test:7000",
+            coordinator_tls=False,
+            coordinator_secret="train-coordinator",
             log_level="DEBUG",
             log_format="text",
             cluster_domain="k.test",
@@ -114,6 +144,7 @@ SETTINGS = [
             gang_scheduler="volcano",
             accelerators=("example.com/npu*", "b/c"),
             replica_services=True,
+            agent_image="own/agent:2",
         ),
         id="all that values can set",
     ),
@@ -122,8 +153,41 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("values", "settings"), SETTINGS)
 def test_the_operator_understands_its_environment(template: Any, values: list[str], settings: Settings) -> None:
-    env = {one["name"]: one["value"] for one in container(template(*values))["env"] if "value" in one}
+    env = environment(container(template(*values)), "space")
     assert Settings.from_env(env) == settings
+
+
+def test_what_agents_dial_is_the_coordinators_service(template: Any) -> None:
+    objects = template("coordinator.port=7000")
+    (port,) = objects["Service", COORDINATOR]["spec"]["ports"]
+    named = {one["name"]: one["containerPort"] for one in container(objects)["ports"]}
+    settings = Settings.from_env(environment(container(objects), "space"))
+    assert settings.coordinator_address == f"{COORDINATOR}.space.svc.cluster.local:{port['port']}"
+    assert settings.coordinator_port == named[port["targetPort"]] == 7000
+
+
+@pytest.mark.parametrize("name", ["train", "a" * 63, "a" * 50 + "-" + "b" * 12], ids=["short", "long", "cut at a dash"])
+def test_another_name_is_the_coordinators_too_and_no_longer_than_a_service_may_have(template: Any, name: str) -> None:
+    objects = template(f"fullnameOverride={name}")
+    (service,) = [one for kind, one in objects if kind == "Service" and one.endswith("-coordinator")]
+    env = environment(container(objects))
+    assert len(service) <= 63
+    assert "--" not in service
+    assert env["PYTORCHJOB_OPERATOR_COORDINATOR_ADDRESS"].split(".")[0] == service
+    assert env["PYTORCHJOB_OPERATOR_COORDINATOR_SECRET"] == service
+    assert objects["Role", service]["rules"][1]["resourceNames"] == [service]
+
+
+def test_without_a_coordinator_nothing_of_it_is_left(template: Any) -> None:
+    objects = template("coordinator.enabled=false", "networkPolicy.enabled=true")
+    assert not [key for key in objects if "coordinator" in key[1]]
+    assert [one["name"] for one in container(objects)["ports"]] == ["http"]
+    assert len(objects["NetworkPolicy", NAME]["spec"]["ingress"]) == 1
+
+
+def test_the_network_policy_lets_agents_in_from_everywhere(template: Any) -> None:
+    rules = template("networkPolicy.enabled=true")["NetworkPolicy", NAME]["spec"]["ingress"]
+    assert rules == [{"ports": [{"port": port, "protocol": "TCP"}]} for port in ("http", "coordinator")]
 
 
 PLACED = [
@@ -184,7 +248,8 @@ def test_everything_is_off_when_roles_are_somebody_elses(template: Any) -> None:
 def test_selectors_find_the_pods(template: Any) -> None:
     objects = template("networkPolicy.enabled=true", "podLabels.more=labels")
     labels = objects[DEPLOYMENT]["spec"]["template"]["metadata"]["labels"].items()
-    assert objects["Service", NAME]["spec"]["selector"].items() <= labels
+    for name in (NAME, COORDINATOR):
+        assert objects["Service", name]["spec"]["selector"].items() <= labels
     for key in (DEPLOYMENT, ("PodDisruptionBudget", NAME)):
         assert objects[key]["spec"]["selector"]["matchLabels"].items() <= labels
     assert objects["NetworkPolicy", NAME]["spec"]["podSelector"]["matchLabels"].items() <= labels

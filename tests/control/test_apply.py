@@ -4,6 +4,7 @@ import pytest
 from aiohttp import web
 
 from pytorchjob_operator.errors import Refused
+from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus
 from tests.control.world import JOBS, PODS, SERVICES, World
 from tests.factories import JOB_UID, at, make_job
 from tests.fakes.apiserver import Request, failure
@@ -158,6 +159,14 @@ async def test_a_job_made_anew_under_the_name_survives_the_ttl_of_the_old_one(wo
     world.api.put(JOBS, {**old, "metadata": {**old["metadata"], "uid": "uid-of-the-next"}})
     await world.reconcile()
     assert world.asked()["delete", "pytorchjobs"] == 0
+
+
+async def test_what_is_no_longer_told_of_the_training_leaves_the_status(world: World) -> None:
+    told = ProgressStatus(step=1, metrics={"loss": 1, "rate": 2})
+    world.submit(make_job(status=JobStatus(progress=told, elastic=ElasticStatus(round="1.1", members=2))))
+    now = JobStatus(progress=told.model_copy(update={"metrics": {"loss": 0.5}}))
+    await world.applier.patch_status(world.job, now)
+    assert (world.job.status.progress, world.job.status.elastic) == (now.progress, None)
 
 
 async def test_a_deletion_that_is_refused_is_told_as_one(world: World) -> None:

@@ -44,8 +44,8 @@ class World:
         self.caches = Caches(JobCache(), Store[Pod](clock), {kind: Store[Child](clock) for kind in ChildKind})
         settings = RecorderSettings(per_second=10_000)
         self.recorder = Recorder(client, Reporter("pytorchjob-controller", "test"), clock, lambda: self.now, settings)
-        applier = Applier(client, self.caches, lambda: self.leads())
-        self.reconciler = Reconciler(self.caches, applier, self.recorder, lambda: self.now, Nodes(client))
+        self.applier = Applier(client, self.caches, lambda: self.leads())
+        self.reconciler = Reconciler(self.caches, self.applier, self.recorder, lambda: self.now, Nodes(client))
 
     def submit(self, job: PyTorchJob) -> None:
         """Store the job and let the operator see it."""

@@ -55,7 +55,9 @@ def bounds(field: dict[str, Any]) -> set[str]:
         return {"properties"} if fixed else {"maxProperties"}
     if field["type"] == "string":
         return {"enum"} if "enum" in field else {"maxLength"}
-    return {"integer": {"minimum", "maximum"}, "array": {"maxItems"}, "boolean": set()}[field["type"]]
+    if field["type"] in ("integer", "number"):
+        return {"minimum", "maximum"}
+    return {"array": {"maxItems"}, "boolean": set()}[field["type"]]
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$defs", "anyOf", "title", "const", "x-crd-default", "x-crd-pod-template"])

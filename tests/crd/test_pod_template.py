@@ -35,6 +35,11 @@ def test_lists_keep_their_keys(path: str, keys: list[str]) -> None:
     assert (node["x-kubernetes-list-type"], node["x-kubernetes-list-map-keys"]) == ("map", keys)
 
 
+def test_containers_that_no_new_pod_may_have_are_not_explained() -> None:
+    assert "description" in POD["initContainers"]["items"]["properties"]["image"]
+    assert "description" not in POD["ephemeralContainers"]["items"]["properties"]["image"]
+
+
 def test_a_limit_is_a_quantity() -> None:
     limits = POD["containers"]["items"]["properties"]["resources"]["properties"]["limits"]
     assert limits["additionalProperties"]["x-kubernetes-int-or-string"]

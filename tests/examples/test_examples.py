@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
@@ -89,10 +89,13 @@ def test_two_processes_in_each_of_two_pods() -> None:
     assert "rank=3 local_rank=1 node=1 world_size=4 sum=6" in printed[1]
 
 
-def test_elastic_members_agree_on_the_step(tmp_path: Path) -> None:
-    (tmp_path / "step.txt").write_text("17")
+def test_elastic_members_go_on_from_a_checkpoint_and_learn(tmp_path: Path) -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, 3)], lr=0.1, momentum=0.5).state_dict()
+    torch.save({"step": 17, "model": {"weight": torch.zeros(1, 3)}, "optimizer": optimizer}, tmp_path / "elastic.pt")
     env = {"CHECKPOINT_DIR": str(tmp_path), "STEP_SECONDS": "0"}
     printed = outputs(start(*AGENT, "--nproc-per-node=2", "examples/elastic/train.py", **env))[0]
     assert "rank=1 world_size=2 from_step=17" in printed
-    assert "step=20 members=2" in printed
-    assert not (tmp_path / "step.txt").exists()
+    losses = {int(step): float(loss) for step, loss in re.findall(r"step=(\d+) members=2 loss=(\S+)", printed)}
+    assert sorted(losses) == list(range(18, 41))
+    assert losses[40] < losses[18] / 100
+    assert list(tmp_path.iterdir()) == []

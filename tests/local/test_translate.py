@@ -10,6 +10,7 @@ from pytorchjob_operator.local.translate import Machine, expand, to_command
 from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
+from pytorchjob_operator.plan.inject import DIRECTORY
 from pytorchjob_operator.plan.pods import build_pod
 from pytorchjob_operator.plan.replicas import Replica
 from tests.local.jobs import job, role
@@ -40,6 +41,15 @@ def variable(name: str, field: str) -> dict[str, Any]:
 )
 def test_references_are_kubernetes(text: str, expected: str) -> None:
     assert expand(text, {"A": "1"}) == expected
+
+
+def test_an_agent_that_is_put_into_pods_is_found_in_the_scratch_directory() -> None:
+    given = [{"name": "PYTHONPATH", "value": "/code"}, {"name": "PYTHONPATH", "value": f"{DIRECTORY}:$(PYTHONPATH)"}]
+    assert translated(env=given).env["PYTHONPATH"] == "/scratch/agent:/code"
+
+
+def test_the_callers_own_coordinator_is_not_the_replicas() -> None:
+    assert "PYTORCHJOB_COORDINATOR" not in translated(shell={"PYTORCHJOB_COORDINATOR": "a:1"}).env
 
 
 def test_arguments_see_the_contract_and_addresses() -> None:

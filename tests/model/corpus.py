@@ -192,8 +192,33 @@ BAD_CONTAINERS = (
         {"name": "pytorchjob-port", "containerPort": 1}, {"name": "pytorchjob-port", "containerPort": 2}],
         f"{_POD}.containers[0].ports"),
 )  # fmt: skip
+_AGENT = "spec.agent"
+_LOGS = f"{_AGENT}.hang.logRules"
+_LOSS = {"name": "loss", "pattern": "loss=([0-9.]+)"}
+BAD_AGENTS = (
+    Bad("an injected agent beside another rendezvous",
+        {f"{_AGENT}.inject": True, f"{_ELASTIC}.rdzvBackend": "c10d"}, f"{_AGENT}.inject", True),
+    Bad("an injected agent beside a host to meet at",
+        {f"{_AGENT}.inject": True, f"{_ELASTIC}.rdzvHost": "me"}, f"{_AGENT}.inject", True),
+    _at("modules for a cold start", f"{_AGENT}.preload", ["numpy"]),
+    Bad("modules for a start that is cold by word", {f"{_AGENT}.preload": ["numpy"], f"{_AGENT}.startMode": "Cold"},
+        f"{_AGENT}.preload"),
+    _at("a path for a module", f"{_AGENT}.preload", ["./numpy.py"], f"{_AGENT}.preload[0]"),
+    _at("a start mode in lower case", f"{_AGENT}.startMode", "warm"),
+    _at("two log rules of one name", _LOGS, [{**_LOSS, "faultOnMatch": True}] * 2),
+    _at("a log rule that says nothing", _LOGS, [_LOSS], f"{_LOGS}[0]"),
+    _at("a log rule that says nothing aloud", _LOGS, [{**_LOSS, "faultOnMatch": False}], f"{_LOGS}[0]"),
+    _at("a log rule of no pattern", _LOGS, [{"name": "loss", "everySeconds": 1}], f"{_LOGS}[0].pattern"),
+    _at("a log rule of an empty pattern", _LOGS, [{"name": "loss", "pattern": "", "everySeconds": 1}],
+        f"{_LOGS}[0].pattern"),
+    _at("a number that is compared with nothing", _LOGS, [{**_LOSS, "operator": "gt"}], f"{_LOGS}[0].value"),
+    _at("a value that nothing is compared with", _LOGS, [{**_LOSS, "value": 1, "everySeconds": 1}],
+        f"{_LOGS}[0].value"),
+    _at("a number of matches that are not compared", _LOGS, [{**_LOSS, "points": 2, "everySeconds": 1}],
+        f"{_LOGS}[0].points"),
+)  # fmt: skip
 BAD = (
-    *(*BAD_ROLES, *BAD_TEMPLATES, *BAD_NAMES, *BAD_POLICIES),
+    *(*BAD_AGENTS, *BAD_ROLES, *BAD_TEMPLATES, *BAD_NAMES, *BAD_POLICIES),
     *(*BAD_RENDEZVOUS, *BAD_GANGS, *BAD_CONTAINERS),
 )
 
@@ -245,6 +270,17 @@ GOOD: dict[str, Job] = {
     "a setting twice, of which torch takes the last": changed(
         elastic(), {_CONF: [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}]}
     ),
+    "every field of the agent": changed(elastic(), {_AGENT: {
+        "inject": True, "startMode": "Auto", "preload": ["transformers", "my.model_2"], "restartWindowSeconds": 3600,
+        "preflight": "Fail",
+        "hang": {"progressSeconds": 0, "firstProgressSeconds": 600, "idleSeconds": 60, "logRules": [
+            {**_LOSS, "operator": "gteq", "value": 2.5, "points": 3, "startSeconds": 60, "everySeconds": 10,
+             "stopPattern": "saving"},
+            {"name": "nan", "pattern": "nan", "faultOnMatch": True},
+        ]},
+    }}),
+    "an agent that is told nothing": changed(job(), {_AGENT: {}}),
+    "an agent that is told nothing of log rules": changed(job(), {_AGENT: {"hang": {"logRules": []}, "inject": False}}),
     "an empty queue, as v1's clients write it": changed(job(), {f"{_RUN}.schedulingPolicy": {"queue": ""}}),
     "the longest name that fits eleven workers": changed(job(), {"metadata.name": "a" * 53, f"{_WORKER}.replicas": 11}),
     "the longest name that fits a hundred workers": changed(elastic("a" * 53), {f"{_ELASTIC}.maxReplicas": 100}),

@@ -1,5 +1,6 @@
 """Invalid jobs made from the schema: for each field of ours every wrong type, just beyond each bound, and huge."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,12 +20,18 @@ _WRONG: dict[str, Any] = {
 _FITS = {
     "string": {"text"},
     "integer": {"a number"},
+    "number": {"a number", "a fraction"},
     "boolean": {"true"},
     "array": {"a list"},
     "object": {"a map"},
 }
 _HUGE = {"2**31": 2**31, "2**63": 2**63, "1e100": 1e100}
-_EXAMPLE: dict[str, Any] = {"rdzvConf": {"key": "a", "value": "1"}, "metrics": {"type": "External", "external": {}}}
+_EXAMPLE: dict[str, Any] = {
+    "rdzvConf": {"key": "a", "value": "1"},
+    "metrics": {"type": "External", "external": {}},
+    "logRules": {"name": "loss", "pattern": "x", "faultOnMatch": True},
+    "preload": "numpy",
+}
 """What an element of a list has to have before one of its fields is spoilt."""
 _INT_OR_STRING = {"text", "a number"}
 
@@ -84,7 +91,8 @@ def _near(values: list[str]) -> list[str]:
 
 def _example(path: str, index: int) -> Any:
     made = _EXAMPLE[path.rpartition(".")[2]]
-    return {**made, "key": f"k{index}"} if "key" in made else made
+    named = next((one for one in ("key", "name") if one in made), None)
+    return {**made, named: f"k{index}"} if named else made
 
 
 def _bad(sentence: str, path: str, value: Any, named: str = "", only_strict: bool = False) -> Bad:
@@ -94,7 +102,7 @@ def _bad(sentence: str, path: str, value: Any, named: str = "", only_strict: boo
     if "0" in parts:
         at = parts.index("0")
         name = parts[at - 1]
-        changes[".".join(parts[:at])] = [dict(_EXAMPLE[name])]
+        changes[".".join(parts[:at])] = [copy.copy(_EXAMPLE[name])]
     changes[path] = value
     return Bad(
         sentence, changes, named or path.replace(".0", "[0]"), path.startswith("spec.elasticPolicy"), only_strict

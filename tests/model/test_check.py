@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from pytorchjob_operator.model.check import validate_dict
 from tests.model import corpus
@@ -38,6 +38,7 @@ def test_what_is_no_object_is_said_to_be_none(thing: object) -> None:
     assert "must be a PyTorchJob object" in validate_dict(thing)[0].message
 
 
+@settings(deadline=None)
 @given(mutants())
 def test_no_job_breaks_the_judge(job: corpus.Job) -> None:
     assert all(problem.field and problem.message for problem in validate_dict(job))

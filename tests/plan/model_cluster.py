@@ -22,6 +22,7 @@ from pytorchjob_operator.plan.writes import (
     UpdateChild,
     Write,
 )
+from pytorchjob_operator.report import Report
 from tests.factories import JOB_UID, at
 
 _MOST_ROUNDS = 30
@@ -49,6 +50,8 @@ class ModelCluster:
         self._versions = 0
         self._due: float | None = None
         self._told: frozenset[Told] = frozenset()
+        self.report: Report | None = None
+        """What the coordinator tells now."""
         self.refused: list[Write] = []
         self.deleted: dict[str, tuple[Pod, str]] = {}
         self.events: list[Event] = []
@@ -216,7 +219,7 @@ class ModelCluster:
         due = None if self._due is None else at(self._due)
         seen = tuple(self._seen_pods.values())
         observed = Observed(self.seen_job, at(self.now), seen, self._seen_children, status_due=due)
-        plan = make_plan(observed := replace(observed, told=self._told))
+        plan = make_plan(observed := replace(observed, told=self._told, report=self.report))
         asked = {name: self.dead.get(name, NodeState(NodeHealth.READY)) for name in plan.nodes}
         return make_plan(replace(observed, nodes=asked)) if asked else plan
 

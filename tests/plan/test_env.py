@@ -39,7 +39,9 @@ def conf(text: str) -> dict[str, str]:
     return {"PET_RDZV_CONF": text}
 
 
-IS_HOST, IS_GUEST = conf("is_host=true"), conf("is_host=false")
+TIMINGS = "keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=10"
+SEPARATE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+IS_HOST, IS_GUEST = (conf(f"is_host={text},{TIMINGS}") | SEPARATE for text in ("true", "false"))
 
 
 def nodes(number: int, nproc: str = "auto") -> dict[str, str]:
@@ -148,7 +150,7 @@ ALONE = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto"}
         pytest.param(
             {"master": None, "elasticPolicy": {"standalone": True, "minReplicas": 1, "maxReplicas": 2}},
             "worker-0",
-            ALONE | rendezvous("1:1") | {"PET_STANDALONE": "1"},
+            ALONE | rendezvous("1:1") | {"PET_STANDALONE": "1"} | SEPARATE,
             id="a standalone run waits for no other node",
         ),
         pytest.param(
@@ -172,13 +174,13 @@ ALONE = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": "auto"}
         pytest.param(
             {"master": None, "elasticPolicy": {"rdzvHost": "elsewhere"}},
             "worker-0",
-            ALONE | rendezvous("1:1", "elsewhere:23456"),
+            ALONE | rendezvous("1:1", "elsewhere:23456") | conf(TIMINGS) | SEPARATE,
             id="a host elsewhere is left to torch",
         ),
         pytest.param(
             {"master": None, "elasticPolicy": {"rdzvConf": [{"key": "is_host", "value": "0"}]}},
             "worker-0",
-            ALONE | rendezvous("1:1") | conf("is_host=0"),
+            ALONE | rendezvous("1:1") | conf(f"is_host=0,{TIMINGS}") | SEPARATE,
             id="the user's is_host wins",
         ),
         pytest.param(
@@ -229,6 +231,7 @@ def test_the_order_is_that_of_v1() -> None:
         "PET_MAX_RESTARTS",
         "PET_RDZV_ID",
         "PET_RDZV_CONF",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
     ]
 
 

@@ -51,6 +51,16 @@ def said(plan: Plan) -> list[tuple[str, str, str]]:
             id="what the code does not say is added",
         ),
         pytest.param(
+            make_pod("worker-0", BAD, exit_code=143, cause=Cause.SIGNAL),
+            [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 143 (it was asked to go)")],
+            id="what an agent means by a code",
+        ),
+        pytest.param(
+            make_pod("worker-0", BAD, exit_code=143, cause=Cause.SIGNAL, unled=True),
+            [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 143")],
+            id="but not where no agent is",
+        ),
+        pytest.param(
             make_pod("worker-0", PENDING, trouble=PULL),
             [
                 (

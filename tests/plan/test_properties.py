@@ -1,6 +1,7 @@
 """Whatever happens, in whatever order it is seen: the invariants of a plan, over generated lives of a job."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from pytorchjob_operator.observed import NodeHealth, Options, PodPhase
 from pytorchjob_operator.plan import gang
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.writes import CreatePod
+from pytorchjob_operator.report import Ended, LastRestart, Report
 from tests.factories import make_job, replica
 from tests.plan.model_cluster import NODES, ModelCluster
 
@@ -47,6 +49,18 @@ JOBS = st.builds(
 )
 ENDS = st.sampled_from([(PodPhase.SUCCEEDED, 0), (PodPhase.FAILED, 1), (PodPhase.FAILED, 137), (PodPhase.FAILED, None)])
 DEATHS = st.sampled_from([NodeHealth.NOT_READY, NodeHealth.OUT_OF_SERVICE, NodeHealth.GONE])
+ROUND = Report(round="1.1", running=True, members=2, world=2)
+REPORTS = st.sampled_from(
+    [
+        None,
+        Report(),
+        ROUND,
+        replace(ROUND, round="1.2", restarts=1, last_restart=LastRestart(1.0, "WorkerFailed", "it fell")),
+        replace(ROUND, running=False, restarts=2, problems={"RendezvousWaiting": "1 of 2"}),
+        replace(ROUND, running=False, ended=Ended("RestartsUsedUp", "it fell", 1)),
+        replace(ROUND, running=False, ended=Ended("Succeeded", "", 0)),
+    ]
+)
 ANY = st.integers(0, 10**6)
 
 
@@ -144,6 +158,10 @@ class Lives(RuleBasedStateMachine):
     def volcano_judges_the_gang(self, phase: str) -> None:
         self.cluster.volcano(phase)
 
+    @rule(report=REPORTS)
+    def the_coordinator_tells(self, report: Report | None) -> None:
+        self.cluster.report = report
+
     @rule()
     def the_service_is_deleted(self) -> None:
         self.cluster.children.clear()
@@ -215,9 +233,9 @@ STATES = st.lists(
 
 
 @settings(deadline=None, max_examples=100)
-@given(JOBS, STATES, st.none() | st.integers(1, 4), st.none() | st.booleans())
+@given(JOBS, STATES, st.none() | st.integers(1, 4), st.none() | st.booleans(), REPORTS)
 def test_a_plan_that_is_cut_anywhere_comes_to_the_same_end(
-    job: Any, state: Any, workers: int | None, suspended: bool | None
+    job: Any, state: Any, workers: int | None, suspended: bool | None, report: Report | None
 ) -> None:
     cluster = ModelCluster(job)
     if state:
@@ -228,6 +246,7 @@ def test_a_plan_that_is_cut_anywhere_comes_to_the_same_end(
         cluster.scale(workers)
     if suspended is not None:
         cluster.suspend(suspended)
+    cluster.report = report
     cluster.see()
     whole = copy.deepcopy(cluster)
     whole.settle()

@@ -66,7 +66,9 @@ class Process:
         lag = self._loop.time() - self._beat
         if lag > LAG_SECONDS:
             return f"the event loop has not turned for {lag:.0f} s"
-        return "a task has ended" if any(task.done() for task in self._tasks) else None
+        if any(task.done() for task in self._tasks):
+            return "a task has ended"
+        return self.operator.rounds.trouble()
 
     def ready(self) -> str | None:
         """What keeps the operator from seeing the cluster, if anything."""
@@ -92,6 +94,7 @@ class Process:
         """Finish what is in hand, stop watching, release the lease."""
         logger.info("leaving")
         self.operator.queue.stop()
+        await self.operator.rounds.stop()
         self._loop.call_later(DRAIN_SECONDS, lambda: [task.cancel() for task in self._tasks])
         work = self._tasks[2:3] if self.operator.queue.active else []
         await asyncio.wait(work, timeout=DRAIN_SECONDS) if work else None
@@ -114,6 +117,7 @@ class Process:
         metrics.gauge("workqueue_depth", "Jobs that wait for a worker.", lambda: float(len(operator.queue)))
         metrics.gauges("jobs", "Jobs in the cache, by phase.", "phase", lambda: by_phase(operator.caches.jobs))
         metrics.gauge("pods", "Pods in the cache.", lambda: float(len(operator.caches.pods)))
+        operator.rounds.publish(metrics)
         metrics.gauge("events_dropped", "Events that were not sent.", lambda: float(operator.recorder.dropped))
         metrics.gauge(
             "watch_last_contact_age_seconds",

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from pytorchjob_operator import __version__
 from pytorchjob_operator.names import Cause
+from pytorchjob_operator.rounds.state import Word
 
 _PREFIX = "pytorchjob_operator"
 _V1 = "training_operator_jobs"
@@ -59,6 +60,12 @@ class Metrics:
             ("job_namespace", "cause"),
             registry=self.registry,
         )
+        self._rounds = Counter(
+            _PREFIX + "_rounds_news_total",
+            "What the coordinator tells of the rounds of jobs, by reason.",
+            ("job_namespace", "reason"),
+            registry=self.registry,
+        )
         self._starts = Histogram(
             _PREFIX + "_time_to_running_seconds",
             "Seconds from a job's creation, or its resume, until it ran.",
@@ -100,6 +107,10 @@ class Metrics:
     def on_pod_restart(self, namespace: str, cause: Cause) -> None:
         """Count one pod that is made again."""
         self._pod_restarts.labels(namespace, cause.value).inc()
+
+    def on_round_news(self, namespace: str, reason: Word) -> None:
+        """Count one thing that the coordinator tells."""
+        self._rounds.labels(namespace, reason.value).inc()
 
     def on_request(self, verb: str, resource: str, code: int, seconds: float) -> None:
         """Count one request to the API server."""

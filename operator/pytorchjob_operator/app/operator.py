@@ -5,6 +5,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from pytorchjob_operator.app.children import ChildWatch
 from pytorchjob_operator.app.counts import JobCounts
 from pytorchjob_operator.app.handlers import JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
+from pytorchjob_operator.app.rounds import LedRounds
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.jobs import JobCache
@@ -29,6 +31,7 @@ from pytorchjob_operator.kube.resource import PODS, SERVICES
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Child, Options, Pod
+from pytorchjob_operator.rounds.state import News
 from pytorchjob_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -64,15 +67,24 @@ class Operator:
         # The Lease must never wait behind the writes that it guards.
         self.lease_client = Client(connection, USER_AGENT, 1, on_request=metrics.on_request)
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        lease = LeaseName(settings.lease_namespace or connection.namespace, settings.lease_name, identity)
+        self._namespace = settings.lease_namespace or connection.namespace
+        lease = LeaseName(self._namespace, settings.lease_name, identity)
         self.elector = Elector(self.lease_client, lease, self._clock, now)
         self.recorder = Recorder(self.client, Reporter(names.CONTROLLER, identity), self._clock, now)
         self.reflectors = tuple(self._reflectors())
         applier = Applier(self.client, self.caches, self.may_write)
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._look_at_all)
         self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
+        self.rounds = LedRounds(settings, self._round_changed)
         self.reconciler = Reconciler(
-            self.caches, applier, self.recorder, now, Nodes(self.client), self.children.want, self._counts.lost
+            self.caches,
+            applier,
+            self.recorder,
+            now,
+            Nodes(self.client),
+            self.children.want,
+            self._counts.lost,
+            self.rounds,
         )
         self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
 
@@ -102,9 +114,30 @@ class Operator:
         """Reconcile once the caches are complete and this process leads."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
+        coordinator = await self.rounds.prepare(self.client, self._namespace)
+        self.caches.options = replace(self.caches.options, coordinator=coordinator)
         if self.settings.leader_elect:
             await self.elector.acquired.wait()
+        self.rounds.start(self._epoch())
         await self.queue.run(self._reconcile, self.settings.workers)
+
+    def _epoch(self) -> int:
+        """Later than that of every leader before; without an election the wall clock has to do."""
+        return self.elector.epoch if self.settings.leader_elect else int(now().timestamp())
+
+    def _round_changed(self, uid: str, news: tuple[News, ...]) -> None:
+        """The coordinator tells of a job: look at it, and tell people what happened."""
+        job = self.caches.jobs.get(uid)
+        if job is None:
+            return
+        self.queue.add(uid)
+        meta = job.metadata
+        about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, uid)
+        for one in news:
+            self.metrics.on_round_news(meta.namespace, one.reason)
+            if self.may_write():
+                kind = names.EventType.WARNING if one.warning else names.EventType.NORMAL
+                self.recorder.event(about, kind, one.reason, one.message)
 
     async def _reconcile(self, uid: str) -> None:
         started, result = self._clock(), "error"
@@ -194,6 +227,7 @@ def _options(settings: Settings) -> Options:
         accelerators=settings.accelerators,
         replica_services=settings.replica_services,
         gang_scheduler=settings.gang_scheduler,
+        agent_image=settings.agent_image,
     )
 
 

@@ -142,7 +142,7 @@ class Applier:
         unset = {field.alias: None for field in JobStatus.model_fields.values()}
         body = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "status": unset | status.to_api(),
+            "status": unset | _over(job.status.to_api(), status.to_api()),
         }
         try:
             self.caches.jobs.put(await self.client.patch_status(JOBS, meta.namespace, meta.name, body))
@@ -167,6 +167,13 @@ class Applier:
     def _fence(self) -> None:
         if not self.may_write():
             raise Unavailable(0, "NotLeader", "this process does not lead: nothing was written")
+
+
+def _over(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What a merge patch has to say so that the new stands in the place of the old, at every depth."""
+    gone = {key: None for key in old if key not in new}
+    inner = {key: _over(old.get(key) or {}, value) if isinstance(value, dict) else value for key, value in new.items()}
+    return {**gone, **inner}
 
 
 def _merged(live: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Child, Observed, Options, Pod, Refusal
 
 
-@dataclass(frozen=True)
+@dataclass
 class Caches:
     """The jobs and their children, kept up to date by watches and by the replies to our own writes."""
 
@@ -20,6 +20,7 @@ class Caches:
     children: Mapping[ChildKind, Store[Child]]
     """One store for each kind of child: names are unique within a kind only."""
     options: Options = field(default_factory=Options)
+    """Set anew once, when the credentials of the coordinator are there."""
     unserved: dict[ChildKind, str] = field(default_factory=dict)
     """Kinds that are not watched now, with the reason."""
 

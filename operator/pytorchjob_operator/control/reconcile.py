@@ -13,6 +13,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.nodes import Nodes
+from pytorchjob_operator.control.rounds import NoRounds, Rounds, tell
 from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
@@ -53,6 +54,8 @@ class Reconciler:
     """Told which kinds of children a plan would need to see and cannot."""
     lost: Callable[[str, tuple[Cause, ...]], None] = lambda namespace, causes: None
     """Told why pods of a namespace were taken away."""
+    rounds: Rounds = field(default_factory=NoRounds)
+    """Told what each job is, and asked how it trains."""
     _memories: dict[str, _Memory] = field(default_factory=dict)
 
     async def __call__(self, uid: str) -> float | None:
@@ -63,6 +66,7 @@ class Reconciler:
         job = self.caches.jobs.get(uid)
         if job is None:
             self._memories.pop(uid, None)
+            self.rounds.forget(uid)
             return None
         if not self.applier.may_write():
             return FENCED
@@ -82,7 +86,9 @@ class Reconciler:
     def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
         now = self.clock()
         seen = self.caches.observe(job, now, memory.refusal, memory.status_due)
-        plan = make_plan(replace(seen, nodes=self.nodes.known(now), told=memory.told))
+        report = self.rounds.report(job.metadata.uid)
+        plan = make_plan(replace(seen, nodes=self.nodes.known(now), told=memory.told, report=report))
+        tell(self.rounds, job, seen.options, seen.pods)
         if plan.needs:
             self.want(plan.needs)
         if memory.reason != plan.reason:

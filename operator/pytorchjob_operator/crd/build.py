@@ -22,6 +22,8 @@ _COLUMNS = (
     ("Workers", "integer", f"{_WORKER}.active", 0, "Workers that run"),
     ("Desired", "integer", _WORKER_REPLICAS, 0, "Workers that were asked for"),
     ("Age", "date", ".metadata.creationTimestamp", 0, ""),
+    ("World", "integer", ".status.elastic.worldSize", 1, "Processes that train together"),
+    ("Step", "integer", ".status.progress.step", 1, "Steps done, by the script's own word"),
     ("Started", "date", ".status.startTime", 1, "When the operator took up the job"),
     ("Finished", "date", ".status.completionTime", 1, "When the job succeeded or failed"),
     ("Reason", "string", f"{_LATEST}.reason", 1, "Why it is in this state"),

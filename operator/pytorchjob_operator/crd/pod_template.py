@@ -65,6 +65,8 @@ def build(swagger: Schema) -> Schema:
         item["name"]["maxLength"] = _MAX_NAME
         item["ports"]["maxItems"] = _MAX_PORTS
         item["ports"]["items"]["properties"]["containerPort"].update(minimum=1, maximum=65535)
+    # No API server takes such a container in a new pod: the words that containers have would be a waste of its size.
+    pod["ephemeralContainers"]["items"] = _wordless(pod["ephemeralContainers"]["items"])
     return schema
 
 
@@ -91,6 +93,15 @@ def _inline(node: Schema, definitions: dict[str, Schema]) -> Schema:
     if description:
         out["description"] = short(description)
     return out
+
+
+def _wordless(node: Any) -> Any:
+    """The same without descriptions: a field of that name stays, as its value is no text."""
+    if isinstance(node, list):
+        return [_wordless(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    return {key: _wordless(one) for key, one in node.items() if key != "description" or isinstance(one, dict)}
 
 
 def _children(node: Schema, definitions: dict[str, Schema]) -> Schema:

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
+from pathlib import Path
 
+from pytorchjob_agent.install import install
 from pytorchjob_operator.local import addresses, gpus, keeper, notes, result, source
 from pytorchjob_operator.local.addresses import Addresses, Claims
 from pytorchjob_operator.local.command import Command
 from pytorchjob_operator.local.node import Node
+from pytorchjob_operator.local.rounds import Rounds
 from pytorchjob_operator.local.runner import ExitStatus, Result, Runner
 from pytorchjob_operator.local.screen import Screen, duration
-from pytorchjob_operator.local.translate import Machine, to_command
+from pytorchjob_operator.local.translate import Machine, agent_directory, to_command
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import replicas
@@ -65,8 +68,11 @@ def _run(request: Request, given: PyTorchJob, claims: Claims, screen: Screen) ->
     scratch = tempfile.mkdtemp(prefix="pytorchjob-run-")
     keeper.adopt_orphans()
     try:
+        if given.spec.agent is not None and given.spec.agent.inject:
+            install(Path(agent_directory(scratch)))
         node = Node(_translator(places, scratch), gpus.Pool(devices, job), screen, request.grace)
-        return Runner(job, node, screen, request.timeout, partial(_workers, request)).run()
+        with Rounds(node.selector) as rounds:
+            return Runner(job, node, screen, request.timeout, partial(_workers, request)).run(rounds)
     finally:
         keeper.kill_descendants()
         shutil.rmtree(scratch, ignore_errors=True)

@@ -120,6 +120,7 @@ class Node:
             self.restarts += 1
         wait = kubelet.back_off(self._crashes.get(name, 0))
         uid = f"{name}-{self._made}"
+        body = {**body, "metadata": {**body["metadata"], "uid": uid}}
         self._pods[uid] = LocalPod(body, self._translate(body, self._gpus.take(body)), uid, self._made, now + wait)
 
     def delete(self, uid: str, now: float) -> None:

@@ -14,6 +14,7 @@ from enum import IntEnum
 
 from pytorchjob_operator.errors import InvalidJob
 from pytorchjob_operator.local.node import Node
+from pytorchjob_operator.local.rounds import Rounds
 from pytorchjob_operator.local.screen import Progress, Screen
 from pytorchjob_operator.local.signals import RELOAD, Signals
 from pytorchjob_operator.model import ConditionStatus, ConditionType, PyTorchJob
@@ -69,9 +70,11 @@ class Runner:
         self._start = _monotonic()
         self._end = None if timeout is None else self._start + timeout
         self._terminal = _has_terminal()
+        self._rounds: Rounds
 
-    def run(self) -> Result:
+    def run(self, rounds: Rounds) -> Result:
         """Run the job to its end; no process is left on return."""
+        self._rounds = rounds
         with Signals(self._node.selector) as signals:
             try:
                 status = self._until_end(signals)
@@ -88,6 +91,8 @@ class Runner:
                     return _STOPPED.get(number, ExitStatus.TERMINATED)
                 self._reload()
             wake_at = self._settle()
+            for one in self._rounds.take_news():
+                self._screen.say(f"{'!' if one.warning else '-'} {one.reason}: {one.message}")
             self._show()
             ended = next((status for kind, status in _ENDED.items() if self._job.status.holds(kind)), None)
             if ended is not None:
@@ -101,13 +106,25 @@ class Runner:
         """Plan and apply until there is nothing to do; when to look again at the latest."""
         while True:
             self._node.advance(_monotonic())
-            pods = self._node.pods()
-            seen = Observed(self._job, _now(), pods, self._children, status_due=self._status_due, told=self._told)
+            seen = self._observe()
+            self._rounds.expect(self._job, seen.pods)
             plan = make_plan(seen)
             self._status_due, self._told = plan.status_due, plan.told
             if plan.empty:
                 return plan.wake_at
             self._apply(plan)
+
+    def _observe(self) -> Observed:
+        return Observed(
+            self._job,
+            _now(),
+            self._node.pods(),
+            self._children,
+            status_due=self._status_due,
+            told=self._told,
+            options=self._rounds.options,
+            report=self._rounds.report(self._job),
+        )
 
     def _apply(self, plan: Plan) -> None:
         for write in plan.writes:

@@ -17,17 +17,17 @@ from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
 from pytorchjob_operator.local.command import Command
 from pytorchjob_operator.model import main_container
 from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.plan import inject
 
 HOSTNAME = "HOSTNAME"
 PATH = "PATH"
-PYTHONPATH = "PYTHONPATH"
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _LOCAL_ADDR = "PET_LOCAL_ADDR"
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 
 _OF_A_JOB = re.compile(
-    r"(PET_|TORCHELASTIC_|(GROUP_|ROLE_|LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_WORLD_SIZE$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$)"
+    r"(PET_|TORCHELASTIC_|PYTORCHJOB_(COORDINATOR|COORDINATOR_CA|TOKEN|JOB|POD|POD_UID|INDEX)$|(GROUP_|ROLE_|LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_WORLD_SIZE$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$)"
 )
 """Variables that say which rank a process is: the caller's own are not those of the replica."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
@@ -102,7 +102,7 @@ def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: Ma
     for one in container.get("env") or ():
         name, source = one["name"], one.get("valueFrom") or {}
         if not source:
-            text = expand(str(one.get("value") or ""), env)
+            text = expand(str(one.get("value") or ""), env).replace(inject.DIRECTORY, agent_directory(machine.scratch))
             env[name] = machine.addresses.translate(text, whole_words=_is_address(name))
         elif "fieldRef" in source:
             found = field_value(pod, source["fieldRef"].get("fieldPath", ""), machine.addresses.of(*replica(pod)))
@@ -130,6 +130,11 @@ def _local_env(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> di
     return env if gpus is None else env | {VISIBLE_GPUS: gpus}
 
 
+def agent_directory(scratch: str) -> str:
+    """Where an agent that the job wants in its pods is put: no init container does it here."""
+    return str(Path(scratch) / "agent")
+
+
 def termination_log(scratch: str, pod: str) -> str:
     """Where a replica's last words are put."""
     return str(Path(scratch) / f"{pod}.termination-log")
@@ -145,6 +150,6 @@ def _with_agent(command: Command, machine: Machine) -> Command:
     """The agent is part of this package: it is found also where the package runs from its source, not installed."""
     if command.argv[0] != _AGENT or (Path(machine.python).parent / _AGENT).exists():
         return command
-    source = os.pathsep.join(part for part in (str(_AGENT_ROOT.parent), command.env.get(PYTHONPATH)) if part)
+    source = os.pathsep.join(part for part in (str(_AGENT_ROOT.parent), command.env.get(inject.PYTHONPATH)) if part)
     argv = (machine.python, "-m", _AGENT_ROOT.name, *command.argv[1:])
-    return Command(argv, {**command.env, PYTHONPATH: source}, command.cwd)
+    return Command(argv, {**command.env, inject.PYTHONPATH: source}, command.cwd)

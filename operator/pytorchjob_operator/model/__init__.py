@@ -1,5 +1,6 @@
 """The resource: PyTorchJob as frozen values, its defaults, its rules. It talks to nobody."""
 
+from pytorchjob_operator.model.agent import AgentPolicy
 from pytorchjob_operator.model.base import (
     CleanPodPolicy,
     ConditionStatus,
@@ -19,25 +20,37 @@ from pytorchjob_operator.model.spec import (
     RunPolicy,
     SchedulingPolicy,
 )
-from pytorchjob_operator.model.status import Condition, JobStatus, ReplicaStatus, ReplicaStatuses
+from pytorchjob_operator.model.status import (
+    Condition,
+    ElasticStatus,
+    JobStatus,
+    ProgressStatus,
+    ReplicaStatus,
+    ReplicaStatuses,
+    Restart,
+)
 
 __all__ = [
+    "AgentPolicy",
     "CleanPodPolicy",
     "Condition",
     "ConditionStatus",
     "ConditionType",
     "ElasticPolicy",
+    "ElasticStatus",
     "JobSpec",
     "JobStatus",
     "ManagedBy",
     "Metadata",
     "Model",
+    "ProgressStatus",
     "PyTorchJob",
     "RdzvConf",
     "ReplicaSpec",
     "ReplicaSpecs",
     "ReplicaStatus",
     "ReplicaStatuses",
+    "Restart",
     "RestartPolicy",
     "RunPolicy",
     "SchedulingPolicy",

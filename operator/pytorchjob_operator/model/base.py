@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-_INT32_MAX = 2**31 - 1
+INT32_MAX = 2**31 - 1
+_NUMBER_MAX = 1e15
 _INT64_MAX = 2**53 - 1
 """The largest number that JSON readers agree on."""
 
@@ -37,10 +38,11 @@ Time = Annotated[
 ]
 """An instant; written as the API server writes it, in whole seconds and UTC."""
 
-Seconds32 = Annotated[int, Field(ge=0, le=_INT32_MAX, json_schema_extra={"format": "int32"})]
+Seconds32 = Annotated[int, Field(ge=0, le=INT32_MAX, json_schema_extra={"format": "int32"})]
 Seconds64 = Annotated[int, Field(ge=0, le=_INT64_MAX, json_schema_extra={"format": "int64"})]
-Count = Annotated[int, Field(ge=0, le=_INT32_MAX, json_schema_extra={"format": "int32"})]
+Count = Annotated[int, Field(ge=0, le=INT32_MAX, json_schema_extra={"format": "int32"})]
 Generation = Annotated[int, Field(ge=0, le=_INT64_MAX, json_schema_extra={"format": "int64"})]
+Number = Annotated[float, Field(ge=-_NUMBER_MAX, le=_NUMBER_MAX, allow_inf_nan=False)]
 CRD_DEFAULT = "x-crd-default"
 """Marks, in a field's JSON schema, the few defaults that the API server stores."""
 POD_TEMPLATE = "x-crd-pod-template"
@@ -86,7 +88,7 @@ class ManagedBy(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """v1's condition types, ReplicaFailure with the meaning that a ReplicaSet gives it, and two of our own."""
+    """v1's condition types, ReplicaFailure with the meaning that a ReplicaSet gives it, and three of our own."""
 
     CREATED = "Created"
     RUNNING = "Running"
@@ -97,6 +99,7 @@ class ConditionType(StrEnum):
     REPLICA_FAILURE = "ReplicaFailure"
     WAITING = "Waiting"
     CONFIG_VALID = "ConfigValid"
+    DEGRADED = "Degraded"
 
 
 class ConditionStatus(StrEnum):

@@ -38,12 +38,14 @@ _KINDS = {
     "object": "a map",
     "array": "a list",
     "integer": "an integer",
+    "number": "a number",
     "string": "a string",
     "boolean": "true or false",
 }
 _SAY = {
     "minimum": "must be at least {limit}",
     "maximum": "must be at most {limit}",
+    "minLength": "must be at least {limit} character",
     "maxLength": "must be at most {limit} characters",
     "maxItems": "must have at most {limit} items",
     "maxProperties": "must have at most {limit} keys",

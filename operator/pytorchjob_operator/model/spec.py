@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from pytorchjob_operator.model.agent import AgentPolicy
 from pytorchjob_operator.model.base import (
     CRD_DEFAULT,
     POD_TEMPLATE,
@@ -267,6 +268,11 @@ class JobSpec(Model):
         default=None,
         description="Makes the job elastic: it trains with any number of workers between minReplicas and"
         " maxReplicas, and goes on when one is lost or added. Unset: the number of workers is fixed.",
+    )
+    agent: AgentPolicy | None = Field(
+        default=None,
+        description="How the elastic agent in the pods starts and watches the workers; not of training-operator v1."
+        " Unset: see its fields.",
     )
     run_policy: RunPolicy = Field(
         default_factory=RunPolicy,

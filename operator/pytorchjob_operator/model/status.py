@@ -7,7 +7,16 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from pytorchjob_operator.model.base import ConditionStatus, ConditionType, Count, Generation, Model, Time
+from pytorchjob_operator.model.base import (
+    ConditionStatus,
+    ConditionType,
+    Count,
+    Generation,
+    Model,
+    Number,
+    Seconds64,
+    Time,
+)
 from pytorchjob_operator.names import ReplicaType
 
 _MAX_MESSAGE = 32768
@@ -15,6 +24,9 @@ MAX_REPLACING = 1000
 """Failed pods that are replaced at a time: each is listed by its uid, and an object's size is bounded."""
 
 Uid = Annotated[str, Field(max_length=128)]
+Word = Annotated[str, Field(max_length=64)]
+Position = Generation
+MetricValue = Annotated[Number, Field(description="The number as it was told last.")]
 
 
 class Condition(Model):
@@ -70,6 +82,49 @@ class ReplicaStatuses(Model):
         return self.master if replica_type is ReplicaType.MASTER else self.worker
 
 
+class Restart(Model):
+    """Why the workers of a group were started again."""
+
+    time: Time = Field(description="When they were stopped.")
+    reason: Word = Field(description="One CamelCase word for programs. Example: WorkerFailed.")
+    message: Annotated[str, Field(max_length=4096)] = Field(
+        default="", description="A sentence for people: which pod and rank was the first, and how it ended."
+    )
+
+
+class ElasticStatus(Model):
+    """The group of pods that train together now, as the coordinator has put it together."""
+
+    round: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None, description="The present round, as the agents' logs name it. Unset: none yet. Example: 3.7."
+    )
+    members: Count | None = Field(default=None, description="Pods that take part in it. Unset: none yet.")
+    world_size: Count | None = Field(default=None, description="Processes of all members. Unset: none yet.")
+    restarts: Count | None = Field(
+        default=None,
+        description="Restarts of workers inside their pods after failures, over the job's life; a change of the members"
+        " is none. Counts against elasticPolicy.maxRestarts. Unset: none.",
+    )
+    last_restart: Restart | None = Field(default=None, description="The newest of them. Unset: none.")
+
+
+class ProgressStatus(Model):
+    """How far the training is, by the word of the script that is furthest."""
+
+    step: Position | None = Field(default=None, description="Steps done. Unset: not told.")
+    total: Position | None = Field(default=None, description="Steps to do. Unset: not told.")
+    percent: Annotated[int, Field(ge=0, le=100, json_schema_extra={"format": "int32"})] | None = Field(
+        default=None, description="Steps done of those to do. Unset: total is not told."
+    )
+    remaining_seconds: Seconds64 | None = Field(
+        default=None, description="How long it will go on at the present speed. Unset: not known."
+    )
+    metrics: Annotated[dict[str, MetricValue], Field(max_length=16)] | None = Field(
+        default=None, description="Numbers that the script tells, by their names. Unset: none."
+    )
+    time: Time | None = Field(default=None, description="When this was seen.")
+
+
 class JobStatus(Model):
     """What the operator has seen and done."""
 
@@ -104,6 +159,13 @@ class JobStatus(Model):
         default=None,
         description="uids of the failed pods that are counted in restarts and not gone yet. Written before they are"
         " deleted, so that none is counted twice. Unset: none.",
+    )
+
+    elastic: ElasticStatus | None = Field(
+        default=None, description="The group that trains now. Unset: no agent has come to the coordinator."
+    )
+    progress: ProgressStatus | None = Field(
+        default=None, description="How far the training is. Unset: the script tells nothing (progress())."
     )
 
     def condition(self, kind: ConditionType) -> Condition | None:

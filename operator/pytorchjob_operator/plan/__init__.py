@@ -15,6 +15,7 @@ from pytorchjob_operator.plan import (
     adoption,
     autoscaler,
     children,
+    elastic,
     ending,
     events,
     gang,
@@ -82,8 +83,11 @@ def _result(look: Look) -> Outcome:
     if held is not None:
         return held
     result = outcome.decide(look.job, look.compared, look.counts)
-    if result.phase in (Phase.SUCCEEDED, Phase.FAILED):
+    if result.phase is Phase.SUCCEEDED:
         return result
+    judged = elastic.verdict(look)
+    if judged is not None or result.phase is Phase.FAILED:
+        return judged or result
     return limits.exceeded(look) or result
 
 
@@ -96,6 +100,7 @@ def _publish(look: Look, result: Outcome, writes: tuple[Write, ...]) -> Plan:
     put_off = None if write_now else due
     ends = None if result.phase in _WITHOUT_PODS else limits.deadline(seen.job)
     of_pods = news.decide(look, result)
+    times = (put_off, ends, elastic.look_again(look, result))
     return Plan(
         reason=_reason(look, result, writes),
         writes=writes,
@@ -105,7 +110,7 @@ def _publish(look: Look, result: Outcome, writes: tuple[Write, ...]) -> Plan:
         told=of_pods.told,
         lost=of_pods.lost,
         status_due=put_off,
-        wake_at=min((one for one in (put_off, ends) if one is not None), default=None),
+        wake_at=min((one for one in times if one is not None), default=None),
     )
 
 

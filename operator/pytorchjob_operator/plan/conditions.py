@@ -15,6 +15,8 @@ _REPLACES = {
     ConditionType.RESTARTING: ConditionType.RUNNING,
 }
 """Running and Restarting cannot both be listed: each takes the other one out."""
+_WRONG = {ConditionType.CONFIG_VALID: ConditionStatus.FALSE, ConditionType.DEGRADED: ConditionStatus.TRUE}
+"""Conditions that are there only while something is wrong, with what says so."""
 
 
 def set_true(conditions: Conditions, kind: ConditionType, reason: str, message: str, now: datetime) -> Conditions:
@@ -38,11 +40,11 @@ def set_false(conditions: Conditions, kind: ConditionType, reason: str, message:
 
 
 def set_first(conditions: Conditions, kind: ConditionType, reason: str, message: str, now: datetime) -> Conditions:
-    """Set a condition to False and place it first, where it is nobody's State; the same again changes nothing."""
+    """Set a condition that something is wrong; it is first in the list, where it is nobody's State."""
     found = find(conditions, kind)
     if found is not None and (found.reason, found.message) == (reason, message):
         return conditions
-    new = _since(found, _new(kind, ConditionStatus.FALSE, reason, message, now))
+    new = _since(found, _new(kind, _WRONG[kind], reason, message, now))
     return (new, *remove(conditions, kind))
 
 

@@ -1,13 +1,15 @@
 """The contract env of one replica: where the master is, how many take part, and which of them this is."""
 
 from dataclasses import replace
+from typing import Any
 
-from pytorchjob_agent.contract import DEFAULT_BACKEND, Rendezvous, ReplicaEnv
+from pytorchjob_agent.contract import DEFAULT_BACKEND, SEPARATE_STORES, Rendezvous, ReplicaEnv
+from pytorchjob_agent.meeting import BACKEND
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, master_port
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan import nproc, replicas
+from pytorchjob_operator.plan import agent, inject, nproc, replicas, tuning
 from pytorchjob_operator.plan.replicas import Replica
 
 _STATIC = "static"
@@ -29,7 +31,7 @@ def build_env(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv
         master_addr=_address(job, master, options),
         master_port=_port(job, master),
         world_size=replicas.total(job) * _processes(job.spec.nproc_per_node),
-        rank=replica.index + (replicas.count(job, ReplicaType.MASTER) if replica.type is ReplicaType.WORKER else 0),
+        rank=replicas.position(job, replica),
     )
 
 
@@ -48,19 +50,31 @@ def _address(job: PyTorchJob, role: ReplicaType, options: Options) -> str:
 
 
 def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
-    """The number of nodes, processes per node, and the rendezvous of an elastic job."""
-    elastic, processes = job.spec.elastic_policy, _nproc(job, replica, options)
+    """The number of nodes, processes per node, and the rendezvous of an elastic job, or of an injected agent."""
+    elastic, processes, template = job.spec.elastic_policy, _nproc(job, replica, options), _template(job, replica)
     low, high = _nodes(job)
+    here = ReplicaEnv(nnodes_min=low, nnodes_max=high, nproc_per_node=processes)
+    if elastic is not None and elastic.n_proc_per_node is not None:
+        here = replace(here, nproc_per_node=str(elastic.n_proc_per_node))
+    if agent.injected(job, template, options):
+        return replace(here, rdzv=_with_agents(elastic, options), max_restarts=inject.MAX_RESTARTS)
     if elastic is None:
-        return ReplicaEnv(nnodes_min=low, nnodes_max=high, nproc_per_node=processes)
-    return ReplicaEnv(
-        nnodes_min=low,
-        nnodes_max=high,
-        nproc_per_node=processes if elastic.n_proc_per_node is None else str(elastic.n_proc_per_node),
+        return here
+    return replace(
+        here,
         rdzv=_rendezvous(job, elastic, replica, options),
         max_restarts=elastic.max_restarts,
         standalone=bool(elastic.standalone),
+        separate_stores=tuning.separates_stores(elastic, options) and SEPARATE_STORES not in agent.own_names(template),
     )
+
+
+def _with_agents(elastic: ElasticPolicy | None, options: Options) -> Rendezvous:
+    """The rendezvous of an agent that torchrun finds in its pod: by the coordinator."""
+    assert options.coordinator is not None, "no agent is injected without a coordinator"
+    host, _, port = options.coordinator.address.rpartition(":")
+    given = elastic or ElasticPolicy()
+    return Rendezvous(host=host, port=int(port), backend=BACKEND, id=given.rdzv_id, conf=tuning.policy_conf(given))
 
 
 def _nodes(job: PyTorchJob) -> tuple[int, int]:
@@ -79,8 +93,12 @@ def _nodes(job: PyTorchJob) -> tuple[int, int]:
 
 
 def _nproc(job: PyTorchJob, replica: Replica, options: Options) -> str | None:
+    return nproc.per_node(job.spec.nproc_per_node, _template(job, replica), options.accelerators)
+
+
+def _template(job: PyTorchJob, replica: Replica) -> dict[str, Any]:
     spec = job.spec.pytorch_replica_specs.get(replica.type)
-    return nproc.per_node(job.spec.nproc_per_node, spec.template if spec else {}, options.accelerators)
+    return spec.template if spec else {}
 
 
 def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, options: Options) -> Rendezvous:
@@ -91,7 +109,7 @@ def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, optio
         port=elastic.rdzv_port or _port(job, host_role or ReplicaType.WORKER),
         backend=backend,
         id=elastic.rdzv_id if options.beside_v1 else _run_id(job, elastic, backend),
-        conf=(*_conf(elastic), *_store_host(job, elastic, replica)),
+        conf=_conf(job, elastic, replica, options),
     )
 
 
@@ -109,8 +127,14 @@ def _run_id(job: PyTorchJob, elastic: ElasticPolicy, backend: str) -> str | None
     return f"{run_id}-{status.start_time:%Y%m%dT%H%M%S}"
 
 
-def _conf(elastic: ElasticPolicy) -> tuple[tuple[str, str], ...]:
-    return tuple((one.key, one.value) for one in elastic.rdzv_conf or ())
+def _conf(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, options: Options) -> tuple[tuple[str, str], ...]:
+    """The user's settings first; what is added to them is nothing that they say already."""
+    given = tuning.given_conf(elastic, _template(job, replica))
+    if given is None:
+        return ()
+    added = (*_store_host(job, elastic, replica), *tuning.timings(elastic, options))
+    known = {key for key, _ in given}
+    return (*given, *(one for one in added if one[0] not in known))
 
 
 def _store_host(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica) -> tuple[tuple[str, str], ...]:
@@ -120,8 +144,7 @@ def _store_host(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica) -> tu
     """
     first = Replica(ReplicaType.WORKER, 0)
     own = (None, *(make(job.metadata.name, first.type, first.index) for make in (names.pod_name, names.host_name)))
-    given = any(key == _IS_HOST for key, _ in _conf(elastic))
-    if given or elastic.standalone or elastic.rdzv_host not in own:
+    if elastic.standalone or elastic.rdzv_host not in own:
         return ()
     if (elastic.rdzv_backend or DEFAULT_BACKEND) != DEFAULT_BACKEND:
         return ()

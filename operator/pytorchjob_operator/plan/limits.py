@@ -1,14 +1,15 @@
 """What ends a job although its pods would go on: its deadline, and its budget of restarts (contract A.11).
 
 Both count from what is stored or observed, so an operator that was away judges as one that was not. Unlike v1, the
-deadline has a timer, and the budget counts pods that were made again as well as restarts of containers.
+deadline has a timer, and the budget counts pods that were made again, and workers that an agent started again inside
+their container, as well as restarts of containers.
 """
 
 from datetime import datetime, timedelta
 
 from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
-from pytorchjob_operator.plan import replicas
+from pytorchjob_operator.plan import elastic, replicas
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 
@@ -52,7 +53,7 @@ def out_of_restarts(look: Look) -> bool:
         for replica, pod in look.compared.present.items()
         if pod.uid not in listed and _may_restart(look.job, replica.type)
     )
-    used = (look.job.status.restarts or 0) + look.replacements.used_up() + there
+    used = (look.job.status.restarts or 0) + look.replacements.used_up() + there + elastic.restarts(look)
     return limit is not None and used >= max(limit, 1)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pytorchjob_agent.contract import ExitCode
 from pytorchjob_operator.names import Cause, EventType, Reason
 from pytorchjob_operator.observed import Observed, Pod, Told
 from pytorchjob_operator.plan import replicas, restart
@@ -22,6 +23,13 @@ _ALWAYS = 8
 """Pods for each of which a reason is told, however they come; also how many pods one message names."""
 _LOST = "lost"
 """Marks, among what was told, a pod that is going and was counted."""
+_AGENTS: dict[int, str] = {
+    ExitCode.DRAINED: "it was asked to go",
+    ExitCode.PREFLIGHT: "this node or image is not fit for the job, see its log",
+    ExitCode.RENDEZVOUS: "the others were not reached in time",
+    ExitCode.FENCED: "another pod has taken its place",
+}
+"""What the codes of an agent say of a pod that meets the others at the coordinator."""
 _AT_WORK = (Phase.PENDING, Phase.RUNNING, Phase.RESTARTING)
 
 
@@ -79,13 +87,21 @@ def _events(look: Look, told: frozenset[Told]) -> Iterator[tuple[Event, list[Tol
 
 def _items(pod: Pod) -> Iterator[_Item]:
     if pod.exit_code and not pod.deleting:
-        why = f" ({pod.cause.value})" if pod.cause is Cause.OOM_KILLED else ""
+        why = _why(pod)
         message = f"Pod: {pod.namespace}.{pod.name} exited with code {pod.exit_code}{why}"
         yield _Item(Reason.EXITED, (pod.exit_code, why), message, EventType.NORMAL)
     if pod.trouble is not None:
         gated = pod.trouble.reason == SCHEDULING_GATED
         message = f"Error pod {pod.name} {pod.trouble.where} message: {pod.trouble.message}"
         yield _Item(pod.trouble.reason, None, message, EventType.NORMAL if gated else EventType.WARNING)
+
+
+def _why(pod: Pod) -> str:
+    """What the code alone does not say: the kernel's reason, or what the agent means by it."""
+    if pod.cause is Cause.OOM_KILLED:
+        return f" ({pod.cause.value})"
+    meaning = None if pod.unled or pod.exit_code is None else _AGENTS.get(pod.exit_code)
+    return f" ({meaning})" if meaning else ""
 
 
 def _event(pods: list[str], first: _Item) -> Event:

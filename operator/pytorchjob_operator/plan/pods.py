@@ -1,20 +1,20 @@
 """One replica's pod: the user's template, and only these additions.
 
 Labels, ownerReference, name; hostname and subdomain, so that the headless Service gives each replica a name; the job's
-own domain as a DNS search, so that v1's short names resolve; the contract env; the restart policy; what a gang is known
-by. (The rendezvous port comes with the defaults.) The template is never changed and its parts are shared between the
-pods of a job.
+own domain as a DNS search, so that v1's short names resolve; the contract env, and in container `pytorch` the way to
+the coordinator; the agent itself where the job asks for it; the restart policy; what a gang is known by.
+(The rendezvous port comes with the defaults.) The template is never changed and its parts are shared between the pods
+of a job.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from pytorchjob_agent.contract import ReplicaEnv
 from pytorchjob_operator import names
-from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
+from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy, main_container
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan import env, gang, owner, replicas
+from pytorchjob_operator.plan import agent, env, gang, inject, owner, replicas
 from pytorchjob_operator.plan.gang import Marks
 from pytorchjob_operator.plan.replicas import Replica
 
@@ -62,11 +62,12 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
         "restartPolicy": _restart_policy(spec),
         "hostname": names.pod_name(job.metadata.name, replica.type, replica.index),
         "subdomain": names.service_name(job.metadata.name),
-        "containers": _containers(given, env.build_env(job, replica, options)),
+        "containers": _containers(job, replica, spec, options),
     }
     if given.get("dnsPolicy") in _CLUSTER_DNS:
         added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)
-    return {**given, **added}
+    pod = {**given, **added}
+    return inject.into(pod, options.agent_image) if agent.injected(job, spec.template, options) else pod
 
 
 def _placed(spec: dict[str, Any], marks: Marks) -> dict[str, Any]:
@@ -89,9 +90,13 @@ def _dns(job: PyTorchJob, given: Mapping[str, Any], options: Options) -> dict[st
     return {**given, "searches": searches if domain in searches else [*searches, domain]}
 
 
-def _containers(given: Mapping[str, Any], contract: ReplicaEnv) -> list[dict[str, Any]]:
+def _containers(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options) -> list[dict[str, Any]]:
     """Every container gets the env behind its own, so that the operator's value wins, as under v1 (contract A.7)."""
-    added = [{"name": name, "value": value} for name, value in contract.to_env().items()]
+    contract = env.build_env(job, replica, options).to_env()
+    shared = [{"name": name, "value": value} for name, value in contract.items()]
+    of_main = [*shared, *agent.variables(job, replica, options)]
+    main = main_container(spec.template)
     return [
-        {**container, "env": [*(container.get("env") or ()), *added]} for container in given.get("containers") or ()
+        {**container, "env": [*(container.get("env") or ()), *(of_main if container is main else shared)]}
+        for container in (spec.template.get("spec") or {}).get("containers") or ()
     ]

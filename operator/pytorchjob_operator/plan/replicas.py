@@ -46,6 +46,11 @@ def total(job: PyTorchJob) -> int:
     return sum(count(job, replica_type) for replica_type in ReplicaType)
 
 
+def position(job: PyTorchJob, replica: Replica) -> int:
+    """Which of all replicas this is, from 0: the Master first, then the workers by index."""
+    return replica.index + (count(job, ReplicaType.MASTER) if replica.type is ReplicaType.WORKER else 0)
+
+
 def wanted(job: PyTorchJob) -> Iterator[Replica]:
     """Every replica that should exist, Master first, then by index."""
     for replica_type in ReplicaType:

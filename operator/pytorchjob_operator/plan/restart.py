@@ -14,7 +14,7 @@ from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.replicas import Comparison
 
-_FIRST_RETRYABLE = 128
+FIRST_RETRYABLE = 128
 """Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (contract A.11)."""
 
 
@@ -79,6 +79,6 @@ def decide(policy: RestartPolicy, pod: Pod) -> tuple[Decision, str]:
     if pod.deleting:
         return Decision.WAIT, f"{pod.name} is terminating and will be made again"
     assert pod.phase is PodPhase.FAILED
-    if policy is RestartPolicy.EXIT_CODE and pod.exit_code is not None and pod.exit_code < _FIRST_RETRYABLE:
+    if policy is RestartPolicy.EXIT_CODE and pod.exit_code is not None and pod.exit_code < FIRST_RETRYABLE:
         return Decision.END, f"{pod.name} exited with {pod.exit_code}, which restartPolicy ExitCode does not retry"
     return Decision.REPLACE, f"{pod.name} failed and restartPolicy is {policy.value}"

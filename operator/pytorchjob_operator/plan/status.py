@@ -18,7 +18,7 @@ from pytorchjob_operator.model import (
 )
 from pytorchjob_operator.names import Reason, ReplicaType
 from pytorchjob_operator.observed import Refusal, Trouble
-from pytorchjob_operator.plan import autoscaler, conditions, gang, waiting
+from pytorchjob_operator.plan import agent, autoscaler, conditions, elastic, gang, waiting
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
@@ -26,7 +26,7 @@ from pytorchjob_operator.plan.restart import Replacements
 
 RUNNING_DELAY = timedelta(seconds=2)
 """How long Running may wait for the other pods."""
-COUNTERS_DELAY = timedelta(seconds=5)
+COUNTERS_DELAY = elastic.STATUS_DELAY
 """How long counters alone may lag behind."""
 _AT_ONCE = timedelta(0)
 _ENDS = (Phase.SUCCEEDED, Phase.FAILED)
@@ -52,6 +52,7 @@ def build_status(look: Look, outcome: Outcome) -> JobStatus:
             "start_time": _start_time(look, outcome, now),
             "last_reconcile_time": _held_since(look, now),
             **_replaced(stored, look.replacements, outcome),
+            **elastic.fields(look, outcome, now),
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
         }
@@ -63,12 +64,13 @@ def write_at(look: Look, new: JobStatus) -> datetime | None:
     seen = look.seen
     if seen.job.status == new:
         return None
-    due = seen.now + _delay(seen.job.status, new, look.counts)
+    due = seen.now + _delay(look, new)
     return min(due, seen.status_due) if seen.status_due else due
 
 
-def _delay(stored: JobStatus, new: JobStatus, counts: dict[ReplicaType, Counts]) -> timedelta:
+def _delay(look: Look, new: JobStatus) -> timedelta:
     """How long the new status may wait for what is likely to follow."""
+    stored, counts = look.seen.job.status, look.counts
     if (
         new.observed_generation != stored.observed_generation
         or new.restarts != stored.restarts
@@ -76,8 +78,8 @@ def _delay(stored: JobStatus, new: JobStatus, counts: dict[ReplicaType, Counts])
         or (_all_run(new, counts) and not _all_run(stored, counts))
     ):
         return _AT_ONCE
-    if new.conditions == stored.conditions:
-        return COUNTERS_DELAY
+    if _without_problems(new.conditions) == _without_problems(stored.conditions):
+        return elastic.delay(stored, new, look.seen.now)
     return RUNNING_DELAY if _only_running_is_new(stored, new) else _AT_ONCE
 
 
@@ -94,6 +96,7 @@ def _conditions(look: Look, outcome: Outcome, now: datetime) -> Conditions:
     new = _refused(new, seen.refusal, now)
     new = _config(new, look, now)
     new = _waits(new, waiting.decide(look, outcome), now)
+    new = _degraded(new, elastic.trouble(look, outcome), now)
     if outcome.phase is Phase.SUSPENDED:
         new = conditions.set_false(new, ConditionType.RUNNING, Reason.SUSPENDED, outcome.message, now)
     if outcome.phase is Phase.RESUMED:
@@ -116,9 +119,16 @@ def _waits(given: Conditions, trouble: Trouble | None, now: datetime) -> Conditi
     return conditions.set_true(given, ConditionType.WAITING, trouble.reason, trouble.message, now)
 
 
+def _degraded(given: Conditions, trouble: Trouble | None, now: datetime) -> Conditions:
+    """Say what is wrong although the job goes on, as long as it is; never last, where it would be the job's State."""
+    if trouble is None:
+        return conditions.remove(given, ConditionType.DEGRADED)
+    return conditions.set_first(given, ConditionType.DEGRADED, trouble.reason, trouble.message, now)
+
+
 def _config(given: Conditions, look: Look, now: datetime) -> Conditions:
     """Say what of the spec has no effect, as long as it has none."""
-    wrong = autoscaler.trouble(look.job, look.seen.unserved)
+    wrong = autoscaler.trouble(look.job, look.seen.unserved) or agent.trouble(look.job, look.seen.options)
     if wrong is None:
         return conditions.remove(given, ConditionType.CONFIG_VALID)
     return conditions.set_first(given, ConditionType.CONFIG_VALID, *wrong, now)
@@ -198,4 +208,9 @@ def _only_running_is_new(stored: JobStatus, new: JobStatus) -> bool:
 
 
 def _settled(given: Conditions) -> Conditions:
-    return conditions.remove(conditions.remove(given, ConditionType.RUNNING), ConditionType.WAITING)
+    passing = (ConditionType.RUNNING, ConditionType.WAITING, ConditionType.DEGRADED)
+    return tuple(one for one in given if one.type not in passing)
+
+
+def _without_problems(given: Conditions) -> Conditions:
+    return conditions.remove(given, ConditionType.DEGRADED)

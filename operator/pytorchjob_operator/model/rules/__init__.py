@@ -5,6 +5,7 @@ with the object stored before, has none. Messages continue the sentence "<field>
 refused: a rule says what would have ended in no pod, no rendezvous, or two kinds of pods.
 """
 
+from pytorchjob_operator.model.rules.agent import AGENT
 from pytorchjob_operator.model.rules.changes import CHANGES
 from pytorchjob_operator.model.rules.elastic import ELASTIC
 from pytorchjob_operator.model.rules.naming import NAMING
@@ -14,4 +15,4 @@ from pytorchjob_operator.model.rules.rule import Rule
 
 __all__ = ["RULES", "Rule"]
 
-RULES = (*NAMING, *ROLE_RULES, *ELASTIC, *POLICIES, *CHANGES)
+RULES = (*NAMING, *ROLE_RULES, *ELASTIC, *AGENT, *POLICIES, *CHANGES)

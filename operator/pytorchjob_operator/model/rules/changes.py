@@ -72,6 +72,13 @@ CHANGES = (
         broken=None,
     ),
     Rule(
+        path="",
+        field="spec.agent",
+        message=f"must stay while the job runs, or new pods would behave otherwise than the others: {_REMEDY}",
+        cel=f"{_FREE} || [dyn(self.spec.?agent)] == [dyn(oldSelf.spec.?agent)]",
+        broken=None,
+    ),
+    Rule(
         path="spec",
         field="runPolicy.managedBy",
         message="is immutable: delete the job and create it anew to hand it to another controller",

@@ -1,0 +1,61 @@
+"""The coordinator's credentials at start: read from their Secret, or made and stored by whoever comes first."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import NoReturn
+
+from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, Refused, Unavailable
+from pytorchjob_operator.kube import credentials
+from pytorchjob_operator.kube.backoff import Backoff
+from pytorchjob_operator.kube.client import Client, Object
+from pytorchjob_operator.kube.credentials import Credentials
+from pytorchjob_operator.kube.resource import SECRETS
+
+logger = logging.getLogger(__name__)
+
+
+async def load_credentials(client: Client, namespace: str, name: str) -> Credentials:
+    """Read the Secret, making it if it is not there; wait for an API server that is away.
+
+    Raises OperatorError if the Secret is broken or a right is missing.
+    """
+    backoff, attempt = Backoff(), 0
+    while True:
+        try:
+            secret = await _read_or_make(client, namespace, name)
+            return credentials.from_secret(secret, datetime.now(UTC))
+        except Unavailable as error:
+            if attempt == 0:
+                logger.warning("waiting for the Secret %s/%s of the coordinator: %s", namespace, name, error)
+            await asyncio.sleep(backoff.delay(attempt))
+            attempt += 1
+
+
+async def _read_or_make(client: Client, namespace: str, name: str) -> Object:
+    try:
+        return await client.get(SECRETS, namespace, name)
+    except NotFound:
+        pass
+    except Refused as error:
+        _refused(error, "get", f"secrets named {name} in namespace {namespace}")
+    try:
+        made = credentials.to_secret(credentials.make(datetime.now(UTC)), namespace, name)
+        stored = await client.create(SECRETS, namespace, made)
+    except Conflict:
+        # Another replica was first: all must use the same.
+        return await client.get(SECRETS, namespace, name)
+    except Refused as error:
+        _refused(error, "create", f"secrets in namespace {namespace}")
+    logger.info("the Secret %s/%s was made for the coordinator", namespace, name)
+    return stored
+
+
+def _refused(error: Refused, verb: str, what: str) -> NoReturn:
+    if error.status != HTTPStatus.FORBIDDEN:
+        raise error
+    raise OperatorError(
+        f"the coordinator needs the right to {verb} {what}, by a Role as the chart makes it"
+        f" (coordinator.enabled=false does without): {error.message}"
+    ) from error

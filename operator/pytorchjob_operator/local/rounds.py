@@ -1,0 +1,86 @@
+"""The coordinator of a local run: on the loopback, with a key of its own, without TLS.
+
+What it has to say wakes the runner's loop, as an ended process does. It decides nothing.
+"""
+
+import os
+import secrets
+import selectors
+from collections import deque
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from pytorchjob_operator import tokens
+from pytorchjob_operator.coordinator.thread import Coordinator
+from pytorchjob_operator.local.addresses import LOOPBACK
+from pytorchjob_operator.model import PyTorchJob, with_defaults
+from pytorchjob_operator.observed import CoordinatorAt, Options, Pod
+from pytorchjob_operator.plan.expect import expect
+from pytorchjob_operator.report import Report
+from pytorchjob_operator.rounds.state import News
+
+_EPOCH = 1
+_MOST_NEWS = 1000
+_NO_IMAGE = "none"
+"""An agent that the job wants in its pods is on this machine already."""
+
+
+class Rounds:
+    """The rounds of one run's job, from its first pod to its end."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        """`selector` is what the runner waits with."""
+        self._selector = selector
+        self._key = secrets.token_bytes(tokens.KEY_BYTES)
+        self._news: deque[News] = deque(maxlen=_MOST_NEWS)
+        self._coordinator = Coordinator(self._key, _EPOCH, on_change=self._changed)
+        self._readable, self._writable = os.pipe()
+        for fd in (self._readable, self._writable):
+            os.set_blocking(fd, False)
+        self.options = Options()
+        """What pods are told."""
+
+    def __enter__(self) -> Self:
+        """Open the port; raises OSError."""
+        port = self._coordinator.start(LOOPBACK, 0)
+        at = CoordinatorAt(f"{LOOPBACK}:{port}", self._key)
+        self.options = Options(coordinator=at, agent_image=_NO_IMAGE)
+        self._selector.register(self._readable, selectors.EVENT_READ, self._drain)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, and every connection."""
+        self._coordinator.stop()
+        self._selector.unregister(self._readable)
+        os.close(self._readable)
+        os.close(self._writable)
+
+    def expect(self, job: PyTorchJob, pods: tuple[Pod, ...]) -> None:
+        """Tell what the job is now."""
+        expected = expect(with_defaults(job), self.options, pods)
+        if expected is not None:
+            self._coordinator.expect(job.metadata.uid, *expected)
+
+    def report(self, job: PyTorchJob) -> Report | None:
+        """How they stand; None for a job that does without."""
+        return self._coordinator.report(job.metadata.uid)
+
+    def take_news(self) -> list[News]:
+        """What has happened since the last call."""
+        taken = []
+        while self._news:
+            taken.append(self._news.popleft())
+        return taken
+
+    def _changed(self, _uid: str, news: tuple[News, ...]) -> None:
+        """In the coordinator's thread: leave the news, and wake the runner."""
+        self._news.extend(news)
+        with suppress(BlockingIOError, OSError):  # full: it is awake already; closed: it has ended
+            os.write(self._writable, b".")
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._readable, 4096)

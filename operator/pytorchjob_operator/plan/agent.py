@@ -1,0 +1,124 @@
+"""What the agent in a pod is told: the way to the coordinator, and what spec.agent says (tiers 1 and 2).
+
+Whoever chose a rendezvous keeps it: a job that names a backend or a host, in its policy or in its pods' env, has no
+coordinator. Nothing here is for the containers beside `pytorch`.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pytorchjob_agent import meeting
+from pytorchjob_agent.contract import GRACE, PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, PREFLIGHT
+from pytorchjob_agent.meeting import MeetingEnv
+from pytorchjob_agent.rules import HANG
+from pytorchjob_agent.startmode import PRELOAD, START_MODE
+from pytorchjob_operator import names, tokens
+from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, main_container
+from pytorchjob_operator.names import Reason
+from pytorchjob_operator.observed import CoordinatorAt, Options
+from pytorchjob_operator.plan import replicas
+from pytorchjob_operator.plan.replicas import Replica
+
+_CHOICES = (PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, meeting.COORDINATOR)
+
+DEFAULT_TERMINATION = 30
+"""terminationGracePeriodSeconds of a pod that does not say."""
+_SPARE_SECONDS = 5
+"""What the kubelet needs of it."""
+
+Variable = dict[str, Any]
+
+
+def coordinator(job: PyTorchJob, template: dict[str, Any], options: Options) -> CoordinatorAt | None:
+    """Where the agents of this template's pods meet; None where they do without the coordinator."""
+    return None if _refusal(job, template, options) else options.coordinator
+
+
+def injected(job: PyTorchJob, template: dict[str, Any], options: Options) -> bool:
+    """Whether the agent is put into the pods of this template."""
+    wanted = job.spec.agent is not None and bool(job.spec.agent.inject)
+    return wanted and bool(options.agent_image) and coordinator(job, template, options) is not None
+
+
+def variables(job: PyTorchJob, replica: Replica, options: Options) -> list[Variable]:
+    """What container `pytorch` of one replica gets beside the contract env."""
+    spec = job.spec.pytorch_replica_specs.get(replica.type)
+    template = spec.template if spec else {}
+    given, at = own_names(template), coordinator(job, template, options)
+    told = [] if at is None else _meeting(job, replica, at)
+    settings = [*_settings(job.spec.agent or AgentPolicy()), *([] if at is None else _grace(template))]
+    return [*told, *(one for one in settings if one["name"] not in given)]
+
+
+def trouble(job: PyTorchJob, options: Options) -> tuple[Reason, str] | None:
+    """Why the agent that the user wants is not put into the pods, if so: for the condition ConfigValid."""
+    if job.spec.agent is None or not job.spec.agent.inject:
+        return None
+    refusals = (_refusal(job, one.template, options) for _, one in job.spec.pytorch_replica_specs.items())
+    why = next((one for one in refusals if one), None)
+    if why is None and not options.agent_image:
+        why = "the operator has no image to take the agent from"
+    return (Reason.AGENT_UNAVAILABLE, f"spec.agent.inject has no effect: {why}") if why else None
+
+
+def own_names(template: dict[str, Any]) -> set[str]:
+    """Names of the variables that the user gives container `pytorch`."""
+    return {str(one.get("name")) for one in (main_container(template) or {}).get("env") or ()}
+
+
+def _refusal(job: PyTorchJob, template: dict[str, Any], options: Options) -> str | None:
+    """Why pods of this template do without the coordinator."""
+    field = _chosen(job.spec.elastic_policy or ElasticPolicy())
+    if field is not None:
+        return f"elasticPolicy.{field} chooses another rendezvous"
+    found = own_names(template).intersection(_CHOICES)
+    if found:
+        return f"container {names.CONTAINER} has its own {min(found)}"
+    if options.beside_v1:
+        return "pods that training-operator v1 made are there"
+    return "there is no coordinator for these pods" if options.coordinator is None else None
+
+
+def _chosen(policy: ElasticPolicy) -> str | None:
+    if policy.rdzv_backend is not None:
+        return "rdzvBackend"
+    if policy.rdzv_host is not None:
+        return "rdzvHost"
+    return "standalone" if policy.standalone else None
+
+
+def _meeting(job: PyTorchJob, replica: Replica, at: CoordinatorAt) -> list[Variable]:
+    meta = job.metadata
+    pod = names.pod_name(meta.name, replica.type, replica.index)
+    host, _, port = at.address.rpartition(":")
+    return MeetingEnv(
+        host=host,
+        port=int(port),
+        token=tokens.token(at.key, meta.uid, pod),
+        job=meta.uid,
+        pod=pod,
+        index=replicas.position(job, replica),
+        ca=at.ca,
+    ).to_env()
+
+
+def _grace(template: dict[str, Any]) -> Iterator[Variable]:
+    """How long the agent has once its pod has to go, where that is not Kubernetes' default, which it knows."""
+    seconds = (template.get("spec") or {}).get("terminationGracePeriodSeconds")
+    if isinstance(seconds, int) and seconds != DEFAULT_TERMINATION:
+        yield {"name": GRACE, "value": str(max(seconds - _SPARE_SECONDS, seconds // 2))}
+
+
+def _settings(policy: AgentPolicy) -> Iterator[Variable]:
+    """Only what the user set: the agent knows its own defaults."""
+    if policy.start_mode is not None:
+        yield {"name": START_MODE, "value": policy.start_mode.value.lower()}
+    if policy.preload:
+        yield {"name": PRELOAD, "value": ",".join(policy.preload)}
+    if policy.hang is not None:
+        # The kubelet would read $(...) in a pattern as a variable of the pod.
+        text = json.dumps(policy.hang.to_api(), separators=(",", ":")).replace("$", "$$")
+        yield {"name": HANG, "value": text}
+    if policy.preflight is not None:
+        yield {"name": PREFLIGHT, "value": policy.preflight.value.lower()}

@@ -1,0 +1,146 @@
+"""What the coordinator's report means for the job: its end, status.elastic and status.progress, and what is wrong.
+
+The coordinator forgets with its process: what it does not know is left as the status has it. Steps change all the time
+and are written once a minute at most.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, Restart
+from pytorchjob_operator.observed import Trouble
+from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.report import LastRestart, Report
+from pytorchjob_operator.rounds.state import Word
+
+STATUS_DELAY = timedelta(seconds=5)
+"""How long a new round, a restart or a problem may take to be in the status: so often it is written at most."""
+PROGRESS_DELAY = timedelta(seconds=60)
+"""The same for steps alone."""
+_OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.SUSPENDED, Phase.RESUMED)
+_CAUSES_FIRST = (
+    Word.DOUBLE,
+    Word.REFUSED,
+    Word.UNREACHABLE,
+    Word.VERSIONS,
+    Word.CUT_OFF,
+    Word.WAITING,
+    Word.CLOCKS,
+)
+_LONGEST = 32_000
+_LARGEST = 1e15
+_MOST = 2**53 - 1
+"""What a status may hold."""
+
+
+def verdict(look: Look) -> Outcome | None:
+    """Return the end that the coordinator has put to the job, with the cause in its words."""
+    ended = look.seen.report.ended if look.seen.report else None
+    return Outcome(Phase.FAILED, ended.message) if ended is not None and ended.failed else None
+
+
+def restarts(look: Look) -> int:
+    """Return how many restarts inside of pods count against backoffLimit: none if they have a budget of their own."""
+    policy = look.job.spec.elastic_policy
+    return 0 if policy is not None and policy.max_restarts is not None else _restarts(look.seen.job.status, look)
+
+
+def trouble(look: Look, outcome: Outcome) -> Trouble | None:
+    """Return what is wrong with the rounds although the job goes on: the likeliest cause, with all sentences."""
+    problems = look.seen.report.problems if look.seen.report else {}
+    if not problems or outcome.phase in _OVER:
+        return None
+    known = [word.value for word in _CAUSES_FIRST if word in problems]
+    reasons = [*known, *sorted(set(problems) - set(known))]
+    return Trouble(reasons[0], "; ".join(problems[one] for one in reasons)[:_LONGEST])
+
+
+def fields(look: Look, outcome: Outcome, now: datetime) -> dict[str, Any]:
+    """Return status.elastic and status.progress after this look; a job that is suspended has neither."""
+    if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
+        return {"elastic": None, "progress": None}
+    stored, report = look.seen.job.status, look.seen.report
+    if report is None:
+        return {}
+    return {
+        "elastic": _elastic(stored.elastic, report, _restarts(stored, look), now),
+        "progress": _progress(stored.progress, report, now),
+    }
+
+
+def delay(stored: JobStatus, new: JobStatus, now: datetime) -> timedelta:
+    """Return how long a status may wait in which nothing but this, or counters, is new."""
+    only_steps = new.model_copy(update={"progress": stored.progress}) == stored
+    if not only_steps or stored.progress is None or stored.progress.time is None:
+        return STATUS_DELAY
+    return max(stored.progress.time + PROGRESS_DELAY - now, timedelta(0))
+
+
+def look_again(look: Look, outcome: Outcome) -> datetime | None:
+    """Return when to look for more steps, of which nobody tells."""
+    report = look.seen.report
+    if report is None or report.step is None or not report.running or outcome.phase in _OVER:
+        return None
+    return look.seen.now + PROGRESS_DELAY
+
+
+def _restarts(stored: JobStatus, look: Look) -> int:
+    """The restarts of the job's life: a new coordinator learns them from the agents, if any is left that knows."""
+    known = stored.elastic.restarts if stored.elastic else None
+    return max(known or 0, look.seen.report.restarts if look.seen.report else 0)
+
+
+def _elastic(stored: ElasticStatus | None, report: Report, count: int, now: datetime) -> ElasticStatus | None:
+    if not report.round:
+        return stored
+    before = stored or ElasticStatus()
+    return ElasticStatus(
+        round=report.round,
+        members=report.members,
+        world_size=report.world or before.world_size,
+        restarts=count or None,
+        last_restart=_last_restart(before.last_restart, report.last_restart, now),
+    )
+
+
+def _last_restart(stored: Restart | None, last: LastRestart | None, now: datetime) -> Restart | None:
+    """The newest restart; its time is told as an age, and the same restart keeps the time that it was given first."""
+    if last is None:
+        return stored
+    time = (now - timedelta(seconds=last.age)).replace(microsecond=0)
+    if stored and (stored.reason, stored.message) == (last.reason, last.message) and time - stored.time < STATUS_DELAY:
+        return stored
+    return Restart(time=time, reason=last.reason, message=last.message)
+
+
+def _progress(stored: ProgressStatus | None, report: Report, now: datetime) -> ProgressStatus | None:
+    if report.step is None:
+        return stored
+    new = ProgressStatus(
+        step=min(report.step, _MOST),
+        total=None if report.total is None else min(report.total, _MOST),
+        percent=min(100 * report.step // report.total, 100) if report.total else None,
+        metrics={name: value for name, value in report.metrics.items() if abs(value) <= _LARGEST} or None,
+        time=now,
+    )
+    if stored is not None and _told(stored) == _told(new):
+        return stored
+    return new.model_copy(update={"remaining_seconds": _remaining(stored, new)})
+
+
+def _told(progress: ProgressStatus) -> tuple[Any, ...]:
+    return progress.step, progress.total, progress.metrics
+
+
+def _remaining(before: ProgressStatus | None, now: ProgressStatus) -> int | None:
+    """By the speed since the last status; steps that were lost with a restart are done again in that time."""
+    if before is None or before.step is None or before.time is None or None in (now.step, now.total, now.time):
+        return None
+    assert now.step is not None
+    assert now.total is not None
+    assert now.time is not None
+    seconds, steps = (now.time - before.time).total_seconds(), now.step - before.step
+    if steps <= 0 or seconds <= 0:
+        return before.remaining_seconds
+    return min(max(round((now.total - now.step) * seconds / steps), 0), _MOST)

@@ -1,0 +1,215 @@
+"""The running operator with its coordinator: agents that a test speaks for come by their pods' env, over TLS."""
+
+import asyncio
+import base64
+import secrets
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytorchjob_agent.meeting import MeetingEnv
+from pytorchjob_agent.protocol import BEAT_SECONDS, Assigned, Beat, Failed, Hello, Join, RoundId
+from pytorchjob_operator.kube.client import Client
+from tests.apiserver.cluster import ControlPlane, _free_port
+from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess, becomes, eventually
+from tests.coordinator.talking import Talker
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
+
+WORKERS = ("x-worker-0", "x-worker-1")
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def operator(control_plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
+    """An operator with a Lease, a Secret and a port of this test's own."""
+    name, port = f"test-{secrets.token_hex(4)}", _free_port()
+    one = OperatorProcess(
+        control_plane,
+        tmp_path,
+        PYTORCHJOB_LEASE_NAME=name,
+        PYTORCHJOB_OPERATOR_COORDINATOR="true",
+        PYTORCHJOB_OPERATOR_COORDINATOR_ADDRESS=f"127.0.0.1:{port}",
+        PYTORCHJOB_OPERATOR_COORDINATOR_PORT=str(port),
+        PYTORCHJOB_OPERATOR_COORDINATOR_SECRET=name,
+    )
+    yield one.wait_ready()
+    assert one.stop() == 0
+
+
+@pytest.fixture
+def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
+    return make_jobs()
+
+
+@pytest.fixture
+def kubelet(client: Client, jobs: Jobs) -> Kubelet:
+    return Kubelet(client, jobs.namespace)
+
+
+def meeting(pod: Object) -> MeetingEnv:
+    """What the agent in this pod reads."""
+    env = {one["name"]: one.get("value", pod["metadata"]["uid"]) for one in pod["spec"]["containers"][0]["env"]}
+    found = MeetingEnv.from_env(env)
+    assert found is not None
+    return found
+
+
+class Agents:
+    """Agents that beat as long as the test lasts."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+        self._beating: list[tuple[Talker, asyncio.Task[None]]] = []
+
+    async def come(self, name: str, *, round_: RoundId | None = None, rank: int = 0) -> Talker:
+        """One says hello, again until somebody answers; its workers run in this round, if in any."""
+        env = meeting((await self._kubelet.pods())[name])
+        said = Hello(
+            job=env.job,
+            pod=env.pod,
+            token=env.token,
+            index=env.index,
+            address="127.0.0.1",
+            nproc=2,
+            incarnation=f"of-{env.pod}",
+            pod_uid=env.pod_uid,
+            round=round_,
+            rank=rank,
+            size=2 if round_ else 0,
+        )
+        return await eventually(lambda: self._greet(env, said))
+
+    async def _greet(self, env: MeetingEnv, said: Hello) -> Talker | None:
+        trust = ssl.create_default_context(cadata=base64.b64decode(env.ca))
+        trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        try:
+            talker = (await Talker.dial(env.port, trust)).say(said)
+        except OSError:
+            return None
+        heard = await talker.hear()
+        if heard is not None and heard.kind in ("welcome", "stop"):
+            self._beating.append((talker, asyncio.create_task(self._beat(talker))))
+            return talker
+        talker.close()
+        return None
+
+    async def _beat(self, talker: Talker) -> None:
+        while True:
+            talker.say(Beat(step=7, total=70))
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def together(self) -> tuple[Talker, Talker, Assigned]:
+        """Both, in their first round."""
+        first, second = [(await self.come(name)).say(Join(4000)) for name in WORKERS]
+        assigned = await first.hear_kind("assigned")
+        assert (assigned.rank, (await second.hear_kind("assigned")).rank) == (0, 1)
+        return first, second, assigned
+
+    def leave(self) -> None:
+        """All of them are gone."""
+        for talker, task in self._beating:
+            task.cancel()
+            talker.close()
+        self._beating.clear()
+
+
+@pytest.fixture
+async def agents(kubelet: Kubelet) -> AsyncIterator[Agents]:
+    some = Agents(kubelet)
+    yield some
+    some.leave()
+
+
+async def started(jobs: Jobs, kubelet: Kubelet, **spec: Any) -> None:
+    """A job of two workers whose pods run."""
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "x"}]}}
+    specs = {"Worker": {"replicas": 2, "restartPolicy": "OnFailure", "template": template}}
+    meta = {"name": "x", "namespace": jobs.namespace}
+    kind = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+    done = jobs.plane.apply({**kind, "metadata": meta, "spec": {"pytorchReplicaSpecs": specs, **spec}})
+    assert done.returncode == 0, done.stderr
+
+    async def there() -> bool:
+        return len(await kubelet.pods()) == 2
+
+    await eventually(there)
+    await kubelet.report("Running")
+    await becomes(lambda: ("Running", "True") in jobs.conditions("x"))
+
+
+def fell(round_: RoundId) -> Failed:
+    return Failed(round=round_, rank=1, local_rank=1, exit_code=3, message="ValueError: no such tensor")
+
+
+def elastic(jobs: Jobs) -> Object:
+    found: Object = jobs.get("x")["status"].get("elastic", {})
+    return found
+
+
+def reasons(jobs: Jobs) -> set[str]:
+    return {one["reason"] for one in jobs.events()}
+
+
+async def test_rounds_restarts_and_steps_are_in_the_status_and_told_as_events(
+    operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents
+) -> None:
+    await started(jobs, kubelet)
+    first, second, assigned = await agents.together()
+    await becomes(lambda: elastic(jobs).get("round") == str(assigned.round))
+    assert (elastic(jobs)["members"], elastic(jobs)["worldSize"]) == (2, 4)
+    await becomes(lambda: jobs.get("x")["status"].get("progress", {}).get("step") == 7)
+    second.say(fell(assigned.round), Join(4001))
+    await first.hear_kind("restart")
+    first.say(Join(4000))
+    again = await first.hear_kind("assigned")
+    assert (again.restarts, again.round > assigned.round) == (1, True)
+    await becomes(lambda: elastic(jobs).get("restarts") == 1)
+    assert "ValueError: no such tensor" in elastic(jobs)["lastRestart"]["message"]
+    await becomes(lambda: {"RoundStarted", "WorkerFailed"} <= reasons(jobs))
+    assert "pytorchjob_operator_coordinator_connections 2.0" in operator.http("/metrics")[1]
+
+
+async def test_the_coordinators_verdict_fails_the_job_and_agents_that_come_later_end(
+    operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents
+) -> None:
+    await started(jobs, kubelet, runPolicy={"backoffLimit": 1})
+    first, second, assigned = await agents.together()
+    second.say(fell(assigned.round), Join(4001))
+    await first.hear_kind("restart")
+    first.say(Join(4000))
+    assert (await first.hear_kind("stop")).exit_code == 3
+    await becomes(lambda: jobs.condition("x", "Failed"))
+    failed = jobs.condition("x", "Failed")
+    assert failed is not None
+    assert failed["reason"] == "PyTorchJobFailed"
+    assert "rank 1 (x-worker-1) exited with 3 at step 7: ValueError: no such tensor" in failed["message"]
+    operator.kill()
+    operator.start()
+    operator.wait_ready()
+    late = await agents.come("x-worker-0")
+    assert await late.hear() is None
+
+
+async def test_an_operator_that_is_killed_in_a_round_is_followed_by_one_that_knows_it_from_the_agents(
+    operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents
+) -> None:
+    await started(jobs, kubelet)
+    _, _, assigned = await agents.together()
+    await becomes(lambda: elastic(jobs).get("round") == str(assigned.round))
+    operator.signal(signal.SIGKILL)
+    operator.process.wait()
+    agents.leave()
+    operator.start()
+    operator.wait_ready()
+    first, second = [await agents.come(name, round_=assigned.round, rank=rank) for rank, name in enumerate(WORKERS)]
+    second.say(fell(assigned.round), Join(4001))
+    await first.hear_kind("restart")
+    first.say(Join(4000))
+    again = await first.hear_kind("assigned")
+    assert again.round.epoch > assigned.round.epoch
+    await becomes(lambda: elastic(jobs).get("round") == str(again.round))

@@ -1,0 +1,106 @@
+"""The coordinator's credentials at start, on an API server that does everything that one can do."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from aiohttp import web
+
+from pytorchjob_operator.app.credentials import load_credentials
+from pytorchjob_operator.app.operator import now
+from pytorchjob_operator.errors import NotFound, OperatorError, Refused
+from pytorchjob_operator.kube import credentials
+from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.config import Connection
+from tests.fakes.apiserver import FakeApi, Request, failure, serving
+
+PLACE = ("system", "coordinator")
+SECRETS = "api/v1/secrets"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with serving() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(api: FakeApi) -> AsyncIterator[Client]:
+    async with Client(Connection(api.url), "test/1", request_timeout=5.0) as one:
+        yield one
+
+
+async def test_the_first_makes_them_and_the_next_reads_them(api: FakeApi, client: Client) -> None:
+    made = await load_credentials(client, *PLACE)
+    assert await load_credentials(client, *PLACE) == made
+    assert [one.verb for one in api.requests] == ["get", "create", "get"]
+    assert {one.path for one in api.requests} == {
+        "/api/v1/namespaces/system/secrets",
+        "/api/v1/namespaces/system/secrets/coordinator",
+    }
+
+
+async def test_replicas_that_start_together_end_with_the_same(client: Client) -> None:
+    loaded = await asyncio.gather(*(load_credentials(client, *PLACE) for _ in range(5)))
+    assert len({one.key for one in loaded}) == len({one.ca for one in loaded}) == 1
+
+
+async def test_what_somebody_has_put_there_is_used(api: FakeApi, client: Client) -> None:
+    made = credentials.make(now())
+    api.put(SECRETS, credentials.to_secret(made, *PLACE))
+    assert await load_credentials(client, *PLACE) == made
+    assert api.count("create") == 0
+
+
+async def test_a_broken_one_is_named_and_left_as_it_is(api: FakeApi, client: Client) -> None:
+    body = credentials.to_secret(credentials.make(now()), *PLACE)
+    del body["data"]["tls.crt"]
+    api.put(SECRETS, body)
+    with pytest.raises(OperatorError, match=r"Secret system/coordinator: tls\.crt is missing"):
+        await load_credentials(client, *PLACE)
+    assert [one.verb for one in api.requests] == ["get"]
+
+
+def refusing(verb: str, status: int, reason: str) -> Callable[[Request], web.Response | None]:
+    def fault(request: Request) -> web.Response | None:
+        return failure(status, reason, "its words") if request.verb == verb else None
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("verb", "right"),
+    [
+        pytest.param("get", "right to get secrets named coordinator in namespace system", id="to read it"),
+        pytest.param("create", "right to create secrets in namespace system", id="to make it"),
+    ],
+)
+async def test_a_right_that_is_missing_is_named(api: FakeApi, client: Client, verb: str, right: str) -> None:
+    api.failing = refusing(verb, 403, "Forbidden")
+    with pytest.raises(OperatorError, match=f"{right}.*: its words"):
+        await load_credentials(client, *PLACE)
+
+
+async def test_another_refusal_keeps_the_servers_words(api: FakeApi, client: Client) -> None:
+    api.failing = refusing("create", 422, "Invalid")
+    with pytest.raises(Refused, match="its words"):
+        await load_credentials(client, *PLACE)
+
+
+async def test_a_namespace_that_is_not_there_is_told(api: FakeApi, client: Client) -> None:
+    api.failing = refusing("create", 404, "NotFound")
+    with pytest.raises(NotFound, match="its words"):
+        await load_credentials(client, *PLACE)
+
+
+async def test_an_api_server_that_is_away_is_waited_for(
+    api: FakeApi, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = [failure(503, "ServiceUnavailable", "away") for _ in range(3)]
+    api.failing = lambda request: faults.pop() if faults else None
+    with caplog.at_level(logging.WARNING):
+        assert (await load_credentials(client, *PLACE)).key
+    assert [one.getMessage() for one in caplog.records if "away" in one.getMessage()] == [
+        "waiting for the Secret system/coordinator of the coordinator: ServiceUnavailable (503): away"
+    ]

@@ -1,0 +1,65 @@
+"""Repetitions are kept, counted and put into a table; one that did not recover counts as infinitely slow."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.recovery.results import Repetition, append, enough, load, percentile, table
+
+
+def done(seconds: float | None, **fields: Any) -> Repetition:
+    return Repetition("tuned", "worker-killed", 0.0, 1.0, "x-worker-1", seconds, **fields)
+
+
+def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "kept.jsonl"
+    assert load(path) == []
+    kept = [done(1.5, lost_steps=3, problems=("a", "b")), done(None)]
+    for one in kept:
+        append(path, one)
+    assert load(path) == kept
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        pytest.param([3.0, 1.0, 2.0], 50, 2.0, id="the middle of three"),
+        pytest.param([1.0, 2.0, 3.0, 4.0], 50, 2.0, id="the lower middle of four"),
+        pytest.param([float(one) for one in range(1, 21)], 95, 19.0, id="the last but one of twenty"),
+        pytest.param([1.0, math.inf], 100, math.inf, id="the greatest is a failure"),
+    ],
+)
+def test_percentiles(values: list[float], percent: float, expected: float) -> None:
+    assert percentile(values, percent) == expected
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        pytest.param([done(1.0)] * 19, False, id="one is missing"),
+        pytest.param([done(1.0)] * 20, True, id="all are there"),
+        pytest.param([done(90.0)] * 4, False, id="slow, and too few"),
+        pytest.param([done(90.0)] * 5, True, id="slow, and enough of that"),
+        pytest.param([done(None)] * 5, True, id="it never recovers"),
+    ],
+)
+def test_slow_cells_are_repeated_less_often(cell: list[Repetition], expected: bool) -> None:
+    assert enough(cell, 20) is expected
+
+
+def test_where_no_pod_is_new_what_is_beyond_the_imports_is_told() -> None:
+    assert " |  | 0.50 s | 1.50 s | " in table([done(2.0, import_seconds=0.5)])
+
+
+def test_a_cell_is_a_row() -> None:
+    cell = [
+        done(2.0, pod_seconds=0.5, import_seconds=0.25, lost_steps=4, restarted=1),
+        done(3.0, problems=("wrong",)),
+        done(None),
+    ]
+    assert table(cell).splitlines()[2] == (
+        "| worker process killed (SIGKILL) | tuned | **3.00 s** | never | never | 1 | 0.50 s | 0.25 s | 1.50 s |  "
+        "| <= 4 | 1 | 1 | 3 | 1.0 |"
+    )

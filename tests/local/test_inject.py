@@ -1,0 +1,41 @@
+"""Tier 1 with real processes: an unmodified torchrun, our rendezvous put beside it, a worker that crashes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.local.jobs import Run, job, role
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
+
+Start = Callable[..., Run]
+
+_SCRIPT = """
+import os, pathlib, sys
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print(f"rank={dist.get_rank()} of {int(total)}", flush=True)
+crashed = pathlib.Path(sys.argv[1])
+if dist.get_rank() == 1 and not crashed.exists():
+    crashed.touch()
+    os._exit(3)
+dist.barrier()
+"""
+
+
+def test_torchrun_itself_recovers_from_a_crash_by_our_rendezvous(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_SCRIPT)
+    spec = job("tier-one", Worker=role(["torchrun", str(script), str(tmp_path / "crashed")], 2, "OnFailure"))
+    spec["spec"] |= {"agent": {"inject": True}, "nprocPerNode": "1"}
+    run = start(spec)
+    run.until("Round 1.1 starts with 2 members")
+    run.until("WorkerFailed: rank 1 (tier-one-worker-1)")
+    run.until("Round 1.2 starts with 2 members")
+    assert run.wait() == 0, run.out + run.err
+    assert [run.out.count(f"rank={rank} of 2") for rank in (0, 1)] == [2, 2]

@@ -1,0 +1,89 @@
+"""The coordinator of `pytorchjob run`, with replicas that speak to it and start no workers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local.jobs import Run, job, role
+
+AGENT = """
+import os, socket, sys, time
+from pytorchjob_agent.meeting import MeetingEnv
+from pytorchjob_agent.protocol import Beat, Done, Failed, Hello, Join, read_to_agent
+
+env = MeetingEnv.from_env(os.environ)
+if env is None:
+    print("no coordinator")
+    sys.exit()
+sock = socket.create_connection((env.host, env.port))
+hello = Hello(job=env.job, pod=env.pod, token=env.token, index=env.index, address="127.0.0.1", nproc=1,
+              incarnation=str(os.getpid()), pod_uid=env.pod_uid)
+sock.sendall(hello.to_line() + Join(4000).to_line())
+for line in sock.makefile("rb"):
+    said = read_to_agent(line)
+    if said.kind == "assigned":
+        joined = "FAILS" in os.environ
+        print(f"assigned rank={said.rank} of {said.size} restarts={said.restarts} uid={env.pod_uid}")
+        if "FAILS" in os.environ:
+            sock.sendall(Failed(said.round, rank=said.rank, local_rank=0, exit_code=7, message="boom").to_line())
+            sock.sendall(Join(4000).to_line())
+        else:
+            sock.sendall(Beat(step=5).to_line() + Done(said.round).to_line())
+    elif said.kind == "restart" and not joined:
+        sock.sendall(Join(4000).to_line())
+    elif said.kind == "finished":
+        print("finished")
+        sys.exit()
+    elif said.kind == "stop":
+        print(f"stop {said.reason}")
+        time.sleep(1000 if "LINGERS" in os.environ else 0)
+        sys.exit(said.exit_code)
+"""
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """A role whose replicas are such agents."""
+    (tmp_path / "agent.py").write_text(AGENT)
+
+    def make(replicas: int = 2, **env: str) -> dict[str, Any]:
+        listed = [{"name": name, "value": value} for name, value in env.items()]
+        return role(["python", "-u", "agent.py"], replicas, "OnFailure", env=listed)
+
+    return make
+
+
+def test_replicas_meet_and_end_together(start: Callable[..., Run], agent: Callable[..., dict[str, Any]]) -> None:
+    run = start(job(Master=agent(1), Worker=agent(2)))
+    assert run.wait() == 0, run.err
+    assert sorted(
+        line.partition("assigned ")[2].split(" uid=")[0] for line in run.out.splitlines() if "rank" in line
+    ) == [f"rank={rank} of 3 restarts=0" for rank in range(3)]
+    assert run.out.count("finished") == 3
+    assert "uid=tiny-worker-1-" in run.out
+    assert "RoundStarted: Round 1.1 starts with 3 members and 3 workers" in run.err
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param({"FAILS": "1"}, id="whose agents obey"),
+        pytest.param({"FAILS": "1", "LINGERS": "1"}, id="whose agents do not"),
+    ],
+)
+def test_a_verdict_ends_a_job(start: Callable[..., Run], agent: Callable[..., dict[str, Any]], env: Any) -> None:
+    run = start(job(Worker=agent(2, **env), elastic={"maxRestarts": 1}), "--output", "json")
+    assert run.wait() == 1, run.err
+    assert run.conditions()[-1] == ("Failed", "True")
+    assert "boom" in run.err
+    assert "All 1 restarts are used up" in run.err
+
+
+def test_who_chose_a_rendezvous_has_no_coordinator(
+    start: Callable[..., Run], agent: Callable[..., dict[str, Any]]
+) -> None:
+    run = start(job(Worker=agent(2), elastic={"rdzvBackend": "c10d"}))
+    assert run.wait() == 0, run.err
+    assert run.out.count("no coordinator") == 2

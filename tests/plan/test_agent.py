@@ -1,0 +1,196 @@
+"""What the agent in a pod is told, and whose choice of a rendezvous wins."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytorchjob_agent.meeting import MeetingEnv
+from pytorchjob_agent.rules import HangRules
+from pytorchjob_operator import tokens
+from pytorchjob_operator.model import ConditionType, PyTorchJob
+from pytorchjob_operator.observed import CoordinatorAt, Observed, Options
+from pytorchjob_operator.plan import agent, make_plan
+from pytorchjob_operator.plan.pods import build_pod
+from tests.factories import JOB_UID, NOW, full_job, make_job, make_pod, make_service, make_template, replica
+
+KEY = b"k" * 32
+AT = CoordinatorAt("coordinator.ops.svc:29600", KEY, ca="Y2VydA==")
+OPTIONS = Options(coordinator=AT, agent_image="agent:1")
+
+
+def container(who: str = "worker-0", options: Options = OPTIONS, at: int = 0, **case: Any) -> dict[str, Any]:
+    """One container of a replica's pod."""
+    built: dict[str, Any] = build_pod(full_job(**case), replica(who), options)["spec"]["containers"][at]
+    return built
+
+
+def env(who: str = "worker-0", options: Options = OPTIONS, at: int = 0, **case: Any) -> dict[str, Any]:
+    """Its variables that are plain text; the last of a name wins."""
+    return {one["name"]: one["value"] for one in container(who, options, at, **case)["env"] if "value" in one}
+
+
+def template(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
+    side = {"name": "side", "image": "i"}
+    return make_template(containers=[{"name": "pytorch", "image": "train:1", "env": [*variables], **more}, side])
+
+
+@pytest.mark.parametrize(
+    ("who", "index"),
+    [
+        pytest.param("master-0", 0, id="the Master is the first"),
+        pytest.param("worker-0", 1, id="then the workers"),
+        pytest.param("worker-2", 3, id="by their index"),
+    ],
+)
+def test_a_pod_is_led_to_the_coordinator(who: str, index: int) -> None:
+    expected = MeetingEnv(
+        "coordinator.ops.svc", 29600, tokens.token(KEY, JOB_UID, f"x-{who}"), JOB_UID, f"x-{who}", index, ca="Y2VydA=="
+    )
+    assert MeetingEnv.from_env(env(who, workers=3)) == expected
+
+
+def test_its_own_uid_is_known_once_it_is_made() -> None:
+    told = next(one for one in container()["env"] if one["name"] == "PYTORCHJOB_POD_UID")
+    assert told == {"name": "PYTORCHJOB_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+
+
+def test_without_tls_there_is_no_certificate() -> None:
+    assert "PYTORCHJOB_COORDINATOR_CA" not in env(options=replace(OPTIONS, coordinator=replace(AT, ca="")))
+
+
+def test_a_sidecar_is_told_nothing_of_it() -> None:
+    told = env(at=1, template=template(), agent={"startMode": "Warm"})
+    assert [name for name in told if name.startswith("PYTORCHJOB_")] == []
+
+
+def test_the_key_is_never_shown() -> None:
+    assert "kkkk" not in repr(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("case", "led"),
+    [
+        pytest.param({}, True, id="a job that is not elastic"),
+        pytest.param({"master": None, "elasticPolicy": {"rdzvId": "run", "rdzvPort": 9}}, True, id="an elastic job"),
+        pytest.param({"elasticPolicy": {"rdzvBackend": "c10d"}}, False, id="a backend by name, c10d too"),
+        pytest.param({"elasticPolicy": {"rdzvBackend": "static"}}, False, id="static"),
+        pytest.param({"elasticPolicy": {"rdzvHost": "etcd"}}, False, id="a host to meet at"),
+        pytest.param({"master": None, "elasticPolicy": {"standalone": True}}, False, id="standalone"),
+        pytest.param({"master": None, "elasticPolicy": {"standalone": False}}, True, id="not standalone, aloud"),
+        *(
+            pytest.param({"template": template({"name": name, "value": "x"})}, False, id=f"{name} in the pod's env")
+            for name in ("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PYTORCHJOB_COORDINATOR")
+        ),
+        pytest.param(
+            {"template": template({"name": "PET_RDZV_CONF", "value": "a=b"})}, True, id="settings choose none"
+        ),
+    ],
+)
+def test_who_has_chosen_a_rendezvous_keeps_it(case: dict[str, Any], led: bool) -> None:
+    assert ("PYTORCHJOB_TOKEN" in env(**case)) is led
+
+
+@pytest.mark.parametrize(
+    ("options", "pods", "led"),
+    [
+        pytest.param(OPTIONS, (), True, id="a job of ours"),
+        pytest.param(Options(), (), False, id="an operator without a coordinator"),
+        pytest.param(OPTIONS, (make_pod("master-0", nameless=True),), False, id="beside a pod of v1"),
+        pytest.param(OPTIONS, (make_pod("master-0", unled=True),), False, id="beside a pod made without it"),
+        pytest.param(OPTIONS, (make_pod("master-0"),), True, id="beside a pod that knows it"),
+        pytest.param(OPTIONS, (make_pod("master-0", unled=True, deleting=True),), True, id="once that one goes"),
+    ],
+)
+def test_the_pods_of_a_job_meet_in_one_way(options: Options, pods: tuple[Any, ...], led: bool) -> None:
+    seen = Observed(make_job(), NOW, pods, (make_service(),), options=options)
+    made = [write.body for write in make_plan(seen).writes if hasattr(write, "body") and write.body["kind"] == "Pod"]
+    told = [one["name"] for one in made[-1]["spec"]["containers"][0]["env"]]
+    assert ("PYTORCHJOB_TOKEN" in told) is led
+
+
+HANG = {
+    "progressSeconds": 30,
+    "logRules": [{"name": "loss", "pattern": "loss=$(N) ([0-9.]+)$", "operator": "gt", "value": 2.5, "points": 3}],
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        pytest.param({}, {}, id="nothing set, nothing told"),
+        pytest.param({"startMode": "Auto"}, {"PYTORCHJOB_START_MODE": "auto"}, id="the start mode"),
+        pytest.param(
+            {"startMode": "Warm", "preload": ["a", "b.c"]},
+            {"PYTORCHJOB_START_MODE": "warm", "PYTORCHJOB_PRELOAD": "a,b.c"},
+            id="modules to load before",
+        ),
+        pytest.param({"preflight": "Fail"}, {"PYTORCHJOB_PREFLIGHT": "fail"}, id="what a problem means"),
+        pytest.param({"restartWindowSeconds": 9}, {}, id="the window is the coordinator's"),
+    ],
+)
+def test_what_the_job_says_of_the_agent(policy: dict[str, Any], expected: dict[str, str]) -> None:
+    plain = env(options=Options())
+    told = env(options=Options(), agent=policy)
+    assert {name: value for name, value in told.items() if name not in plain} == expected
+
+
+def test_the_users_own_variable_wins() -> None:
+    given = template({"name": "PYTORCHJOB_PREFLIGHT", "value": "off"})
+    assert env(template=given, agent={"preflight": "Fail"})["PYTORCHJOB_PREFLIGHT"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("pod", "told"),
+    [
+        pytest.param({}, None, id="Kubernetes' default is the agent's too"),
+        pytest.param({"terminationGracePeriodSeconds": 30}, None, id="the default, said"),
+        pytest.param({"terminationGracePeriodSeconds": 120}, "115", id="a long one: the kubelet needs 5 s of it"),
+        pytest.param({"terminationGracePeriodSeconds": 5}, "2", id="a short one: half of it"),
+        pytest.param({"terminationGracePeriodSeconds": 0}, "0", id="none"),
+    ],
+)
+def test_the_agent_knows_its_grace_period(pod: dict[str, Any], told: str | None) -> None:
+    assert env(template=make_template(**pod)).get("PYTORCHJOB_GRACE_SECONDS") == told
+
+
+def test_the_agent_reads_the_rules_of_hangs_as_they_were_written() -> None:
+    text = env(agent={"hang": HANG})["PYTORCHJOB_HANG"]
+    rules = HangRules.from_json(text.replace("$$", "$"))  # what the kubelet makes of it
+    assert json.loads(rules.to_json()) == HANG
+
+
+def inject(**case: Any) -> PyTorchJob:
+    return make_job(agent={"inject": True}, **case)
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "words"),
+    [
+        pytest.param(make_job(), Options(), None, id="nothing was asked for"),
+        pytest.param(inject(), OPTIONS, None, id="it is put there"),
+        pytest.param(inject(), Options(), "there is no coordinator", id="no coordinator"),
+        pytest.param(inject(), Options(coordinator=AT), "no image", id="no image"),
+        pytest.param(
+            inject(template=template({"name": "PET_RDZV_BACKEND", "value": "c10d"})),
+            OPTIONS,
+            "container pytorch has its own PET_RDZV_BACKEND",
+            id="the pod's env has chosen",
+        ),
+    ],
+)
+def test_an_agent_that_cannot_be_put_there_is_told(job: PyTorchJob, options: Options, words: str | None) -> None:
+    status = make_plan(Observed(job, NOW, options=options)).status
+    assert status is not None
+    found = status.condition(ConditionType.CONFIG_VALID)
+    if words is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.reason, found.message[:33]) == ("AgentUnavailable", "spec.agent.inject has no effect: ")
+    assert words in found.message
+
+
+def test_names_that_the_user_gives_are_those_of_the_main_container() -> None:
+    assert agent.own_names(template({"name": "A"})) == {"A"}

@@ -1,0 +1,261 @@
+"""What the coordinator's report means for the job: its end, status.elastic, status.progress, Degraded, backoffLimit."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, ProgressStatus, PyTorchJob, Restart
+from pytorchjob_operator.observed import Observed, Pod
+from pytorchjob_operator.plan import Plan, make_plan
+from pytorchjob_operator.report import Ended, LastRestart, Report
+from tests.factories import at, make_job, observed, pods
+
+RUN, OVER = "Running", "Succeeded"
+ROUND = Report(round="3.7", running=True, members=2, world=4)
+FELL = LastRestart(7.0, "WorkerFailed", "rank 1 (x-worker-0) exited with 1 at step 12: ValueError")
+LOST = Ended("RestartsUsedUp", "rank 1 (x-worker-0) exited with 1. All 3 restarts are used up", 1)
+SHOWN = ElasticStatus(round="3.7", members=2, world_size=4)
+STEP = ProgressStatus(step=100, total=1000, percent=10, time=at(0))
+
+
+def running(**status: Any) -> PyTorchJob:
+    """A job all of whose pods run, as its status says."""
+    job = make_job()
+    plan = make_plan(observed(job, *pods(RUN, RUN)))
+    assert plan.status is not None
+    return job.model_copy(update={"status": plan.status.model_copy(update=status)})
+
+
+def look(job: PyTorchJob, report: Report | None, *seen: Pod, seconds: float = 100, due: bool = False) -> Observed:
+    found = observed(job, *(seen or pods(RUN, RUN)), seconds=seconds)
+    return replace(found, report=report, status_due=found.now if due else None)
+
+
+def after(job: PyTorchJob, report: Report | None, *seen: Pod, seconds: float = 100) -> JobStatus:
+    """The status once whatever may wait has waited."""
+    return make_plan(look(job, report, *seen, seconds=seconds, due=True)).status or job.status
+
+
+def waits(plan: Plan, seconds: float = 100) -> float | None:
+    """How long a plan puts its status off; None if it has none to write."""
+    if plan.status is not None:
+        return 0.0
+    return None if plan.status_due is None else (plan.status_due - at(seconds)).total_seconds()
+
+
+def test_a_failure_that_the_coordinator_judged_ends_the_job_in_its_words() -> None:
+    plan = make_plan(look(running(), replace(ROUND, running=False, ended=LOST)))
+    assert plan.status is not None
+    failed = plan.status.condition(ConditionType.FAILED)
+    assert failed is not None
+    assert (failed.reason, failed.message) == ("PyTorchJobFailed", LOST.message)
+    assert [(one.reason, one.message) for one in plan.events] == [("PyTorchJobFailed", LOST.message)]
+
+
+@pytest.mark.parametrize(
+    ("phases", "ended", "expected"),
+    [
+        pytest.param((RUN, RUN), Ended("Succeeded", "", 0), None, id="members that are done end with their pods"),
+        pytest.param((OVER, RUN), LOST, ConditionType.SUCCEEDED, id="what has succeeded stays succeeded"),
+        pytest.param(("Failed", RUN), LOST, ConditionType.FAILED, id="a pod that has failed because of it"),
+    ],
+)
+def test_other_ends(phases: tuple[str, ...], ended: Ended, expected: ConditionType | None) -> None:
+    status = after(running(), replace(ROUND, ended=ended), *pods(*phases))
+    kinds = (ConditionType.SUCCEEDED, ConditionType.FAILED)
+    assert [kind for kind in kinds if status.holds(kind)] == ([expected] if expected else [])
+
+
+def test_the_cause_is_told_where_the_pods_alone_would_say_less() -> None:
+    job = make_job(restart="Never")
+    status = after(job, replace(ROUND, ended=LOST), *pods("Failed", "Failed"))
+    failed = status.condition(ConditionType.FAILED)
+    assert failed is not None
+    assert failed.message == LOST.message
+
+
+@pytest.mark.parametrize(
+    ("stored", "report", "expected"),
+    [
+        pytest.param(None, Report(), None, id="no round yet"),
+        pytest.param(None, ROUND, SHOWN, id="a round"),
+        pytest.param(SHOWN, Report(), SHOWN, id="a new coordinator that has met nobody takes nothing back"),
+        pytest.param(SHOWN, None, SHOWN, id="nor does none at all"),
+        pytest.param(SHOWN, replace(ROUND, running=False), SHOWN, id="the last round until the next one begins"),
+        pytest.param(
+            SHOWN, replace(ROUND, round="3.8", world=0), SHOWN.model_copy(update={"round": "3.8"}), id="an unknown size"
+        ),
+        pytest.param(
+            SHOWN.model_copy(update={"restarts": 4}),
+            ROUND,
+            SHOWN.model_copy(update={"restarts": 4}),
+            id="restarts are of the job's life",
+        ),
+        pytest.param(
+            None,
+            replace(ROUND, restarts=1, last_restart=FELL),
+            SHOWN.model_copy(
+                update={
+                    "restarts": 1,
+                    "last_restart": Restart(time=at(93), reason="WorkerFailed", message=FELL.message),
+                }
+            ),
+            id="the last restart, with its time",
+        ),
+    ],
+)
+def test_elastic(stored: ElasticStatus | None, report: Report | None, expected: ElasticStatus | None) -> None:
+    assert after(running(elastic=stored), report).elastic == expected
+
+
+def test_a_restart_keeps_its_time_although_its_age_is_told_anew() -> None:
+    first = after(running(), replace(ROUND, restarts=1, last_restart=FELL)).elastic
+    again = make_plan(
+        look(running(elastic=first), replace(ROUND, restarts=1, last_restart=replace(FELL, age=8.9)), seconds=102)
+    )
+    assert waits(again, 102) is None
+
+
+def test_a_job_that_is_suspended_has_no_group() -> None:
+    job = make_job(runPolicy={"suspend": True}, status=running(elastic=SHOWN, progress=STEP).status)
+    status = after(job, None)
+    assert (status.elastic, status.progress) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "report", "expected"),
+    [
+        pytest.param({}, Report(), None, id="nothing is known: nothing is written"),
+        pytest.param({"elastic": SHOWN}, ROUND, None, id="nothing is new"),
+        pytest.param({}, ROUND, 5, id="a round waits a little for what follows it"),
+        pytest.param({"elastic": SHOWN}, replace(ROUND, problems={"PeerUnreachable": "no"}), 5, id="so does a problem"),
+        pytest.param({"elastic": SHOWN}, replace(ROUND, step=5), 5, id="and the first step"),
+        pytest.param({"elastic": SHOWN, "progress": STEP}, replace(ROUND, step=100, total=1000), None, id="no step"),
+        pytest.param(
+            {"elastic": SHOWN, "progress": STEP.model_copy(update={"time": at(90)})},
+            replace(ROUND, step=101, total=1000),
+            50,
+            id="steps are written once a minute",
+        ),
+        pytest.param(
+            {"elastic": SHOWN, "progress": STEP}, replace(ROUND, step=101, total=1000), 0, id="after a minute at once"
+        ),
+        pytest.param(
+            {"elastic": SHOWN, "progress": STEP.model_copy(update={"time": at(90)})},
+            replace(ROUND, round="3.8", step=101, total=1000),
+            5,
+            id="steps come along with what is written sooner",
+        ),
+    ],
+)
+def test_how_long_a_write_may_wait(stored: dict[str, Any], report: Report, expected: float | None) -> None:
+    assert waits(make_plan(look(running(**stored), report))) == expected
+
+
+def test_steps_are_looked_for_once_a_minute_while_they_are_told() -> None:
+    job = running(elastic=SHOWN, progress=STEP.model_copy(update={"time": at(90)}))
+    told, silent = replace(ROUND, step=100, total=1000), ROUND
+    assert [make_plan(look(job, one)).wake_at for one in (told, silent, replace(told, running=False))] == [
+        at(100) + timedelta(seconds=60),
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "report", "expected"),
+    [
+        pytest.param(None, ROUND, None, id="a script that tells nothing"),
+        pytest.param(None, replace(ROUND, step=5), ProgressStatus(step=5, time=at(100)), id="a step"),
+        pytest.param(
+            None,
+            replace(ROUND, step=250, total=1000, metrics={"loss": 0.5, "odd": 1e200}),
+            ProgressStatus(step=250, total=1000, percent=25, metrics={"loss": 0.5}, time=at(100)),
+            id="of how many, with numbers, the sane ones",
+        ),
+        pytest.param(
+            STEP,
+            replace(ROUND, step=300, total=1000),
+            ProgressStatus(step=300, total=1000, percent=30, remaining_seconds=350, time=at(100)),
+            id="and how long it will take at the speed since the last time",
+        ),
+        pytest.param(
+            STEP.model_copy(update={"remaining_seconds": 9}),
+            replace(ROUND, step=50, total=1000),
+            ProgressStatus(step=50, total=1000, percent=5, remaining_seconds=9, time=at(100)),
+            id="steps that were lost say nothing of the speed",
+        ),
+        pytest.param(STEP, replace(ROUND, step=100, total=1000), STEP, id="the same keeps its time"),
+        pytest.param(STEP, replace(ROUND, step=None), STEP, id="members that have gone take nothing back"),
+        pytest.param(
+            None,
+            replace(ROUND, step=2**53, total=2**53),
+            ProgressStatus(step=2**53 - 1, total=2**53 - 1, percent=100, time=at(100)),
+            id="numbers that nobody counts to",
+        ),
+    ],
+)
+def test_progress(stored: ProgressStatus | None, report: Report, expected: ProgressStatus | None) -> None:
+    assert after(running(elastic=SHOWN, progress=stored), report).progress == expected
+
+
+@pytest.mark.parametrize(
+    ("problems", "expected"),
+    [
+        pytest.param({}, None, id="nothing is wrong"),
+        pytest.param({"RendezvousWaiting": "1 of 2"}, ("RendezvousWaiting", "1 of 2"), id="a problem"),
+        pytest.param(
+            {"RendezvousWaiting": "1 of 2", "AgentRefused": "who?"},
+            ("AgentRefused", "who?; 1 of 2"),
+            id="the cause first",
+        ),
+        pytest.param({"Novelty": "new"}, ("Novelty", "new"), id="one that is not known here"),
+    ],
+)
+def test_degraded(problems: dict[str, str], expected: tuple[str, str] | None) -> None:
+    status = after(running(elastic=SHOWN), replace(ROUND, problems=problems))
+    found = status.condition(ConditionType.DEGRADED)
+    assert (None if found is None else (found.reason, found.message)) == expected
+    assert status.conditions[-1].type is ConditionType.RUNNING
+
+
+def test_degraded_goes_when_it_is_over_and_when_the_job_ends() -> None:
+    wrong = replace(ROUND, problems={"PeerUnreachable": "no"})
+    status = after(running(elastic=SHOWN), wrong)
+    assert status.holds(ConditionType.DEGRADED)
+    job = make_job(status=status)
+    assert after(job, ROUND).condition(ConditionType.DEGRADED) is None
+    assert after(job, replace(wrong, ended=LOST)).condition(ConditionType.DEGRADED) is None
+    assert after(job, wrong, *pods(OVER, OVER)).condition(ConditionType.DEGRADED) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "report", "expected"),
+    [
+        pytest.param({"backoffLimit": 3}, replace(ROUND, restarts=2), False, id="fewer than the limit"),
+        pytest.param({"backoffLimit": 3}, replace(ROUND, restarts=3), True, id="as many"),
+        pytest.param({"backoffLimit": 2}, replace(ROUND, restarts=1), True, id="together with a container's restart"),
+        pytest.param({}, replace(ROUND, restarts=99), False, id="no limit"),
+    ],
+)
+def test_restarts_inside_of_pods_count_against_backoff_limit(
+    spec: dict[str, int], report: Report, expected: bool
+) -> None:
+    seen = pods(RUN, RUN)
+    one = replace(seen[1], restarts=1 if spec.get("backoffLimit") == 2 else 0)
+    job = make_job(runPolicy=spec, status=running(elastic=SHOWN).status)
+    assert after(job, report, seen[0], one).holds(ConditionType.FAILED) is expected
+
+
+def test_restarts_with_a_budget_of_their_own_do_not() -> None:
+    policy = {"minReplicas": 1, "maxReplicas": 1, "maxRestarts": 9}
+    job = make_job(runPolicy={"backoffLimit": 1}, elasticPolicy=policy, status=running(elastic=SHOWN).status)
+    assert not after(job, replace(ROUND, restarts=5)).holds(ConditionType.FAILED)
+
+
+def test_a_new_coordinator_gives_no_restart_back() -> None:
+    stored = running(elastic=SHOWN.model_copy(update={"restarts": 3})).status
+    job = make_job(runPolicy={"backoffLimit": 3}, status=stored)
+    assert after(job, None).holds(ConditionType.FAILED)

@@ -1,0 +1,117 @@
+"""Tier 1: the agent in a pod whose image knows nothing of it."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_operator.observed import CoordinatorAt, Options
+from pytorchjob_operator.plan.pods import build_pod
+from tests.factories import full_job, make_template, replica
+
+OPTIONS = Options(coordinator=CoordinatorAt("coordinator.ops.svc:29600", b"k" * 32), agent_image="agent:1")
+PLACE = "/opt/pytorchjob-agent"
+
+
+def spec(*env: dict[str, Any], case: dict[str, Any] | None = None, **pod: Any) -> dict[str, Any]:
+    """The spec of worker 0's pod."""
+    main = {"name": "pytorch", "image": "train:1", "env": list(env), "volumeMounts": [{"name": "data"}]}
+    template = make_template(**{"containers": [main, {"name": "side"}], "volumes": [{"name": "data"}], **pod})
+    job = full_job(template=template, agent={"inject": True}, **(case or {}))
+    built: dict[str, Any] = build_pod(job, replica("worker-0"), OPTIONS)["spec"]
+    return built
+
+
+def env(built: dict[str, Any], at: int = 0) -> dict[str, str]:
+    return {one["name"]: one.get("value", "") for one in built["containers"][at]["env"]}
+
+
+def test_an_init_container_copies_it_and_the_main_one_sees_it() -> None:
+    built = spec(initContainers=[{"name": "own"}])
+    first, own = built["initContainers"]
+    assert (first["image"], first["command"]) == ("agent:1", ["pytorchjob-agent", "install", PLACE])
+    assert own == {"name": "own"}
+    assert built["volumes"] == [{"name": "data"}, {"name": "pytorchjob-agent", "emptyDir": {"sizeLimit": "16Mi"}}]
+    assert first["volumeMounts"] == [{"name": "pytorchjob-agent", "mountPath": PLACE}]
+    main, side = built["containers"]
+    assert main["volumeMounts"] == [
+        {"name": "data"},
+        {"name": "pytorchjob-agent", "mountPath": PLACE, "readOnly": True},
+    ]
+    assert "volumeMounts" not in side
+
+
+def test_it_keeps_to_pod_security_restricted() -> None:
+    (first,) = spec()["initContainers"]
+    assert first["securityContext"] == {
+        "runAsNonRoot": True,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("context", "user"),
+    [
+        pytest.param({}, None, id="nobody says: the image's user"),
+        pytest.param({"runAsUser": 1000}, None, id="the pod's user is inherited"),
+        pytest.param({"runAsUser": 0}, 65532, id="root is not"),
+    ],
+)
+def test_whose_it_runs_as(context: dict[str, int], user: int | None) -> None:
+    assert spec(securityContext=context)["initContainers"][0]["securityContext"].get("runAsUser") == user
+
+
+def test_a_guaranteed_pod_stays_guaranteed() -> None:
+    resources = spec()["initContainers"][0]["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert set(resources["limits"]) == {"cpu", "memory"}
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        pytest.param([], PLACE, id="none of the user's"),
+        pytest.param([{"name": "PYTHONPATH", "value": "/code"}], f"{PLACE}:$(PYTHONPATH)", id="the user's comes after"),
+    ],
+)
+def test_python_finds_it(own: list[dict[str, str]], expected: str) -> None:
+    built = spec(*own)
+    assert env(built)["PYTHONPATH"] == expected
+    assert "PYTHONPATH" not in env(built, 1)
+
+
+@pytest.mark.parametrize(
+    ("case", "nodes"),
+    [
+        pytest.param({}, "2:2", id="of a fixed size: torchrun takes a rendezvous only with a range"),
+        pytest.param({"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 5}}, "1:3", id="elastic"),
+    ],
+)
+def test_torchrun_is_led_to_it(case: dict[str, Any], nodes: str) -> None:
+    told = env(spec(case=case))
+    assert told["PET_RDZV_BACKEND"] == "pytorchjob"
+    assert told["PET_RDZV_ENDPOINT"] == "coordinator.ops.svc:29600"
+    assert (told["PET_MAX_RESTARTS"], told["PET_NNODES"]) == ("1000000", nodes)
+    assert "PET_RDZV_CONF" not in told
+
+
+def test_the_agent_reads_that_env_too() -> None:
+    read = ReplicaEnv.from_env(env(spec()))
+    assert read.rdzv is not None
+    assert (read.rdzv.backend, read.rdzv.port) == ("pytorchjob", 29600)
+
+
+def test_without_a_coordinator_nothing_is_put_there() -> None:
+    job = full_job(agent={"inject": True})
+    assert build_pod(job, replica("worker-0"), Options(agent_image="agent:1")) == build_pod(
+        full_job(), replica("worker-0"), Options()
+    )
+
+
+def test_the_template_is_never_changed() -> None:
+    template = make_template()
+    build_pod(full_job(template=template, agent={"inject": True}), replica("worker-0"), OPTIONS)
+    assert template == make_template()
