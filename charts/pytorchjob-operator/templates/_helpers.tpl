@@ -4,6 +4,11 @@
 {{- .Values.fullnameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{- /* Of the coordinator's Service, its Secret and the Role for that; a Service's name has 63 characters at most. */ -}}
+{{- define "pytorchjob-operator.coordinator" -}}
+{{- include "pytorchjob-operator.fullname" . | trunc 51 | trimSuffix "-" }}-coordinator
+{{- end -}}
+
 {{- define "pytorchjob-operator.selectorLabels" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
