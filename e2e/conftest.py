@@ -48,7 +48,11 @@ def cluster() -> Kubectl:
 
 @pytest.fixture(scope="session")
 def operator(cluster: Kubectl) -> Kubectl:
-    """The operator, installed by helm into a namespace that enforces Pod Security `restricted`."""
+    return install(cluster)
+
+
+def install(cluster: Kubectl) -> Kubectl:
+    """Install the operator by helm into a namespace that enforces Pod Security `restricted`."""
     system = Kubectl(cluster.program, KUBECONFIG, SYSTEM)
     if SYSTEM not in cluster("get", "namespaces", "-o", "name"):
         cluster("create", "namespace", SYSTEM)

@@ -2,29 +2,20 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from e2e.faults import kill_node, on_kind, start_node
 from e2e.kubectl import Kubectl, until
 
 NODE = f"{os.environ.get('CLUSTER', 'pytorchjob')}-worker3"
 HOSTNAME = "kubernetes.io/hostname"
 SLEEP = "import time; time.sleep(3600)"
 REACH = "import socket; socket.create_connection(('pytorchjob-operator.pytorchjob-system', 8080), 5)"
-FROZEN = """
-find "/sys/fs/cgroup/freezer/docker/$1" -name freezer.state 2>/dev/null | while read -r state; do
-    if grep -qs FROZEN "$state"; then echo THAWED >"$state"; fi
-done
-"""
 
-pytestmark = pytest.mark.skipif(os.environ.get("PROVIDER") == "existing", reason="kills a node, which is a container")
-
-
-def docker(*args: str) -> str:
-    return subprocess.run(["docker", *args], capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+pytestmark = pytest.mark.skipif(not on_kind(), reason="kills a node, which is a container")
 
 
 def pod_spec(command: str, **fields: Any) -> dict[str, Any]:
@@ -74,12 +65,7 @@ def job() -> str:
 def node(kubectl: Kubectl) -> Iterator[str]:
     """A node that the test may kill: it is back, and pods on it reach the others, when the test has ended."""
     yield NODE
-    docker("start", NODE)
-    kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=180s")
-    on_node = ("--namespace=kube-system", f"--field-selector=spec.nodeName={NODE}")
-    until(
-        lambda: all(map(ready, kubectl.get("pods", *on_node)["items"])), 120, lambda: kubectl("get", "pods", *on_node)
-    )
+    start_node(kubectl, NODE)
     probe = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -88,19 +74,6 @@ def node(kubectl: Kubectl) -> Iterator[str]:
     }
     kubectl("apply", "-f", "-", stdin=json.dumps(probe))
     until(lambda: phase(kubectl.get("pod", "probe")) == "Succeeded", 120, lambda: kubectl("describe", "pod", "probe"))
-
-
-def kill(name: str) -> None:
-    """A node that is killed while one of its pods is frozen, as runc does now and then, cannot die before it thaws."""
-    number = docker("inspect", "--format", "{{.Id}}", name)
-    subprocess.run(["docker", "kill", name], capture_output=True, timeout=60, check=False)
-    subprocess.run(["bash", "-c", FROZEN, "-", number], timeout=60, check=False)
-    until(lambda: docker("inspect", "--format", "{{.State.Running}}", name) == "false", 60)
-
-
-def ready(pod: dict[str, Any]) -> bool:
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", [])}
-    return conditions.get("Ready") == "True" or phase(pod) == "Succeeded"
 
 
 def phase(pod: dict[str, Any]) -> str:
@@ -124,7 +97,7 @@ def test_a_pod_on_a_dead_node_runs_again_elsewhere(kubectl: Kubectl, node: str) 
     before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in kubectl.pods("lost")}
     assert worker(kubectl) == (before["lost-worker-0"], node, "Running")
 
-    kill(node)
+    kill_node(node)
     until(lambda: forced(kubectl), 300, story)
     until(lambda: worker(kubectl)[2] == "Running" and worker(kubectl)[0] != before["lost-worker-0"], 90, story)
     until(lambda: kubectl.conditions("lost").get("Running") == "True", 60, story)

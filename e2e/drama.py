@@ -1,0 +1,143 @@
+"""A job that lives through one fault after another, and what has to be true of its training after each.
+
+The job, its training and the place where its lines go are those of the benchmark: every line's loss is held against
+that of an undisturbed run, and within a group no step may be left out or done twice.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.recovery.cells import Scene, Struck
+from benchmarks.recovery.contenders import CHECKPOINT_STEPS, CONTENDERS, SCRIPT, WORKERS, Contender
+from benchmarks.recovery.lines import Group, recovery
+from benchmarks.recovery.measure import Truth
+from benchmarks.recovery.stage import Stage
+from e2e import elastic, faults
+from e2e.kubectl import Kubectl, until
+
+HANG_SECONDS = 12
+WARM = Contender(
+    "warm",
+    "pytorchjob-agent run, with a limit for the time without a step",
+    ("pytorchjob-agent", "run", "--", SCRIPT),
+    agent={"startMode": "Warm", "hang": {"progressSeconds": HANG_SECONDS, "firstProgressSeconds": 180}},
+)
+INJECTED = CONTENDERS["injected"]
+QUIET_SECONDS = 1.0
+PATIENCE_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Act:
+    """How the job stood before a fault."""
+
+    scene: Scene
+    known: set[str]
+    containers: dict[str, int]
+    """How often each container was restarted, by its pod's uid."""
+    count: int
+    """TORCHELASTIC_RESTART_COUNT."""
+
+
+class Drama:
+    """One job on a stage; one that does not come to rest after a fault is replaced by a new one."""
+
+    def __init__(self, stage: Stage, contender: Contender) -> None:
+        self.stage, self.contender, self._truth = stage, contender, Truth()
+
+    @property
+    def kubectl(self) -> Kubectl:
+        return self.stage.kubectl
+
+    @property
+    def job(self) -> str:
+        return self.stage.name
+
+    def act(self) -> Act:
+        """Wait until all train, and remember how things are."""
+        if not self.job:
+            self.stage.fresh(self.contender)
+        try:
+            group = self.stage.settled(QUIET_SECONDS)
+        except TimeoutError:
+            self.stage.fresh(self.contender)
+            group = self.stage.settled(QUIET_SECONDS)
+        count = max(group.restarts)
+        containers = faults.restarts(self.kubectl, self.job)
+        return Act(Scene(self.stage, self.contender, group), self.stage.journal.known(), containers, count)
+
+    def recovered(self, act: Act, struck: Struck, *, size: int = WORKERS, counted: int = 0) -> Group:
+        """Wait until so many train again, and check what they do; returns their group."""
+        before, journal = act.scene.group, self.stage.journal
+        cost = self.stage.wait(lambda: recovery(journal, struck.time, before, act.known, size), PATIENCE_SECONDS)
+        assert cost is not None, self.kubectl.story(self.job)
+        assert cost.lost_steps <= CHECKPOINT_STEPS
+        group = journal.current()
+        assert group is not None
+        if self.contender is not INJECTED:  # there each torchrun counts for itself
+            assert group.restarts == {act.count + counted}, "one count for all, and only failures are in it"
+        self.right()
+        return group
+
+    def right(self) -> None:
+        """Check every line so far."""
+        self.stage.read()
+        assert self.stage.journal.problems == []
+        assert self.stage.journal.wrong(self._truth) == []
+
+    def nobody_restarted(self, act: Act, but: str = "") -> None:
+        """Check that no container was restarted that was there before; `but` is a pod that may have been."""
+        spared = {pod["metadata"]["uid"] for pod in self.kubectl.pods(self.job) if pod["metadata"]["name"] == but}
+        now = faults.restarts(self.kubectl, self.job)
+        assert {uid: now[uid] for uid in now if uid in act.containers and uid not in spared} == {
+            uid: act.containers[uid] for uid in act.containers if uid in now and uid not in spared
+        }
+
+    def shown(self, what: Callable[[dict[str, Any]], object], seconds: float = 60) -> None:
+        """Wait until status.elastic is so; what it does not say yet is none."""
+        none = {"round": "", "members": 0, "worldSize": 0, "restarts": 0}
+        until(
+            lambda: what(none | elastic.elastic(self.kubectl, self.job)),
+            seconds,
+            lambda: self.kubectl.story(self.job),
+        )
+
+    def same_group(self, act: Act, steps: int) -> None:
+        """Check that the group of before goes on for so many steps, and that there is no other."""
+        group = act.scene.group
+        last = group.common() + steps
+        reached = self.stage.wait(lambda: True if group.common() > last else None, PATIENCE_SECONDS)
+        assert reached, self.kubectl.story(self.job)
+        assert self.stage.journal.known() == act.known
+        self.right()
+
+    def lost_nothing(self, act: Act, groups: set[str]) -> None:
+        """Check that each of these groups went on from the very last step before it."""
+        furthest = act.scene.group.furthest()
+        for name in sorted(groups - act.known, key=int):
+            group = self.stage.journal.groups[name]
+            if group.steps:
+                assert group.from_step == furthest, f"group {name} went on from {group.from_step}, {furthest} was done"
+                furthest = group.furthest()
+
+
+def degraded(kubectl: Kubectl, job: str) -> dict[str, str]:
+    """What is wrong with a job's rounds now: message by reason; empty while nothing is."""
+    conditions = kubectl.job(job).get("status", {}).get("conditions", [])
+    return {
+        one["reason"]: one["message"] for one in conditions if one["type"] == "Degraded" and one["status"] == "True"
+    }
+
+
+def termination(pod: faults.Pod) -> dict[str, Any]:
+    """How the training container of a pod ended last."""
+    (container,) = [one for one in pod["status"]["containerStatuses"] if one["name"] == faults.CONTAINER]
+    found = container["state"].get("terminated") or container.get("lastState", {}).get("terminated") or {}
+    return dict(found)
+
+
+def by_members(round_: str) -> bool:
+    """Whether a round was agreed on among the members themselves: such a name has three parts."""
+    return re.fullmatch(r"\d+\.\d+\.\d+", round_) is not None

@@ -1,0 +1,32 @@
+"""Jobs whose agents meet at the coordinator, as the chart installs it: a test for each thing that can go wrong."""
+
+import pytest
+
+from e2e.elastic import elastic, elastic_job, events, log, starts, steps, submit, until_step
+from e2e.faults import on_kind, restarts, signal_process
+from e2e.kubectl import Kubectl, until
+
+pytestmark = pytest.mark.skipif(not on_kind(), reason="kills processes on nodes that are containers")
+WORKERS = 3
+STEPS = 300
+
+
+def test_a_worker_that_crashes_is_started_again_in_its_container_and_so_are_the_others(kubectl: Kubectl) -> None:
+    submit(kubectl, elastic_job("crash", WORKERS, steps=STEPS))
+    until_step(kubectl, "crash", 0, 20)
+    until(lambda: elastic(kubectl, "crash").get("worldSize") == WORKERS, 30, lambda: kubectl.story("crash"))
+    assert elastic(kubectl, "crash")["members"] == WORKERS
+
+    (before,) = starts(log(kubectl, "crash", 1))
+    signal_process(kubectl.get("pod", "crash-worker-1"), pid=before["pid"])
+    until(lambda: all(len(starts(log(kubectl, "crash", one))) == 2 for one in range(WORKERS)), 90)
+    until(lambda: elastic(kubectl, "crash").get("restarts") == 1, 30, lambda: kubectl.story("crash"))
+    assert "crash-worker-1" in elastic(kubectl, "crash")["lastRestart"]["message"]
+
+    assert "Succeeded" in kubectl.finish("crash")
+    logs = [log(kubectl, "crash", one) for one in range(WORKERS)]
+    assert [[start["rank"] for start in starts(text)] for text in logs] == [[one, one] for one in range(WORKERS)]
+    assert [starts(text)[1]["restarts"] for text in logs] == [1] * WORKERS
+    assert all(sorted(set(steps(text))) == list(range(1, STEPS + 1)) for text in logs)
+    assert set(restarts(kubectl, "crash").values()) == {0}
+    assert {"RoundStarted", "WorkerFailed"} <= events(kubectl, "crash")
