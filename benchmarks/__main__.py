@@ -1,4 +1,4 @@
-"""`python -m benchmarks [create|jobs|life|memory|local]`: all without a name; --write renews the rows of README.md."""
+"""`python -m benchmarks [NAME]`: all without a name; --write renews the rows of README.md."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchmarks import create, jobs, life, local, memory, table
+from benchmarks import create, jobs, life, local, memory, progress, rendezvous, table, warm
 from benchmarks.table import Row
 
 Measurement = Coroutine[Any, Any, list[Row]]
@@ -18,7 +18,18 @@ def cli(context: click.Context) -> None:
     """Measure, print the table, and rewrite the one of benchmarks/README.md (a single benchmark: with --write)."""
     if context.invoked_subcommand is None:
         created = [create.measure(pods, repeat) for pods, repeat in ((200, 5), (1000, 5))]
-        _show([*created, jobs.measure(100, 3), life.measure(200), memory.measure(5000), local.measure(5)])
+        _show(
+            [
+                *created,
+                jobs.measure(100, 3),
+                life.measure(200),
+                memory.measure(5000),
+                local.measure(5),
+                rendezvous.measure(1000, 5),
+                progress.measure(5),
+                warm.measure(5),
+            ]
+        )
 
 
 @cli.command(name="create")
@@ -61,6 +72,31 @@ def memory_(pods: int, write: bool) -> None:
 def local_(repeat: int, write: bool) -> None:
     """`pytorchjob run`, against torchrun."""
     _show([local.measure(repeat)], write)
+
+
+@cli.command(name="rendezvous")
+@click.option("--agents", default=1000, show_default=True)
+@click.option("--repeat", default=3, show_default=True)
+@click.option("--write", is_flag=True)
+def rendezvous_(agents: int, repeat: int, write: bool) -> None:
+    """The coordinator with simulated agents, without and with TLS."""
+    _show([rendezvous.measure(agents, repeat)], write)
+
+
+@cli.command(name="progress")
+@click.option("--repeat", default=5, show_default=True)
+@click.option("--write", is_flag=True)
+def progress_(repeat: int, write: bool) -> None:
+    """What a script's own calls cost, and the agent's look at its workers."""
+    _show([progress.measure(repeat)], write)
+
+
+@cli.command(name="warm")
+@click.option("--repeat", default=5, show_default=True)
+@click.option("--write", is_flag=True)
+def warm_(repeat: int, write: bool) -> None:
+    """Workers of DDP to their first step, forked and new."""
+    _show([warm.measure(repeat)], write)
 
 
 def _show(measurements: list[Measurement], write: bool = True) -> None:

@@ -1,0 +1,71 @@
+"""What the watch over a script costs: the script's own calls, and the agent's look at eight workers."""
+
+import os
+import statistics
+import tempfile
+import time
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.table import Row, load, spread
+from pytorchjob_agent import training
+from pytorchjob_agent.board import PROGRESS
+from pytorchjob_agent.boards import Boards
+from pytorchjob_agent.rules import HangRules
+from pytorchjob_agent.watch import Watch
+
+_CALLS = 100_000
+_LOOKS = 2_000
+_WORKERS = 8
+_COMMAND = "python -m benchmarks progress"
+
+
+async def measure(repeat: int) -> list[Row]:
+    """The CPU time of each call, and that of a look as a share of the second until the next."""
+    before = load()
+    with tempfile.TemporaryDirectory() as directory:
+        boards = Boards(Path(directory), _WORKERS)
+        os.environ.update(boards.env(0))
+        rows = [
+            _row("progress(step, total)", repeat, lambda: training.progress(5, 100)),
+            _row("progress(step, total) with 3 metrics", repeat, _three),
+            _row("checkpoint_requested() in a group of one", repeat, training.checkpoint_requested),
+            _looks(boards, repeat),
+        ]
+        boards.close()
+    return [Row(*row, f"{_COMMAND} --repeat {repeat}", f"{before} to {load()}") for row in rows]
+
+
+def _three() -> None:
+    training.progress(5, 100, loss=0.5, lr=0.1, accuracy=0.9)
+
+
+def _row(name: str, repeat: int, call: Callable[[], object]) -> tuple[str, str, str, str, str]:
+    call()
+    micros = [
+        seconds / _CALLS * 1e6 for seconds in timeit.repeat(call, timer=time.process_time, number=_CALLS, repeat=repeat)
+    ]
+    return (f"`{name}`", spread(micros, "µs"), "", "", "< 5 µs")
+
+
+def _looks(boards: Boards, repeat: int) -> tuple[str, str, str, str, str]:
+    """One look a second: its CPU time in seconds is the share of one core."""
+    watch = Watch(HangRules(), boards, dict.fromkeys(range(_WORKERS), os.getpid()))
+    workers = [training.Script(boards.env(local_rank)[PROGRESS]).board for local_rank in range(_WORKERS)]
+    shares, used, now = list[float](), 0.0, time.monotonic()
+    for look in range(1, repeat * _LOOKS + 1):
+        now += 1.0  # time is told, so that the looks need not wait for it
+        for board in workers:
+            board.report(look, None, now, {"loss": 0.5})
+        began = time.process_time()
+        assert watch.look(now) is None
+        used += time.process_time() - began
+        if look % _LOOKS == 0:
+            shares.append(used / _LOOKS * 100)
+            used = 0.0
+    return (f"agent's look at {_WORKERS} workers, once a second", _percent(shares), "", "", "< 0.1 % of a core")
+
+
+def _percent(shares: list[float]) -> str:
+    return f"{statistics.median(shares):.4f} % ({min(shares):.4f} to {max(shares):.4f}, n={len(shares)})"

@@ -1,0 +1,134 @@
+"""Half an hour of random faults, one about every half minute, whether the job has recovered from the last or not.
+
+What counts at the end: nobody had to help, the losses are those of an undisturbed run, and how much of the time was
+worth it (goodput): the steps that stand, at the pace of the time before the first fault, over the time that it took.
+"""
+
+import random
+import subprocess
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from benchmarks.recovery.cells import FAULTS, Scene, Struck
+from benchmarks.recovery.contenders import Contender
+from benchmarks.recovery.lines import Group
+from benchmarks.recovery.measure import Truth
+from benchmarks.recovery.stage import Stage
+from e2e import faults
+
+REPLICAS = 4
+EVERY_SECONDS = 30.0
+_CALM_SECONDS = 20.0
+_QUIET_SECONDS = 4.0
+_UNDO_SECONDS = 20.0
+"""How long a node stays frozen, cut off or dead."""
+_AFTER_SECONDS = 20.0
+_WEIGHTS = {
+    "worker-killed": 6,
+    "worker-frozen": 2,
+    "agent-killed": 3,
+    "pod-deleted": 3,
+    "pod-forced": 3,
+    "rank-0-forced": 3,
+    "operator-killed": 2,
+    "node-frozen": 1,
+    "node-cut": 1,
+    "node-killed": 1,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it went."""
+
+    contender: str
+    minutes: float
+    seed: int
+    struck: dict[str, int]
+    missed: int
+    """Faults that found nothing to hit, because the job had not recovered from the one before."""
+    steps: int
+    """Steps that stand at the end."""
+    pace: float
+    """Seconds of a step in peace."""
+    goodput: float
+    groups: int
+    """How often processes came together."""
+    recovered: bool
+    """Whether all trained together at the end, with nobody's help."""
+    problems: tuple[str, ...]
+
+    def words(self) -> str:
+        """Return it as lines for a person."""
+        hits = ", ".join(f"{count} x {name}" for name, count in sorted(self.struck.items()))
+        faults_in_all = sum(self.struck.values())
+        return "\n".join(
+            (
+                f"{self.contender}: {faults_in_all} faults in {self.minutes:g} minutes (seed {self.seed}): {hits}",
+                f"{self.missed} found nothing to hit; {self.groups} groups; {self.steps} steps stand",
+                f"goodput {100 * self.goodput:.1f} % (a step takes {1000 * self.pace:.0f} ms in peace)",
+                f"manual interventions: {0 if self.recovered else 'it does not train at the end'}",
+                f"problems: {'; '.join(self.problems) or 'none'}",
+            )
+        )
+
+
+def play(stage: Stage, contender: Contender, minutes: float, seed: int) -> Outcome:
+    """Run it; every choice follows from the seed, every moment from the clock."""
+    chance = random.Random(seed)
+    random.seed(seed)  # the faults choose their victims by it
+    stage.fresh(contender, REPLICAS)
+    group = stage.settled(_QUIET_SECONDS, size=REPLICAS)
+    pace = _pace(stage, group)
+    begun, first = time.time(), stage.journal.current() or group
+    base, struck, missed = first.common(), Counter[str](), 0
+    due = begun
+    while (due := due + chance.uniform(0.5, 1.5) * EVERY_SECONDS) < begun + 60 * minutes:
+        stage.wait(lambda due=due: True if time.time() >= due else None, 10 * EVERY_SECONDS)
+        name = chance.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]
+        if _strike(stage, contender, name):
+            struck[name] += 1
+        else:
+            missed += 1
+    recovered = _ends_well(stage)
+    last, took = stage.journal.current() or group, time.time() - begun
+    steps = last.common() - base
+    problems = (*stage.journal.problems, *stage.journal.wrong(Truth()))
+    return Outcome(
+        contender.name, minutes, seed, dict(struck), missed, steps, pace, steps * pace / took,
+        len(stage.journal.groups), recovered, problems[:5],
+    )  # fmt: skip
+
+
+def _pace(stage: Stage, group: Group) -> float:
+    """Seconds of a step, over a while of peace."""
+    begun, step = time.time(), group.common()
+    stage.wait(lambda: True if time.time() - begun > _CALM_SECONDS else None, 10 * _CALM_SECONDS)
+    return (time.time() - begun) / max(group.common() - step, 1)
+
+
+def _strike(stage: Stage, contender: Contender, name: str) -> bool:
+    group = stage.journal.current()
+    if group is None:
+        return False
+    try:
+        struck: Struck = FAULTS[name].strike(Scene(stage, contender, group))
+    except (AssertionError, KeyError, IndexError, ValueError, subprocess.CalledProcessError):
+        return False
+    print(f"{time.strftime('%H:%M:%S')} {name} {struck.pod}", flush=True)
+    if name.startswith("node-"):
+        end = time.time() + _UNDO_SECONDS
+        stage.wait(lambda: True if time.time() >= end else None, 2 * _UNDO_SECONDS)
+        struck.undo()
+    return True
+
+
+def _ends_well(stage: Stage) -> bool:
+    """Whether all train together once the faults have stopped, and the last one has had its effect."""
+    stage.wait(lambda: None, _AFTER_SECONDS)
+    try:
+        stage.settled(_QUIET_SECONDS, size=REPLICAS)
+    except TimeoutError:
+        return False
+    return len(faults.pods_by_name(stage.kubectl, stage.name)) == REPLICAS

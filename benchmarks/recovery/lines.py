@@ -1,0 +1,186 @@
+"""What the lines of train.py say: which groups trained, when the next one did, and whether the training stayed right.
+
+Pure: lines in, figures out. Times are seconds by the host's clock.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+MARK = "train event="
+NEAR = 1e-9
+"""How far a loss may be from the one of an undisturbed run: sums over the ranks are rounded in another order."""
+
+Fields = dict[str, str]
+
+
+@dataclass
+class Group:
+    """The processes that trained together: a name, a size, and what each rank did."""
+
+    name: str
+    size: int
+    from_step: int
+    pods: dict[int, str] = field(default_factory=dict)
+    pids: dict[int, int] = field(default_factory=dict)
+    steps: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    """By rank: each step, and when it had been finished."""
+    restarts: set[int] = field(default_factory=set)
+
+    def complete(self) -> float | None:
+        """When the last of its ranks had finished its first step; none before."""
+        firsts = [steps[0][1] for steps in self.steps.values()]
+        return max(firsts) if len(firsts) == self.size else None
+
+    def latest(self) -> float:
+        """When the last step so far was finished."""
+        return max((steps[-1][1] for steps in self.steps.values()), default=-math.inf)
+
+    def common(self) -> int:
+        """The last step that all ranks have finished."""
+        return min((steps[-1][0] for steps in self.steps.values()), default=0) if self.complete() else self.from_step
+
+    def furthest(self) -> int:
+        """The last step that any rank has finished."""
+        return max((steps[-1][0] for steps in self.steps.values()), default=self.from_step)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A training process that started, in a pod that did."""
+
+    pod: str
+    pid: int
+    time: float
+    """When it had imported all it needs."""
+    began: float
+    pod_started: float
+
+
+class Journal:
+    """Everything that one job has told so far; with an empty name, whoever told it."""
+
+    def __init__(self, job: str) -> None:
+        self._prefix = f"{job}-" if job else ""
+        self.groups: dict[str, Group] = {}
+        self.starts: list[Start] = []
+        self.saved: set[int] = {0}
+        self.problems: list[str] = []
+        self.losses: dict[int, float] = {}
+
+    def add(self, line: str) -> None:
+        """Take in one line, if it is one of this job."""
+        at = line.find(MARK)
+        if at < 0:
+            return
+        said = dict(part.split("=", 1) for part in line[at:].split()[1:])
+        if said["pod"].startswith(self._prefix):
+            self._take(said)
+
+    def _take(self, said: Fields) -> None:
+        event = said["event"]
+        if event == "start":
+            one = Start(said["pod"], int(said["pid"]), *(float(said[key]) for key in ("time", "began", "pod_started")))
+            self.starts.append(one)
+        elif event == "joined":
+            self._joined(said)
+        elif event == "step":
+            self._step(said)
+        elif event == "saved":
+            self.saved.add(int(said["step"]))
+
+    def _joined(self, said: Fields) -> None:
+        name, rank, first = said["group"], int(said["rank"]), int(said["from_step"])
+        group = self.groups.setdefault(name, Group(name, int(said["world"]), first))
+        if first not in self.saved:
+            self.problems.append(f"group {name} went on from step {first}, which nobody saved")
+        if (first, int(said["world"])) != (group.from_step, group.size):
+            self.problems.append(f"ranks of group {name} disagree: rank {rank} from step {first} of {said['world']}")
+        group.pods[rank], group.pids[rank] = said["pod"], int(said["pid"])
+        group.restarts.add(int(said["restarts"]))
+
+    def _step(self, said: Fields) -> None:
+        group, rank, step = self.groups[said["group"]], int(said["rank"]), int(said["step"])
+        steps = group.steps.setdefault(rank, [])
+        before = steps[-1][0] if steps else group.from_step
+        if step != before + 1:
+            self.problems.append(f"rank {rank} of group {group.name} did step {step} after step {before}")
+        steps.append((step, float(said["time"])))
+        loss = float(said["loss"])
+        if not math.isclose(self.losses.setdefault(step, loss), loss, rel_tol=NEAR, abs_tol=NEAR):
+            self.problems.append(f"the loss of step {step} was {self.losses[step]} and then {loss}")
+
+    def current(self) -> Group | None:
+        """The group that trained last."""
+        return max(self.groups.values(), key=Group.latest, default=None)
+
+    def starts_of(self, group: Group) -> Iterator[Start]:
+        """The starts of a group's processes; a pod that came again may use the number of a process anew."""
+        newest = {(one.pod, one.pid): one for one in self.starts}
+        for rank, pod in group.pods.items():
+            if found := newest.get((pod, group.pids[rank])):
+                yield found
+
+    def known(self) -> set[str]:
+        """The names of all groups so far."""
+        return set(self.groups)
+
+    def wrong(self, truth: Iterable[float]) -> list[str]:
+        """What is wrong with the losses so far, held against those of an undisturbed run."""
+        last = max(self.losses, default=0)
+        pairs = ((step, loss) for step, loss in zip(range(1, last + 1), truth, strict=False) if step in self.losses)
+        return [
+            f"the loss of step {step} was {self.losses[step]:.12g}, undisturbed it is {loss:.12g}"
+            for step, loss in pairs
+            if not math.isclose(self.losses[step], loss, rel_tol=NEAR, abs_tol=NEAR)
+        ]
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a fault cost."""
+
+    seconds: float
+    """From the fault until every rank of a new group of the wanted size had finished a step."""
+    first_seconds: float
+    """The same for a new group of any size."""
+    pause_seconds: float
+    """From the last step of the group before to that moment."""
+    import_seconds: float
+    """The longest that a process of that group took from its start to the end of its imports."""
+    lost_steps: int
+    groups: int
+    """How many new groups it took."""
+    restart_counts: int
+    """How many different restart counts the ranks of the new group had: 1 is right."""
+
+
+def recovery(journal: Journal, struck: float, before: Group, known: set[str], size: int) -> Recovery | None:
+    """What a fault cost a job that trained as the group `before`; none as long as no new group of that size trains."""
+    new = [group for name, group in journal.groups.items() if name not in known]
+    done = {group.name: when for group in new if (when := group.complete()) is not None and when > struck}
+    wanted = [group for group in new if group.name in done and group.size == size]
+    if not wanted:
+        return None
+    found = min(wanted, key=lambda group: done[group.name])
+    first = min((group for group in new if group.name in done), key=lambda group: done[group.name])
+    return Recovery(
+        seconds=done[found.name] - struck,
+        first_seconds=done[first.name] - struck,
+        pause_seconds=done[first.name] - before.latest(),
+        import_seconds=max((one.time - one.began for one in journal.starts_of(found)), default=0.0),
+        lost_steps=before.furthest() - first.from_step,
+        groups=sum(done.get(group.name, math.inf) <= done[found.name] or not group.steps for group in new),
+        restart_counts=len(found.restarts),
+    )
+
+
+def longest_gap(group: Group, start: float, end: float) -> float:
+    """The longest time without a step of a group between two moments."""
+    times = sorted(when for steps in group.steps.values() for _, when in steps if start <= when <= end)
+    return max((later - earlier for earlier, later in zip([start, *times], [*times, end], strict=True)), default=0.0)
+
+
+def replaced(journal: Journal, pod: str, struck: float) -> float | None:
+    """When the container of a pod started that replaced another after the fault, if one did."""
+    return min((one.pod_started for one in journal.starts if one.pod == pod and one.pod_started > struck), default=None)

@@ -1,0 +1,141 @@
+"""One line of JSON for each repetition, so that a run can be stopped and taken up again, and the table made of them."""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.recovery.cells import FAULTS
+from benchmarks.recovery.contenders import CONTENDERS
+
+README = Path(__file__).parent / "README.md"
+_BEGIN, _END = "<!-- begin: written by python -m benchmarks.recovery table --write -->", "<!-- end -->"
+SLOW_SECONDS, SLOW_REPETITIONS = 60.0, 5
+"""A cell whose median is above has been repeated often enough after so many."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """What one fault cost one contender; None where it did not recover within the limit."""
+
+    contender: str
+    fault: str
+    at: float
+    load: float
+    pod: str
+    seconds: float | None
+    first_seconds: float | None = None
+    pause_seconds: float | None = None
+    pod_seconds: float | None = None
+    """From the fault until the container that replaced the lost one had started."""
+    import_seconds: float | None = None
+    """The longest that a new training process took to import what it needs."""
+    lost_steps: int | None = None
+    groups: int | None = None
+    restart_counts: int | None = None
+    restarted: int = 0
+    """How many containers of other pods were restarted."""
+    problems: tuple[str, ...] = ()
+    """What was wrong with the training itself."""
+
+
+def append(path: Path, one: Repetition) -> None:
+    """Keep one repetition."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(one)) + "\n")
+
+
+def load(path: Path) -> list[Repetition]:
+    """All that was kept."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = [json.loads(line) for line in lines]
+    return [Repetition(**{**one, "problems": tuple(one["problems"])}) for one in found]
+
+
+def enough(done: Sequence[Repetition], wanted: int) -> bool:
+    """Whether a cell has been repeated as often as it has to be."""
+    if len(done) >= wanted:
+        return True
+    slow = len(done) >= SLOW_REPETITIONS and percentile(_seconds(done), 50) > SLOW_SECONDS
+    return slow
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The least value that so many percent of all are not above; a failure is infinite."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
+
+
+def table(found: Iterable[Repetition]) -> str:
+    """The table in Markdown: a row for each fault and contender that was measured."""
+    cells: dict[tuple[str, str], list[Repetition]] = {}
+    for one in found:
+        cells.setdefault((one.fault, one.contender), []).append(one)
+    head = (
+        "Fault",
+        "Who",
+        "p50",
+        "p95",
+        "max",
+        "not recovered",
+        "new pod after",
+        "imports",
+        "beyond",
+        "pause",
+        "lost steps",
+        "others restarted",
+        "wrong",
+        "n",
+        "load",
+    )
+    rows = [head, ("---",) * len(head)]
+    for fault in FAULTS.values():
+        for contender in CONTENDERS.values():
+            if cell := cells.get((fault.name, contender.name)):
+                rows.append((fault.what, contender.name, *_figures(cell)))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def write(text: str, path: Path = README) -> None:
+    """Put a table into the place of the one in the README."""
+    before, _, rest = path.read_text().partition(_BEGIN)
+    path.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{rest.partition(_END)[2]}")
+
+
+def _figures(cell: Sequence[Repetition]) -> tuple[str, ...]:
+    seconds = _seconds(cell)
+    failed = sum(one.seconds is None for one in cell)
+    pods = [one.pod_seconds for one in cell if one.pod_seconds is not None]
+    known = [(one.seconds, one.pod_seconds if pods else one.import_seconds) for one in cell]
+    beyond = [seconds - start for seconds, start in known if seconds is not None and start is not None]
+    imports = [one.import_seconds for one in cell if one.import_seconds is not None]
+    pauses = [one.pause_seconds for one in cell if one.pause_seconds is not None]
+    lost = [one.lost_steps for one in cell if one.lost_steps is not None]
+    wrong = sum(bool(one.problems) for one in cell)
+    return (
+        *(
+            f"**{_text(percentile(seconds, 50))}**" if percent == 50 else _text(percentile(seconds, percent))
+            for percent in (50, 95, 100)
+        ),
+        str(failed),
+        f"{statistics.median(pods):.2f} s" if pods else "",
+        f"{statistics.median(imports):.2f} s" if imports else "",
+        f"{statistics.median(beyond):.2f} s" if beyond else "",
+        f"{statistics.median(pauses):.2f} s" if pauses else "",
+        f"<= {max(lost)}" if lost else "",
+        str(sum(one.restarted for one in cell)),
+        str(wrong),
+        str(len(cell)),
+        f"{statistics.median(one.load for one in cell):.1f}",
+    )
+
+
+def _seconds(cell: Iterable[Repetition]) -> list[float]:
+    return [math.inf if one.seconds is None else one.seconds for one in cell]
+
+
+def _text(seconds: float) -> str:
+    return "never" if math.isinf(seconds) else f"{seconds:.2f} s"
