@@ -14,6 +14,9 @@ unless = $(if $(filter $(1),$(WITHOUT)),,$(2))
 # The Kubeflow client that e2e drives, away from .venv: it does not take the same packages.
 SDK := out/kubeflow-training/installed
 
+# The oldest torch that is supported, with a Python that it knows.
+TORCH_OLDEST := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pytorchjob-operator/torch-oldest
+
 include e2e/cluster/cluster.mk
 
 ##@ Use
@@ -21,7 +24,7 @@ run: .venv ## Train the digits example on this machine, without any cluster
 	@pytorchjob run -f examples/digits/pytorchjob.yaml
 
 ##@ Prove
-test: check verify $(call unless,apiserver,binaries) $(call unless,cluster,cluster $(SDK)) ## Everything that proves the project, the real cluster included
+test: check verify $(call unless,apiserver,binaries) $(call unless,cluster,cluster $(SDK)) $(call unless,torch_oldest,torch-oldest) ## Everything that proves the project, the real cluster included
 	pytest tests e2e $(if $(MARKS),-m "$(MARKS)")
 
 check: .venv ## Format, lint, types and import contracts
@@ -31,13 +34,18 @@ check: .venv ## Format, lint, types and import contracts
 	lint-imports
 
 unit: .venv ## The tests that need nothing but this machine
-	pytest tests -m "not apiserver and not cluster and not helm and not torch"
+	pytest tests -m "not apiserver and not cluster and not helm and not torch and not torch_oldest"
 
 e2e: .venv cluster $(SDK) ## The end-to-end tests alone
 	pytest e2e
 
 bench: .venv binaries ## The benchmarks; prints the table of benchmarks/README.md
 	$(PYTHON) -m benchmarks
+
+bench-recovery: .venv cluster ## Faults on the cluster, ours beside torchrun: hours; goes on where it was stopped
+	python -m benchmarks.recovery run
+	python -m benchmarks.recovery series
+	python -m benchmarks.recovery table --write
 
 ##@ Generate
 generate: .venv ## Write every generated file: CRD and its copies, chart README
@@ -53,6 +61,7 @@ verify: generate ## Fail if a generated file is not what its source says
 	@git diff --exit-code --stat -- crds charts manifests || { echo "generated files differ: commit what \`make generate\` wrote"; exit 1; }
 
 LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+NOT_LOADED = triton nvidia-cusolver-cu12 nvidia-cuda-nvrtc-cu12
 lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) requirements/bootstrap.in -o requirements/bootstrap.txt
 	$(LOCK) requirements/build.in -o requirements/build.txt
@@ -60,6 +69,7 @@ lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) requirements/examples.in -o requirements/examples.txt
 	$(LOCK) requirements/e2e.in -o requirements/e2e.txt
 	$(LOCK) requirements/kubeflow-training.in -o requirements/kubeflow-training.txt
+	$(LOCK) $(addprefix --no-emit-package ,$(NOT_LOADED)) requirements/torch-oldest.in -o requirements/torch-oldest.txt
 	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra operator --extra cli --group dev -o requirements/dev.txt
 
@@ -80,7 +90,13 @@ $(SDK): requirements/kubeflow-training.txt | .venv
 	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
 	@touch $@
 
+torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB; Python 3.11 or 3.12)
+	@cmp --silent requirements/torch-oldest.txt $(TORCH_OLDEST)/requirements.txt || { \
+		uv venv --quiet --clear --no-python-downloads --python '>=3.11,<3.13' $(TORCH_OLDEST) && \
+		uv pip install --quiet --no-deps --python $(TORCH_OLDEST)/bin/python --require-hashes -r requirements/torch-oldest.txt && \
+		cp requirements/torch-oldest.txt $(TORCH_OLDEST)/requirements.txt; }
+
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run test check unit e2e bench generate pod-template-schema verify lock clean help
+.PHONY: run test check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help

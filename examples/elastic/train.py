@@ -1,59 +1,101 @@
-"""Counts steps together while members come and go: after each change it goes on from the checkpoint.
+"""Fits a small model with DDP while members come and go: after each change it goes on from the last checkpoint.
 
-environment: CHECKPOINT_DIR (must be shared by the replicas to survive the loss of a pod), STEPS, STEP_SECONDS
+It tells how far it is, saves when it is asked to, and stops when its group is about to end. So a pod that is drained
+and a job that is scaled cost no step; after the loss of a pod at most SAVE_EVERY steps are done again.
+
+environment: CHECKPOINT_DIR (no checkpoints without it), STEPS, STEP_SECONDS
 """
 
+import gc
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-STEPS = int(os.environ.get("STEPS", "20"))
+from pytorchjob_agent import checkpoint_requested, progress, should_stop
+
+STEPS = int(os.environ.get("STEPS", "40"))
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0.1"))
+SAVE_EVERY = 10
+BATCH = 12  # 1, 2, 3, 4 ... processes get equal shares: each number of them learns the same
+FACTORS = torch.tensor([[2.0], [-1.0], [0.5]])  # what is to be found
 
 
-def load(path: Path | None) -> int:
-    """Return the step to go on with: the one that rank 0 finds, told to all, so that all agree."""
-    step = torch.zeros(1, dtype=torch.int64)
-    if dist.get_rank() == 0 and path is not None and path.exists():
-        step[0] = int(path.read_text())
-    dist.broadcast(step, src=0)
-    return int(step)
+def batch(step: int) -> tuple[Tensor, Tensor]:
+    """Return this process' share of the batch of a step, which is the same in every run."""
+    x = torch.randn(BATCH, len(FACTORS), generator=torch.Generator().manual_seed(step))
+    mine = x[dist.get_rank() :: dist.get_world_size()]
+    return mine, mine @ FACTORS
 
 
-def save(path: Path | None, step: int) -> None:
-    """Write the step in one move: never half a checkpoint."""
-    if path is None or dist.get_rank() != 0:
+def load(path: Path | None) -> dict[str, Any]:
+    """Return the furthest checkpoint that any pod has: a survivor's where a pod was lost, rank 0's too."""
+    found = torch.load(path, weights_only=True) if path is not None and path.exists() else {"step": 0}
+    steps: list[int] = [0] * dist.get_world_size()
+    dist.all_gather_object(steps, found["step"])
+    best = [found]
+    dist.broadcast_object_list(best, src=steps.index(max(steps)))
+    return best[0]
+
+
+def save(path: Path | None, state: dict[str, Any]) -> None:
+    """Write one copy in each pod, in one move: never half a checkpoint."""
+    if path is None or os.environ.get("LOCAL_RANK", "0") != "0":
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(str(step))
+    part = path.with_suffix(f".{os.getpid()}")
+    torch.save(state, part)
     part.replace(path)
 
 
+def train(path: Path | None) -> bool:
+    """Go on from the checkpoint; returns whether all steps are done: False where the group ends before."""
+    model = nn.Linear(len(FACTORS), 1, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    state = load(path)
+    if state["step"]:
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    rank, world = dist.get_rank(), dist.get_world_size()
+    print(f"rank={rank} world_size={world} from_step={state['step']}", flush=True)
+    net = DistributedDataParallel(model)
+    for step in range(state["step"] + 1, STEPS + 1):
+        x, y = batch(step)
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        progress(step, STEPS, loss=loss.item())
+        if rank == 0:
+            print(f"step={step} members={world} loss={loss.item():.2e}", flush=True)
+        if checkpoint_requested() or step % SAVE_EVERY == 0:  # all ranks ask, and all get the same answer
+            save(path, {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()})
+        if should_stop():
+            return False
+        time.sleep(STEP_SECONDS)
+    return True
+
+
 def main() -> None:
-    """Reduce once per step until the last."""
+    """Join the others and train."""
     dist.init_process_group("gloo")
     folder = os.environ.get("CHECKPOINT_DIR")
-    path = Path(folder) / "step.txt" if folder else None
-    rank, world = dist.get_rank(), dist.get_world_size()
-    first = load(path)
-    print(f"rank={rank} world_size={world} from_step={first}", flush=True)
-    for step in range(first, STEPS):
-        members = torch.ones(1)
-        dist.all_reduce(members)
-        if members.item() != world:
-            raise ValueError(f"{members.item():g} members answered, expected {world}")
-        save(path, step + 1)
-        if rank == 0:
-            print(f"step={step + 1} members={members.item():g}", flush=True)
-        time.sleep(STEP_SECONDS)
-    if rank == 0 and path is not None:
-        path.unlink(missing_ok=True)  # all is done: the next run begins afresh
-    print(f"rank={rank} done steps={STEPS}", flush=True)
-    dist.destroy_process_group()
+    path = Path(folder) / "elastic.pt" if folder else None
+    rank = dist.get_rank()
+    try:
+        done = train(path)
+        dist.barrier()  # nobody removes what another still reads
+    finally:
+        gc.collect()  # DDP leaves cycles that hold the process group
+        dist.destroy_process_group()
+    if done and path is not None:
+        path.unlink(missing_ok=True)  # the next run begins afresh
+    print(f"rank={rank} done steps={STEPS}" if done else f"rank={rank} stopped, as asked", flush=True)
 
 
 if __name__ == "__main__":
