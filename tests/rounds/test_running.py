@@ -74,6 +74,7 @@ def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message
     job.passes(4, silent=[2])
     assert job.ranks == (0, 1)
     assert job.state.restarts == 0
+    assert sum("Regrouping: Round 1.1 ends" in one for one in job.news) == 1
 
 
 def test_what_fails_after_a_pod_was_taken_away_does_not_count_though_its_connection_stands() -> None:

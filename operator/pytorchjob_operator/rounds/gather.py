@@ -49,8 +49,6 @@ def begin(turn: Turn, reason: str, failures: tuple[Failure, ...] = (), *, caused
     for member in turn.in_round():
         if member.port is None:
             turn.tell(member, Restart(round_.id, reason, dump=any(one.hang for one in failures)))
-    if not failures:
-        turn.say(Word.REGROUPING, f"Round {round_.id} ends: {reason}")
     release(turn)
 
 
@@ -114,8 +112,10 @@ def _count(turn: Turn, gathering: Gathering) -> bool:
     state = turn.state
     if not gathering.failures or gathering.caused or _is_echo(turn, gathering):
         past = PastRestart(turn.now, Word.REGROUPING, gathering.reason, False, step=budget.reached(state))
-        history = state.history if gathering.first else budget.remember(state.history, past)
-        turn.set(gathering=replace(gathering, counted=True), history=history)
+        turn.set(gathering=replace(gathering, counted=True))
+        if not gathering.first and state.round is not None:
+            turn.set(history=budget.remember(state.history, past))
+            turn.say(Word.REGROUPING, f"Round {state.round.id} ends: {gathering.reason}")
         return True
     verdict = budget.judge(state, gathering.failures, turn.now)
     turn.set(history=budget.remember(state.history, verdict.restart))
