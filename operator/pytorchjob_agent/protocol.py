@@ -103,6 +103,8 @@ class Join(Message):
 
     kind: ClassVar[str] = "join"
     port: int = an_int(1, 65535)
+    round: RoundId | None = a_round(optional=True, default=None)
+    """The last round that it took part in, or was told is over: it begins none up to this one any more."""
 
 
 @dataclass(frozen=True, slots=True)

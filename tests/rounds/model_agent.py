@@ -49,6 +49,8 @@ class Agent:
         self.assigned: Assigned | None = None
         self.running = self.done = self.offered = False
         self.joining = True
+        self.over: RoundId | None = None
+        """The round of the last order to stop."""
         self.failed: Failed | None = None
         self.resumed: Resumed | None = None
         self.dead = self.deleted = self.cut_off = self.alone = self.draining = False
@@ -145,9 +147,9 @@ class Agent:
                 self._refused(message)
             case Assigned(round=id_) if self.round is None or id_ > self.round:
                 self._begin(message)
-            case Restart(round=id_) if self.busy and self.round is not None and id_ >= self.round:
-                self.told = message.reason
-                self.stop_workers()
+            case Restart(round=id_) if self.round is None or id_ >= self.round:
+                self.told, self.over = message.reason, id_
+                self.stop_workers() if self.busy else self._say_standing()
             case Checkpoint(round=id_) if self.cooperative and id_ == self.round:
                 self._soon(0.0, 5.0, lambda: self._answer(id_, message.number))
             case Hold():
@@ -165,7 +167,8 @@ class Agent:
             self.die(202)
 
     def _say_standing(self) -> None:
-        for message in (self.resumed, self.failed, Join(self.port) if self.joining else None):
+        ended = max((one for one in (self.round, self.over) if one is not None), default=None)
+        for message in (self.resumed, self.failed, Join(self.port, ended) if self.joining else None):
             if message is not None:
                 self._say(message)
         if self.done and self.assigned is not None:
@@ -240,6 +243,8 @@ class Agent:
             if self.dead or self.busy or old is None or old.round != id_ or not self.offered or self._later(begin):
                 return
             next_ = RoundId(id_.epoch, id_.number, id_.again + 1)
+            if self.over is not None and self.over >= next_:
+                return
             assigned = Assigned(
                 next_,
                 old.rank,

@@ -18,7 +18,8 @@ class Notes:
     def __init__(self, clock: "Clock") -> None:
         self.clock = clock
         self.rounds: dict[RoundId, list[tuple[Agent, Assigned]]] = {}
-        self.running: dict[RoundId, set[Agent]] = defaultdict(set)
+        self.running: dict[RoundId, dict[Agent, None]] = defaultdict(dict)
+        """In the order in which they began: what follows from a seed is the same each time."""
         self.real: set[RoundId] = set()
         """Rounds in which a worker failed of itself."""
         self.broken: set[RoundId] = set()
@@ -63,7 +64,7 @@ class Notes:
         base = self.rounds.setdefault(assigned.round, [])
         if all(one is not agent for one, _ in base):
             base.append((agent, assigned))  # agreed on without the coordinator
-        self.running[assigned.round].add(agent)
+        self.running[assigned.round][agent] = None
         self.one_group()
 
     def stopped(self, agent: Agent) -> None:
@@ -71,7 +72,7 @@ class Notes:
         id_ = agent.round
         if id_ is None:
             return
-        self.running[id_].discard(agent)
+        self.running[id_].pop(agent, None)
         if agent.dead:
             self.broken.add(id_)
         for peer in tuple(self.running[id_]):

@@ -121,7 +121,9 @@ def test_members_that_agreed_without_one_who_waits_here_start_again() -> None:
     job.hello(0)
     job.joins(0)
     job.hello(1, round=RoundId(1, 1, 1), rank=1, size=2, restarts=1)
-    assert job.heard(1).kind == "restart"
+    assert [job.heard(index).kind for index in (0, 1)] == ["restart", "restart"]
+    job.joins(0)
+    assert not job.runs
     job.joins(1)
     assert job.runs
     assert job.round == RoundId(1, 2)

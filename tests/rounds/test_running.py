@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.protocol import UNTOLD, Beat, Done, Failed, Join, Resumed, RoundId, Unreachable
+from pytorchjob_agent.protocol import UNTOLD, Beat, Done, Failed, Join, Restart, Resumed, RoundId, Unreachable
 from tests.rounds.story import Job, another_leader, running, seat, stopped
 
 ECHO = "RuntimeError: Connection closed by peer"
@@ -371,6 +371,18 @@ def test_who_agreed_while_the_others_went_on_elsewhere_starts_again(known: bool)
     job.passes(2)
     assert not job.runs, "nobody is put into a round while its workers run"
     job.joins(1)
+    assert job.runs
+
+
+def test_who_waited_before_the_members_agreed_and_is_heard_late_is_asked_and_not_counted_on() -> None:
+    job, first, agreed = running(2), RoundId(1, 1), RoundId(1, 1, 1)
+    job.says(1, Resumed(agreed, 1, "a worker failed"))
+    job.says(0, Join(20000, first))
+    assert [job.heard(index) for index in (0, 1)] == [Restart(agreed, "pod-0 has stopped its workers")] * 2
+    job.says(1, Join(20001, agreed))
+    job.passes(2)
+    assert not job.runs, "replica 0 may have begun the round with the others"
+    job.says(0, Join(20000, agreed))
     assert job.runs
 
 

@@ -74,6 +74,12 @@ def skip(inbox: Inbox) -> Inbox:
     return inbox if inbox.assigned is None else replace(begin(inbox, inbox.assigned.round), restart=None)
 
 
+def ended(inbox: Inbox) -> RoundId | None:
+    """Return the latest round that is over for an agent without workers."""
+    known = [inbox.round, None if inbox.restart is None else inbox.restart.round]
+    return max((one for one in known if one is not None), default=None)
+
+
 def over(inbox: Inbox) -> bool:
     """Whether the round that was assigned has ended before it began."""
     order, assigned = inbox.restart, inbox.assigned
@@ -83,7 +89,7 @@ def over(inbox: Inbox) -> bool:
 def _concerns(inbox: Inbox, id_: RoundId) -> bool:
     """Whether an order about this round is one about ours, or about the one that is about to begin."""
     ours = inbox.round or (inbox.assigned.round if inbox.assigned is not None else None)
-    return ours is not None and id_ >= ours
+    return ours is None or id_ >= ours
 
 
 def _later(inbox: Inbox, id_: RoundId) -> bool:

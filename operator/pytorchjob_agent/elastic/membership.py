@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from pytorchjob_agent.protocol import Assigned, Beat, Done, Join, Message, Resumed, Stop, Unreachable
@@ -89,7 +90,7 @@ class Membership:
     def next_round(self, *told: Message, by_members: bool = False) -> Assigned:
         """Wait for the next round and open or join its store; `told` is said before the request to join."""
         listener = stores.listen(self._address)
-        join = Join(listener.getsockname()[1])
+        join = Join(listener.getsockname()[1], orders.ended(self.client.inbox))
         offered = by_members and self._offer(join.port)
         if not offered:
             self.client.stand(*told, join, round=None, done=False)
@@ -113,6 +114,9 @@ class Membership:
                 continue
             if inbox.assigned is not None:
                 return inbox.assigned, False
+            if orders.ended(inbox) != join.round:  # the coordinator wants none of what the members may agree on
+                join, offered = replace(join, round=orders.ended(inbox)), False
+                self.client.stand(*told, join, round=None, done=False)
             now = time.monotonic()
             if offered and (agreed := self._agree()):
                 return agreed, True
@@ -150,7 +154,7 @@ class Membership:
 
     def _offer(self, port: int) -> bool:
         """Offer the others to go on without the coordinator; False where the last round's store is gone."""
-        if self.assigned is None or self.store is None:
+        if self.assigned is None or self.store is None or orders.ended(self.client.inbox) != self.assigned.round:
             return False
         try:
             pulse.offer(self.store, self.assigned, self._address, port)

@@ -63,10 +63,11 @@ def idle(turn: Turn) -> None:
     round_ = turn.state.round
     if round_ is None or turn.state.gathering is not None:
         return
-    pods = [one.pod for one in turn.in_round() if one.port is not None and one.index not in round_.done]
-    if pods:
-        begin(turn, f"{', '.join(pods[:3])} wait for a round")
-        change(turn, stopped=True)
+    idlers = [one for one in turn.in_round() if one.port is not None and one.index not in round_.done]
+    for member in idlers:
+        turn.put(member, port=None)  # it may have agreed with the others meanwhile: it is told to stop as they are
+    if idlers:
+        begin(turn, f"{', '.join(one.pod for one in idlers[:3])} wait for a round")
 
 
 def release(turn: Turn) -> None:

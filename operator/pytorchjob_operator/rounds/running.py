@@ -16,7 +16,7 @@ from pytorchjob_agent.protocol import (
     Unreachable,
 )
 from pytorchjob_operator.rounds import budget, gather
-from pytorchjob_operator.rounds.state import Failure, Member, PastRestart, Planned, Word
+from pytorchjob_operator.rounds.state import Failure, Member, PastRestart, Planned, Round, Word
 from pytorchjob_operator.rounds.turn import Turn
 
 GROW_SECONDS = 1.0
@@ -55,8 +55,11 @@ def beat(turn: Turn, member: Member, said: Beat) -> None:
 
 def join(turn: Turn, member: Member, said: Join) -> None:
     """It has no workers and waits: for the next round, or for a place in one."""
-    member = turn.put(member, port=said.port)
     round_ = turn.state.round
+    if round_ is not None and round_.has(member.index) and said.round is not None and said.round < round_.id:
+        _late(turn, member, round_)
+        return
+    member = turn.put(member, port=said.port)
     turn.reason = f"{member.pod} waits for a round"
     if round_ is None:
         if turn.state.gathering is None:
@@ -68,6 +71,15 @@ def join(turn: Turn, member: Member, said: Join) -> None:
         newcomers(turn)
     elif round_.has(member.index):
         gather.change(turn, stopped=True)
+
+
+def _late(turn: Turn, member: Member, round_: Round) -> None:
+    """It waited before this round began, and may have begun it with the others since: it is asked."""
+    if turn.state.gathering is None and member.index not in round_.done:
+        gather.begin(turn, f"{member.pod} has stopped its workers", caused=False)
+    else:
+        turn.tell(member, Restart(round_.id, f"round {round_.id} is over"))
+    turn.reason = f"{member.pod} waited before round {round_.id} began"
 
 
 def newcomers(turn: Turn) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.elastic.inbox import Inbox, begin, hear, over, skip
+from pytorchjob_agent.elastic.inbox import Inbox, begin, ended, hear, over, skip
 from pytorchjob_agent.protocol import Assigned, Checkpoint, Finished, Hold, Refused, Restart, RoundId, Stop, Welcome
 
 OLD, NOW, NEXT, LATER = RoundId(1, 1), RoundId(1, 2), RoundId(1, 2, 1), RoundId(2, 1)
@@ -69,3 +69,16 @@ def test_a_round_may_end_before_it_begins() -> None:
     assert over(inbox)
     assert skip(inbox) == Inbox(round=NOW)
     assert not over(hear(hear(HERE, Restart(NOW)), assigned(NEXT)))
+
+
+@pytest.mark.parametrize(
+    ("inbox", "expected"),
+    [
+        pytest.param(Inbox(), None, id="nothing has begun"),
+        pytest.param(HERE, NOW, id="our last round"),
+        pytest.param(hear(HERE, Restart(NEXT)), NEXT, id="one that the members may still agree on"),
+        pytest.param(hear(Inbox(), Restart(NOW)), NOW, id="one that a lost agent of this pod was in"),
+    ],
+)
+def test_a_round_that_is_over_for_whoever_waits(inbox: Inbox, expected: RoundId | None) -> None:
+    assert ended(inbox) == expected
