@@ -27,6 +27,10 @@ class RoundId:
     number: int
     again: int = 0
 
+    def follows(self, other: "RoundId") -> bool:
+        """Whether the members of the other round agreed on this one: the same ones, in the same order."""
+        return (self.epoch, self.number) == (other.epoch, other.number) and self.again > other.again
+
     def __str__(self) -> str:
         """Return it as people read it in logs: 3.7, or 3.7.1 for one that was agreed on without the coordinator."""
         return f"{self.epoch}.{self.number}" + (f".{self.again}" if self.again else "")

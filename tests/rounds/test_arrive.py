@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.protocol import Join, RoundId
+from pytorchjob_agent.protocol import Join, Restart, RoundId
 from tests.rounds.story import Job, another_leader, running, seat
 
 
@@ -127,6 +127,22 @@ def test_members_that_agreed_without_one_who_waits_here_start_again() -> None:
     job.joins(1)
     assert job.runs
     assert job.round == RoundId(1, 2)
+
+
+def test_members_of_an_older_round_start_again_once_somebody_comes_from_a_newer_one() -> None:
+    job = Job(3, least=1, most=2)
+    older, newer = RoundId(0, 1, 1), RoundId(0, 2)
+    job.hello(0, round=older, rank=0, size=2)
+    job.hello(1, round=older, rank=1, size=2)
+    job.hello(2, round=newer, rank=1, size=2)
+    assert job.heard(2).kind == "welcome"
+    for index in (0, 1):
+        assert job.heard(index) == Restart(newer, "round 0.2 came after theirs")
+        job.says(index, Join(20000 + index, newer))
+    job.passes(0.5)
+    assert job.heard(2).kind == "restart", "nobody is left who could be rank 0 of its round"
+    job.says(2, Join(20002, newer))
+    assert job.runs
 
 
 def test_a_member_never_has_two_ranks() -> None:

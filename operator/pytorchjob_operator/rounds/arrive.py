@@ -7,7 +7,7 @@ coordinator that has forgotten learns the running round from those who say hello
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytorchjob_agent.protocol import VERSION, Checkpoint, Finished, Hello, Refused, Restart, Stop, Welcome
+from pytorchjob_agent.protocol import VERSION, Checkpoint, Finished, Hello, Refused, Restart, RoundId, Stop, Welcome
 from pytorchjob_operator.rounds import gather, running
 from pytorchjob_operator.rounds.state import EndReason, Member, Round, Tell, Word
 from pytorchjob_operator.rounds.turn import Turn
@@ -153,8 +153,10 @@ def _adopt(turn: Turn, member: Member, said: Hello) -> None:
     old = turn.state.round
     ranks: list[int | None] = [None] * said.size
     pods: Mapping[int, str] = {}
-    if old is not None and old.id.epoch == said.round.epoch and old.id.number == said.round.number:
-        ranks, pods = list(old.ranks), old.pods  # the members agreed among themselves: the same ones, in the same order
+    if old is not None and said.round.follows(old.id):
+        ranks, pods = list(old.ranks), old.pods
+    else:
+        _supersede(turn, said.round)
     if len(ranks) != said.size or ranks[said.rank] not in (None, member.index):
         ranks, pods = [None] * said.size, {}
     turn.set(
@@ -166,6 +168,13 @@ def _adopt(turn: Turn, member: Member, said: Hello) -> None:
     turn.reason = f"round {said.round} goes on"
     gather.idle(turn)
     running.newcomers(turn)
+
+
+def _supersede(turn: Turn, id_: RoundId) -> None:
+    """Stop those who were left behind in the round that was taken for the last one until now."""
+    for member in turn.in_round():
+        if member.port is None:
+            turn.tell(member, Restart(id_, f"round {id_} came after theirs"))
 
 
 def _take(turn: Turn, member: Member, said: Hello) -> None:

@@ -163,7 +163,7 @@ def resumed(turn: Turn, member: Member, said: Resumed) -> None:
     if round_ is not None and round_.has(member.index) and said.round == round_.id:
         turn.reason = f"{member.pod} tells of round {said.round}, which is known"
         return
-    if round_ is None or not round_.has(member.index) or said.round < round_.id:
+    if round_ is None or not round_.has(member.index) or not said.round.follows(round_.id):
         _too_late(turn, member, said)
         return
     past = PastRestart(turn.now, Word.FAILED, said.reason, True, step=budget.reached(turn.state))
