@@ -10,9 +10,10 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 
-from pytorchjob_agent.protocol import LINE_LIMIT, Hello, ProtocolError, Refused
+from pytorchjob_agent.protocol import LINE_LIMIT, FromAgent, Hello, ProtocolError, Refused, read_from_agent
 from pytorchjob_operator.coordinator import door
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
@@ -28,6 +29,7 @@ _AT_ONCE = 64
 _BREATH = 1.0
 """How long nothing is accepted when the process has run out of files."""
 _LAST_WORDS = 0.01
+_BROKE = "a connection broke for a reason of our own"
 _KERNEL_BUFFER = 64 * 1024
 """Bytes to a peer that the kernel may hold, so that one who does not read is soon noticed."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -55,12 +57,11 @@ class Server:
         self._key, self._jobs, self._clock, self._ssl = key, jobs, clock, ssl_context
         self._limits = limits or Limits()
         self._numbers = count(1)
-        self._all: set[asyncio.Task[None]] = set()
-        self._strangers: dict[asyncio.Task[None], None] = {}
+        self._all: set[Peer] = set()
+        self._strangers: dict[Peer, None] = {}
         """In the order in which they came."""
         self._left = asyncio.Event()
         self._quiet_until = 0.0
-        self._closing = False
         self.refusals = 0
         """How many were not let in, whether they proved who they are or not."""
 
@@ -76,11 +77,10 @@ class Server:
         try:
             await self._accept(listener)
         finally:
-            self._closing = True
-            everybody = (ticking, *self._all)
-            for task in everybody:
-                task.cancel()
-            await asyncio.gather(*everybody, return_exceptions=True)
+            ticking.cancel()
+            for peer in tuple(self._all):
+                peer.abort()
+            await asyncio.gather(ticking, return_exceptions=True)
             await asyncio.sleep(_LAST_WORDS)  # sockets are closed by callbacks
 
     async def _tick(self) -> None:
@@ -117,69 +117,80 @@ class Server:
         if len(self._strangers) >= self._limits.strangers:
             self._say("closed a connection that has not said hello: %d others have not either", len(self._strangers))
             slowest = next(iter(self._strangers))
-            slowest.cancel()
             self._forget_stranger(slowest)
+            slowest.hang_up()
 
     def _start(self, connection: socket.socket) -> None:
-        task = asyncio.create_task(self._meet(connection))
-        self._all.add(task)
-        self._strangers[task] = None
-        task.add_done_callback(self._ended)
+        """Open a connection, which TLS may drag out: what else is to be done with the peer waits for its words."""
+        peer = Peer(next(self._numbers), self._limits, self)
+        self._all.add(peer)
+        self._strangers[peer] = None
+        peer.within(self._limits.hello, partial(self._too_late, peer))
+        peer.opening = asyncio.create_task(self._open(peer, connection))
+        peer.opening.add_done_callback(partial(self._opened, peer, connection))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._all.discard(task)
-        self._forget_stranger(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a connection broke for a reason of our own", exc_info=error)
+    async def _open(self, peer: Peer, connection: socket.socket) -> None:
+        _tune(connection)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: peer,
+            connection,
+            ssl=self._ssl,
+            ssl_handshake_timeout=self._limits.hello if self._ssl else None,
+            ssl_shutdown_timeout=self._limits.farewell if self._ssl else None,
+        )
 
-    def _forget_stranger(self, task: asyncio.Task[None] | None) -> None:
-        if task is not None and task in self._strangers:
-            del self._strangers[task]
+    def _opened(self, peer: Peer, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        peer.opening = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, OSError):  # it went, or spoke no TLS
+            _log.error(_BROKE, exc_info=error)
+        if not peer.is_open:
+            connection.close()
+            peer.connection_lost(None)  # asyncio tells only those that it has opened
+
+    def _forget_stranger(self, peer: Peer) -> None:
+        if peer in self._strangers:
+            del self._strangers[peer]
             self._left.set()
 
-    async def _meet(self, connection: socket.socket) -> None:
-        """One connection from its first byte to its last."""
-        peer: Peer | None = None
+    def _too_late(self, peer: Peer) -> None:
+        if peer.is_open:
+            self._refuse(peer, Refused(f"no hello within {self._limits.hello:g} s", again=True))
+        else:
+            peer.abort()
+
+    def heard(self, peer: Peer, line: bytes) -> None:
+        """A peer has said something: a stranger hello, or else it is no pod that may come in."""
         try:
-            _tune(connection)
-            async with asyncio.timeout(self._limits.hello) as patience:
-                peer = await self._open(connection)
-                hello = await self._hello(peer)
-                patience.reschedule(None)
-            self._forget_stranger(asyncio.current_task())
-            await self._talk(peer, hello)
+            message = read_from_agent(line)
+            if peer.bucket is None:
+                self._meet(peer, message)
+            else:
+                self._hand_on(peer, peer.bucket, message)
         except _No as no:
             self._refuse(peer, no.refused)
         except ProtocolError as error:
             self._refuse(peer, Refused(str(error)[:1024]))
-        except TimeoutError:
-            if peer is not None and not peer.job:
-                self._refuse(peer, Refused(f"no hello within {self._limits.hello:g} s", again=True))
-        except (OSError, EOFError):
-            pass  # it went, or spoke no TLS
-        finally:
-            self._close(connection, peer)
+        except Exception:  # a defect of ours must not take the others along
+            _log.exception(_BROKE)
+            self.left(peer)
+            peer.hang_up()
 
-    async def _open(self, connection: socket.socket) -> Peer:
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=LINE_LIMIT, loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-        seconds = self._limits.hello if self._ssl else None
-        transport, _ = await loop.connect_accepted_socket(
-            lambda: protocol,
-            connection,
-            ssl=self._ssl,
-            ssl_handshake_timeout=seconds,
-            ssl_shutdown_timeout=self._limits.farewell if self._ssl else None,
-        )
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        return Peer(next(self._numbers), reader, writer, self._limits)
+    def heard_too_much(self, peer: Peer) -> None:
+        """A line has passed its limit."""
+        self._refuse(peer, Refused(f"a message of more than {LINE_LIMIT} bytes"))
 
-    async def _hello(self, peer: Peer) -> Hello:
-        """Return the hello of a pod that may come in; everybody else is told why not."""
-        hello = await peer.read()
-        if hello is None:
-            raise EOFError
+    def left(self, peer: Peer) -> None:
+        """A peer says nothing more, or is not listened to any more."""
+        self._forget_stranger(peer)
+        self._jobs.left(peer)
+
+    def closed(self, peer: Peer) -> None:
+        """A connection is closed."""
+        self._all.discard(peer)
+
+    def _meet(self, peer: Peer, hello: FromAgent) -> None:
+        """Let a pod in that may come in; everybody else is told why not."""
         if not isinstance(hello, Hello):
             raise _No(Refused("the first message must be hello"))
         wrong = door.wrong_token(hello, self._key)
@@ -188,41 +199,33 @@ class Server:
             raise _No(Refused(f"token: wrong for pod {hello.pod[:63]!r} of this job"))
         stop = self._jobs.stop_for(hello)
         if stop is not None:
+            self._forget_stranger(peer)
             peer.send(stop)
-            raise EOFError
+            peer.hang_up()
+            return
         refused = door.refusal(hello, self._jobs.known(hello.job))
         if refused is not None:
             raise _No(refused)
-        return hello
+        self._let_in(peer, hello)
 
-    async def _talk(self, peer: Peer, hello: Hello) -> None:
-        """Hand on what a pod says until its connection ends."""
-        limits = self._limits
-        bucket = Bucket(limits.rate, limits.burst, self._clock())
-        try:
-            self._jobs.enter(peer, hello)
-            while not peer.gone and (message := await peer.read()) is not None:
-                if isinstance(message, Hello):
-                    raise _No(Refused("hello was said already"))
-                if not bucket.take(self._clock()):
-                    raise _No(Refused(f"more than {limits.rate:g} messages a second", again=True))
-                self._jobs.said(peer, message)
-        finally:
-            self._jobs.left(peer)
+    def _let_in(self, peer: Peer, hello: Hello) -> None:
+        peer.stop_timer()
+        self._forget_stranger(peer)
+        peer.bucket = Bucket(self._limits.rate, self._limits.burst, self._clock())
+        self._jobs.enter(peer, hello)
 
-    def _refuse(self, peer: Peer | None, refused: Refused) -> None:
+    def _hand_on(self, peer: Peer, bucket: Bucket, message: FromAgent) -> None:
+        if isinstance(message, Hello):
+            raise _No(Refused("hello was said already"))
+        if not bucket.take(self._clock()):
+            raise _No(Refused(f"more than {self._limits.rate:g} messages a second", again=True))
+        self._jobs.said(peer, message)
+
+    def _refuse(self, peer: Peer, refused: Refused) -> None:
         self.refusals += 1
-        if peer is not None:
-            self._say("refused %s: %s", f"a pod of job {peer.job}" if peer.job else "a stranger", refused.message)
-            peer.refuse(refused)
-
-    def _close(self, connection: socket.socket, peer: Peer | None) -> None:
-        if peer is None:
-            connection.close()
-        elif self._closing:
-            peer.abort()
-        else:
-            peer.hang_up()
+        self._say("refused %s: %s", f"a pod of job {peer.job}" if peer.job else "a stranger", refused.message)
+        self.left(peer)
+        peer.refuse(refused)
 
     def _say(self, words: str, *details: object) -> None:
         """Log it, unless something of the kind was logged just now: strangers must not fill the disk."""
