@@ -45,6 +45,7 @@ def begin(turn: Turn, reason: str, failures: tuple[Failure, ...] = (), *, caused
     gathering = replace(gathering, caused=caused and not failures, stopped=bool(failures))
     turn.set(gathering=gathering, planned=None, growing=None)
     if round_ is None:
+        heed_success(turn)
         return
     for member in turn.in_round():
         if member.port is None:
@@ -82,15 +83,14 @@ def advance(turn: Turn) -> None:
     gathering = turn.state.gathering
     if gathering is None or turn.state.end is not None:
         return
-    if gathering.first and any(seat.done for seat in turn.state.seats.values()):
-        succeed(turn, "a pod of this job has succeeded, which none does before all are done")  # another leader saw it
-        return
     if _still_stopping(turn, gathering):
         return
     if not gathering.counted and not _count(turn, gathering):
         return
     gathering = turn.state.gathering
     assert gathering is not None
+    if len(turn.state.members) < turn.state.policy.least and not _is_due(turn, gathering):
+        return  # most of a large job's agents come to this: nothing here may look at all the others
     waiting = [one for one in turn.state.members.values() if one.waiting]
     enough = turn.now >= gathering.not_before and _enough(turn, gathering, waiting)
     if enough and not _may_run(turn, gathering):
@@ -99,12 +99,20 @@ def advance(turn: Turn) -> None:
         _wait(turn, gathering, waiting)
 
 
+def heed_success(turn: Turn) -> None:
+    """End a job of which no round is known but a pod has succeeded; called when either of both may be new."""
+    gathering = turn.state.gathering
+    if gathering is not None and gathering.first and any(seat.done for seat in turn.state.seats.values()):
+        succeed(turn, "a pod of this job has succeeded, which none does before all are done")  # another leader saw it
+
+
 def _still_stopping(turn: Turn, gathering: Gathering) -> bool:
     """Whether members are connected that have yet to stop the workers of the last round."""
     if turn.now - gathering.since > STOPPING_SECONDS:
         return False
     return any(
-        one.link is not None and one.port is None and not one.leaving and one.lost is None for one in turn.in_round()
+        one.link is not None and one.port is None and not one.leaving and one.lost is None
+        for one in turn.in_round(last_first=True)  # they are told by rank, so that the last ones mostly stop last
     )
 
 
@@ -222,6 +230,8 @@ def form(turn: Turn, waiting: Sequence[Member]) -> None:
     )
     for rank, first in enumerate(accumulate([0, *sizes[:-1]])):
         _assign(turn, chosen, rank, first, reason)
+    assigned = {one.index: replace(one, port=None, done=False, step=None, answered=0, echo=None) for one in chosen}
+    turn.set(members={**turn.state.members, **assigned})
     for member in waiting:
         if member.index not in turn.state.round.ranks:  # type: ignore[union-attr]
             turn.tell(member, Hold(f"round {id_} has all {len(chosen)} members that it may have: a spare waits"))
@@ -250,7 +260,6 @@ def _assign(turn: Turn, chosen: Sequence[Member], rank: int, first_rank: int, re
             reason=reason[:1024],
         ),
     )
-    turn.put(member, port=None, done=False, step=None, answered=0, echo=None)
 
 
 def _choose(turn: Turn, waiting: Sequence[Member]) -> list[Member]:
@@ -269,12 +278,21 @@ def _next_id(turn: Turn) -> RoundId:
     return RoundId(state.round.id.epoch, state.round.id.number + 1)
 
 
+def _is_late(turn: Turn, gathering: Gathering) -> bool:
+    return turn.now - gathering.since >= turn.state.policy.timeout
+
+
+def _is_due(turn: Turn, gathering: Gathering) -> bool:
+    """Whether those who wait hear something now."""
+    due = gathering.since + TELL_FIRST if gathering.told is None else gathering.told + TELL_EVERY
+    return turn.now >= due or _is_late(turn, gathering)
+
+
 def _wait(turn: Turn, gathering: Gathering, waiting: Sequence[Member]) -> None:
     """Say what is waited for, at first soon, then now and then; give up after the timeout."""
-    late = turn.now - gathering.since >= turn.state.policy.timeout
-    due = gathering.since + TELL_FIRST if gathering.told is None else gathering.told + TELL_EVERY
-    if turn.now < due and not late:
+    if not _is_due(turn, gathering):
         return
+    late = _is_late(turn, gathering)
     words = _words(turn, gathering, waiting)
     if late:
         message = f"no round came about within {turn.state.policy.timeout:g} s: {words}"

@@ -71,6 +71,7 @@ def expect(turn: Turn, event: Expect) -> None:
         seat = event.seats.get(member.index)
         if member.link is None and (seat is None or _replaced(seat, member)):
             _gone(turn, member, "is no more")
+    gather.heed_success(turn)
 
 
 def _replaced(seat: Seat, member: Member) -> bool:

@@ -58,11 +58,12 @@ class Turn:
         if known != message:
             self.set(problems={**self.state.problems, reason: message})
 
-    def in_round(self) -> Iterator[Member]:
+    def in_round(self, *, last_first: bool = False) -> Iterator[Member]:
         """The members of the present round that are known, by rank."""
         if self.state.round is None:
             return
-        for index in self.state.round.ranks:
+        ranks = self.state.round.ranks
+        for index in reversed(ranks) if last_first else ranks:
             member = None if index is None else self.state.members.get(index)
             if member is not None:
                 yield member
