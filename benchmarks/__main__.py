@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchmarks import create, jobs, life, local, memory, progress, rendezvous, table, warm
+from benchmarks import create, jobs, life, local, memory, progress, rendezvous, steady, table, warm
 from benchmarks.table import Row
 
 Measurement = Coroutine[Any, Any, list[Row]]
@@ -28,6 +28,7 @@ def cli(context: click.Context) -> None:
                 rendezvous.measure(1000, 5),
                 progress.measure(5),
                 warm.measure(5),
+                steady.measure(60),
             ]
         )
 
@@ -89,6 +90,14 @@ def rendezvous_(agents: int, repeat: int, write: bool) -> None:
 def progress_(repeat: int, write: bool) -> None:
     """What a script's own calls cost, and the agent's look at its workers."""
     _show([progress.measure(repeat)], write)
+
+
+@cli.command(name="steady")
+@click.option("--seconds", default=60.0, show_default=True)
+@click.option("--write", is_flag=True)
+def steady_(seconds: float, write: bool) -> None:
+    """An agent's CPU while its workers train."""
+    _show([steady.measure(seconds)], write)
 
 
 @cli.command(name="warm")

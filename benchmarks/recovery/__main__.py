@@ -13,9 +13,9 @@ from benchmarks.recovery.results import Repetition
 from benchmarks.recovery.stage import Stage, stage
 from benchmarks.table import machine
 
-OUT = Path(__file__).parents[2] / "out" / "recovery" / "repetitions.jsonl"
+OUT = Path(__file__).with_name("repetitions.jsonl")
 SERIES = OUT.with_name("series.jsonl")
-PLOT = Path(__file__).parent / "faults.svg"
+PLOT = OUT.with_name("faults.svg")
 _OUT = click.option("--out", type=click.Path(path_type=Path), default=OUT, help="Where repetitions are kept.")
 _INSTALLED = click.option("--installed", is_flag=True, help="Take the operator that runs in the cluster as it is.")
 
