@@ -12,6 +12,7 @@ import pytest
 
 from pytorchjob_agent.protocol import Beat, Join, RoundId
 from pytorchjob_operator.coordinator import tls
+from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.state import News, Policy, Word
@@ -103,12 +104,7 @@ def test_a_stopped_one_that_never_started_is_no_error(coordinator: Coordinator) 
 
 
 async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Path) -> None:
-    certificate_pem, key_pem = certificate.make(datetime.now(UTC))  # noqa: TID251
-    (tmp_path / "crt").write_bytes(certificate_pem)
-    (tmp_path / "key").write_bytes(key_pem)
-    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    serving.load_cert_chain(tmp_path / "crt", tmp_path / "key")
-    trusting = ssl.create_default_context(cadata=certificate_pem.decode())
+    serving, trusting = _contexts(tmp_path)
     coordinator = Coordinator(KEY, 3, serving)
     port = coordinator.start("127.0.0.1", 0)
     try:
@@ -122,6 +118,34 @@ async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Pat
         plain.close()
     finally:
         await asyncio.to_thread(coordinator.stop)
+
+
+async def test_over_tls_strangers_are_refused_and_have_no_more_time_than_without(tmp_path: Path) -> None:
+    serving, trusting = _contexts(tmp_path)
+    coordinator = Coordinator(KEY, 3, serving, limits=Limits(hello=0.3, farewell=0.3))
+    port = coordinator.start("127.0.0.1", 0)
+    try:
+        told = [(await Talker.dial(port, trusting)).say(hello(token="0" * 64)), await Talker.dial(port, trusting)]
+        shaking_hands = await Talker.dial(port)
+        assert "token" in (await told[0].hear_kind("refused")).message
+        assert "no hello within" in (await told[1].hear_kind("refused")).message
+        for talker in (*told, shaking_hands):
+            assert await talker.hear() is None
+            talker.close()
+        await until(lambda: coordinator.connections == 0)
+        assert coordinator.refusals == 2
+    finally:
+        await asyncio.to_thread(coordinator.stop)
+
+
+def _contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """What a coordinator serves with, and what trusts it."""
+    certificate_pem, key_pem = certificate.make(datetime.now(UTC))  # noqa: TID251
+    (folder / "crt").write_bytes(certificate_pem)
+    (folder / "key").write_bytes(key_pem)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(folder / "crt", folder / "key")
+    return serving, ssl.create_default_context(cadata=certificate_pem.decode())
 
 
 @pytest.mark.parametrize(
