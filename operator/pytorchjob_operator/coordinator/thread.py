@@ -57,6 +57,7 @@ class Coordinator:
         """Open the port (0: any; host "": every address) and serve it; raises OSError. Returns the port."""
         if self._ssl is not None:
             tls.save_memory()
+            tls.save_work(self._ssl)
         self._listener = _listen(host, port)
         self._jobs.looked = _clock()
         self._thread.start()
