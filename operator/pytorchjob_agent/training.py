@@ -4,6 +4,7 @@ Outside of an agent the three do nothing. Nothing is imported for them but the s
 script has imported it. They decide nothing: when to save and when to end is the script's own matter.
 """
 
+import atexit
 import mmap
 import operator
 import os
@@ -29,6 +30,9 @@ class Script:
         self._seen = 0  # the newest request that checkpoint_requested() returned True for
         self._stops = 0  # the newest request to stop that all ranks know of
         self._saver: int | None = None  # the thread that saves now
+        self._leaves: int | None = None  # the process that was told to end
+        if self.supervised:
+            atexit.register(self._leave)
 
     def report(self, step: int, total: int | None, metrics: dict[str, object]) -> None:
         """Write how far the script is; any thread may."""
@@ -51,13 +55,14 @@ class Script:
     def should_stop(self, every: int) -> bool:
         """Whether all ranks are to end; of a script that asks for checkpoints too, not before it saved one for that."""
         asks = self._turn(Kind.STOP, every)
-        if 0 < self._stops <= self._seen:  # agreed on before: all ranks know, and none asks any more
-            return True
-        if not asks or self._calls[Kind.CHECKPOINT]:
-            return False
-        self._agree()
-        self._seen = max(self._seen, self._stops)
-        return self._stops > 0
+        agreed = 0 < self._stops <= self._seen  # all ranks know, and none asks any more
+        if not agreed and asks and not self._calls[Kind.CHECKPOINT]:
+            self._agree()
+            self._seen = max(self._seen, self._stops)
+            agreed = self._stops > 0
+        if agreed:
+            self._leaves = os.getpid()
+        return agreed
 
     def _turn(self, kind: Kind, every: int) -> bool:
         """Count the call; whether it is one that asks."""
@@ -79,6 +84,11 @@ class Script:
         """Answer the request once the thread that saves comes back with another call."""
         if self._saver is not None and self._saver == threading.get_ident():
             self._saver = None
+            self.board.answer(self._seen)
+
+    def _leave(self) -> None:
+        """Answer a request to end as the script ends well: an interpreter with torch in it may take a second more."""
+        if self._leaves == os.getpid() and getattr(sys, "last_value", None) is None:
             self.board.answer(self._seen)
 
     def renew(self) -> None:
