@@ -20,7 +20,7 @@ _MAGIC = int.from_bytes(b"ptjboard", "little", signed=True)
 _VERSION = 1
 _HEAD, _LAYOUT = 0, 1
 # The worker's words, and on cache lines of their own those that only the agent writes.
-_USES, _STEP, _TOTAL, _TIME, _ANSWERED, _NAMES, _VALUES = 8, 9, 10, 11, 12, 13, 16
+_USES, _STEP, _TOTAL, _TIME, _ANSWERED, _NAMES, _LEFT, _VALUES = 8, 9, 10, 11, 12, 13, 14, 16
 _CHECKPOINT, _STOP, _DEADLINE = 32, 33, 34
 _TEXT = 512  # the byte where the names of the metrics begin
 _LONGEST_TEXT = 2048
@@ -44,6 +44,7 @@ class Said:
     time: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     answered: int = 0  # the newest request that it has saved for
+    left: int = 0  # the request that its script has ended for
     reports: bool = False
     asks_checkpoint: bool = False
     asks_stop: bool = False
@@ -118,6 +119,10 @@ class Board:
         """Note that all that this request wanted is saved."""
         self._ints[_ANSWERED] = request
 
+    def leave(self, request: int) -> None:
+        """Note that the script has ended for this request, and nothing more is to come."""
+        self._ints[_LEFT] = request
+
     def wanted(self, kind: Kind) -> int:
         """Return the number of the newest such request; 0: none yet."""
         return self._ints[_CHECKPOINT if kind is Kind.CHECKPOINT else _STOP]
@@ -148,6 +153,7 @@ class Board:
             time=time or None,
             metrics=self._metrics(),
             answered=self._ints[_ANSWERED],
+            left=self._ints[_LEFT],
             reports=bool(uses & _REPORTS),
             asks_checkpoint=bool(uses & _ASKS_CHECKPOINT),
             asks_stop=bool(uses & _ASKS_STOP),

@@ -24,6 +24,7 @@ class Progress:
     metrics: Mapping[str, float] = field(default_factory=dict)
     age: float | None = None
     answered: int = 0  # the newest request that it has saved for
+    left: int = 0  # the request that its script has ended for
     reports: bool = False  # it called progress()
     asks_checkpoint: bool = False
     asks_stop: bool = False
@@ -36,7 +37,7 @@ class Progress:
     def owes(self, request: int, kind: Kind) -> bool:
         """Whether it is worth waiting for this worker's answer, or for its end."""
         if kind is Kind.STOP and self.asks_stop:
-            return True  # its answer is that it ends
+            return self.left < request  # its answer is that it ends
         return self.asks_checkpoint and self.answered < request
 
 
@@ -98,6 +99,7 @@ def _progress(local_rank: int, board: Board, now: float) -> Progress:
         metrics=said.metrics,
         age=None if said.time is None else max(0.0, now - said.time),
         answered=said.answered,
+        left=said.left,
         reports=said.reports,
         asks_checkpoint=said.asks_checkpoint,
         asks_stop=said.asks_stop,

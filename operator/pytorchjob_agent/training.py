@@ -31,8 +31,6 @@ class Script:
         self._stops = 0  # the newest request to stop that all ranks know of
         self._saver: int | None = None  # the thread that saves now
         self._leaves: int | None = None  # the process that was told to end
-        if self.supervised:
-            atexit.register(self._leave)
 
     def report(self, step: int, total: int | None, metrics: dict[str, object]) -> None:
         """Write how far the script is; any thread may."""
@@ -86,10 +84,10 @@ class Script:
             self._saver = None
             self.board.answer(self._seen)
 
-    def _leave(self) -> None:
-        """Answer a request to end as the script ends well: an interpreter with torch in it may take a second more."""
+    def leave(self) -> None:
+        """Say that a script which was told to end does so, and well: its interpreter may take a second more."""
         if self._leaves == os.getpid() and getattr(sys, "last_value", None) is None:
-            self.board.answer(self._seen)
+            self.board.leave(self._seen)
 
     def renew(self) -> None:
         """After a fork: another thread may have held the lock then, and is not here."""
@@ -144,6 +142,12 @@ def _renew() -> None:
     _opening = threading.Lock()
     if _script is not None:
         _script.renew()
+
+
+@atexit.register  # early, so that what the script registers has been done by then
+def _leave() -> None:
+    if _script is not None:
+        _script.leave()
 
 
 if hasattr(os, "register_at_fork"):  # a laptop with Windows may run the script too

@@ -48,12 +48,13 @@ def test_a_process_reports_and_answers(tmp_path: Path) -> None:
 
 def test_whom_it_is_worth_waiting_for() -> None:
     nobody, saver = Progress(0, reports=True), Progress(0, asks_checkpoint=True, answered=2)
-    stopper = Progress(0, asks_stop=True, answered=9)
+    stopper = Progress(0, asks_stop=True, answered=9, left=3)
     waits = {
         "who never asks": nobody.owes(3, Kind.CHECKPOINT),
         "who has not saved": saver.owes(3, Kind.CHECKPOINT),
         "who has saved": saver.owes(2, Kind.CHECKPOINT),
-        "who ends by itself": stopper.owes(1, Kind.STOP),
+        "who ends by itself": stopper.owes(4, Kind.STOP),
+        "who ends, but for the interpreter": stopper.owes(3, Kind.STOP),
         "who saves and does not end": saver.owes(3, Kind.STOP),
         "who saved and does not end": saver.owes(2, Kind.STOP),
     }
@@ -62,6 +63,7 @@ def test_whom_it_is_worth_waiting_for() -> None:
         "who has not saved": True,
         "who has saved": False,
         "who ends by itself": True,
+        "who ends, but for the interpreter": False,
         "who saves and does not end": True,
         "who saved and does not end": False,
     }

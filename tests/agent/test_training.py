@@ -132,7 +132,7 @@ def test_a_script_that_only_saves_does_so_before_the_end(boards: Boards, script:
 
 
 @pytest.mark.parametrize(
-    ("end", "answered"),
+    ("end", "left"),
     [
         pytest.param("", True, id="at its end"),
         pytest.param("sys.exit()", True, id="as it leaves"),
@@ -141,20 +141,20 @@ def test_a_script_that_only_saves_does_so_before_the_end(boards: Boards, script:
         pytest.param("os.fork() or sys.exit(); os.wait(); os._exit(0)", False, id="not for a process of its own"),
     ],
 )
-def test_a_script_that_was_told_to_end_answers_before_its_interpreter_has_ended(
-    boards: Boards, end: str, answered: bool
+def test_a_script_that_was_told_to_end_says_that_it_does_before_its_interpreter_has_ended(
+    boards: Boards, end: str, left: bool
 ) -> None:
     boards.request(Kind.STOP)
     code = f"import os, sys\nimport pytorchjob_agent.training as t\nassert t.should_stop()\n{end}"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **boards.env(0)}
     subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=60, check=False)
-    assert boards.read()[0].answered == int(answered)
+    assert boards.read()[0].left == int(left)
 
 
-def test_a_script_that_ends_without_being_told_answers_nothing(boards: Boards) -> None:
+def test_a_script_that_ends_without_being_told_says_nothing(boards: Boards) -> None:
     boards.request(Kind.STOP)
     python("import pytorchjob_agent.training as t\nt.progress(1)", **boards.env(0))
-    assert boards.read()[0].answered == 0
+    assert boards.read()[0].left == 0
 
 
 def test_the_time_that_is_left(boards: Boards, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
