@@ -56,12 +56,21 @@ def test_nobody_waits_for_a_pod_that_cannot_run() -> None:
 
 def test_a_later_round_waits_no_longer_than_the_grace() -> None:
     job = running(3, least=2)
+    job.breaks(2)
+    job.fails(0)
+    job.joins(0)
+    stopped(job, 1)
+    assert not job.runs, "it may come back at once"
+    job.passes(1.0, silent=[2])
+    assert job.ranks == (0, 1)
+
+
+def test_a_later_round_does_not_wait_for_a_pod_that_has_just_been_made() -> None:
+    job = running(3, least=2)
     job.expect({**job.seats, 2: seat(2, "uid-new")})
     job.breaks(2)
     job.passes(2.5, silent=[2])
     stopped(job, 0, 1)
-    assert not job.runs, "the replacement may come at once"
-    job.passes(1.0, silent=[2])
     assert job.ranks == (0, 1)
 
 

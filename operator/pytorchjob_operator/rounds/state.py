@@ -43,7 +43,7 @@ class Policy:
     last_call: float = 30.0
     """How long the first round of an elastic job waits for replicas that are still to come."""
     grace: float = 1.0
-    """How long a later round waits for replicas that are not here, once there are enough."""
+    """How long a later round waits for members that were here and are not, once there are enough."""
     timeout: float = 600.0
     """How long a round may take to come about."""
 
