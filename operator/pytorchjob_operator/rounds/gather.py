@@ -182,15 +182,15 @@ def _enough(turn: Turn, gathering: Gathering, waiting: Sequence[Member]) -> bool
         return True
     coming = [index for index in _missing(turn, waiting) if not turn.state.seats[index].trouble]
     if not gathering.first:
-        coming = [index for index in coming if _has_been_here(turn, index)]
+        coming = [index for index in coming if _may_be_back(turn, index)]
     patience = policy.last_call if gathering.first else policy.grace
     return not coming or turn.now - gathering.since >= patience
 
 
-def _has_been_here(turn: Turn, index: int) -> bool:
-    """Whether an agent of a replica's present pod has come before: one that starts anew takes longer than the grace."""
+def _may_be_back(turn: Turn, index: int) -> bool:
+    """Whether the agent of a replica's present pod was here and stays: a new pod takes longer than the grace."""
     member, uid = turn.state.members.get(index), turn.state.seats[index].pod_uid
-    return member is not None and not (uid and member.pod_uid and uid != member.pod_uid)
+    return member is not None and not member.leaving and not (uid and member.pod_uid and uid != member.pod_uid)
 
 
 def _may_run(turn: Turn, gathering: Gathering) -> bool:
