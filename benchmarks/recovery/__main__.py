@@ -16,6 +16,7 @@ from benchmarks.table import machine
 OUT = Path(__file__).with_name("repetitions.jsonl")
 SERIES = OUT.with_name("series.jsonl")
 PLOT = OUT.with_name("faults.svg")
+CHAOS = OUT.with_name("chaos.txt")
 _OUT = click.option("--out", type=click.Path(path_type=Path), default=OUT, help="Where repetitions are kept.")
 _INSTALLED = click.option("--installed", is_flag=True, help="Take the operator that runs in the cluster as it is.")
 
@@ -101,12 +102,14 @@ def series_(contenders: list[str], out: Path, picture: Path, installed: bool) ->
 @click.option("--contender", "name", default="ours-warm", show_default=True, type=click.Choice([*CONTENDERS]))
 @click.option("--minutes", default=30.0, show_default=True)
 @click.option("--seed", default=1, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=CHAOS, help="Where its result is kept, too.")
 @_INSTALLED
-def chaos_(name: str, minutes: float, seed: int, installed: bool) -> None:
+def chaos_(name: str, minutes: float, seed: int, out: Path, installed: bool) -> None:
     """Four workers, a random fault about every half minute; prints the goodput and fails if anybody had to help."""
     with stage(installed) as here:
         outcome = chaos.play(here, CONTENDERS[name], minutes, seed)
     click.echo(outcome.words())
+    out.write_text(f"{machine()}\n{outcome.words()}\n")
     if not outcome.recovered or outcome.problems:
         raise SystemExit(1)
 

@@ -1,22 +1,26 @@
 """Differences between torch's versions (2.4 to 2.15) and builds, kept out of the launcher."""
 
 import argparse
+import contextlib
+import functools
 import inspect
 import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.distributed
+from torch.distributed.elastic.agent.server import local_elastic_agent
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from .contract import SEPARATE_STORES
 
 _log = logging.getLogger(__name__)
 _dist: Any = torch.distributed  # TCPStore is put there at run time, which type checkers do not see
+_agent: Any = local_elastic_agent  # its start_processes is not declared as its own
 _USE_LIBUV = "USE_LIBUV"
 _LIBUV_LISTENS = (2, 8)  # from here on a store on libuv takes a socket that is bound already
 
@@ -30,6 +34,17 @@ def supported(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
 def version() -> tuple[int, ...]:
     """Return torch's version as far as it says what is there: major and minor."""
     return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+@contextlib.contextmanager
+def starting(change: Callable[..., Any]) -> Iterator[None]:
+    """Within it, LocalElasticAgent starts its workers by `change(start, **options)`; `start` is what did it before."""
+    original = _agent.start_processes
+    _agent.start_processes = functools.partial(change, original)
+    try:
+        yield
+    finally:
+        _agent.start_processes = original
 
 
 def ask_for_port(parser: argparse.ArgumentParser, default: int | None) -> None:

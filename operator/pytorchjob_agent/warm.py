@@ -4,13 +4,12 @@ A warm worker is to torch what a cold one is: a process in a session of its own 
 """
 
 import argparse
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-from torch.distributed.elastic.agent.server import local_elastic_agent
 from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
@@ -20,7 +19,6 @@ from .preflight import cgroup
 
 _LOOK_SECONDS = 0.25
 _SETTLING = 480
-_torch: Any = local_elastic_agent  # its start_processes is not declared as its own
 
 
 def begin(args: argparse.Namespace, early: Server | None = None) -> Server | None:
@@ -64,21 +62,15 @@ def settle(server: Server | None, enough: Callable[[], bool]) -> None:
             return
 
 
-@contextlib.contextmanager
-def starting(server: Server | None) -> Iterator[None]:
+def starting(server: Server | None) -> AbstractContextManager[None]:
     """Within it, LocalElasticAgent's own `_start_workers` starts warm workers; None changes nothing."""
-    original = _torch.start_processes
 
-    def start(**options: Any) -> PContext:
+    def start(original: Callable[..., PContext], **options: Any) -> PContext:
         if server is None or not isinstance(options["entrypoint"], str):
-            return original(**options)  # type: ignore[no-any-return]
+            return original(**options)
         return start_processes(server, **options)
 
-    _torch.start_processes = start
-    try:
-        yield
-    finally:
-        _torch.start_processes = original
+    return compat.starting(start)
 
 
 def start_processes(server: Server, **options: Any) -> PContext:

@@ -1,16 +1,14 @@
 """The workers of one round as far as torch does not look after them: their boards, their stacks, signs of a hang."""
 
-import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch.distributed.elastic.agent.server import local_elastic_agent
-
-from pytorchjob_agent import stacks
+from pytorchjob_agent import compat, stacks
 from pytorchjob_agent.board import Kind
 from pytorchjob_agent.boards import Boards, Progress
 from pytorchjob_agent.dump import Stacks
@@ -19,7 +17,6 @@ from pytorchjob_agent.rules import HangRules
 from pytorchjob_agent.stacks import Place
 from pytorchjob_agent.watch import Watch
 
-_torch: Any = local_elastic_agent  # its start_processes is not declared as its own
 _STACK_SECONDS = 0.6
 
 
@@ -44,24 +41,18 @@ class Crew:
         self._pids: dict[int, int] = {}
         self._watch: Watch | None = None
         self._reported = reports
-        self._asked: tuple[int, Kind] | None = None
+        self._asked: int | None = None
 
-    @contextlib.contextmanager
-    def equipping(self) -> Iterator[None]:
+    def equipping(self) -> AbstractContextManager[None]:
         """Within it, torch starts workers that know their boards."""
-        original = _torch.start_processes
 
-        def start(**options: Any) -> Any:
+        def start(original: Callable[..., Any], **options: Any) -> Any:
             for local_rank, env in options["envs"].items():
                 env.update(self._boards.env(local_rank))
                 env.update(self._stacks.env(local_rank, os.environ))
             return original(**options)
 
-        _torch.start_processes = start
-        try:
-            yield
-        finally:
-            _torch.start_processes = original
+        return compat.starting(start)
 
     def begin(self, pids: Mapping[int, int], *, leads: bool) -> None:
         """Watch the processes that were started, by local rank; `leads` where rank 0 is one of them."""
@@ -89,18 +80,16 @@ class Crew:
             return Told(cooperative=cooperative)
         return Told(best.step, best.total, best.metrics, cooperative)
 
-    def request(self, number: int, seconds: float, *, stop: bool) -> None:
+    def request(self, number: int, seconds: float) -> None:
         """Ask the workers to save, and to end where they listen to that."""
-        kind = Kind.STOP if stop else Kind.CHECKPOINT
-        self._asked = (number, kind)
-        self._boards.request(kind, number, seconds)
+        self._asked = number
+        self._boards.request(Kind.STOP, number, seconds)
 
     def answered(self) -> int:
         """Return the number of the last request that no worker here owes an answer to; 0 before the first."""
         if self._asked is None:
             return 0
-        number, kind = self._asked
-        return 0 if any(one.owes(number, kind) for one in self._said()) else number
+        return 0 if any(one.owes(self._asked, Kind.STOP) for one in self._said()) else self._asked
 
     @property
     def asked(self) -> bool:

@@ -215,7 +215,7 @@ class ElasticAgent(LocalElasticAgent):
         order = self._membership.client.inbox.checkpoint
         if order is not None and not self._crew.asked and workers is Workers.RUN:
             say(f"the workers are asked to save: {order.reason}")
-            self._crew.request(order.number, order.seconds, stop=True)
+            self._crew.request(order.number, order.seconds)
         self._told = self._crew.told()
         answered = order.number if order is not None and workers is Workers.STOPPED else self._crew.answered()
         if answered > self._answered:
