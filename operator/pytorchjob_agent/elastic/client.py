@@ -129,7 +129,9 @@ class Client:
     def _hear(self, line: bytes) -> None:
         message = read_to_agent(line)
         with self._lock:
-            self._inbox = orders.hear(self._inbox, message)
+            before, self._inbox = self._inbox, orders.hear(self._inbox, message)
+            if self._inbox is before:
+                return  # a pong, or an order of a round that is over: nobody is woken for it
             self._lock.notify_all()
         self.on_news()
 

@@ -1,10 +1,10 @@
-"""What an agent says first on each of its connections."""
+"""What an agent says first on each of its connections, and whom the answers wake."""
 
 import socket
 
 from pytorchjob_agent.elastic.client import Client, Standing
 from pytorchjob_agent.meeting import MeetingEnv
-from pytorchjob_agent.protocol import Beat, Hello, read_from_agent
+from pytorchjob_agent.protocol import Beat, Hello, Hold, Message, Pong, Welcome, read_from_agent
 
 
 def _hello(server: socket.socket) -> Hello:
@@ -16,13 +16,32 @@ def _hello(server: socket.socket) -> Hello:
     return said
 
 
+def _client(server: socket.socket) -> Client:
+    """Start a client of this server."""
+    server.settimeout(30)
+    env = MeetingEnv("127.0.0.1", server.getsockname()[1], "token", "job", "pod-0", 0)
+    client = Client(env, Standing(Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first")), Beat)
+    client.start()
+    return client
+
+
 def test_each_hello_tells_the_time_at_which_it_is_sent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(30)
-        env = MeetingEnv("127.0.0.1", server.getsockname()[1], "token", "job", "pod-0", 0)
-        hello = Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first")
-        client = Client(env, Standing(hello), Beat)
-        client.start()
+        client = _client(server)
         first, second = _hello(server), _hello(server)
         client.close()
     assert 0 < first.clock < second.clock
+
+
+def test_a_pong_wakes_nobody() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = _client(server)
+        woken: list[str] = []
+        client.on_news = lambda: woken.append(client.inbox.hold)
+        connection, _ = server.accept()
+        with connection:
+            said: tuple[Message, ...] = (Welcome(1), Pong(), Pong(), Hold("one is missing"))
+            connection.sendall(b"".join(one.to_line() for one in said))
+            client.wait(lambda inbox: bool(inbox.hold), 30)
+            client.close()
+    assert woken[:2] == ["", "one is missing"]
