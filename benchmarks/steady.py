@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import exact_cpu_seconds
 from benchmarks.table import Row, load, spread
 
 _BIN = Path(sys.executable).parent
@@ -43,10 +43,11 @@ def _measure(seconds: float) -> list[Row]:
     with tempfile.TemporaryDirectory() as name, _job(Path(name)) as pid:
         _wait(Path(name))
         agents = [_family(agent) for agent in _agents(pid)]
-        used = [sum(map(cpu_seconds, family)) for family in agents]
+        used = [sum(map(exact_cpu_seconds, family)) for family in agents]
         time.sleep(seconds)
         shares = [
-            (sum(map(cpu_seconds, family)) - first) / seconds * 100 for family, first in zip(agents, used, strict=True)
+            (sum(map(exact_cpu_seconds, family)) - first) / seconds * 100
+            for family, first in zip(agents, used, strict=True)
         ]
     return [
         Row(
