@@ -189,8 +189,13 @@ def _enough(turn: Turn, gathering: Gathering, waiting: Sequence[Member]) -> bool
 
 def _may_be_back(turn: Turn, index: int) -> bool:
     """Whether the agent of a replica's present pod was here and stays: a new pod takes longer than the grace."""
-    member, uid = turn.state.members.get(index), turn.state.seats[index].pod_uid
-    return member is not None and not member.leaving and not (uid and member.pod_uid and uid != member.pod_uid)
+    member = turn.state.members.get(index)
+    return member is not None and not member.leaving and not replaced(turn.state.seats[index], member.pod_uid)
+
+
+def replaced(seat: Seat, uid: str) -> bool:
+    """Whether another pod has the place of this one by now."""
+    return bool(uid and seat.pod_uid and seat.pod_uid != uid)
 
 
 def _may_run(turn: Turn, gathering: Gathering) -> bool:
@@ -206,7 +211,7 @@ def _may_run(turn: Turn, gathering: Gathering) -> bool:
 
 def _is_over(seat: Seat | None, uid: str) -> bool:
     """Whether a pod runs no more, as the operator sees it."""
-    return seat is None or bool(seat.trouble) or seat.done or bool(uid and seat.pod_uid and seat.pod_uid != uid)
+    return seat is None or bool(seat.trouble) or seat.done or replaced(seat, uid)
 
 
 def form(turn: Turn, waiting: Sequence[Member]) -> None:

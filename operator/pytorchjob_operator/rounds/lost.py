@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pytorchjob_agent.protocol import BEAT_SECONDS, LEASE_SECONDS
 from pytorchjob_operator.rounds import gather, running
-from pytorchjob_operator.rounds.state import Expect, JobState, Member, Seat, Word
+from pytorchjob_operator.rounds.state import Expect, JobState, Member, Word
 from pytorchjob_operator.rounds.turn import Turn
 
 RECONNECT_SECONDS = 2.5 * BEAT_SECONDS
@@ -69,13 +69,9 @@ def expect(turn: Turn, event: Expect) -> None:
     turn.reason = f"the job has {len(event.seats)} replicas"
     for member in tuple(turn.state.members.values()):
         seat = event.seats.get(member.index)
-        if member.link is None and (seat is None or _replaced(seat, member)):
+        if member.link is None and (seat is None or gather.replaced(seat, member.pod_uid)):
             _gone(turn, member, "is no more")
     gather.heed_success(turn)
-
-
-def _replaced(seat: Seat, member: Member) -> bool:
-    return bool(seat.pod_uid and member.pod_uid and seat.pod_uid != member.pod_uid)
 
 
 def look(turn: Turn) -> None:
