@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from . import __version__
+from .console import say
 from .contract import GRACE, PREFLIGHT, TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ExitCode
 
 _HELP = f"""\
@@ -56,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return init.run(rest)
     except (ContractError, FileNotFoundError) as error:  # the latter: no folder for temporary files
-        print(f"pytorchjob-agent: {error}", file=sys.stderr)
+        say(str(error))
         return ExitCode.SETUP
 
 

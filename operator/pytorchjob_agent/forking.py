@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from . import forkserver
+from .console import say
 from .program import Program
 
 _PYTHON = "PYTHON_EXEC"  # torchrun's: another interpreter for the workers
@@ -185,4 +186,4 @@ def _receive(channel: socket.socket) -> str:
 
 def say_cold(reason: str) -> None:
     """Tell why workers start cold although something else was asked for."""
-    print(f"pytorchjob-agent: workers start cold: {reason}", file=sys.stderr, flush=True)
+    say(f"workers start cold: {reason}")

@@ -4,13 +4,13 @@ It never blocks in C++, so that SIGTERM works at every moment, before the first 
 """
 
 import os
-import sys
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from . import child, processes, signals
+from .console import say
 from .contract import DEFAULT_GRACE, GRACE, ContractError, TerminationMessage, seconds
 from .meeting import COORDINATOR
 from .report import sentence, write_termination_log
@@ -64,14 +64,14 @@ def _supervise(view: View, pid: int, receive: int) -> Leave | Again:
         if isinstance(decision, Leave | Again):
             processes.kill_below(os.getpid())
             if isinstance(decision, Again):
-                _say(decision.reason)
+                say(decision.reason)
             return decision
         if isinstance(decision, Forward):
             os.kill(pid, decision.signum)
             view = replace(view, forwarded=True)
             continue
         if isinstance(decision, Kill):
-            _say(decision.reason)
+            say(decision.reason)
             ended = processes.kill_below(os.getpid())
             view = _observe(view, ended, pid, receive)
             view = view if view.child is not None else replace(view, child=-9)  # not even SIGKILL ended it
@@ -104,10 +104,6 @@ def _read_report(receive: int) -> TerminationMessage | None:
 
 def _end(leave: Leave) -> int:
     if leave.message is not None:
-        _say(sentence(leave.message))
+        say(sentence(leave.message))
         write_termination_log(leave.message, os.environ)
     return leave.exit_code
-
-
-def _say(words: str) -> None:
-    print(f"pytorchjob-agent: {words}", file=sys.stderr, flush=True)

@@ -5,12 +5,12 @@ that a reader finds the old or the new and nothing in between.
 """
 
 import argparse
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from . import __version__
+from .console import say
 from .contract import ExitCode
 from .meeting import BACKEND
 
@@ -29,9 +29,7 @@ def main(arguments: list[str]) -> int:
     try:
         changed = install(directory)
     except OSError as error:
-        print(
-            f"pytorchjob-agent: install: {directory}: {error}: mount a volume there that I may write", file=sys.stderr
-        )
+        say(f"install: {directory}: {error}: mount a volume there that I may write")
         return ExitCode.SETUP
     print(f"pytorchjob-agent {__version__} {'is now in' if changed else 'was already in'} {directory}")
     return ExitCode.OK

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
@@ -12,23 +12,10 @@ from pytorchjob_operator.app.operator import now
 from pytorchjob_operator.errors import NotFound, OperatorError, Refused
 from pytorchjob_operator.kube import credentials
 from pytorchjob_operator.kube.client import Client
-from pytorchjob_operator.kube.config import Connection
-from tests.fakes.apiserver import FakeApi, Request, failure, serving
+from tests.fakes.apiserver import FakeApi, Request, failure
 
 PLACE = ("system", "coordinator")
 SECRETS = "api/v1/secrets"
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def client(api: FakeApi) -> AsyncIterator[Client]:
-    async with Client(Connection(api.url), "test/1", request_timeout=5.0) as one:
-        yield one
 
 
 async def test_the_first_makes_them_and_the_next_reads_them(api: FakeApi, client: Client) -> None:

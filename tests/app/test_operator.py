@@ -12,17 +12,11 @@ from pytorchjob_operator.app.operator import Operator
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.settings import Settings
 from tests.factories import make_job
-from tests.fakes.apiserver import FakeApi, serving
+from tests.fakes.apiserver import FakeApi
 from tests.fakes.waiting import until
 
 PODS = "api/v1/pods"
 EVENTS = "api/v1/events"
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with serving() as one:
-        yield one
 
 
 @pytest.fixture

@@ -1,21 +1,5 @@
 """A fake API server per test, and a client that talks to it."""
 
-from collections.abc import AsyncIterator
+from tests.fakes.fixtures import api, client
 
-import pytest
-
-from pytorchjob_operator.kube.client import Client
-from pytorchjob_operator.kube.config import Connection
-from tests.fakes.apiserver import FakeApi, serving
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with serving() as server:
-        yield server
-
-
-@pytest.fixture
-async def client(api: FakeApi) -> AsyncIterator[Client]:
-    async with Client(Connection(api.url), "test/1", request_timeout=5.0) as one:
-        yield one
+__all__ = ["api", "client"]

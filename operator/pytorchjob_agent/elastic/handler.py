@@ -18,12 +18,13 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.run import determine_local_world_size
 
 from pytorchjob_agent import compat, reach
+from pytorchjob_agent.console import say
 from pytorchjob_agent.contract import PET_NPROC_PER_NODE, ContractError, ExitCode
 from pytorchjob_agent.meeting import BACKEND, COORDINATOR, MeetingEnv
 from pytorchjob_agent.protocol import UNTOLD, Done, Failed, Hello, Message
 
 from .client import Client, Standing
-from .membership import Membership, NobodyError, PeerError, StoppedError, say
+from .membership import Membership, NobodyError, PeerError, StoppedError
 
 JOIN_TIMEOUT = 600.0
 

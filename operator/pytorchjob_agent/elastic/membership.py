@@ -5,7 +5,6 @@ store. Which of the two it was makes no difference to the workers.
 """
 
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from pytorchjob_agent.console import say
 from pytorchjob_agent.protocol import Assigned, Beat, Done, Join, Message, Resumed, Stop, Unreachable
 
 from . import inbox as orders
@@ -52,11 +52,6 @@ class PeerError(Exception):
 
 class NobodyError(Exception):
     """The coordinator was not reached in time."""
-
-
-def say(words: str) -> None:
-    """Tell the people who read the pod's log."""
-    print(f"pytorchjob-agent: {words}", file=sys.stderr, flush=True)
 
 
 def describe(assigned: Assigned, count: int) -> str:

@@ -4,8 +4,9 @@ It asks nobody outside this pod: the wait for the meeting place comes after it a
 """
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
+
+from pytorchjob_agent.console import say
 
 from . import devices, read
 from .facts import Request, Torch
@@ -27,7 +28,7 @@ def act(findings: Sequence[Finding]) -> None:
     """Print the warnings and raise the failures, all of them at once."""
     for finding in findings:
         if finding.level == Level.WARN:
-            print(f"pytorchjob-agent: warning: {finding.sentence()}", file=sys.stderr, flush=True)
+            say(f"warning: {finding.sentence()}")
     failures = [finding.sentence() for finding in findings if finding.level == Level.FAIL]
     if failures:
         raise PreflightError("; ".join(failures))

@@ -1,0 +1,5 @@
+"""A fake API server per test, and a client that talks to it."""
+
+from tests.fakes.fixtures import api, client
+
+__all__ = ["api", "client"]

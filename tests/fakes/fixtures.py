@@ -1,0 +1,23 @@
+"""A fake API server per test, and a client that talks to it; a conftest that imports them gives them to its tests."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.config import Connection
+from tests.fakes.apiserver import FakeApi, serving
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    """The server."""
+    async with serving() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(api: FakeApi) -> AsyncIterator[Client]:
+    """The client."""
+    async with Client(Connection(api.url), "test/1", request_timeout=5.0) as one:
+        yield one
