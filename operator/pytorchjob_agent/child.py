@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import forking, processes, signals, startmode
+from . import collector, forking, processes, signals, startmode
 from .contract import PET_MASTER_ADDR, ContractError, ExitCode, Reason, ReplicaEnv, TerminationMessage
 from .meeting import COORDINATOR
 from .preflight import gate
@@ -42,7 +42,7 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
             ReplicaEnv.from_env(os.environ)
         # With torch's import in this process beside that of the workers, not after it.
         early = forking.Server.start(startmode.TORCH_MODULES) if startmode.early(os.environ) else None
-        with _quiet_stores():
+        with _quiet_stores(), collector.resting():
             from . import launcher
 
         args = launcher.parse(argv)

@@ -5,7 +5,6 @@ would inherit half of either. Where it finds that it cannot fork rightly it refu
 """
 
 import contextlib
-import gc
 import importlib
 import os
 import selectors
@@ -17,7 +16,8 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import processes
+from . import collector, processes
+from .console import say
 from .program import Program
 from .startmode import TORCH_MODULES
 
@@ -41,11 +41,12 @@ def main(bare: set[str]) -> None:
     sys.argv[:] = [""]
     born = dict(os.environ)
     os.environ[_ASK_NVML] = "1"
-    _load(name for name in modules if name in TORCH_MODULES)
-    path = [*sys.path]
-    sys.path[:0] = [folder] if folder and not sys.flags.safe_path else []
-    _load(name for name in modules if name not in TORCH_MODULES)
-    sys.path[:] = path
+    with collector.resting():  # in the children, too, it would write to, and so copy, what they share with us
+        _load(name for name in modules if name in TORCH_MODULES)
+        path = [*sys.path]
+        sys.path[:0] = [folder] if folder and not sys.flags.safe_path else []
+        _load(name for name in modules if name not in TORCH_MODULES)
+        sys.path[:] = path
     processes.adopt_orphans()  # the workers' orphans stay below, where whoever ends a round finds them
     program = _Server(control, born, bare).serve()
     program.run()  # in a forked child, below as few frames as can be
@@ -56,7 +57,7 @@ def _load(names: Iterable[str]) -> None:
         try:
             importlib.import_module(name)
         except Exception as error:  # user's modules run here; the worker will meet the same error, and tell it in full
-            print(f"pytorchjob-agent: {name} is not imported ahead: {error!r}", file=sys.stderr, flush=True)
+            say(f"{name} is not imported ahead: {error!r}")
 
 
 class _Server:
@@ -74,8 +75,6 @@ class _Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._wake, selectors.EVENT_READ)
-        gc.collect()
-        gc.freeze()  # the collector would write to, and so copy, what children share with us
         with contextlib.suppress(OSError):  # the launcher is gone: that is found out below
             self._control.send(READY)
         while True:

@@ -17,6 +17,8 @@ from .rules import HangRules
 from .stacks import Place, place
 
 _EVERY = 1.0  # seconds between two looks at anything
+_CALM = 2.0  # the same where nothing can become true in between
+_YOUNG = 30.0  # age of a round in seconds below which it may fail before it has done anything: each step is news
 _ANSWER = 0.5  # seconds that a worker gets for its stack
 _PARTS = 20  # looks at /proc within the limit for idleness
 
@@ -44,6 +46,8 @@ class Watch:
         self._paces = {local_rank: Pace() for local_rank in self._pids}
         self._stalls: dict[int, _Stall] = {}
         self._started = self._next = self._next_idle = time.monotonic()
+        self._alert = 0.0
+        """When the first of the workers will have been silent for so long that it is looked at."""
         self._idle = 0.0
         self._verdict: Verdict | None = None
         self.leads = True
@@ -75,7 +79,14 @@ class Watch:
             self._verdict = verdict
         return self._verdict
 
+    def pause(self, now: float) -> float:
+        """Return in how many seconds the next look is due."""
+        watched = self._trackers or self._rules.idle_seconds or self._stalls
+        calm = not watched and now - self._started > _YOUNG and now + _CALM < self._alert
+        return _CALM if calm else _EVERY
+
     def _seen(self, now: float) -> Seen:
+        self._alert = float("inf")
         workers = tuple(self._worker(one, now) for one in self.progress if one.local_rank in self._pids)
         logs = tuple(tracker.seen() for tracker in self._trackers)
         return Seen(self._started, workers, logs, self.leads, self.reports, self._idle_for(now))
@@ -86,7 +97,9 @@ class Watch:
         if at is not None and said.step is not None:
             pace.take(said.step, at)
         worker = Worker(said.local_rank, said.step, said.total, at, pace.p99)
-        if at is None or now - at < hang.attention(worker, self._rules):
+        alert = float("inf") if at is None else at + hang.attention(worker, self._rules)
+        if now < alert:
+            self._alert = min(self._alert, alert)
             if self._stalls.pop(said.local_rank, None) is not None:
                 self._pulses.forget(said.local_rank)
             return worker

@@ -143,6 +143,30 @@ def test_the_authors_limit_needs_no_pace(worker: Callable[[str], Worker]) -> Non
     assert "(limit 100 s)" in verdict.reason
 
 
+def test_looks_are_rare_while_nothing_can_become_true_in_between(worker: Callable[[str], Worker]) -> None:
+    one = worker(f"from pytorchjob_agent import progress\nprogress(1)\n{SLEEP}")
+    watch, now = one.watch(HangRules(progress_seconds=100.0)), clock()
+    assert watch.look(now) is None
+    assert [watch.pause(now + age) for age in (0, 31, 45, 51)] == [1.0, 2.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(HangRules(progress_seconds=4.0), id="a limit that is near"),
+        pytest.param(HangRules(idle_seconds=60.0), id="idleness"),
+        pytest.param(HangRules(log_rules=(LogRule("steps", "step", every_seconds=60.0),)), id="lines"),
+    ],
+)
+def test_looks_are_frequent_where_something_is_watched_closely(
+    worker: Callable[[str], Worker], rules: HangRules
+) -> None:
+    one = worker(f"from pytorchjob_agent import progress\nprogress(1)\n{SLEEP}")
+    watch, now = one.watch(rules), clock()
+    watch.look(now)
+    assert watch.pause(now + 31) == 1.0
+
+
 def test_a_worker_that_never_reports_is_left_alone(worker: Callable[[str], Worker]) -> None:
     assert verdict_of(worker(SLEEP).watch(), 4000)[0] is None
 

@@ -71,9 +71,13 @@ class Crew:
         """Return why the workers are stuck, if so."""
         return None if self._watch is None else self._watch.look(now)
 
-    def told(self) -> Told:
-        """Return how far the workers are: the one that is furthest."""
-        said = self._said()
+    def pause(self, now: float) -> float:
+        """Return in how many seconds the next look is due."""
+        return 0.0 if self._watch is None else self._watch.pause(now)
+
+    def told(self, *, now: bool) -> Told:
+        """Return how far the workers are: the one that is furthest; as of the last look, or now."""
+        said = self._said() if now or self._watch is None else self._watch.progress
         best = max((one for one in said if one.step is not None), key=lambda one: one.step or 0, default=None)
         cooperative = any(one.asks_checkpoint or one.asks_stop for one in said)
         if best is None:

@@ -18,6 +18,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import compat, processes, warm
+from pytorchjob_agent.console import say
 from pytorchjob_agent.contract import ExitCode, Reason, TerminationMessage, exit_code_of
 from pytorchjob_agent.forking import Server
 from pytorchjob_agent.hang import Verdict
@@ -29,7 +30,7 @@ from . import failures, pulse
 from .crew import Crew, Told
 from .decide import Kind, Look, Step, Workers
 from .handler import Meeting
-from .membership import FencedError, LeavingError, NobodyError, PeerError, StoppedError, describe, say
+from .membership import FencedError, LeavingError, NobodyError, PeerError, StoppedError, describe
 from .wakeup import Wakeup
 
 _KILL_SECONDS = 10
@@ -37,7 +38,8 @@ _SPARE_SECONDS = 5.0
 """Of the grace period, what is kept for the end of the agent itself."""
 _DUMP_SECONDS = 1.0
 """How long workers that hang are left as they are, so that the others' stacks show where those wait."""
-_CALM_SECONDS, _KEEN_SECONDS, _AWAY_SECONDS = 1.0, 0.05, 0.25
+_KEEN_SECONDS, _AWAY_SECONDS = 0.05, 0.25
+_POLL_SECONDS = 10.0  # between two looks at processes whose end would have ended the sleep
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class ElasticAgent(LocalElasticAgent):
         self._result = RunResult(state=WorkerState.HEALTHY)
         self._verdict: Verdict | None = None
         self._killed: set[int] = set()
+        self._next_poll = 0.0
         self._rounds = 0
         self._crew = self._new_crew()
         self._told, self._answered = Told(), 0
@@ -195,11 +198,12 @@ class ElasticAgent(LocalElasticAgent):
             return _KEEN_SECONDS
         if self._membership.client.away() > 0.0:
             return _AWAY_SECONDS
-        calm = self._wakeup.watches or self._result.state is not WorkerState.HEALTHY
-        return _CALM_SECONDS if calm else min(self._worker_group.spec.monitor_interval, _KEEN_SECONDS)
+        if self._wakeup.watches or self._result.state is not WorkerState.HEALTHY:
+            return self._crew.pause(time.monotonic())
+        return min(self._worker_group.spec.monitor_interval, _KEEN_SECONDS)
 
     def _workers(self, group: WorkerGroup, now: float) -> Workers:
-        if self._result.state is WorkerState.HEALTHY:
+        if self._result.state is WorkerState.HEALTHY and self._due(group, now):
             self._result = self._monitor_workers(group)
             group.state = self._result.state
         if self._result.state is WorkerState.HEALTHY:
@@ -210,13 +214,20 @@ class ElasticAgent(LocalElasticAgent):
             return Workers.STOPPED if self._crew.obeys() else Workers.DONE
         return Workers.FAILED
 
+    def _due(self, group: WorkerGroup, now: float) -> bool:
+        """Whether torch is asked for its workers: a command's end wakes us, a function that returned waits for this."""
+        due = not (self._wakeup.watches and isinstance(group.spec.entrypoint, str)) or now >= self._next_poll
+        self._next_poll = now + _POLL_SECONDS if due else self._next_poll
+        return due
+
     def _tell_progress(self, workers: Workers) -> None:
         """Note what the next beat says; a request that is answered is told at once, and a new one passed on."""
         order = self._membership.client.inbox.checkpoint
         if order is not None and not self._crew.asked and workers is Workers.RUN:
             say(f"the workers are asked to save: {order.reason}")
             self._crew.request(order.number, order.seconds)
-        self._told = self._crew.told()
+        calm = workers is Workers.RUN and not self._crew.asked and self._wakeup.asked is None
+        self._told = self._crew.told(now=not calm)
         answered = order.number if order is not None and workers is Workers.STOPPED else self._crew.answered()
         if answered > self._answered:
             self._answered = answered

@@ -10,7 +10,7 @@ from types import FrameType
 
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
-_SOON_SECONDS = 1.0
+_SOON_SECONDS = 5.0
 
 
 class Wakeup:
@@ -51,9 +51,17 @@ class Wakeup:
     def watch(self, pids: Iterable[int]) -> None:
         """Be woken by the end of these processes, and of no others any more."""
         self.forget()
-        with suppress(OSError, AttributeError):  # an old kernel: then the workers are looked at now and then
+        try:
             for pid in pids:
-                self._pidfds.append(os.pidfd_open(pid))
+                self._watch(pid)
+        except (OSError, AttributeError):  # an old kernel, too many files: then the workers are looked at all the time
+            self.forget()
+
+    def _watch(self, pid: int) -> None:
+        try:
+            self._pidfds.append(os.pidfd_open(pid))
+        except ProcessLookupError:  # it has ended, and somebody has collected it
+            self.ended_at = time.monotonic()
 
     def forget(self) -> None:
         """Watch no process any more."""
