@@ -1,6 +1,7 @@
 """What is said on the wire: each message comes back as it was, and nothing else comes through."""
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -117,8 +118,8 @@ def test_a_newer_peer_may_say_more() -> None:
 def test_no_line_breaks_the_reader(line: bytes | str) -> None:
     data = line if isinstance(line, bytes) else line.encode(errors="replace")
     for read in (read_from_agent, read_to_agent):
-        with pytest.raises(ProtocolError):
-            read(data)
+        with suppress(ProtocolError):  # any other error would end a thread
+            assert read(data).kind.encode() in data
 
 
 def test_rounds_are_in_the_order_in_which_they_came() -> None:

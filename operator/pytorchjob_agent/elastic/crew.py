@@ -75,9 +75,9 @@ class Crew:
         """Return in how many seconds the next look is due."""
         return 0.0 if self._watch is None else self._watch.pause(now)
 
-    def told(self, *, now: bool) -> Told:
-        """Return how far the workers are: the one that is furthest; as of the last look, or now."""
-        said = self._said() if now or self._watch is None else self._watch.progress
+    def told(self) -> Told:
+        """Return how far the workers are: the one that is furthest."""
+        said = self._said()
         best = max((one for one in said if one.step is not None), key=lambda one: one.step or 0, default=None)
         cooperative = any(one.asks_checkpoint or one.asks_stop for one in said)
         if best is None:

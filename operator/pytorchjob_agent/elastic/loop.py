@@ -221,16 +221,15 @@ class ElasticAgent(LocalElasticAgent):
         return due
 
     def _tell_progress(self, workers: Workers) -> None:
-        """Note what the next beat says; a request that is answered is told at once, and a new one passed on."""
+        """Note what the next beat says; at once that a request is answered, or that they listen to one."""
         order = self._membership.client.inbox.checkpoint
         if order is not None and not self._crew.asked and workers is Workers.RUN:
             say(f"the workers are asked to save: {order.reason}")
             self._crew.request(order.number, order.seconds)
-        calm = workers is Workers.RUN and not self._crew.asked and self._wakeup.asked is None
-        self._told = self._crew.told(now=not calm)
+        before, self._told = self._told, self._crew.told()
         answered = order.number if order is not None and workers is Workers.STOPPED else self._crew.answered()
-        if answered > self._answered:
-            self._answered = answered
+        if answered > self._answered or self._told.cooperative > before.cooperative:
+            self._answered = max(answered, self._answered)
             self._membership.client.beat_now()
 
     def _all_done(self) -> bool:
