@@ -123,6 +123,7 @@ async def agents(kubelet: Kubelet) -> AsyncIterator[Agents]:
     some = Agents(kubelet)
     yield some
     some.leave()
+    await asyncio.sleep(0)  # the loop closes what was cut off
 
 
 async def started(jobs: Jobs, kubelet: Kubelet, **spec: Any) -> None:

@@ -265,6 +265,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _fail(self, group: WorkerGroup, step: Step) -> None:
         """Say what failed, clear up, and go for the next round."""
+        self._membership.client.beat_now()  # how far it got, before the failure is told
         assigned, waits = self._assigned(), False
         if self._verdict is not None:
             own, waits = failures.hang(self._verdict, self._crew.places(), assigned.first_rank)

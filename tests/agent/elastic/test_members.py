@@ -27,7 +27,7 @@ def test_a_crash_restarts_the_workers_of_all_and_the_containers_of_none(job: Job
         assert (before[0], before[-1] in (24, 25)) == (1, True)
         assert after == list(range(21, 61)), "on from the last checkpoint, each step once"
     assert job.report().restarts == 1
-    assert "rank 1 (pod-1) exited with 7 at step" in job.report().last_restart.message  # type: ignore[union-attr]
+    assert "rank 1 (pod-1) exited with 7 at step 25" in job.report().last_restart.message  # type: ignore[union-attr]
 
 
 def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> None:
