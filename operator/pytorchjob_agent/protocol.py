@@ -299,8 +299,6 @@ def read_from_agent(line: bytes) -> FromAgent:
 
 def read_to_agent(line: bytes) -> ToAgent:
     """Read what the coordinator said; raises ProtocolError."""
-    if line == _PONG[:-1]:
-        return Pong()  # nearly all that is ever said
     message: ToAgent = _read(line, _TO_AGENT)
     return message
 

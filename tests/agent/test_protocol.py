@@ -1,11 +1,10 @@
 """What is said on the wire: each message comes back as it was, and nothing else comes through."""
 
 import json
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytorchjob_agent.protocol import (
@@ -117,9 +116,10 @@ def test_a_newer_peer_may_say_more() -> None:
 @given(st.binary(max_size=200) | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(repr))
 def test_no_line_breaks_the_reader(line: bytes | str) -> None:
     data = line if isinstance(line, bytes) else line.encode(errors="replace")
+    assume(data.strip() != Pong().to_line().strip())  # a message, which Hypothesis finds in the source
     for read in (read_from_agent, read_to_agent):
-        with suppress(ProtocolError):  # any other error would end a thread
-            assert read(data).kind.encode() in data
+        with pytest.raises(ProtocolError):
+            read(data)
 
 
 def test_rounds_are_in_the_order_in_which_they_came() -> None:

@@ -95,7 +95,7 @@ class Agents:
         if heard is not None and heard.kind in ("welcome", "stop"):
             self._beating.append((talker, asyncio.create_task(self._beat(talker))))
             return talker
-        talker.close()
+        talker.cut()
         return None
 
     async def _beat(self, talker: Talker) -> None:
@@ -114,7 +114,7 @@ class Agents:
         """All of them are gone."""
         for talker, task in self._beating:
             task.cancel()
-            talker.close()
+            talker.cut()
         self._beating.clear()
 
 

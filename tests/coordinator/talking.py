@@ -97,6 +97,9 @@ class Talker:
         return kinds
 
     def close(self) -> None:
+        self.writer.close()
+
+    def cut(self) -> None:
         """Hang up at once: an orderly end of TLS waits for the other side, longer than the test's loop lives."""
         self.writer.transport.abort()
 
@@ -124,7 +127,7 @@ class House:
 
     async def leave(self) -> None:
         for talker in self._talkers:
-            talker.close()
+            talker.cut()
         await asyncio.sleep(0)
 
 

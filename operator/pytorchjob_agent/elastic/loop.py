@@ -39,7 +39,6 @@ _SPARE_SECONDS = 5.0
 _DUMP_SECONDS = 1.0
 """How long workers that hang are left as they are, so that the others' stacks show where those wait."""
 _KEEN_SECONDS, _AWAY_SECONDS = 0.05, 0.25
-_POLL_SECONDS = 10.0  # between two looks at processes whose end would have ended the sleep
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,6 @@ class ElasticAgent(LocalElasticAgent):
         self._result = RunResult(state=WorkerState.HEALTHY)
         self._verdict: Verdict | None = None
         self._killed: set[int] = set()
-        self._next_poll = 0.0
         self._rounds = 0
         self._crew = self._new_crew()
         self._told, self._answered = Told(), 0
@@ -203,7 +201,7 @@ class ElasticAgent(LocalElasticAgent):
         return min(self._worker_group.spec.monitor_interval, _KEEN_SECONDS)
 
     def _workers(self, group: WorkerGroup, now: float) -> Workers:
-        if self._result.state is WorkerState.HEALTHY and self._due(group, now):
+        if self._result.state is WorkerState.HEALTHY:
             self._result = self._monitor_workers(group)
             group.state = self._result.state
         if self._result.state is WorkerState.HEALTHY:
@@ -213,12 +211,6 @@ class ElasticAgent(LocalElasticAgent):
         if self._result.state is WorkerState.SUCCEEDED:
             return Workers.STOPPED if self._crew.obeys() else Workers.DONE
         return Workers.FAILED
-
-    def _due(self, group: WorkerGroup, now: float) -> bool:
-        """Whether torch is asked for its workers: a command's end wakes us, a function that returned waits for this."""
-        due = not (self._wakeup.watches and isinstance(group.spec.entrypoint, str)) or now >= self._next_poll
-        self._next_poll = now + _POLL_SECONDS if due else self._next_poll
-        return due
 
     def _tell_progress(self, workers: Workers) -> None:
         """Note what the next beat says; at once that a request is answered, or that they listen to one."""

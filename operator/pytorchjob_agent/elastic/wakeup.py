@@ -10,7 +10,7 @@ from types import FrameType
 
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
-_SOON_SECONDS = 5.0
+_SOON_SECONDS = 1.0
 
 
 class Wakeup:

@@ -69,7 +69,7 @@ def test_a_pod_that_comes_in_addition_joins_without_a_step_lost(job: Job) -> Non
     job.policy = Policy(1, 2, last_call=0.0)
     job.env["STEPS"] = "400"
     zero = job.start(0)
-    zero.says("step 33 ")
+    zero.says("of 1 restarts 0")
     job.start(1)
     zero.says("of 2 restarts 0")
     zero.says("finished at 400")
