@@ -28,11 +28,16 @@ VERSION = 1
 LINE_LIMIT = 64 * 1024
 """Bytes of one message with its newline."""
 BEAT_SECONDS = 1.0
+PONG_SECONDS = 1.5
+"""Of an agent's beats, only one in so long is answered: it has to hear of us within its lease, not each second."""
 LEASE_SECONDS = 5.0
 """Who has not been heard of for so long is gone, unless its peers hear it."""
 TAIL_LIMIT = 16 * 1024
 UNTOLD = "workers failed here (torchrun does not say why; see the log)"
 """What is told of a failure whose cause the agent cannot know."""
+
+
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 class Message:
@@ -46,7 +51,7 @@ class Message:
         for one in fields(self):  # type: ignore[arg-type]
             value = getattr(self, one.name)
             said[one.name] = [value.epoch, value.number, value.again] if isinstance(value, RoundId) else value
-        return json.dumps(said, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+        return _encode(said).encode() + b"\n"
 
     @classmethod
     def from_object(cls, said: Mapping[str, Any]) -> Self:
@@ -270,7 +275,7 @@ class Finished(Message):
 
 @dataclass(frozen=True, slots=True)
 class Pong(Message):
-    """The answer to a beat."""
+    """The answer to a beat, to every second one: the coordinator is there."""
 
     kind: ClassVar[str] = "pong"
 

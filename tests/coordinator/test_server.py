@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 
-from pytorchjob_agent.protocol import LINE_LIMIT, Beat, Done, Join, Message, Refused
+from pytorchjob_agent.protocol import LINE_LIMIT, Beat, Done, Join, Message, Refused, Resumed, RoundId
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds.state import Word
 from tests.coordinator.talking import JOB, KEY, hello, house, pod
 from tests.fakes.waiting import until
 
+UNKNOWN_ROUND = Resumed(RoundId(1, 9), restarts=0)
+"""It is answered each time that it is said."""
 IMPATIENT = Limits(hello=0.3, farewell=0.3, patience=0.05)
 
 
@@ -107,7 +109,7 @@ async def test_a_peer_that_does_not_read_is_dropped() -> None:
 
 async def _flood(writer: asyncio.StreamWriter) -> None:
     while not writer.is_closing():
-        writer.write(Beat().to_line() * 1000)
+        writer.write(UNKNOWN_ROUND.to_line() * 1000)
         await asyncio.sleep(0.01)
 
 

@@ -1,6 +1,6 @@
 """A job told step by step: what each agent says, when, and what it hears in return."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -22,6 +22,7 @@ class Job:
         self.links: dict[int, int] = {}
         self.told: dict[int, list[Any]] = defaultdict(list)
         """What each replica heard on its present connection, pongs left out."""
+        self.pongs: Counter[int] = Counter()
         self.hung_up: list[int] = []
         self.news: list[str] = []
         self._number = 0
@@ -47,8 +48,12 @@ class Job:
         for order in decision.orders:
             if isinstance(order, Hangup):
                 self.hung_up.append(order.link)
-            elif isinstance(order, Tell) and not isinstance(order.message, Pong) and order.link in owner:
-                self.told[owner[order.link]].append(order.message)
+            elif isinstance(order, Tell) and order.link in owner:
+                index = owner[order.link]
+                if isinstance(order.message, Pong):
+                    self.pongs[index] += 1
+                else:
+                    self.told[index].append(order.message)
 
     def expect(self, seats: Mapping[int, Seat] | None = None) -> None:
         self.seats = dict(self.seats if seats is None else seats)

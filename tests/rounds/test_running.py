@@ -1,8 +1,22 @@
 """While a round runs: failures, pods that are asked to go, newcomers, members that agreed by themselves, the end."""
 
+from itertools import pairwise
+
 import pytest
 
-from pytorchjob_agent.protocol import UNTOLD, Beat, Done, Failed, Join, Restart, Resumed, RoundId, Unreachable
+from pytorchjob_agent.protocol import (
+    BEAT_SECONDS,
+    LEASE_SECONDS,
+    UNTOLD,
+    Beat,
+    Done,
+    Failed,
+    Join,
+    Restart,
+    Resumed,
+    RoundId,
+    Unreachable,
+)
 from tests.rounds.story import Job, another_leader, running, seat, stopped
 
 ECHO = "RuntimeError: Connection closed by peer"
@@ -52,6 +66,29 @@ def test_a_failure_that_is_told_twice_counts_once() -> None:
     stopped(job, 1)
     job.joins(0)
     assert job.state.restarts == 1
+
+
+# Beats.
+
+
+def test_an_agent_hears_of_the_coordinator_well_within_its_lease_but_not_at_each_beat() -> None:
+    job = running(2)
+    beats, silences = 20, LEASE_SECONDS / 2
+    answered = [job.now]
+    for _ in range(beats):
+        job.passes(BEAT_SECONDS)
+        if job.pongs[0] >= len(answered):
+            answered.append(job.now)
+    assert len(answered) - 1 <= beats / 2 + 1
+    assert max(later - earlier for earlier, later in pairwise(answered)) <= silences
+
+
+def test_the_first_beat_on_a_new_connection_is_answered() -> None:
+    job = running(2)
+    job.passes(BEAT_SECONDS)
+    job.hello(0, round=job.round, rank=0, size=2)
+    job.passes(BEAT_SECONDS)
+    assert job.pongs[0] == 2
 
 
 # Changes of members cost no restart.

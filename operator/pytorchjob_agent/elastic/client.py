@@ -157,13 +157,7 @@ class Client:
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not self._closing and (left := deadline - time.monotonic()) > 0:
-            select.select([self._receive], [], [], left)
-            self._drain_wakes()
-
-    def _drain_wakes(self) -> None:
-        with suppress(BlockingIOError):
-            while os.read(self._receive, 4096):
-                pass
+            _await([self._receive], self._receive, left)
 
     def _connect(self) -> socket.socket:
         sock = self._dialer.connect(_CONNECT_SECONDS)
@@ -198,9 +192,7 @@ class Client:
                 return
             if now - heard > LEASE_SECONDS:
                 raise ConnectionError(f"nothing heard for {LEASE_SECONDS:g} s")
-            data = _receive(sock, self._receive, max(next_beat - now, 0.0) if greeted else 0.5)
-            self._drain_wakes()
-            if data:
+            if data := _receive(sock, self._receive, max(next_beat - now, 0.0) if greeted else 0.5):
                 heard = time.monotonic()
                 pending = self._lines(pending + data)
 
@@ -231,13 +223,19 @@ def _send(sock: socket.socket, messages: Sequence[Message]) -> None:
         sock.sendall(b"".join(one.to_line() for one in messages))
 
 
+def _await(fds: Sequence[int], wake: int, seconds: float) -> Sequence[int]:
+    """Sleep until one of them can be read, or so long; returns which can, with the calls to wake up taken."""
+    ready, _, _ = select.select(fds, [], [], seconds)
+    if wake in ready:
+        os.read(wake, 4096)
+    return ready
+
+
 def _receive(sock: socket.socket, wake: int, seconds: float) -> bytes:
     """Return what has come within so long; empty when nothing has, or when there is something to say."""
     waiting = sock.pending() if isinstance(sock, ssl.SSLSocket) else 0
-    if not waiting:
-        ready, _, _ = select.select([sock.fileno(), wake], [], [], seconds)
-        if sock.fileno() not in ready:
-            return b""
+    if not waiting and sock.fileno() not in _await([sock.fileno(), wake], wake, seconds):
+        return b""
     sock.settimeout(0.0)
     try:
         data = sock.recv(LINE_LIMIT)

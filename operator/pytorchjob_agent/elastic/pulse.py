@@ -1,6 +1,6 @@
 """The members' own heartbeat through the store of the round: who is there, and what to do without the coordinator.
 
-One write and one read a second to the store that rank 0's agent keeps. It tells the coordinator which peers are alive
+One write and one read a second, to the store that rank 0's agent keeps. It tells the coordinator which peers are alive
 though it cannot see them, and this agent whether it is alone.
 """
 
@@ -59,29 +59,39 @@ class Pulse:
                 self._once()
 
     def _once(self) -> None:
-        self._beats += 1
-        self._store.set(f"beat/{self._assigned.rank}", str(self._beats))
-        if self._assigned.rank == 0:
+        leads = self._assigned.rank == 0
+        if leads:
             self._listen()
         else:
+            self._beats += 1
+            self._store.set(f"beat/{self._assigned.rank}", str(self._beats))  # waits for no answer
+        wanted = self._store.check([_WANTED])
+        if not leads:
             self._fresh[0] = self.contact = time.monotonic()
-        if self.wanted is None and self._store.check([_WANTED]):
+        if wanted and self.wanted is None:
             self.wanted = self._store.get(_WANTED).decode(errors="replace")
             self._on_wanted()
 
     def _listen(self) -> None:
-        """Compare everybody's counter with the one of a second ago."""
-        values = self._store.multi_get([f"beat/{rank}" for rank in range(self._assigned.size)])
+        """Compare the others' counters with those of a second ago."""
+        names = _counters(self._assigned.size)
+        values = self._store.multi_get(names) if names else []
         now = time.monotonic()
-        for rank, (old, new) in enumerate(zip(self._seen or values, values, strict=True)):
-            if rank and (old != new or not self._seen):
+        for rank, (old, new) in enumerate(zip(self._seen or values, values, strict=True), 1):
+            if old != new or not self._seen:
                 self._fresh[rank] = self.contact = now
         self._seen = values
 
 
 def prepare(store: Any, size: int) -> None:
     """Make the counters, so that they can be read all at once."""
-    store.multi_set([f"beat/{rank}" for rank in range(size)], ["0"] * size)
+    if names := _counters(size):
+        store.multi_set(names, ["0"] * len(names))
+
+
+def _counters(size: int) -> list[str]:
+    """Return the keys of all ranks but 0: its beat is that its store answers."""
+    return [f"beat/{rank}" for rank in range(1, size)]
 
 
 def want(store: Any, reason: str) -> None:

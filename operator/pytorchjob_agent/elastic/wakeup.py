@@ -40,7 +40,7 @@ class Wakeup:
             self._pidfds.remove(fd)
             os.close(fd)
             self.ended_at = time.monotonic()
-        with suppress(BlockingIOError):
+        if self._receive in ready:
             os.read(self._receive, 4096)
 
     @property

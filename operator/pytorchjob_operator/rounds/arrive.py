@@ -86,7 +86,7 @@ def _seat(turn: Turn, link: int, said: Hello) -> Member:
         turn.hang_up(known.link)
     if known is not None and known.incarnation == said.incarnation:
         done = said.done or known.done
-        return turn.put(known, link=link, heard=turn.now, lost=None, port=None, done=done, offset=offset)
+        return turn.put(known, link=link, heard=turn.now, ponged=None, lost=None, port=None, done=done, offset=offset)
     return turn.put(
         Member(
             index=said.index,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from pytorchjob_agent.protocol import (
+    PONG_SECONDS,
     Beat,
     Checkpoint,
     Done,
@@ -27,9 +28,11 @@ CHECKPOINT_SECONDS = 60.0
 
 def beat(turn: Turn, member: Member, said: Beat) -> None:
     """Note how far it has come, and whom it hears."""
+    answers = member.ponged is None or turn.now - member.ponged >= PONG_SECONDS
     turn.put(
         member,
         heard=turn.now,
+        ponged=turn.now if answers else member.ponged,
         lost=None,
         cooperative=said.cooperative,
         answered=max(member.answered, said.answered),
@@ -39,7 +42,8 @@ def beat(turn: Turn, member: Member, said: Beat) -> None:
     )
     if said.answered > turn.state.requests:
         turn.set(requests=said.answered)  # of another leader: ours must be told from them
-    turn.tell(member, Pong())
+    if answers:
+        turn.tell(member, Pong())
     turn.reason = "a beat"
     round_ = turn.state.round
     if round_ is None or not round_.has(member.index):

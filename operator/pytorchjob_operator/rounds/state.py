@@ -80,6 +80,8 @@ class Member:
     nproc: int
     heard: float
     """When it last said something."""
+    ponged: float | None = None
+    """When a beat was last answered on this connection."""
     port: int | None = None
     """Where its store listens; None unless it waits for a round."""
     lost: float | None = None
