@@ -6,6 +6,7 @@ A round has new files, so that nothing said in the last one is taken for news. I
 import contextlib
 import mmap
 import os
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class Boards:
         for board in self._boards:
             board.format()
         self._requests = 0
+        self._open = threading.Lock()
+        """Held while the files are read, by any thread, or removed."""
 
     def env(self, local_rank: int) -> dict[str, str]:
         """Return what this worker's environment needs."""
@@ -61,7 +64,8 @@ class Boards:
     def read(self, now: float | None = None) -> tuple[Progress, ...]:
         """Return what the workers have said, by local rank; `now` is time.monotonic()'s, if it is at hand."""
         at = time.monotonic() if now is None else now
-        return tuple(_progress(local_rank, board, at) for local_rank, board in enumerate(self._boards))
+        with self._open:
+            return tuple(_progress(local_rank, board, at) for local_rank, board in enumerate(self._boards))
 
     def request(self, kind: Kind, number: int | None = None, seconds: float | None = None) -> int:
         """Ask all workers for a checkpoint, or for one and the end; returns the request's number.
@@ -75,12 +79,13 @@ class Boards:
         return self._requests
 
     def close(self) -> None:
-        """Remove the files; workers that still run keep theirs."""
-        for path, one, board in zip(self._paths, self._maps, self._boards, strict=True):
-            board.release()
-            one.close()
-            path.unlink(missing_ok=True)
-        self._paths, self._maps, self._boards = [], [], []
+        """Remove the files; workers that still run keep theirs, and nothing is read any more."""
+        with self._open:
+            for path, one, board in zip(self._paths, self._maps, self._boards, strict=True):
+                board.release()
+                one.close()
+                path.unlink(missing_ok=True)
+            self._paths, self._maps, self._boards = [], [], []
 
 
 def _make(path: Path) -> mmap.mmap:

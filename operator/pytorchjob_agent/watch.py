@@ -17,7 +17,7 @@ from .rules import HangRules
 from .stacks import Place, place
 
 _EVERY = 1.0  # seconds between two looks at anything
-_CALM = 2.0  # the same where nothing can become true in between
+_CALM = 4.0  # the same where nothing can become true in between
 _YOUNG = 30.0  # age of a round in seconds below which it may fail before it has done anything: each step is news
 _ANSWER = 0.5  # seconds that a worker gets for its stack
 _PARTS = 20  # looks at /proc within the limit for idleness

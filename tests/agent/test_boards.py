@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pytorchjob_agent.board import PROGRESS, Kind
@@ -94,3 +96,19 @@ def test_a_worker_that_outlives_its_round_goes_on(tmp_path: Path) -> None:
     )
     assert worker(boards, code) == "fine"
     boards.close()
+
+
+def test_boards_may_be_removed_while_another_thread_reads_them(tmp_path: Path) -> None:
+    boards, read = Boards(tmp_path / "round", 64), threading.Event()
+    with ThreadPoolExecutor(1) as reader:
+        reading = reader.submit(_read_all, boards, read)
+        assert read.wait(30)
+        boards.close()
+        assert reading.result(30) == ()
+
+
+def _read_all(boards: Boards, read: threading.Event) -> tuple[Progress, ...]:
+    """Read until nothing is left."""
+    while said := boards.read():
+        read.set()
+    return said

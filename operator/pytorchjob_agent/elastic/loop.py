@@ -27,7 +27,7 @@ from pytorchjob_agent.rules import HangRules
 
 from . import decide as steps
 from . import failures, pulse
-from .crew import Crew, Told
+from .crew import Crew
 from .decide import Kind, Look, Step, Workers
 from .handler import Meeting
 from .membership import FencedError, LeavingError, NobodyError, PeerError, StoppedError, describe
@@ -73,7 +73,7 @@ class ElasticAgent(LocalElasticAgent):
         self._killed: set[int] = set()
         self._rounds = 0
         self._crew = self._new_crew()
-        self._told, self._answered = Told(), 0
+        self._listens, self._answered = False, 0
         self._membership.on_wanted = self._membership.client.on_news = self._wakeup.wake
         self._membership.leaving = lambda: self._wakeup.asked is not None
         self._membership.beat = self._beat
@@ -87,7 +87,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _beat(self) -> Beat:
         """Return what is told once a second; called in the client's thread."""
-        told, heartbeat = self._told, self._membership.pulse
+        told, heartbeat = self._crew.told(), self._membership.pulse
         return Beat(
             step=told.step,
             total=told.total,
@@ -121,7 +121,8 @@ class ElasticAgent(LocalElasticAgent):
     def _open(self, group: WorkerGroup, *told: Message, by_members: bool = False) -> None:
         """Get into the next round and start its workers; a round whose store does not answer counts as failed."""
         self._meeting.tell, self._meeting.by_members = told, by_members
-        self._told_done, self._verdict, self._answered, self._told = False, None, 0, Told()
+        self._told_done, self._verdict, self._answered, self._listens = False, None, 0, False
+        self._crew.close()  # what it told counts for no other round
         self._result = RunResult(state=WorkerState.HEALTHY)
         while True:
             try:
@@ -152,7 +153,6 @@ class ElasticAgent(LocalElasticAgent):
         ]
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        self._crew.close()
         self._crew = self._new_crew(reports=self._crew.reports)
         with warm.starting(self._means.server), self._crew.equipping():
             started: dict[int, Any] = super()._start_workers(worker_group)
@@ -213,15 +213,15 @@ class ElasticAgent(LocalElasticAgent):
         return Workers.FAILED
 
     def _tell_progress(self, workers: Workers) -> None:
-        """Note what the next beat says; at once that a request is answered, or that they listen to one."""
+        """Tell without waiting for the next beat that a request is answered, or that they listen to one."""
         order = self._membership.client.inbox.checkpoint
         if order is not None and not self._crew.asked and workers is Workers.RUN:
             say(f"the workers are asked to save: {order.reason}")
             self._crew.request(order.number, order.seconds)
-        before, self._told = self._told, self._crew.told()
+        listens = self._listens or self._crew.told().cooperative
         answered = order.number if order is not None and workers is Workers.STOPPED else self._crew.answered()
-        if answered > self._answered or self._told.cooperative > before.cooperative:
-            self._answered = max(answered, self._answered)
+        if answered > self._answered or listens > self._listens:
+            self._answered, self._listens = max(answered, self._answered), listens
             self._membership.client.beat_now()
 
     def _all_done(self) -> bool:
