@@ -107,7 +107,7 @@ def test_a_job_whose_restarts_are_used_up_fails_with_rank_pod_and_first_error(ku
     (failed,) = [one for one in kubectl.job("budget")["status"]["conditions"] if one["type"] == "Failed"]
     assert "rank 1 (budget-worker-1) exited with 1 at step " in failed["message"]
     assert "ValueError: the batch of step 40 is broken" in failed["message"]
-    assert "All 1 restarts are used up" in failed["message"]
+    assert "The one restart is used up" in failed["message"]
     assert {"WorkerFailed", "ElasticGaveUp"} <= events(kubectl, "budget")
 
 

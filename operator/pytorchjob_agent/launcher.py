@@ -98,7 +98,8 @@ def run(args: argparse.Namespace, directory: Path, early: Server | None = None) 
     # The numbers of signals that torch handles once workers run; before that the kernel's defaults end us.
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     if config.rdzv_backend == BACKEND:
-        return _run_elastic(args, config, (command, command_args), elastic.Start(directory, early))
+        start = elastic.Start(directory, warm.begin(args, early))  # it imports while the others are waited for
+        return _run_elastic(config, (command, command_args), start)
     if early is not None:
         early.close()
     _meet(config)
@@ -116,18 +117,17 @@ def run(args: argparse.Namespace, directory: Path, early: Server | None = None) 
 
 
 def _run_elastic(
-    args: argparse.Namespace, config: LaunchConfig, program: tuple[Any, list[str]], start: elastic.Start
+    config: LaunchConfig, program: tuple[Any, list[str]], start: elastic.Start
 ) -> TerminationMessage | None:
-    """Run as a member of the job's rounds; the fork server imports torch while the others are waited for."""
-    server = warm.begin(args, start.server)
+    """Run as a member of the job's rounds."""
     logs = config.logs_specs if isinstance(config.logs_specs, PipedLogs) else None
     try:
-        return elastic.run(config, program, logs, elastic.Start(start.directory, server))
+        return elastic.run(config, program, logs, start)
     finally:
         if logs is not None:
             logs.close()
-        if server is not None:
-            server.close()
+        if start.server is not None:
+            start.server.close()
 
 
 def _logs(args: argparse.Namespace, directory: Path) -> PipedLogs | None:

@@ -78,7 +78,7 @@ def test_a_verdict_ends_a_job(start: Callable[..., Run], agent: Callable[..., di
     assert run.wait() == 1, run.err
     assert run.conditions()[-1] == ("Failed", "True")
     assert "boom" in run.err
-    assert "All 1 restarts are used up" in run.err
+    assert "The one restart is used up" in run.err
 
 
 def test_who_chose_a_rendezvous_has_no_coordinator(

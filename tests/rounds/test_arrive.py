@@ -20,6 +20,19 @@ def test_a_pod_that_was_replaced_is_fenced() -> None:
     assert job.hello(0, pod_uid="uid-new").kind == "welcome"
 
 
+def test_a_pod_that_was_replaced_before_this_leader_came_is_fenced_once_the_new_one_is_in_a_round() -> None:
+    before = running(2)
+    before.seats = {**before.seats, 0: seat(0, "uid-new")}
+    job = another_leader(before)
+    old = {"pod_uid": "uid-0", "round": before.round, "rank": 0, "size": 2}
+    assert job.hello(0, **old).again
+    job.waits(0, pod_uid="uid-new", incarnation="new")
+    job.waits(1)
+    assert job.runs
+    refused = job.hello(0, **old)
+    assert (refused.kind, refused.fenced) == ("refused", True)
+
+
 def test_a_pod_that_the_operator_has_not_told_of_yet_may_try_again() -> None:
     job = Job(2)
     refused = job.hello(0, pod_uid="uid-new")

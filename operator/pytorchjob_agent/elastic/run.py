@@ -10,11 +10,10 @@ from torch.distributed.elastic import events
 from torch.distributed.launcher.api import LaunchConfig
 
 from pytorchjob_agent import reach
-from pytorchjob_agent.contract import DEFAULT_GRACE, GRACE, PREFLIGHT, TerminationMessage, seconds
+from pytorchjob_agent.contract import DEFAULT_GRACE, GRACE, TerminationMessage, seconds
 from pytorchjob_agent.forking import Server
 from pytorchjob_agent.meeting import MeetingEnv
-from pytorchjob_agent.preflight import devices
-from pytorchjob_agent.preflight.policy import VERSIONS, Level, variable
+from pytorchjob_agent.preflight import devices, policy
 from pytorchjob_agent.rules import HangRules
 from pytorchjob_agent.spec import agent_options, worker_spec
 
@@ -37,8 +36,10 @@ def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: 
     assert env is not None
     address = config.local_addr or reach.own_address(env.host, env.port) or "127.0.0.1"
     timeout = float(config.rdzv_configs.get("join_timeout") or JOIN_TIMEOUT)
-    warns = (os.environ.get(variable(VERSIONS)) or os.environ.get(PREFLIGHT)) != Level.FAIL
-    membership = member(env, address, config.nproc_per_node, timeout, versions=_versions(), warnings=warns)
+    level = policy.of_versions(os.environ)
+    versions = {} if level == policy.OFF else _versions()
+    warns = level != policy.Level.FAIL
+    membership = member(env, address, config.nproc_per_node, timeout, versions=versions, warnings=warns)
     membership.client.start()
     meeting = Meeting(membership, env.job)
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)

@@ -9,8 +9,8 @@ from pytorchjob_agent.contract import PREFLIGHT, ContractError, MemberReport
 from .checks import CHECKS, Check
 from .facts import Facts
 
-_OFF = "off"
-VERSIONS = "versions"
+OFF = "off"
+_VERSIONS = "versions"
 """The check that needs all members: the coordinator compares their versions."""
 _LONGEST = 600  # of one text: a path or an error may be of any length
 
@@ -47,12 +47,18 @@ def variable(check: str) -> str:
 def levels(env: Mapping[str, str]) -> dict[str, str]:
     """Return what a problem of each check means: a check's own variable wins over the one for all."""
     known = {variable(check.name): check for check in CHECKS}
-    others = {*known, variable(VERSIONS)}
-    unknown = sorted(name for name in env if name.startswith(f"{PREFLIGHT}_") and name not in others)
+    names = [*known, variable(_VERSIONS)]
+    unknown = sorted(name for name in env if name.startswith(f"{PREFLIGHT}_") and name not in names)
     if unknown:
-        raise ContractError(f"{unknown[0][:80]} is not a check: expected one of {', '.join(known)}")
+        raise ContractError(f"{unknown[0][:80]} is not a check: expected one of {', '.join(names)}")
+    of_versions(env)
     everything = _setting(env, PREFLIGHT)
     return {check.name: _setting(env, name) or everything or _default(check) for name, check in known.items()}
+
+
+def of_versions(env: Mapping[str, str]) -> str:
+    """Return what it means that the members' versions differ; off: ours are not told. Raises ContractError."""
+    return _setting(env, variable(_VERSIONS)) or _setting(env, PREFLIGHT) or Level.WARN
 
 
 def _default(check: Check) -> str:
@@ -61,7 +67,7 @@ def _default(check: Check) -> str:
 
 def _setting(env: Mapping[str, str], name: str) -> str:
     text = env.get(name, "")
-    if text not in ("", Level.WARN, Level.FAIL, _OFF):
+    if text not in ("", Level.WARN, Level.FAIL, OFF):
         raise ContractError(f"{name}: {text[:80]!r} is not a level: expected warn, fail or off")
     return text
 
@@ -76,7 +82,7 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
     return tuple(
         finding
         for check in CHECKS
-        if chosen[check.name] != _OFF
+        if chosen[check.name] != OFF
         for finding in _of(check, Level(chosen[check.name]), facts)
     )
 

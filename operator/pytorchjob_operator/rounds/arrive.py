@@ -64,7 +64,7 @@ def _refuse(turn: Turn, said: Hello) -> Refused | None:
     seat, known = turn.state.seats.get(said.index), turn.state.members.get(said.index)
     uid = seat.pod_uid if seat is not None else ""
     if uid and said.pod_uid and uid != said.pod_uid:
-        if said.pod_uid in turn.state.former.get(said.index, ()):
+        if said.pod_uid in turn.state.former.get(said.index, ()) or _outlived(turn, said, uid):
             return Refused(f"{said.pod} is another pod by now", fenced=True)
         return Refused(f"the operator has not told of this pod of the name {said.pod} yet", again=True)
     if known is None or known.incarnation == said.incarnation or (uid and uid == said.pod_uid != known.pod_uid):
@@ -102,6 +102,14 @@ def _seat(turn: Turn, link: int, said: Hello) -> Member:
             warns=said.warnings,
             offset=offset,
         )
+    )
+
+
+def _outlived(turn: Turn, said: Hello, uid: str) -> bool:
+    """Whether the replica's present pod was in a later round: a new leader was not told which pods came before it."""
+    round_ = turn.state.round
+    return (
+        round_ is not None and said.round is not None and said.round < round_.id and round_.pods.get(said.index) == uid
     )
 
 

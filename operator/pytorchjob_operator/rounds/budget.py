@@ -123,8 +123,7 @@ def _ended(state: JobState, failures: list[PastRestart], first: Failure, nowhere
     counted = [one for one in failures[:-1] if policy.window is not None and this.at - one.at <= policy.window]
     used = state.restarts if policy.window is None else len(counted)  # the count outlives a leader, the times do not
     if policy.restarts is not None and used >= policy.restarts:
-        within = f" within {policy.window:g} s" if policy.window is not None else ""
-        return EndReason.BUDGET, f"All {policy.restarts} restarts are used up{within}"
+        return EndReason.BUDGET, _used_up(policy.restarts, policy.window)
     blind = not _tells_steps(state)
     limit = SAME_ERROR_BLIND if blind else SAME_ERROR
     row = failures[-limit:]
@@ -133,6 +132,16 @@ def _ended(state: JobState, failures: list[PastRestart], first: Failure, nowhere
     if not blind and _no_progress(failures):
         return EndReason.NO_PROGRESS, f"{NO_PROGRESS} restarts in a row got no further than step {_furthest(failures)}"
     return None
+
+
+def _used_up(restarts: int, window: float | None) -> str:
+    within = f" within {window:g} s" if window is not None else ""
+    match restarts:
+        case 0:
+            return "The job has no restarts (maxRestarts is 0)"
+        case 1:
+            return f"The one restart{within} is used up"
+    return f"All {restarts} restarts{within} are used up"
 
 
 def _stuck(row: list[PastRestart], blind: bool) -> bool:

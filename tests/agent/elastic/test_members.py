@@ -125,7 +125,7 @@ def test_the_budget_ends_the_job_with_the_first_error(job: Job) -> None:
     assert one.message().message.startswith("rank 1 (pod-1) exited with 7")
     ended = job.report().ended
     assert ended is not None
-    assert "All 1 restarts are used up" in ended.message
+    assert "The one restart is used up" in ended.message
 
 
 def test_a_frozen_agent_is_left_behind_and_fenced_when_it_wakes(job: Job) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pytorchjob_agent.contract import ContractError
 from pytorchjob_agent.preflight.facts import Facts, Machine, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels, report
+from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels, of_versions, report
 
 NO_TORCH = Facts(machine=Machine(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
 ALL = "PYTORCHJOB_PREFLIGHT"
@@ -45,12 +45,25 @@ def test_what_is_well_is_ok_at_every_level() -> None:
     [
         pytest.param({ALL: "on"}, "PYTORCHJOB_PREFLIGHT: 'on' is not a level: expected warn, fail or off", id="level"),
         pytest.param({f"{ALL}_SHM": "no"}, "PYTORCHJOB_PREFLIGHT_SHM: 'no'", id="level of a check"),
+        pytest.param({f"{ALL}_VERSIONS": "on"}, "PYTORCHJOB_PREFLIGHT_VERSIONS: 'on'", id="level of the versions"),
         pytest.param({f"{ALL}_SMH": "off"}, "PYTORCHJOB_PREFLIGHT_SMH is not a check: expected one of", id="check"),
     ],
 )
 def test_a_wrong_variable_is_named(env: dict[str, str], words: str) -> None:
     with pytest.raises(ContractError, match=words):
         levels(env)
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        pytest.param({}, "warn", id="they warn"),
+        pytest.param({ALL: "fail"}, "fail", id="like every check"),
+        pytest.param({ALL: "fail", f"{ALL}_VERSIONS": "off"}, "off", id="their own variable wins"),
+    ],
+)
+def test_what_differing_versions_mean(env: dict[str, str], expected: str) -> None:
+    assert of_versions(env) == expected
 
 
 def test_a_wrong_variable_is_a_failure_of_its_own() -> None:
