@@ -83,7 +83,7 @@ up() {
         ./metrics-server.sh deploy "${nodes[0]}"
         wait_until_usable
     fi
-    ./metrics-server.sh register
+    ./metrics-server.sh register "${nodes[0]}"
     echo "cluster: export KUBECONFIG=$KUBECONFIG"
     kubectl get nodes
 }
