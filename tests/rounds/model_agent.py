@@ -146,6 +146,8 @@ class Agent:
             case Refused():
                 self._refused(message)
             case Assigned(round=id_) if self.round is None or id_ > self.round:
+                if self.busy and self.resumed is not None:  # the leader has not heard yet that the members agreed
+                    self.stop_workers()
                 self._begin(message)
             case Restart(round=id_) if self.round is None or id_ >= self.round:
                 self.told, self.over = message.reason, id_

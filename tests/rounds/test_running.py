@@ -58,6 +58,16 @@ def test_a_failure_of_a_round_that_is_over_is_not_heard() -> None:
     assert job.state.restarts == 1
 
 
+def test_who_still_says_that_it_waits_when_the_round_has_begun_hears_of_it_next() -> None:
+    job = running(2)
+    before = job.round
+    job.fails(0)
+    stopped(job, 0, 1)
+    after = job.round
+    job.says(0, Join(20000, before))
+    assert (job.runs, job.round) == (True, after)
+
+
 def test_a_failure_that_is_told_twice_counts_once() -> None:
     job = running(2)
     job.fails(0)

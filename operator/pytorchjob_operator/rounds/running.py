@@ -78,7 +78,12 @@ def join(turn: Turn, member: Member, said: Join) -> None:
 
 
 def _late(turn: Turn, member: Member, round_: Round) -> None:
-    """It waited before this round began, and may have begun it with the others since: it is asked."""
+    """It waited before this round began. Of one that was opened here it hears next; one that others agreed on or that
+    another leader opened it may have begun with them, or not: it is asked.
+    """
+    if turn.state.gathering is None and not round_.adopted:
+        turn.reason = f"{member.pod} said so before it heard of round {round_.id}"
+        return
     if turn.state.gathering is None and member.index not in round_.done:
         gather.begin(turn, f"{member.pod} has stopped its workers", caused=False)
     else:
