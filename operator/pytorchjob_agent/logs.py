@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from .alarm import Alarm
+
 _TAIL = 64 * 1024
 _LONGEST_LINE = 64 * 1024
 
@@ -73,8 +75,8 @@ class Pump:
         self._directory = directory
         self._streams: list[Stream] = []
         self._selector = selectors.DefaultSelector()
-        self._stop, self._wake = os.pipe()
-        self._selector.register(self._stop, selectors.EVENT_READ)
+        self._end = Alarm()
+        self._selector.register(self._end, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
 
     def attach(self, name: str, prefix: str, out: BinaryIO) -> tuple[str, Stream]:
@@ -93,11 +95,10 @@ class Pump:
 
     def close(self) -> None:
         """Print what the pipes still hold and end; the workers have to be gone."""
-        os.write(self._wake, b".")
+        self._end.ring()
         self._thread.join()
         self._selector.close()
-        os.close(self._stop)
-        os.close(self._wake)
+        self._end.close()
 
     def _run(self) -> None:
         while all(key.data is not None for key, _ in self._read_ready(None)):

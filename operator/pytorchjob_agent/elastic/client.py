@@ -6,7 +6,6 @@ a coordinator that has forgotten everything does harm.
 
 import base64
 import logging
-import os
 import random
 import select
 import socket
@@ -14,9 +13,9 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from pytorchjob_agent.alarm import Alarm
 from pytorchjob_agent.meeting import SERVER_NAME, MeetingEnv
 from pytorchjob_agent.protocol import (
     BEAT_SECONDS,
@@ -62,9 +61,7 @@ class Client:
         self._outbox: list[Message] = []
         self._since: float | None = time.monotonic()  # without connection since
         self._closing = False
-        self._receive, self._send = os.pipe()
-        os.set_blocking(self._receive, False)
-        os.set_blocking(self._send, False)
+        self._alarm = Alarm()
         self.on_news: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
 
@@ -75,7 +72,7 @@ class Client:
     def close(self, seconds: float = 1.0) -> None:
         """Say what is left to say, and hang up."""
         self._closing = True
-        self._wake()
+        self._alarm.ring()
         self._thread.join(seconds)
 
     @property
@@ -94,13 +91,13 @@ class Client:
             hello = replace(self._standing.hello, **changes)  # type: ignore[arg-type]
             self._standing = Standing(hello, then)
             self._outbox += then
-        self._wake()
+        self._alarm.ring()
 
     def say(self, message: Message) -> None:
         """Say something once; lost if nobody listens."""
         with self._lock:
             self._outbox.append(message)
-        self._wake()
+        self._alarm.ring()
 
     def beat_now(self) -> None:
         """Tell how far we are before the next second."""
@@ -121,10 +118,6 @@ class Client:
         """Have `wait` look again."""
         with self._lock:
             self._lock.notify_all()
-
-    def _wake(self) -> None:
-        with suppress(BlockingIOError, OSError):
-            os.write(self._send, b".")
 
     def _hear(self, line: bytes) -> None:
         message = read_to_agent(line)
@@ -157,7 +150,7 @@ class Client:
     def _sleep(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not self._closing and (left := deadline - time.monotonic()) > 0:
-            _await([self._receive], self._receive, left)
+            _await(self._alarm, left)
 
     def _connect(self) -> socket.socket:
         sock = self._dialer.connect(_CONNECT_SECONDS)
@@ -192,7 +185,7 @@ class Client:
                 return
             if now - heard > LEASE_SECONDS:
                 raise ConnectionError(f"nothing heard for {LEASE_SECONDS:g} s")
-            if data := _receive(sock, self._receive, max(next_beat - now, 0.0) if greeted else 0.5):
+            if data := _receive(sock, self._alarm, max(next_beat - now, 0.0) if greeted else 0.5):
                 heard = time.monotonic()
                 pending = self._lines(pending + data)
 
@@ -223,18 +216,19 @@ def _send(sock: socket.socket, messages: Sequence[Message]) -> None:
         sock.sendall(b"".join(one.to_line() for one in messages))
 
 
-def _await(fds: Sequence[int], wake: int, seconds: float) -> Sequence[int]:
-    """Sleep until one of them can be read, or so long; returns which can, with the calls to wake up taken."""
-    ready, _, _ = select.select(fds, [], [], seconds)
-    if wake in ready:
-        os.read(wake, 4096)
-    return ready
+def _await(alarm: Alarm, seconds: float, *socks: socket.socket) -> bool:
+    """Sleep until the alarm rings, a socket can be read, or so long; returns whether one can."""
+    waited: list[Alarm | socket.socket] = [alarm, *socks]
+    ready, _, _ = select.select(waited, [], [], seconds)
+    if alarm in ready:
+        alarm.hush()
+    return any(one in ready for one in socks)
 
 
-def _receive(sock: socket.socket, wake: int, seconds: float) -> bytes:
+def _receive(sock: socket.socket, alarm: Alarm, seconds: float) -> bytes:
     """Return what has come within so long; empty when nothing has, or when there is something to say."""
     waiting = sock.pending() if isinstance(sock, ssl.SSLSocket) else 0
-    if not waiting and sock.fileno() not in _await([sock.fileno(), wake], wake, seconds):
+    if not waiting and not _await(alarm, seconds, sock):
         return b""
     sock.settimeout(0.0)
     try:

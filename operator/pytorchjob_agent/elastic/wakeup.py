@@ -5,8 +5,9 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from types import FrameType
+
+from pytorchjob_agent.alarm import Alarm
 
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -18,9 +19,9 @@ class Wakeup:
 
     def __init__(self) -> None:
         """Start without processes to watch."""
-        self._receive, self._send = os.pipe()
-        os.set_blocking(self._receive, False)
-        os.set_blocking(self._send, False)
+        self._alarm = Alarm()
+        self.wake = self._alarm.ring
+        """Ends the sleep; any thread may."""
         self._pidfds: list[int] = []
         self.ended_at = 0.0
         """When a worker was last seen to end; its exit code may be known a moment later."""
@@ -28,20 +29,16 @@ class Wakeup:
         """The signal that asked this pod to go, and when."""
         self.on_asked: Callable[[], None] = lambda: None
 
-    def wake(self) -> None:
-        """End the sleep; any thread may."""
-        with suppress(BlockingIOError):
-            os.write(self._send, b".")
-
     def sleep(self, seconds: float) -> None:
         """Wait until something happens, or so long."""
-        ready, _, _ = select.select([self._receive, *self._pidfds], [], [], seconds)
-        for fd in set(ready) & set(self._pidfds):  # it stays readable for ever
+        waited: list[Alarm | int] = [self._alarm, *self._pidfds]
+        ready, _, _ = select.select(waited, [], [], seconds)
+        for fd in set(self._pidfds).intersection(ready):  # it stays readable for ever
             self._pidfds.remove(fd)
             os.close(fd)
             self.ended_at = time.monotonic()
-        if self._receive in ready:
-            os.read(self._receive, 4096)
+        if self._alarm in ready:
+            self._alarm.hush()
 
     @property
     def watches(self) -> bool:
