@@ -45,7 +45,7 @@ class Agent:
         self.port = 20_000 + next(_INCARNATIONS) % 10_000
         self.link: Link | None = None
         self.welcome = False
-        self.away_since = self.heard = world.clock.now
+        self.away_since = self.heard = self.peers_heard = world.clock.now
         self.assigned: Assigned | None = None
         self.running = self.done = self.offered = False
         self.joining = True
@@ -129,6 +129,10 @@ class Agent:
         if link is not None and self.world.clock.now - self.heard > LEASE_SECONDS:
             link.end_of_agent()
             self.lose(link)
+        if heard:
+            self.peers_heard = self.world.clock.now
+        if self._hears_nobody():
+            self.stop_workers()
         self._look_for_members()
         if self.draining and self.away() > AWAY_SECONDS:
             self.die(143)
@@ -186,7 +190,7 @@ class Agent:
 
     def _begin(self, assigned: Assigned, resumed: Resumed | None = None) -> None:
         self.world.notes.began(self, assigned)
-        self.assigned, self.resumed, self.failed = assigned, resumed, None
+        self.assigned, self.resumed, self.failed, self.peers_heard = assigned, resumed, None, self.world.clock.now
         self.running, self.done, self.joining, self.offered = True, False, False, False
 
     def fail(self, message: str) -> None:
@@ -220,6 +224,12 @@ class Agent:
             self._say_standing()
 
     # Without the coordinator.
+
+    def _hears_nobody(self) -> bool:
+        """Whether those who can still talk to each other go on without this one by now."""
+        silence = self.world.clock.now - self.peers_heard
+        apart = self.assigned is not None and self.assigned.size > 1
+        return self.busy and apart and min(self.away(), silence) >= LEASE_SECONDS
 
     def _look_for_members(self) -> None:
         """Offer to go on without it, or follow an offer; agree once all have offered."""
