@@ -4,6 +4,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# uv trusts whom the system trusts, as pip does: behind a company's proxy it installs nothing otherwise.
+export UV_SYSTEM_CERTS ?= true
 
 # Kinds of tests to leave out, by the name of their marker: make test WITHOUT="cluster helm"
 WITHOUT ?=
