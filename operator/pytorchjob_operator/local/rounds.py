@@ -3,13 +3,14 @@
 What it has to say wakes the runner's loop, as an ended process does. It decides nothing.
 """
 
+import os
 import secrets
 import selectors
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from pytorchjob_agent.alarm import Alarm
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.local.addresses import LOOPBACK
@@ -34,7 +35,9 @@ class Rounds:
         self._key = secrets.token_bytes(tokens.KEY_BYTES)
         self._news: deque[News] = deque(maxlen=_MOST_NEWS)
         self._coordinator = Coordinator(self._key, _EPOCH, on_change=self._changed)
-        self._alarm = Alarm()
+        self._readable, self._writable = os.pipe()
+        for fd in (self._readable, self._writable):
+            os.set_blocking(fd, False)
         self.options = Options()
         """What pods are told."""
 
@@ -43,7 +46,7 @@ class Rounds:
         port = self._coordinator.start(LOOPBACK, 0)
         at = CoordinatorAt(f"{LOOPBACK}:{port}", self._key)
         self.options = Options(coordinator=at, agent_image=_NO_IMAGE)
-        self._selector.register(self._alarm, selectors.EVENT_READ, self._alarm.hush)
+        self._selector.register(self._readable, selectors.EVENT_READ, self._drain)
         return self
 
     def __exit__(
@@ -51,8 +54,9 @@ class Rounds:
     ) -> None:
         """Close it, and every connection."""
         self._coordinator.stop()
-        self._selector.unregister(self._alarm)
-        self._alarm.close()
+        self._selector.unregister(self._readable)
+        os.close(self._readable)
+        os.close(self._writable)
 
     def expect(self, job: PyTorchJob, pods: tuple[Pod, ...]) -> None:
         """Tell what the job is now."""
@@ -74,4 +78,9 @@ class Rounds:
     def _changed(self, _uid: str, news: tuple[News, ...]) -> None:
         """In the coordinator's thread: leave the news, and wake the runner."""
         self._news.extend(news)
-        self._alarm.ring()
+        with suppress(BlockingIOError, OSError):  # full: it is awake already; closed: it has ended
+            os.write(self._writable, b".")
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._readable, 4096)
