@@ -46,6 +46,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if coordinator is not None and not _meets_elsewhere(argv):
         args.rdzv_backend, args.rdzv_endpoint = BACKEND, f"{coordinator.host}:{coordinator.port}"
         args.rdzv_id, args.master_port = coordinator.job, 0
+        args.node_rank = 0  # the rounds say which node is which; torch would warn that it ignores ours
         return args
     alone_too = args.rdzv_backend == _STATIC and not args.rdzv_endpoint and args.master_port is None
     if alone_too and parse_min_max_nnodes(args.nnodes)[1] == 1:

@@ -35,6 +35,7 @@ def test_the_arguments_that_the_agent_looks_at() -> None:
         "rdzv_id": "none",
         "rdzv_conf": "",
         "master_addr": "127.0.0.1",
+        "node_rank": 0,
         "tee": "0",
         "redirects": "0",
         "log_dir": None,

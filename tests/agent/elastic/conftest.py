@@ -133,6 +133,7 @@ class Job:
         given = {
             TERMINATION_LOG: str(words),
             "PET_LOCAL_ADDR": f"127.0.0.{index + 1}",
+            "PET_NODE_RANK": str(index),
             meeting.POD_UID: f"{uid}-{index}",
         }
         argv = command or (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(TRAIN))

@@ -26,6 +26,7 @@ def test_a_crash_restarts_the_workers_of_all_and_the_containers_of_none(job: Job
         after = [step for step, _, _, restarts in pod.steps() if restarts == 1]
         assert (before[0], before[-1] in (24, 25)) == (1, True)
         assert after == list(range(21, 61)), "on from the last checkpoint, each step once"
+        assert "node_rank" not in pod.text(), "torch warns of nothing that the operator set"
     assert job.report().restarts == 1
     assert "rank 1 (pod-1) exited with 7 at step 25" in job.report().last_restart.message  # type: ignore[union-attr]
 
