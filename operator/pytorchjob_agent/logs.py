@@ -7,6 +7,7 @@ import contextlib
 import os
 import selectors
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from .alarm import Alarm
 
 _TAIL = 64 * 1024
 _LONGEST_LINE = 64 * 1024
+REDRAWN_SECONDS = 10.0
+"""A line that its worker draws again and again, as tqdm does, is printed so often, and once it is complete."""
 
 
 @dataclass(slots=True)
@@ -28,30 +31,57 @@ class Stream:
     keeper: int  # our own writing end: without it an idle pipe reports its end for ever
     line: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
-    heard: Callable[[bytes], None] | None = None  # is given each line, in the pump's thread
+    heard: Callable[[bytes], None] | None = None  # is given each line, and each state of one that is redrawn
+    _state: bytes = b""  # how the line looked before it was drawn anew
+    _printed: bytes = b""  # how it looked when it was printed
+    _printed_at: float = float("-inf")
 
-    def feed(self, data: bytes) -> None:
-        """Take what the worker wrote and print the lines that are complete."""
+    def feed(self, data: bytes, now: float) -> None:
+        """Take what the worker wrote at `now` (monotonic seconds) and print the lines that are complete."""
         self.tail += data
         del self.tail[:-_TAIL]
         self.line += data
-        end = self.line.rfind(b"\n") + 1
-        if not end and len(self.line) > _LONGEST_LINE:
-            end = len(self.line)
-        self._print(end)
+        whole, end, rest = self.line.rpartition(b"\n")
+        if end:
+            self._print(whole.split(b"\n"))
+            self.line = rest
+        if b"\r" in self.line:
+            self._redraw(now)
+        if len(self.line) > _LONGEST_LINE:
+            self._print([self.line])
+            self.line = bytearray()
 
     def finish(self) -> None:
         """Print the last line, which may lack its end, and close the pipe."""
-        self._print(len(self.line))
+        if self.line or self._state:
+            self._print([self.line])
         os.close(self.fd)
         os.close(self.keeper)
 
-    def _print(self, end: int) -> None:
-        if not end:
-            return
-        lines = bytes(self.line[:end]).splitlines()
-        del self.line[:end]
-        self._write(lines)
+    def _print(self, lines: list[bytearray]) -> None:
+        shown = [self._complete(line) for line in lines]
+        self._write([line for line in shown if line is not None])
+
+    def _complete(self, line: bytearray) -> bytes | None:
+        """Return what a terminal shows of a line at its end; None when just that has been printed."""
+        states = _states(line)
+        self._hear(states or ([] if self._state else [b""]))
+        last = states[-1] if states else self._state
+        known, self._state, self._printed = self._printed, b"", b""
+        return None if last and last == known else last
+
+    def _redraw(self, now: float) -> None:
+        """Keep the newest state of a line that has been drawn anew; print it if it is time to."""
+        before, _, rest = self.line.rpartition(b"\r")
+        states = _states(before)
+        self._hear(states)
+        self._state, self.line = (states or [self._state])[-1], rest
+        newest = bytes(rest) if rest.strip() else self._state
+        if newest and now - self._printed_at >= REDRAWN_SECONDS:
+            self._printed, self._printed_at = newest, now
+            self._write([newest])
+
+    def _hear(self, lines: list[bytes]) -> None:
         if self.heard is not None:
             for line in lines:
                 self.heard(line)
@@ -65,6 +95,11 @@ class Stream:
         with contextlib.suppress(OSError):  # nobody reads any more: the workers must go on all the same
             self.out.write(text)
             self.out.flush()
+
+
+def _states(line: bytearray) -> list[bytes]:
+    """Return what a line looked like, from one carriage return to the next; the blanks that wipe it away are none."""
+    return [bytes(state) for state in line.split(b"\r") if state.strip()]
 
 
 class Pump:
@@ -118,4 +153,4 @@ class Pump:
     @staticmethod
     def _read(stream: Stream) -> None:
         with contextlib.suppress(BlockingIOError):
-            stream.feed(os.read(stream.fd, 65536))
+            stream.feed(os.read(stream.fd, 65536), time.monotonic())

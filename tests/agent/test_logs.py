@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.logs import Pump
+from pytorchjob_agent.logs import Pump, Stream
 
 
 def pumped(directory: Path, *writes: bytes) -> tuple[bytes, bytes]:
@@ -29,10 +29,46 @@ def pumped(directory: Path, *writes: bytes) -> tuple[bytes, bytes]:
         pytest.param([b"a", b"b\n"], b"[rank3]: ab\n", id="a line in two pieces stays one"),
         pytest.param([b"a\nend"], b"[rank3]: a\n[rank3]: end\n", id="a last line without its end is printed"),
         pytest.param([], b"", id="silence"),
+        pytest.param([b"a\n\n  b\n"], b"[rank3]: a\n[rank3]: \n[rank3]:   b\n", id="empty lines and indents stay"),
+        pytest.param([b"a\r\nb\r\n"], b"[rank3]: a\n[rank3]: b\n", id="lines that end as on Windows"),
     ],
 )
 def test_lines(tmp_path: Path, writes: list[bytes], printed: bytes) -> None:
     assert pumped(tmp_path, *writes)[0] == printed
+
+
+def drawn(*writes: bytes, every: float = 1.0) -> tuple[list[bytes], list[bytes]]:
+    """Return what is printed and what is heard of a stream that is written to every so many seconds."""
+    (fd, keeper), out, heard = os.pipe(), io.BytesIO(), []
+    stream = Stream(b"", out, fd, keeper, heard=heard.append)
+    for count, data in enumerate(writes):
+        stream.feed(data, count * every)
+    stream.finish()
+    return out.getvalue().splitlines(), heard
+
+
+BAR = [b"\r 10%", b"\r 20%", b"\r 30%"]
+
+
+@pytest.mark.parametrize(
+    ("writes", "every", "printed"),
+    [
+        pytest.param([*BAR, b"\n"], 1, [b" 10%", b" 30%"], id="a bar is printed as it begins and as it ends"),
+        pytest.param([*BAR, b"\n"], 10, [b" 10%", b" 20%", b" 30%"], id="and every ten seconds, nothing twice"),
+        pytest.param(BAR, 1, [b" 10%", b" 30%"], id="a bar that is left where it is"),
+        pytest.param([*BAR, b"\r    \r", b"done\n"], 1, [b" 10%", b"done"], id="a bar that is wiped away"),
+        pytest.param([*BAR, b"\n", *BAR, b"\n"], 1, [b" 10%", b" 30%", b" 30%"], id="many short bars"),
+        pytest.param([b"10%\r", b"20%\r", b"30%\r", b"\n"], 1, [b"10%", b"30%"], id="returns after the text"),
+        pytest.param([b"x" * 70_000, b"y\n"], 1, [b"x" * 70_000, b"y"], id="one that is too long to wait for its end"),
+        pytest.param([b"a\r", b"\nb\r", b"\n"], 1, [b"a", b"b"], id="a line's end that comes in two pieces"),
+    ],
+)
+def test_a_line_that_is_drawn_again_and_again(writes: list[bytes], every: float, printed: list[bytes]) -> None:
+    assert drawn(*writes, every=every)[0] == printed
+
+
+def test_each_state_of_a_line_is_heard_once_and_soon() -> None:
+    assert drawn(*BAR, b"\n", b"\n", b"loss=1\r\n")[1] == [b" 10%", b" 20%", b" 30%", b"", b"loss=1"]
 
 
 def test_only_the_end_is_kept(tmp_path: Path) -> None:
