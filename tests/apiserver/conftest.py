@@ -63,9 +63,10 @@ def make_jobs(control_plane: ControlPlane) -> Iterator[Callable[[], Jobs]]:
 def operator(
     control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[OperatorProcess]:
-    """The operator of one file, with a Lease of its own."""
+    """The operator of one file, with a Lease of its own, and with the variables that the file calls OPERATOR_ENV."""
     lease = request.module.__name__.rpartition(".")[2].replace("_", "-")
-    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), PYTORCHJOB_LEASE_NAME=lease)
+    env = {"PYTORCHJOB_LEASE_NAME": lease} | getattr(request.module, "OPERATOR_ENV", {})
+    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), **env)
     try:
         yield one.wait_ready()
     finally:

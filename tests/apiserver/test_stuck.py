@@ -7,26 +7,16 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess, becomes, eventually
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet, becomes, eventually
 from tests.factories import make_template
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
+OPERATOR_ENV = {"PYTORCHJOB_STUCK_POD_SECONDS": "1"}
 LOST = "x-worker-0"
 LONG_AGO, SOON = "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z"
 TAINT = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 Node = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def operator(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """One that has a second of patience."""
-    env = {"PYTORCHJOB_LEASE_NAME": "test-stuck", "PYTORCHJOB_STUCK_POD_SECONDS": "1"}
-    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), **env)
-    try:
-        yield one.wait_ready()
-    finally:
-        assert one.stop() == 0
 
 
 @pytest.fixture
