@@ -19,7 +19,7 @@ processes.adopt_orphans()
 child = subprocess.Popen([sys.executable, "-c", {TREE!r}], stdout=subprocess.PIPE)
 child.stdout.readline()
 below = processes.descendants(os.getpid())
-ended = processes.kill_below(os.getpid())
+ended = processes.kill_below(os.getpid(), timeout=50)
 print(len(below), sorted(below) == sorted(ended), set(ended.values()), processes.descendants(os.getpid()))
 os._exit(0)
 """
