@@ -1,7 +1,8 @@
 """Keeps checkpoints and lines of train.py in a pod of its own, so that both outlive every pod that trains.
 
-PUT /<job>/<step> keeps a checkpoint, GET /<job> answers the newest; lines come in as text over TCP, and
-GET /lines?from=N answers what came behind byte N. It trusts everybody: it is for one namespace and one measurement.
+PUT /<job>/<step> keeps a checkpoint and says so in a line, GET /<job> answers the newest; lines come in as text over
+TCP, and GET /lines?from=N answers what came behind byte N. It trusts everybody: it is for one namespace and one
+measurement.
 
 usage: python store.py CHECKPOINT_PORT LINE_PORT FOLDER
 """
@@ -66,6 +67,8 @@ class CheckpointHandler(BaseHTTPRequestHandler):
         if len(content) < size:
             return self.send_error(400, "the checkpoint is not whole")
         keep(self.folder / name[1], int(name[2]), content)
+        # Said here too: who saves may be killed before it has said so.
+        BOOK.add(f"train event=saved pod={name[1]}-store step={name[2]}\n".encode())
         self._answer(b"")
 
     def do_GET(self) -> None:
