@@ -19,7 +19,7 @@ class Alarm:
 
     def ring(self) -> None:
         """End the sleep, or the next one."""
-        with suppress(BlockingIOError, OSError):  # full: it is awake already; closed: it has ended
+        with suppress(OSError):  # full: it is awake already; closed: it has ended
             os.write(self._send, b".")
 
     def hush(self) -> None:

@@ -43,26 +43,31 @@ class Stream:
         self.line += data
         whole, end, rest = self.line.rpartition(b"\n")
         if end:
-            self._print(whole.split(b"\n"))
+            self._print(bytes(whole))
             self.line = rest
         if b"\r" in self.line:
             self._redraw(now)
         if len(self.line) > _LONGEST_LINE:
-            self._print([self.line])
+            self._print(bytes(self.line))
             self.line = bytearray()
 
     def finish(self) -> None:
         """Print the last line, which may lack its end, and close the pipe."""
         if self.line or self._state:
-            self._print([self.line])
+            self._print(bytes(self.line))
         os.close(self.fd)
         os.close(self.keeper)
 
-    def _print(self, lines: list[bytearray]) -> None:
-        shown = [self._complete(line) for line in lines]
-        self._write([line for line in shown if line is not None])
+    def _print(self, text: bytes) -> None:
+        lines = text.split(b"\n")
+        if b"\r" in text or self._state or self._printed:
+            shown = [self._complete(line) for line in lines]
+            self._write([line for line in shown if line is not None])
+        else:  # nothing is drawn anew: nearly all output
+            self._write(lines)
+            self._hear(lines)
 
-    def _complete(self, line: bytearray) -> bytes | None:
+    def _complete(self, line: bytes) -> bytes | None:
         """Return what a terminal shows of a line at its end; None when just that has been printed."""
         states = _states(line)
         self._hear(states or ([] if self._state else [b""]))
@@ -73,7 +78,7 @@ class Stream:
     def _redraw(self, now: float) -> None:
         """Keep the newest state of a line that has been drawn anew; print it if it is time to."""
         before, _, rest = self.line.rpartition(b"\r")
-        states = _states(before)
+        states = _states(bytes(before))
         self._hear(states)
         self._state, self.line = (states or [self._state])[-1], rest
         newest = bytes(rest) if rest.strip() else self._state
@@ -97,9 +102,9 @@ class Stream:
             self.out.flush()
 
 
-def _states(line: bytearray) -> list[bytes]:
+def _states(line: bytes) -> list[bytes]:
     """Return what a line looked like, from one carriage return to the next; the blanks that wipe it away are none."""
-    return [bytes(state) for state in line.split(b"\r") if state.strip()]
+    return [state for state in line.split(b"\r") if state.strip()]
 
 
 class Pump:
