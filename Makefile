@@ -26,7 +26,7 @@ run: .venv ## Train the digits example on this machine, without any cluster
 	@pytorchjob run -f examples/digits/pytorchjob.yaml
 
 ##@ Prove
-test: check verify $(call unless,apiserver,binaries) $(call unless,cluster,cluster $(SDK)) $(call unless,torch_oldest,torch-oldest) ## Everything that proves the project, the real cluster included
+test: check verify out/compiled $(call unless,apiserver,binaries) $(call unless,cluster,cluster $(SDK)) $(call unless,torch_oldest,torch-oldest) ## Everything that proves the project, the real cluster included
 	pytest tests e2e $(if $(MARKS),-m "$(MARKS)")
 
 check: .venv ## Format, lint, types and import contracts
@@ -35,7 +35,7 @@ check: .venv ## Format, lint, types and import contracts
 	mypy
 	lint-imports
 
-unit: .venv ## The tests that need nothing but this machine
+unit: out/compiled ## The tests that need nothing but this machine
 	pytest tests -m "not apiserver and not cluster and not helm and not torch and not torch_oldest"
 
 e2e: .venv cluster $(SDK) ## The end-to-end tests alone
@@ -87,6 +87,12 @@ clean: ## Remove what was built in this checkout (not the cache)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch .venv
 
+# Once for the thousands of processes that tests start, also where PYTHONDONTWRITEBYTECODE keeps them from doing it.
+out/compiled: .venv
+	@mkdir -p $(@D)
+	@$(BIN)/python -m compileall -qq -j 0 .venv/lib || true  # what is for newer Pythons cannot be compiled
+	@touch $@
+
 $(SDK): requirements/kubeflow-training.txt | .venv
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
@@ -95,7 +101,7 @@ $(SDK): requirements/kubeflow-training.txt | .venv
 torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB; Python 3.11 or 3.12)
 	@cmp --silent requirements/torch-oldest.txt $(TORCH_OLDEST)/requirements.txt || { \
 		uv venv --quiet --clear --no-python-downloads --python '>=3.11,<3.13' $(TORCH_OLDEST) && \
-		uv pip install --quiet --no-deps --python $(TORCH_OLDEST)/bin/python --require-hashes -r requirements/torch-oldest.txt && \
+		uv pip install --quiet --compile-bytecode --no-deps --python $(TORCH_OLDEST)/bin/python --require-hashes -r requirements/torch-oldest.txt && \
 		cp requirements/torch-oldest.txt $(TORCH_OLDEST)/requirements.txt; }
 
 help: ## Show this list
