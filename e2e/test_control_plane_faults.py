@@ -115,6 +115,15 @@ def test_without_an_operator_the_members_recover_by_themselves_and_it_takes_them
     drama.recovered(act := drama.act(), cells.kill_worker(act.scene), counted=1)
 
 
+def test_an_operator_that_is_installed_anew_goes_on_with_later_rounds(drama: Drama, operator: Kubectl) -> None:
+    act = drama.act()
+    with away(operator):
+        operator("delete", "lease", RELEASE)
+        struck = cells.force_plain(act.scene)
+    drama.recovered(act, struck)
+    drama.nobody_restarted(act)
+
+
 def test_without_an_api_server_workers_are_started_again(drama: Drama) -> None:
     act = drama.act()
     pods = act.scene.pods()
@@ -137,10 +146,19 @@ def test_a_pod_that_does_not_reach_the_coordinator_is_named_and_trains_on(drama:
     drama.same_group(act, STEPS)
 
 
+def kill_node_of_leader(scene: Scene) -> Struck:
+    """A node dies that has one of the job's pods and the operator's leader."""
+    operator, kubectl = scene.stage.operator, scene.stage.kubectl
+    node = operator.get("pod", faults.leader(operator))["spec"]["nodeName"]
+    (pod,) = [name for name, one in scene.pods().items() if one["spec"]["nodeName"] == node]
+    return Struck(faults.kill_node(node), pod, undo=lambda: faults.start_node(kubectl, node))
+
+
 NODE_FAULTS = [
     pytest.param(cells.cut_node, id="is cut off"),
     pytest.param(cells.pause_node, id="freezes"),
     pytest.param(cells.kill_node, id="is killed"),
+    pytest.param(kill_node_of_leader, id="is killed and had the operator's leader"),
 ]
 
 

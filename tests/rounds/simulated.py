@@ -233,10 +233,10 @@ class World:
     def living(self) -> list[Agent]:
         return [one for one in (*self.agents.values(), *self.old) if not one.dead]
 
-    def new_coordinator(self) -> None:
-        """Another leader, that knows nothing yet."""
+    def new_coordinator(self, epoch: int | None = None) -> None:
+        """Another leader, that knows nothing yet; of the next epoch, if nobody tampered with that."""
         self.coordinator.die()
-        self.coordinator = Coordinator(self, self.coordinator.epoch + 1)
+        self.coordinator = Coordinator(self, self.coordinator.epoch + 1 if epoch is None else epoch)
         self.coordinator.tick()
         self.tell_coordinator(0.0, 1.5)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pytorchjob_agent.contract import ExitCode
-from pytorchjob_agent.protocol import RoundId
+from pytorchjob_agent.protocol import Join, RoundId
 from tests.rounds.story import Job, another_leader, running, seat, stopped
 
 
@@ -171,6 +171,14 @@ def test_spares_do_not_start_before_a_running_group_has_come_back_to_a_new_leade
     assert job.runs
     assert job.round == RoundId(1, 1)
     assert "a spare waits" in job.heard(2).reason
+
+
+def test_a_leader_whose_epochs_begin_anew_opens_a_later_round_than_any_that_somebody_knows() -> None:
+    job = Job(3)
+    for index, over in enumerate((RoundId(5, 2), RoundId(5, 3), None)):
+        job.hello(index)
+        job.says(index, Join(20000 + index, over))
+    assert job.round == RoundId(5, 4)
 
 
 @pytest.mark.parametrize("warns", [True, False])

@@ -97,6 +97,11 @@ def _new_coordinator(world: World, agent: Agent, fault: Fault) -> None:
     world.new_coordinator()
 
 
+def _new_installation(world: World, agent: Agent, fault: Fault) -> None:
+    """The Lease is gone, and with it the number of those who led."""
+    world.new_coordinator(epoch=1)
+
+
 def _coordinator_away(world: World, agent: Agent, fault: Fault) -> None:
     world.coordinator.die()
     world.clock.after(fault.seconds, lambda: world.coordinator.dead and world.new_coordinator())
@@ -131,6 +136,7 @@ FAULTS: dict[str, Callable[[World, Agent, Fault], None]] = {
     "a pod is asked to go": _drain,
     "two agents in one pod": _twin,
     "another leader": _new_coordinator,
+    "the operator is installed anew": _new_installation,
     "nobody leads": _coordinator_away,
     "the coordinator stands still": _coordinator_asleep,
     "scale down": _scale_down,

@@ -283,12 +283,11 @@ def _choose(turn: Turn, waiting: Sequence[Member]) -> list[Member]:
 
 
 def _next_id(turn: Turn) -> RoundId:
-    """Later than every round that is known, those of a later leader too, should one come back."""
+    """Later than every round that is known: epochs begin anew where somebody deletes the Lease, or its namespace."""
     state = turn.state
     mine = RoundId(state.epoch, state.next_number)
-    if state.round is None or mine > state.round.id:
-        return mine
-    return RoundId(state.round.id.epoch, state.round.id.number + 1)
+    before = max((one for one in (state.round and state.round.id, state.over) if one), default=None)
+    return mine if before is None or mine > before else RoundId(before.epoch, before.number + 1)
 
 
 def _is_late(turn: Turn, gathering: Gathering) -> bool:

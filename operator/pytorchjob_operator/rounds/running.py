@@ -59,7 +59,9 @@ def beat(turn: Turn, member: Member, said: Beat) -> None:
 
 def join(turn: Turn, member: Member, said: Join) -> None:
     """It has no workers and waits: for the next round, or for a place in one."""
-    round_ = turn.state.round
+    round_, over = turn.state.round, turn.state.over
+    if said.round is not None and (over is None or said.round > over):
+        turn.set(over=said.round)
     if round_ is not None and round_.has(member.index) and said.round is not None and said.round < round_.id:
         _late(turn, member, round_)
         return

@@ -226,6 +226,8 @@ class JobState:
     growing: float | None = None
     """Since when somebody waits who could make the running round larger."""
     next_number: int = 1
+    over: RoundId | None = None
+    """The latest round that anybody who waits knows to be over: an agent begins none up to its own."""
     requests: int = 0
     """Checkpoint requests so far."""
     restarts: int = 0
