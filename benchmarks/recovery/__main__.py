@@ -65,7 +65,7 @@ def _cell(here: Stage, contender: str, fault: str, repetitions: int, out: Path) 
             done.append(last)
             results.append(out, last)
             click.echo(f"{fault} {contender} {len(done)}: {last}")
-        return not results.enough(done, repetitions)
+        return len(done) < repetitions
 
     measure.measure(here, CONTENDERS[contender], FAULTS[fault], more)
 

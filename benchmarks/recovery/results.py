@@ -12,8 +12,6 @@ from benchmarks.recovery.contenders import CONTENDERS
 
 README = Path(__file__).parent / "README.md"
 _BEGIN, _END = "<!-- begin: written by python -m benchmarks.recovery table --write -->", "<!-- end -->"
-SLOW_SECONDS, SLOW_REPETITIONS = 60.0, 5
-"""A cell whose median is above has been repeated often enough after so many."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,6 @@ def load(path: Path) -> list[Repetition]:
     lines = path.read_text().splitlines() if path.exists() else []
     found = [json.loads(line) for line in lines]
     return [Repetition(**{**one, "problems": tuple(one["problems"])}) for one in found]
-
-
-def enough(done: Sequence[Repetition], wanted: int) -> bool:
-    """Whether a cell has been repeated as often as it has to be."""
-    if len(done) >= wanted:
-        return True
-    slow = len(done) >= SLOW_REPETITIONS and percentile(_seconds(done), 50) > SLOW_SECONDS
-    return slow
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

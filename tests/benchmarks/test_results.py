@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.recovery.results import Repetition, append, enough, load, percentile, table
+from benchmarks.recovery.results import Repetition, append, load, percentile, table
 
 
 def done(seconds: float | None, **fields: Any) -> Repetition:
@@ -33,20 +33,6 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
 )
 def test_percentiles(values: list[float], percent: float, expected: float) -> None:
     assert percentile(values, percent) == expected
-
-
-@pytest.mark.parametrize(
-    ("cell", "expected"),
-    [
-        pytest.param([done(1.0)] * 19, False, id="one is missing"),
-        pytest.param([done(1.0)] * 20, True, id="all are there"),
-        pytest.param([done(90.0)] * 4, False, id="slow, and too few"),
-        pytest.param([done(90.0)] * 5, True, id="slow, and enough of that"),
-        pytest.param([done(None)] * 5, True, id="it never recovers"),
-    ],
-)
-def test_slow_cells_are_repeated_less_often(cell: list[Repetition], expected: bool) -> None:
-    assert enough(cell, 20) is expected
 
 
 def test_where_no_pod_is_new_what_is_beyond_the_imports_is_told() -> None:
