@@ -88,9 +88,13 @@ def _drain(world: World, agent: Agent, fault: Fault) -> None:
 
 
 def _twin(world: World, agent: Agent, fault: Fault) -> None:
-    """Another agent of the same pod."""
+    """Another agent of the same pod, while the coordinator hears the first one: it could not tell them apart."""
+    world.run(13.0)
+    if agent.dead or agent.link is None or world.coordinator.dead:
+        return
     world.old.append(twin := Agent(world, agent.index, agent.uid, agent.nproc))
-    world.clock.after(fault.seconds, lambda: twin.die(1))
+    world.run(fault.seconds)
+    twin.die(1)
 
 
 def _new_coordinator(world: World, agent: Agent, fault: Fault) -> None:
