@@ -75,10 +75,10 @@ def _cell(here: Stage, contender: str, fault: str, repetitions: int, out: Path) 
 @click.option("--write", is_flag=True, help="Put it into benchmarks/recovery/README.md.")
 def table(out: Path, write: bool) -> None:
     """Print the table of what is kept."""
-    text = f"{machine()}.\n\n{results.table(results.load(out))}"
+    text = results.table(results.load(out))
     click.echo(text)
     if write:
-        results.write(text)
+        results.write(text, out.name)
 
 
 @cli.command(name="series")

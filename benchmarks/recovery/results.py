@@ -11,7 +11,7 @@ from benchmarks.recovery.cells import FAULTS
 from benchmarks.recovery.contenders import CONTENDERS
 
 README = Path(__file__).parent / "README.md"
-_BEGIN, _END = "<!-- begin: written by python -m benchmarks.recovery table --write -->", "<!-- end -->"
+_BEGIN, _END = "<!-- begin: {}, written by python -m benchmarks.recovery table --write -->", "<!-- end -->"
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,13 @@ def table(found: Iterable[Repetition]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def write(text: str, path: Path = README) -> None:
-    """Put a table into the place of the one in the README."""
-    before, _, rest = path.read_text().partition(_BEGIN)
-    path.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{rest.partition(_END)[2]}")
+def write(text: str, kept: str, path: Path = README) -> None:
+    """Put the table of a file of repetitions into its place in the README; raises ValueError where it has none."""
+    begin = _BEGIN.format(kept)
+    before, found, rest = path.read_text().partition(begin)
+    if not found:
+        raise ValueError(f"{path.name} has no place for a table: expected {begin}")
+    path.write_text(f"{before}{begin}\n{text}\n{_END}{rest.partition(_END)[2]}")
 
 
 def _figures(cell: Sequence[Repetition]) -> tuple[str, ...]:

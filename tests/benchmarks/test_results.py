@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.recovery.results import Repetition, append, load, percentile, table
+from benchmarks.recovery.results import Repetition, append, load, percentile, table, write
 
 
 def done(seconds: float | None, **fields: Any) -> Repetition:
@@ -49,3 +49,13 @@ def test_a_cell_is_a_row() -> None:
         "| worker process killed (SIGKILL) | tuned | **3.00 s** | never | never | 1 | 0.50 s | 0.25 s | 1.50 s |  "
         "| <= 4 | 1 | 1 | 3 | 1.0 |"
     )
+
+
+def test_a_table_goes_into_the_place_of_its_file_and_nowhere_else(tmp_path: Path) -> None:
+    path, ends = tmp_path / "README.md", ", written by python -m benchmarks.recovery table --write -->\n"
+    places = f"a\n<!-- begin: one{ends}old\n<!-- end -->\nb\n<!-- begin: two{ends}old\n<!-- end -->\nc\n"
+    path.write_text(places)
+    write("new", "two", path)
+    assert path.read_text() == "new".join(places.rsplit("old", 1))
+    with pytest.raises(ValueError, match="no place for a table: expected <!-- begin: three, "):
+        write("new", "three", path)
