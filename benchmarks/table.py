@@ -63,13 +63,21 @@ def render(rows: Iterable[Row]) -> str:
 
 def write(rows: Sequence[Row], path: Path = README) -> None:
     """Replace the rows of the same name in the README, and add the new ones."""
-    before, _, rest = path.read_text().partition(_BEGIN)
-    old, _, after = rest.partition(_END)
+    before, old, after = place(path, _BEGIN)
     lines = {_name(line): line for line in old.splitlines() if line.startswith("| ")}
     lines.pop(_HEAD[0], None), lines.pop("---", None)
     lines |= {row.what: row.line() for row in rows}
     table = "\n".join([_line(_HEAD), _line(["---"] * len(_HEAD)), *lines.values()])
-    path.write_text(f"{before}{_BEGIN}\n{machine()}.\n\n{table}\n{_END}{after}")
+    path.write_text(f"{before}\n{machine()}.\n\n{table}\n{after}")
+
+
+def place(path: Path, begin: str) -> tuple[str, str, str]:
+    """What stands before, in and behind the place of a table in a file; raises ValueError where it has none."""
+    before, found, rest = path.read_text().partition(begin)
+    if not found:
+        raise ValueError(f"{path.name} has no place for a table: expected {begin}")
+    old, _, after = rest.partition(_END)
+    return before + begin, old, _END + after
 
 
 def _line(cells: Iterable[str]) -> str:

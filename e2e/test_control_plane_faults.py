@@ -146,19 +146,11 @@ def test_a_pod_that_does_not_reach_the_coordinator_is_named_and_trains_on(drama:
     drama.same_group(act, STEPS)
 
 
-def kill_node_of_leader(scene: Scene) -> Struck:
-    """A node dies that has one of the job's pods and the operator's leader."""
-    operator, kubectl = scene.stage.operator, scene.stage.kubectl
-    node = operator.get("pod", faults.leader(operator))["spec"]["nodeName"]
-    (pod,) = [name for name, one in scene.pods().items() if one["spec"]["nodeName"] == node]
-    return Struck(faults.kill_node(node), pod, undo=lambda: faults.start_node(kubectl, node))
-
-
 NODE_FAULTS = [
     pytest.param(cells.cut_node, id="is cut off"),
     pytest.param(cells.pause_node, id="freezes"),
     pytest.param(cells.kill_node, id="is killed"),
-    pytest.param(kill_node_of_leader, id="is killed and had the operator's leader"),
+    pytest.param(cells.kill_node_of_leader, id="is killed and had the operator's leader"),
 ]
 
 

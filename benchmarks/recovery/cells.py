@@ -39,11 +39,20 @@ class Scene:
 
     def away_from_the_leader(self) -> faults.Pod:
         """Such a pod on a node that the operator's leader is not on, if there is one."""
-        leader = faults.leader(self.stage.operator)
-        taken = self.stage.operator.get("pod", leader)["spec"]["nodeName"] if leader else ""
+        taken = self.node_of_the_leader()
         pods = [self.pods()[name] for name in self.group.pods.values() if name not in {self.host(), self.group.pods[0]}]
         free = [pod for pod in pods if pod["spec"]["nodeName"] != taken]
         return random.choice(free or pods)
+
+    def beside_the_leader(self) -> faults.Pod:
+        """The pod on the node that the operator's leader is on."""
+        node = self.node_of_the_leader()
+        return next(pod for pod in self.pods().values() if pod["spec"]["nodeName"] == node)
+
+    def node_of_the_leader(self) -> str:
+        """The node that the operator's leader is on; empty where nobody leads."""
+        leader = faults.leader(self.stage.operator)
+        return str(self.stage.operator.get("pod", leader)["spec"]["nodeName"]) if leader else ""
 
 
 @dataclass(frozen=True)
@@ -141,9 +150,15 @@ def cut_node(scene: Scene) -> Struck:
 
 
 def kill_node(scene: Scene) -> Struck:
-    pod = scene.away_from_the_leader()
-    node = pod["spec"]["nodeName"]
-    kubectl = scene.stage.kubectl
+    return _kill_node(scene, scene.away_from_the_leader())
+
+
+def kill_node_of_leader(scene: Scene) -> Struck:
+    return _kill_node(scene, scene.beside_the_leader())
+
+
+def _kill_node(scene: Scene, pod: faults.Pod) -> Struck:
+    node, kubectl = pod["spec"]["nodeName"], scene.stage.kubectl
     return Struck(faults.kill_node(node), pod["metadata"]["name"], undo=lambda: faults.start_node(kubectl, node))
 
 

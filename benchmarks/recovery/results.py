@@ -9,9 +9,10 @@ from pathlib import Path
 
 from benchmarks.recovery.cells import FAULTS
 from benchmarks.recovery.contenders import CONTENDERS
+from benchmarks.table import place
 
 README = Path(__file__).parent / "README.md"
-_BEGIN, _END = "<!-- begin: {}, written by python -m benchmarks.recovery table --write -->", "<!-- end -->"
+_BEGIN = "<!-- begin: {}, written by python -m benchmarks.recovery table --write -->"
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,8 @@ def table(found: Iterable[Repetition]) -> str:
 
 def write(text: str, kept: str, path: Path = README) -> None:
     """Put the table of a file of repetitions into its place in the README; raises ValueError where it has none."""
-    begin = _BEGIN.format(kept)
-    before, found, rest = path.read_text().partition(begin)
-    if not found:
-        raise ValueError(f"{path.name} has no place for a table: expected {begin}")
-    path.write_text(f"{before}{begin}\n{text}\n{_END}{rest.partition(_END)[2]}")
+    before, _, after = place(path, _BEGIN.format(kept))
+    path.write_text(f"{before}\n{text}\n{after}")
 
 
 def _figures(cell: Sequence[Repetition]) -> tuple[str, ...]:
