@@ -16,6 +16,9 @@ EXAMPLES = int(os.environ.get("ROUNDS_EXAMPLES", "40"))
 SETTLED = 150.0
 """Simulated seconds after the last fault by which all is well: the longest pause is a minute, a first call 30 s."""
 
+LASTING = 13.0
+"""Simulated seconds after which whatever lasts for a while is over."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -88,13 +91,12 @@ def _drain(world: World, agent: Agent, fault: Fault) -> None:
 
 
 def _twin(world: World, agent: Agent, fault: Fault) -> None:
-    """Another agent of the same pod, while the coordinator hears the first one: it could not tell them apart."""
-    world.run(13.0)
+    """Another agent of the same pod, once the coordinator hears the first one."""
+    world.run(LASTING)
     if agent.dead or agent.link is None or world.coordinator.dead:
         return
     world.old.append(twin := Agent(world, agent.index, agent.uid, agent.nproc))
-    world.run(fault.seconds)
-    twin.die(1)
+    world.clock.after(fault.seconds, lambda: twin.die(1))
 
 
 def _new_coordinator(world: World, agent: Agent, fault: Fault) -> None:
@@ -102,8 +104,8 @@ def _new_coordinator(world: World, agent: Agent, fault: Fault) -> None:
 
 
 def _new_installation(world: World, agent: Agent, fault: Fault) -> None:
-    """The Lease is gone, and with it the number of those who led."""
-    world.new_coordinator(epoch=1)
+    """The Lease is gone: the epochs of those who lead from now on are earlier ones, which nobody has had."""
+    world.new_coordinator(world.coordinator.epoch - 1000)
 
 
 def _coordinator_away(world: World, agent: Agent, fault: Fault) -> None:
@@ -147,6 +149,19 @@ FAULTS: dict[str, Callable[[World, Agent, Fault], None]] = {
     "scale up": _scale_up,
 }
 
+UNHEARD = {
+    "a connection breaks",
+    "a connection stalls",
+    "the way to the coordinator is closed",
+    "a pod is cut off from everybody",
+    "an agent is frozen",
+    "another leader",
+    "the operator is installed anew",
+    "nobody leads",
+    "the coordinator stands still",
+}
+"""After these an agent is not heard for a moment, and nobody can tell a second one of its pod from one started anew."""
+
 FAULT = st.builds(
     Fault,
     name=st.sampled_from(sorted(FAULTS)),
@@ -172,10 +187,12 @@ def lead(world: World, faults: Sequence[Fault]) -> None:
     world.run(20.0 if faults and faults[0].index % 2 else 4.0)
     for fault in faults:
         world.run(fault.pause)
+        if fault.name in UNHEARD and any(not one.dead and not one.deleted for one in world.old):
+            world.run(LASTING)
         agent = world.agents.get(fault.index % 5)
         if agent is not None and not agent.dead:
             FAULTS[fault.name](world, agent, fault)
-    world.run(13.0)  # whatever lasts for a while is over
+    world.run(LASTING)
     if world.coordinator.dead:
         world.new_coordinator()
 
