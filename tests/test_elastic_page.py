@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.citations import cited, collected
 
 TEXT = (Path(__file__).parent.parent / "docs" / "elastic.md").read_text()
-PROVEN = ("What is promised", "What happens when", "What cannot work, and how it is said", "How often it starts again")
+PROVEN = ("What is promised", "What happens when", "What cannot work, and how it is reported", "Restart budget")
 
 
 def rows(section: str) -> list[str]:

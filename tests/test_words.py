@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 REPORTED = "reported, notified, recorded, sent, message"
 PROSE = {
     r"told|tells?|telling|said|says?|saying|untold": REPORTED,
-    r"looks?|looked|looking": "snapshot, context, pass; check, read, inspect",
+    r"(looks?|looked|looking)(?! like)": "snapshot, context, pass; check, read, inspect",
     r"news": "events",
     r"troubles?": "problem, pod condition",
     r"seats?|seated": "expected pod",
@@ -31,7 +31,7 @@ PROSE = {
     r"pulses?|beats?": "heartbeat",
     r"doubled|heeds?|heeded|forgives?|forgiven": "duplicate, honour, reset",
     r"whoever|whomever|somebody|somebody's|nobody|nobody's|anybody|everybody": "name the component",
-    r"(?<!users )(?<!people )(?<!anyone )(?<!person )(?<!administrator )who(m|se)?": "name the component",
+    r"(?<!users )(?<!people )(?<!anyone )(?<!person )(?<!administrator )who(m)?": "name the component",
     r"anew": "again, from scratch",
     r"so (many|long)": "after N, within N seconds",
     r"by (its|their|the operator's) word": "as it reports",
@@ -67,7 +67,7 @@ MEANT = (
     r"^\| Fault \| Who \|.*$",  # the heading of a generated table
 )
 """What looks like a private word and is not, for every page and source file."""
-CLEAN_PAGES = ["docs/glossary.md"]
+CLEAN_PAGES = ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "docs/elastic.md", "docs/glossary.md"]
 CLEAN_SOURCE: list[str] = []
 _PROSE = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for words, instead in PROSE.items()}
 _MEANT = re.compile("|".join(f"(?:{pattern})" for pattern in MEANT).replace("(?i)", ""), re.MULTILINE | re.IGNORECASE)
