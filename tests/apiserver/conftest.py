@@ -14,7 +14,6 @@ from tests.apiserver.v1_process import V1Process
 
 CRD = Path("crds/kubeflow.org_pytorchjobs.yaml")
 _ESTABLISHED = "{.status.conditions[?(@.type=='Established')].status}"
-CRD_PRESERVING = Path("crds/preserve-unknown/kubeflow.org_pytorchjobs.yaml")
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from pytorchjob_operator.crd.__main__ import rendered
 from tests.apiserver.cluster import ControlPlane, eventually
-from tests.apiserver.conftest import CRD, CRD_PRESERVING, install
+from tests.apiserver.conftest import CRD, install
 from tests.model import corpus
 
 pytestmark = pytest.mark.apiserver
@@ -173,9 +175,11 @@ def test_the_status_is_its_own_door(stored: ControlPlane) -> None:
     assert row[-3:] == ["PyTorchJobRunning", "It", "runs."]
 
 
-def test_the_preserving_variant_keeps_a_field_of_tomorrow(control_plane: ControlPlane) -> None:
+def test_the_preserving_variant_keeps_a_field_of_tomorrow(control_plane: ControlPlane, tmp_path: Path) -> None:
+    preserving = tmp_path / "crd.yaml"
+    preserving.write_text(rendered(preserve_unknown=True))
     job = corpus.changed(corpus.job("tomorrow"), {TYPO: {"gpu": "a100"}})
-    install(control_plane, CRD_PRESERVING)
+    install(control_plane, preserving)
     try:
         eventually(lambda: control_plane.apply(job).returncode == 0)
         spec = control_plane.get("ptj", "tomorrow")["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]

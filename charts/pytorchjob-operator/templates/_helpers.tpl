@@ -70,3 +70,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   verbs: [get, list, watch, create, update, delete]
 {{- end }}
 {{- end -}}
+
+{{- /* The definition's spec, given as text, with pod templates that keep fields which their schema does not know. */ -}}
+{{- define "pytorchjob-operator.preservingSpec" -}}
+{{- $spec := fromYaml . -}}
+{{- range $spec.versions -}}
+{{- $replicas := .schema.openAPIV3Schema.properties.spec.properties.pytorchReplicaSpecs.additionalProperties -}}
+{{- include "pytorchjob-operator.preserve" $replicas.properties.template -}}
+{{- end -}}
+{{- toYaml $spec -}}
+{{- end -}}
+
+{{- /* Marks a schema and every schema below it that has fields of its own; prints nothing. */ -}}
+{{- define "pytorchjob-operator.preserve" -}}
+{{- if hasKey . "properties" -}}
+{{- $_ := set . "x-kubernetes-preserve-unknown-fields" true -}}
+{{- range .properties -}}{{- include "pytorchjob-operator.preserve" . -}}{{- end -}}
+{{- end -}}
+{{- with .items -}}{{- include "pytorchjob-operator.preserve" . -}}{{- end -}}
+{{- with .additionalProperties -}}{{- include "pytorchjob-operator.preserve" . -}}{{- end -}}
+{{- end -}}
