@@ -7,9 +7,10 @@ what the planner sees may be old, missing or seen twice.
 from dataclasses import replace
 
 from pytorchjob_operator import names
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget, Sync
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import ChildKind
-from pytorchjob_operator.observed import Child, NodeHealth, NodeState, Observed, Pod, PodPhase, Told
+from pytorchjob_operator.observed import Child, NodeHealth, NodeState, Observed, Options, Pod, PodPhase, Told
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.replicas import wanted
 from pytorchjob_operator.plan.writes import (
@@ -51,7 +52,10 @@ class ModelCluster:
         self._due: float | None = None
         self._told: frozenset[Told] = frozenset()
         self.report: Report | None = None
-        """What the coordinator tells now."""
+        """What the coordinator reports now."""
+        self.options = Options()
+        self.coordinator: CoordinatorUpdate | None = None
+        """What the coordinator knows of the job."""
         self.refused: list[Write] = []
         self.deleted: dict[str, tuple[Pod, str]] = {}
         self.events: list[Event] = []
@@ -89,7 +93,7 @@ class ModelCluster:
             return False
         made_at = at(int(self.now)).isoformat()
         meta = {**write.body["metadata"], "uid": f"uid-{self._next()}", "creationTimestamp": made_at}
-        self._put(Pod.from_api({"metadata": meta}))
+        self._put(Pod.from_api({"metadata": meta, "spec": write.body["spec"]}))
         if self.gone:
             self.remove(name)
         return True
@@ -219,7 +223,7 @@ class ModelCluster:
         due = None if self._due is None else at(self._due)
         seen = tuple(self._seen_pods.values())
         observed = Observed(self.seen_job, at(self.now), seen, self._seen_children, status_due=due)
-        plan = make_plan(observed := replace(observed, told=self._told, report=self.report))
+        plan = make_plan(observed := replace(observed, told=self._told, report=self.report, options=self.options))
         asked = {name: self.dead.get(name, NodeState(NodeHealth.READY)) for name in plan.nodes}
         return make_plan(replace(observed, nodes=asked)) if asked else plan
 
@@ -228,6 +232,7 @@ class ModelCluster:
         plan = self.plan()
         if self.confirms and plan.writes and self.seen_job != self.job:
             return plan
+        self.coordinator = plan.coordinator
         self.refused = [write for write in plan.writes[:cut] if not self.apply(write)]
         whole = cut is None or cut > len(plan.writes)
         if whole and (plan.status is None or self.patch_status(plan.status, self.seen_job)):
@@ -240,6 +245,7 @@ class ModelCluster:
         """Everything catches up; returns the last plan, which must have nothing to do."""
         for _ in range(_MOST_ROUNDS):
             if self.gone:
+                self.coordinator = Forget()
                 return Plan(reason="the job is gone")
             self.see()
             plan = self.reconcile()
@@ -269,7 +275,15 @@ class ModelCluster:
 
     def end(self) -> tuple[object, ...]:
         """What is left, without its times and uids."""
-        return set(self.pods), set(self.children), self.gone, self.conditions(), self.job.status.restarts
+        status = self.job.status
+        return set(self.pods), set(self.children), self.gone, self.conditions(), status.restarts, self.known_pods()
+
+    def known_pods(self) -> object:
+        """What the coordinator knows of the job; of pods that it expects, the names."""
+        update = self.coordinator
+        if isinstance(update, Sync):
+            return update.policy, {pod.pod for pod in update.pods.values()}
+        return update
 
     def _put(self, pod: Pod) -> None:
         new = replace(pod, resource_version=self._next(), owner_uid=JOB_UID)

@@ -16,9 +16,10 @@ from hypothesis.stateful import (
 )
 
 from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
 from pytorchjob_operator.names import ChildKind, ReplicaType
-from pytorchjob_operator.observed import NodeHealth, Options, PodPhase
+from pytorchjob_operator.observed import CoordinatorAt, NodeHealth, Options, PodPhase
 from pytorchjob_operator.plan import gang
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.writes import CreatePod
@@ -61,13 +62,14 @@ REPORTS = st.sampled_from(
         replace(ROUND, running=False, ended=Ended("Succeeded", "", 0)),
     ]
 )
+OPTIONS = st.sampled_from([Options(), Options(coordinator=CoordinatorAt("op:29600", b"k" * 32))])
 ANY = st.integers(0, 10**6)
 
 
 def pod_env(write: CreatePod) -> dict[str, str]:
     """The env of the pod's container, as the process in it will find it."""
     env: list[dict[str, Any]] = write.body["spec"]["containers"][0]["env"]
-    return {one["name"]: one["value"] for one in env}
+    return {variable["name"]: variable["value"] for variable in env if "value" in variable}
 
 
 def ended(status: JobStatus) -> bool:
@@ -78,9 +80,10 @@ def ended(status: JobStatus) -> bool:
 class Lives(RuleBasedStateMachine):
     """A job, its user, its kubelet and its operator, none of which waits for another."""
 
-    @initialize(job=JOBS)
-    def start(self, job: Any) -> None:
+    @initialize(job=JOBS, options=OPTIONS)
+    def start(self, job: Any, options: Options) -> None:
         self.cluster = ModelCluster(job)
+        self.cluster.options = options
         self.final: Any = None
 
     def _pick(self, number: int) -> str | None:
@@ -162,6 +165,10 @@ class Lives(RuleBasedStateMachine):
     def the_coordinator_tells(self, report: Report | None) -> None:
         self.cluster.report = report
 
+    @rule(options=OPTIONS)
+    def an_operator_with_or_without_a_coordinator_takes_over(self, options: Options) -> None:
+        self.cluster.options = options
+
     @rule()
     def the_service_is_deleted(self) -> None:
         self.cluster.children.clear()
@@ -184,6 +191,7 @@ class Lives(RuleBasedStateMachine):
         plan = self.cluster.settle()
         assert plan.empty
         assert plan.reason
+        self._the_coordinator_knows_the_job()
         if not self.cluster.ended():
             suspended = self.cluster.job.spec.run_policy.suspend
             pods = set(self.cluster.pods)
@@ -191,6 +199,24 @@ class Lives(RuleBasedStateMachine):
             assert set(self.cluster.children) == (set() if suspended else self._kinds())
             assert self.cluster.job.status.holds(ConditionType.SUSPENDED) is suspended
             assert {pod.phase for pod in self.cluster.pods.values()} <= {PodPhase.RUNNING, PodPhase.SUCCEEDED}
+
+    def _the_coordinator_knows_the_job(self) -> None:
+        """It expects the pods that train with it, or none."""
+        update, pods = self.cluster.coordinator, self.cluster.pods.values()
+        if self.cluster.gone or self.cluster.job.spec.run_policy.suspend or not self.cluster.options.coordinator:
+            assert update == Forget()
+        elif self.cluster.ended():
+            alive = any(pod.phase in (PodPhase.PENDING, PodPhase.RUNNING) for pod in pods)
+            assert isinstance(update, Finish if alive and not self._mixed() else Forget)
+        elif self._mixed():
+            assert update == Forget()
+        else:
+            assert isinstance(update, Sync)
+            assert {pod.pod for pod in update.pods.values()} == {pod.name for pod in pods}
+
+    def _mixed(self) -> bool:
+        """Whether a pod was made without a coordinator."""
+        return any(pod.unled for pod in self.cluster.pods.values())
 
     def _too_late(self) -> set[str]:
         """Workers that an elastic job does not make again, because another has succeeded already."""
@@ -233,11 +259,13 @@ STATES = st.lists(
 
 
 @settings(deadline=None, max_examples=100)
-@given(JOBS, STATES, st.none() | st.integers(1, 4), st.none() | st.booleans(), REPORTS)
+@given(JOBS, STATES, st.tuples(st.none() | st.integers(1, 4), st.none() | st.booleans()), REPORTS, OPTIONS)
 def test_a_plan_that_is_cut_anywhere_comes_to_the_same_end(
-    job: Any, state: Any, workers: int | None, suspended: bool | None, report: Report | None
+    job: Any, state: Any, edits: tuple[int | None, bool | None], report: Report | None, options: Options
 ) -> None:
+    workers, suspended = edits
     cluster = ModelCluster(job)
+    cluster.options = options
     if state:
         cluster.settle()
     for number, what, end in state:

@@ -68,7 +68,7 @@ class Process:
             return f"the event loop has not turned for {lag:.0f} s"
         if any(task.done() for task in self._tasks):
             return "a task has ended"
-        return self.operator.rounds.trouble()
+        return self.operator.coordinator.trouble()
 
     def ready(self) -> str | None:
         """What keeps the operator from seeing the cluster, if anything."""
@@ -94,7 +94,7 @@ class Process:
         """Finish what is in hand, stop watching, release the lease."""
         logger.info("leaving")
         self.operator.queue.stop()
-        await self.operator.rounds.stop()
+        await self.operator.coordinator.stop()
         self._loop.call_later(DRAIN_SECONDS, lambda: [task.cancel() for task in self._tasks])
         work = self._tasks[2:3] if self.operator.queue.active else []
         await asyncio.wait(work, timeout=DRAIN_SECONDS) if work else None
@@ -117,7 +117,7 @@ class Process:
         metrics.gauge("workqueue_depth", "Jobs that wait for a worker.", lambda: float(len(operator.queue)))
         metrics.gauges("jobs", "Jobs in the cache, by phase.", "phase", lambda: by_phase(operator.caches.jobs))
         metrics.gauge("pods", "Pods in the cache.", lambda: float(len(operator.caches.pods)))
-        operator.rounds.publish(metrics)
+        operator.coordinator.publish(metrics)
         metrics.gauge("events_dropped", "Events that were not sent.", lambda: float(operator.recorder.dropped))
         metrics.gauge(
             "watch_last_contact_age_seconds",

@@ -11,10 +11,10 @@ from typing import Any
 
 from pytorchjob_operator import __version__, names
 from pytorchjob_operator.app.children import ChildWatch
+from pytorchjob_operator.app.coordinator_service import CoordinatorService
 from pytorchjob_operator.app.counts import JobCounts
 from pytorchjob_operator.app.handlers import JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
-from pytorchjob_operator.app.rounds import LedRounds
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.jobs import JobCache
@@ -75,7 +75,7 @@ class Operator:
         applier = Applier(self.client, self.caches, self.may_write)
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._look_at_all)
         self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
-        self.rounds = LedRounds(settings, self._round_changed)
+        self.coordinator = CoordinatorService(settings, self._round_changed)
         self.reconciler = Reconciler(
             self.caches,
             applier,
@@ -84,7 +84,7 @@ class Operator:
             Nodes(self.client),
             self.children.want,
             self._counts.lost,
-            self.rounds,
+            self.coordinator,
         )
         self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
 
@@ -114,11 +114,11 @@ class Operator:
         """Reconcile once the caches are complete and this process leads."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
-        coordinator = await self.rounds.prepare(self.client, self._namespace)
-        self.caches.options = replace(self.caches.options, coordinator=coordinator)
+        endpoint = await self.coordinator.prepare(self.client, self._namespace)
+        self.caches.options = replace(self.caches.options, coordinator=endpoint)
         if self.settings.leader_elect:
             await self.elector.acquired.wait()
-        self.rounds.start(self._epoch())
+        self.coordinator.start(self._epoch())
         await self.queue.run(self._reconcile, self.settings.workers)
 
     def _epoch(self) -> int:

@@ -8,12 +8,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Protocol
 
 from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.nodes import Nodes
-from pytorchjob_operator.control.rounds import NoRounds, Rounds, tell
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
@@ -21,6 +22,7 @@ from pytorchjob_operator.names import Cause, ChildKind, EventType
 from pytorchjob_operator.observed import Refusal, Told
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.writes import Event
+from pytorchjob_operator.report import Report
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +31,16 @@ SOON = 0.05
 
 FENCED = 1.0
 """Seconds until the next look while the lead is in doubt; nothing is lost by then, and nothing is asked."""
+
+
+class Coordinator(Protocol):
+    """The coordinator, as far as the reconciler needs it: reports come in, updates go out."""
+
+    def report(self, uid: str) -> Report | None:
+        """Return how a job's rounds stand; None if the coordinator does not know the job."""
+
+    def apply(self, uid: str, update: CoordinatorUpdate) -> None:
+        """Apply what a plan decided about a job."""
 
 
 @dataclass
@@ -54,8 +66,7 @@ class Reconciler:
     """Told which kinds of children a plan would need to see and cannot."""
     lost: Callable[[str, tuple[Cause, ...]], None] = lambda namespace, causes: None
     """Told why pods of a namespace were taken away."""
-    rounds: Rounds = field(default_factory=NoRounds)
-    """Told what each job is, and asked how it trains."""
+    coordinator: Coordinator | None = None
     _memories: dict[str, _Memory] = field(default_factory=dict)
 
     async def __call__(self, uid: str) -> float | None:
@@ -66,7 +77,7 @@ class Reconciler:
         job = self.caches.jobs.get(uid)
         if job is None:
             self._memories.pop(uid, None)
-            self.rounds.forget(uid)
+            self._update_coordinator(uid, Forget())
             return None
         if not self.applier.may_write():
             return FENCED
@@ -86,15 +97,19 @@ class Reconciler:
     def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
         now = self.clock()
         seen = self.caches.observe(job, now, memory.refusal, memory.status_due)
-        report = self.rounds.report(job.metadata.uid)
+        report = self.coordinator.report(job.metadata.uid) if self.coordinator else None
         plan = make_plan(replace(seen, nodes=self.nodes.known(now), told=memory.told, report=report))
-        tell(self.rounds, job, seen.options, seen.pods)
+        self._update_coordinator(job.metadata.uid, plan.coordinator)
         if plan.needs:
             self.want(plan.needs)
         if memory.reason != plan.reason:
             memory.reason = plan.reason
             logger.info("%s/%s: %s", job.metadata.namespace, job.metadata.name, plan.reason)
         return plan
+
+    def _update_coordinator(self, uid: str, update: CoordinatorUpdate) -> None:
+        if self.coordinator is not None:
+            self.coordinator.apply(uid, update)
 
     def _after(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:
         """What is left to say once the writes went out: as planned, or what the API server would not take."""

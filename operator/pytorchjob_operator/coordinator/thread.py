@@ -11,11 +11,13 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import assert_never
 
 from pytorchjob_operator.coordinator import tls
 from pytorchjob_operator.coordinator.jobs import Jobs, OnChange
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.report import Report
 from pytorchjob_operator.rounds.report import report
 from pytorchjob_operator.rounds.state import News, Policy, Seat
@@ -74,6 +76,18 @@ class Coordinator:
             self._thread.join(_PATIENCE)
         if self._listener is not None:
             self._listener.close()
+
+    def apply(self, uid: str, update: CoordinatorUpdate) -> None:
+        """Apply what a plan decided about a job; repeating an update changes nothing."""
+        match update:
+            case Sync(policy, pods):
+                self.expect(uid, policy, pods)
+            case Finish(failed):
+                self.conclude(uid, failed=failed)
+            case Forget():
+                self.forget(uid)
+            case _:
+                assert_never(update)
 
     def expect(self, uid: str, policy: Policy, seats: Mapping[int, Seat]) -> None:
         """Tell what a job is now: its rule, and its replicas by index."""

@@ -14,8 +14,8 @@ from pytorchjob_agent.install import install
 from pytorchjob_operator.local import addresses, gpus, keeper, notes, result, source
 from pytorchjob_operator.local.addresses import Addresses, Claims
 from pytorchjob_operator.local.command import Command
+from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node
-from pytorchjob_operator.local.rounds import Rounds
 from pytorchjob_operator.local.runner import ExitStatus, Result, Runner
 from pytorchjob_operator.local.screen import Screen, duration
 from pytorchjob_operator.local.translate import Machine, agent_directory, to_command
@@ -71,8 +71,8 @@ def _run(request: Request, given: PyTorchJob, claims: Claims, screen: Screen) ->
         if given.spec.agent is not None and given.spec.agent.inject:
             install(Path(agent_directory(scratch)))
         node = Node(_translator(places, scratch), gpus.Pool(devices, job), screen, request.grace)
-        with Rounds(node.selector) as rounds:
-            return Runner(job, node, screen, request.timeout, partial(_workers, request)).run(rounds)
+        with LoopbackCoordinator(node.selector) as coordinator:
+            return Runner(job, node, screen, request.timeout, partial(_workers, request)).run(coordinator)
     finally:
         keeper.kill_descendants()
         shutil.rmtree(scratch, ignore_errors=True)

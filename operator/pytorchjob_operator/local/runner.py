@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
 from pytorchjob_operator.errors import InvalidJob
+from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node
-from pytorchjob_operator.local.rounds import Rounds
 from pytorchjob_operator.local.screen import Progress, Screen
 from pytorchjob_operator.local.signals import RELOAD, Signals
 from pytorchjob_operator.model import ConditionStatus, ConditionType, PyTorchJob
@@ -70,11 +70,11 @@ class Runner:
         self._start = _monotonic()
         self._end = None if timeout is None else self._start + timeout
         self._terminal = _has_terminal()
-        self._rounds: Rounds
+        self._coordinator: LoopbackCoordinator
 
-    def run(self, rounds: Rounds) -> Result:
+    def run(self, coordinator: LoopbackCoordinator) -> Result:
         """Run the job to its end; no process is left on return."""
-        self._rounds = rounds
+        self._coordinator = coordinator
         with Signals(self._node.selector) as signals:
             try:
                 status = self._until_end(signals)
@@ -91,7 +91,7 @@ class Runner:
                     return _STOPPED.get(number, ExitStatus.TERMINATED)
                 self._reload()
             wake_at = self._settle()
-            for one in self._rounds.take_news():
+            for one in self._coordinator.take_news():
                 self._screen.say(f"{'!' if one.warning else '-'} {one.reason}: {one.message}")
             self._show()
             ended = next((status for kind, status in _ENDED.items() if self._job.status.holds(kind)), None)
@@ -106,9 +106,8 @@ class Runner:
         """Plan and apply until there is nothing to do; when to look again at the latest."""
         while True:
             self._node.advance(_monotonic())
-            seen = self._observe()
-            self._rounds.expect(self._job, seen.pods)
-            plan = make_plan(seen)
+            plan = make_plan(self._observe())
+            self._coordinator.apply(self._job.metadata.uid, plan.coordinator)
             self._status_due, self._told = plan.status_due, plan.told
             if plan.empty:
                 return plan.wake_at
@@ -122,8 +121,8 @@ class Runner:
             self._children,
             status_due=self._status_due,
             told=self._told,
-            options=self._rounds.options,
-            report=self._rounds.report(self._job),
+            options=self._coordinator.options,
+            report=self._coordinator.report(self._job.metadata.uid),
         )
 
     def _apply(self, plan: Plan) -> None:

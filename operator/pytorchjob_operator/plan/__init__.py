@@ -8,6 +8,7 @@ it is derived anew from what is observed, so a crash between two writes needs no
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pytorchjob_operator.coordinator_update import Forget
 from pytorchjob_operator.model import ManagedBy, PyTorchJob, with_defaults
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed
@@ -15,6 +16,7 @@ from pytorchjob_operator.plan import (
     adoption,
     autoscaler,
     children,
+    coordinator,
     elastic,
     ending,
     events,
@@ -44,13 +46,16 @@ def make_plan(seen: Observed) -> Plan:
     """Decide what to do about one job, from one observation of it."""
     hands_off = _hands_off(seen.job)
     if hands_off:
-        return Plan(reason=hands_off)
-    job = with_defaults(seen.job)
-    end = ending.ended(seen.job)
-    plan = _go_on(seen, job) if end is None else ending.make_plan(seen, end)
+        return Plan(reason=hands_off, coordinator=Forget())
+    look, end = _look(seen), ending.ended(seen.job)
+    plan = _go_on(look) if end is None else ending.make_plan(seen, end)
     plan = stuck.add(seen, plan)
-    told = (*plan.events, *gang.events(seen, plan.writes))
-    return replace(plan, events=told, needs=_rare_kinds(seen, job) & seen.unserved.keys())
+    return replace(
+        plan,
+        events=(*plan.events, *gang.events(seen, plan.writes)),
+        needs=_rare_kinds(seen, look.job) & seen.unserved.keys(),
+        coordinator=coordinator.decide(look, end),
+    )
 
 
 def _rare_kinds(seen: Observed, job: PyTorchJob) -> frozenset[ChildKind]:
@@ -59,11 +64,16 @@ def _rare_kinds(seen: Observed, job: PyTorchJob) -> frozenset[ChildKind]:
     return frozenset(one for one in (scales, gang.kind(job, seen.options)) if one)
 
 
-def _go_on(seen: Observed, job: PyTorchJob) -> Plan:
-    """Decide about a job that has not ended; `job` has its defaults."""
+def _look(seen: Observed) -> Look:
+    """Evaluate the observation once, for all policies."""
+    job = with_defaults(seen.job)
     compared = replicas.compare(job, seen.pods)
-    seen = adoption.adopt(seen, compared)
-    look = Look(seen, job, compared, outcome.count(job, compared), restart.replacements(job, compared, seen.pods))
+    counts, replacements = outcome.count(job, compared), restart.replacements(job, compared, seen.pods)
+    return Look(adoption.adopt(seen, compared), job, compared, counts, replacements)
+
+
+def _go_on(look: Look) -> Plan:
+    """Decide about a job that has not ended."""
     result = _result(look)
     return _publish(look, result, tuple(_writes(look, result)))
 

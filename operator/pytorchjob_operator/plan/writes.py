@@ -5,10 +5,11 @@ only here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.model import JobStatus
 from pytorchjob_operator.names import Cause, ChildKind, EventType
 from pytorchjob_operator.observed import Told
@@ -103,6 +104,8 @@ class Plan:
     """What has been told of single pods once the news are out; the next observation carries it."""
     lost: tuple[Cause, ...] = ()
     """Why pods are going that nobody has counted yet, one for each."""
+    coordinator: CoordinatorUpdate = field(default_factory=Forget)
+    """What the coordinator must know about the job now, also when there is nothing to write."""
     nodes: frozenset[str] = frozenset()
     """Names of nodes whose state this plan lacks: plan again with it."""
 

@@ -13,10 +13,9 @@ from typing import Self
 
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.thread import Coordinator
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.local.addresses import LOOPBACK
-from pytorchjob_operator.model import PyTorchJob, with_defaults
-from pytorchjob_operator.observed import CoordinatorAt, Options, Pod
-from pytorchjob_operator.plan.expect import expect
+from pytorchjob_operator.observed import CoordinatorAt, Options
 from pytorchjob_operator.report import Report
 from pytorchjob_operator.rounds.state import News
 
@@ -26,8 +25,8 @@ _NO_IMAGE = "none"
 """An agent that the job wants in its pods is on this machine already."""
 
 
-class Rounds:
-    """The rounds of one run's job, from its first pod to its end."""
+class LoopbackCoordinator:
+    """Serves the one job of a run, from its first pod to its end."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         """`selector` is what the runner waits with."""
@@ -58,15 +57,13 @@ class Rounds:
         os.close(self._readable)
         os.close(self._writable)
 
-    def expect(self, job: PyTorchJob, pods: tuple[Pod, ...]) -> None:
-        """Tell what the job is now."""
-        expected = expect(with_defaults(job), self.options, pods)
-        if expected is not None:
-            self._coordinator.expect(job.metadata.uid, *expected)
+    def report(self, uid: str) -> Report | None:
+        """Return how the job's rounds stand; None if the coordinator does not know the job."""
+        return self._coordinator.report(uid)
 
-    def report(self, job: PyTorchJob) -> Report | None:
-        """How they stand; None for a job that does without."""
-        return self._coordinator.report(job.metadata.uid)
+    def apply(self, uid: str, update: CoordinatorUpdate) -> None:
+        """Apply what a plan decided about the job."""
+        self._coordinator.apply(uid, update)
 
     def take_news(self) -> list[News]:
         """What has happened since the last call."""

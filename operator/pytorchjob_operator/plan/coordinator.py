@@ -1,18 +1,20 @@
-"""What the coordinator is told of a job: how many members make a round, how often workers may fail, and which pods
-there are.
+"""What the coordinator must know about a job after this pass: how many members form a round, how often workers may
+fail, and which pods to expect; or that the job has ended, or does without the coordinator.
 
-The numbers are those that the pods' env says. A budget that the user gave counts here as it does under torchrun, per
-job instead of per pod; without one, workers are started again as long as that leads anywhere.
+The numbers are those in the pods' environment. A restart budget from the user counts per job, where torchrun counts it
+per pod. Without a budget, failed workers are restarted as long as training makes progress.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pytorchjob_operator.model import ElasticPolicy, PyTorchJob, RestartPolicy
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
+from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
-from pytorchjob_operator.observed import Options, Pod
+from pytorchjob_operator.observed import Options, Pod, PodPhase
 from pytorchjob_operator.plan import agent, env, replicas, restart
+from pytorchjob_operator.plan.look import Look
 from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.rounds.state import Policy, Seat
 
@@ -21,27 +23,44 @@ JOIN = "join_timeout"
 """Keys of rdzvConf, as torch's c10d knows them: seconds."""
 _LONGEST = 30 * 86_400.0
 _MAX_TROUBLE = 300
+_AT_REST = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
-def expect(job: PyTorchJob, options: Options, pods: tuple[Pod, ...]) -> tuple[Policy, dict[int, Seat]] | None:
-    """Return the job's policy and its pods by index; None for a job whose pods do without the coordinator.
+def decide(look: Look, end: ConditionType | None) -> CoordinatorUpdate:
+    """Decide about a job that the operator manages; `end` is the end that its status records, if any."""
+    led = _led_roles(look)
+    if look.job.spec.run_policy.suspend or not led or _trains_without(look):
+        return Forget()
+    if end is None:
+        return Sync(_policy(look.job, look.seen.options), _expected_pods(look, led))
+    if all(pod.phase in _AT_REST for pod in look.seen.pods):
+        return Forget()
+    return Finish(failed=end is ConditionType.FAILED)
 
-    `job` has its defaults.
-    """
-    led = {
-        role
-        for role, spec in job.spec.pytorch_replica_specs.items()
-        if agent.coordinator(job, spec.template, options) is not None
+
+def _led_roles(look: Look) -> frozenset[ReplicaType]:
+    """The roles whose pods meet at the coordinator."""
+    specs, options = look.job.spec.pytorch_replica_specs, look.seen.options
+    return frozenset(
+        role for role, spec in specs.items() if agent.coordinator(look.job, spec.template, options) is not None
+    )
+
+
+def _trains_without(look: Look) -> bool:
+    """Whether a pod takes part that was made without the coordinator: then the whole job does without."""
+    return any(pod.unled for pod in look.compared.present.values() if _takes_part(pod))
+
+
+def _expected_pods(look: Look, led: frozenset[ReplicaType]) -> dict[int, Seat]:
+    return {
+        replicas.position(look.job, replica): _seat(pod)
+        for replica, pod in look.compared.present.items()
+        if replica.type in led and _takes_part(pod)
     }
-    present = replicas.compare(job, pods).present
-    if not led or any(pod.nameless or pod.unled for pod in present.values() if not pod.deleting and not pod.failed):
-        return None
-    seats = {
-        replicas.position(job, replica): _seat(pod)
-        for replica, pod in present.items()
-        if replica.type in led and not pod.deleting and not pod.failed
-    }
-    return _policy(job, options), seats
+
+
+def _takes_part(pod: Pod) -> bool:
+    return not pod.deleting and not pod.failed
 
 
 def _seat(pod: Pod) -> Seat:

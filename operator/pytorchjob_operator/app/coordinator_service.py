@@ -12,12 +12,13 @@ from contextlib import suppress
 from pytorchjob_operator.app.credentials import load_credentials
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.coordinator.thread import Coordinator
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube.client import Client
 from pytorchjob_operator.kube.credentials import Credentials
 from pytorchjob_operator.observed import CoordinatorAt
 from pytorchjob_operator.report import Report
-from pytorchjob_operator.rounds.state import News, Policy, Seat
+from pytorchjob_operator.rounds.state import News
 from pytorchjob_operator.settings import Settings
 
 OnChange = Callable[[str, tuple[News, ...]], None]
@@ -26,8 +27,8 @@ LAG_SECONDS = 15.0
 """A coordinator that has not looked at the time for so long is stuck; it begins anew by itself where it can."""
 
 
-class LedRounds:
-    """Runs a coordinator if the settings want one; otherwise there is nothing to tell, and nobody to be told."""
+class CoordinatorService:
+    """Run a coordinator if the settings ask for one; without one, reports are None and updates go nowhere."""
 
     def __init__(self, settings: Settings, on_change: OnChange) -> None:
         """`on_change(uid, news)` is called in the loop that made this."""
@@ -76,23 +77,13 @@ class LedRounds:
         metrics.gauge("coordinator_refusals", "Agents that were not let in.", lambda: float(self._count("refusals")))
 
     def report(self, uid: str) -> Report | None:
-        """How a job's rounds stand; None where nothing is known."""
+        """Return how a job's rounds stand; None if the coordinator does not know the job."""
         return self._coordinator.report(uid) if self._coordinator else None
 
-    def expect(self, uid: str, policy: Policy, seats: dict[int, Seat]) -> None:
-        """What a job is now."""
+    def apply(self, uid: str, update: CoordinatorUpdate) -> None:
+        """Apply what a plan decided about a job."""
         if self._coordinator is not None:
-            self._coordinator.expect(uid, policy, seats)
-
-    def conclude(self, uid: str, *, failed: bool) -> None:
-        """A job has ended and pods of it still run."""
-        if self._coordinator is not None:
-            self._coordinator.conclude(uid, failed=failed)
-
-    def forget(self, uid: str) -> None:
-        """Nothing more is wanted of a job's agents."""
-        if self._coordinator is not None:
-            self._coordinator.forget(uid)
+            self._coordinator.apply(uid, update)
 
     def _count(self, what: str) -> int:
         return int(getattr(self._coordinator, what)) if self._coordinator else 0

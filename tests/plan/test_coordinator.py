@@ -1,16 +1,28 @@
+"""What a plan tells the coordinator: to sync a job with this policy and these pods, to finish it, or to forget it."""
+
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pytorchjob_operator.model import RestartPolicy
-from pytorchjob_operator.observed import CoordinatorAt, Options, PodPhase
-from pytorchjob_operator.plan.expect import expect
+from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
+from pytorchjob_operator.model import ConditionType, JobStatus, RestartPolicy
+from pytorchjob_operator.observed import CoordinatorAt, Options, Pod, PodPhase
+from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.rounds.state import Policy, Seat
 from pytorchjob_operator.trouble import Trouble
-from tests.factories import full_job, make_pod
+from tests.factories import condition, make_job, make_pod, observed, pods
 
 OPTIONS = Options(coordinator=CoordinatorAt("op:29600", b"k" * 32))
+RUN, OVER = PodPhase.RUNNING, PodPhase.SUCCEEDED
+FAILED = JobStatus(conditions=(condition(ConditionType.FAILED),))
+SUCCEEDED = JobStatus(conditions=(condition(ConditionType.SUCCEEDED),))
 NEVER, EXIT_CODE = RestartPolicy.NEVER.value, RestartPolicy.EXIT_CODE.value
+
+
+def update(spec: dict[str, Any], *seen: Pod, options: Options = OPTIONS) -> CoordinatorUpdate:
+    """The update in the plan for a job with these pods."""
+    return make_plan(replace(observed(make_job(**spec), *seen), options=options)).coordinator
 
 
 def conf(**keys: str) -> dict[str, Any]:
@@ -61,44 +73,71 @@ def conf(**keys: str) -> dict[str, Any]:
     ],
 )
 def test_policy(spec: dict[str, Any], policy: Policy) -> None:
-    found = expect(full_job(**spec), OPTIONS, ())
-    assert found == (policy, {})
+    assert update(spec) == Sync(policy, {})
 
 
 @pytest.mark.parametrize(
-    ("pod", "seat"),
+    ("pod", "expected"),
     [
         pytest.param(make_pod("master-0"), (0, Seat("x-master-0", "uid-master-0")), id="the Master is first"),
         pytest.param(make_pod("worker-1"), (2, Seat("x-worker-1", "uid-worker-1")), id="workers follow by index"),
         pytest.param(
             make_pod("worker-0", PodPhase.PENDING, trouble=Trouble("Unschedulable", "no node")),
             (1, Seat("x-worker-0", "uid-worker-0", trouble="Unschedulable: no node")),
-            id="what keeps a pod from running is told",
+            id="what keeps a pod from running is reported",
         ),
         pytest.param(
             make_pod("worker-0", PodPhase.SUCCEEDED),
             (1, Seat("x-worker-0", "uid-worker-0", done=True)),
             id="a pod that succeeded is done",
         ),
-        pytest.param(make_pod("worker-0", PodPhase.FAILED), None, id="a failed pod has no seat"),
-        pytest.param(make_pod("worker-0", deleting=True), None, id="nor one that is deleted"),
-        pytest.param(make_pod("worker-7"), None, id="nor one that is scaled away"),
+        pytest.param(make_pod("worker-0", PodPhase.FAILED), None, id="a failed pod is not expected"),
+        pytest.param(make_pod("worker-0", deleting=True), None, id="nor is one that is deleted"),
+        pytest.param(make_pod("worker-7"), None, id="nor is one that is scaled away"),
     ],
 )
-def test_seats(pod: Any, seat: tuple[int, Seat] | None) -> None:
-    found = expect(full_job(workers=2), OPTIONS, (pod,))
-    assert found is not None
-    assert found[1] == (dict([seat]) if seat else {})
+def test_expected_pods(pod: Pod, expected: tuple[int, Seat] | None) -> None:
+    assert update({"workers": 2}, pod) == Sync(Policy(3, 3), dict([expected]) if expected else {})
 
 
 @pytest.mark.parametrize(
-    ("spec", "options", "pods"),
+    ("spec", "options", "seen"),
     [
-        pytest.param({}, Options(), (), id="there is none"),
+        pytest.param({}, Options(), pods(RUN, RUN), id="the operator has none"),
         pytest.param({"elasticPolicy": {"rdzvBackend": "c10d"}}, OPTIONS, (), id="the user chose a rendezvous"),
         pytest.param({}, OPTIONS, (make_pod("worker-0", unled=True),), id="a pod was made without it"),
+        pytest.param({}, OPTIONS, (make_pod("worker-0", OVER, unled=True),), id="and so is one that has succeeded"),
         pytest.param({}, OPTIONS, (make_pod("worker-0", nameless=True),), id="a pod was made by v1"),
     ],
 )
-def test_a_job_does_without_the_coordinator_if(spec: dict[str, Any], options: Options, pods: Any) -> None:
-    assert expect(full_job(**spec), options, pods) is None
+def test_a_job_does_without_the_coordinator_if(spec: dict[str, Any], options: Options, seen: tuple[Pod, ...]) -> None:
+    assert update(spec, *seen, options=options) == Forget()
+
+
+GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+FOREIGN = "kueue.x-k8s.io/multikueue"
+
+
+@pytest.mark.parametrize(
+    ("job", "seen", "expected"),
+    [
+        pytest.param({}, pods(RUN, RUN), Sync, id="a job that runs is synced"),
+        pytest.param({}, (), Sync, id="also before it has pods"),
+        pytest.param({"runPolicy": {"suspend": True}}, pods(RUN, RUN), Forget, id="suspended"),
+        pytest.param({"meta": GOING}, pods(RUN, RUN), Forget, id="being deleted"),
+        pytest.param({"runPolicy": {"managedBy": FOREIGN}}, pods(RUN, RUN), Forget, id="managed by another controller"),
+        pytest.param({"status": FAILED}, pods(RUN, OVER), Finish(failed=True), id="failed, and a pod runs on"),
+        pytest.param({"status": SUCCEEDED}, pods(RUN, OVER), Finish(failed=False), id="succeeded, and a pod runs on"),
+        pytest.param({"status": SUCCEEDED}, pods("Pending", OVER), Finish(failed=False), id="or has yet to start"),
+        pytest.param({"status": SUCCEEDED}, pods(OVER, OVER), Forget, id="ended, and so have its pods"),
+        pytest.param({"status": FAILED}, (), Forget, id="ended, and its pods are gone"),
+        pytest.param(
+            {"status": FAILED, "runPolicy": {"suspend": True}}, pods(RUN, RUN), Forget, id="ended and suspended"
+        ),
+    ],
+)
+def test_what_becomes_of_the_job(
+    job: dict[str, Any], seen: tuple[Pod, ...], expected: CoordinatorUpdate | type[CoordinatorUpdate]
+) -> None:
+    found = update(job, *seen)
+    assert found == expected or type(found) is expected

@@ -1,0 +1,35 @@
+"""What a plan tells the coordinator about one job: values only, the counterpart of `report`.
+
+Each pass over a job decides one update (`plan/coordinator.py`). The cluster and the local runner hand it to the
+coordinator and decide nothing themselves. An update is complete, so repeating one changes nothing and a lost one is
+made good by the next pass.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytorchjob_operator.rounds.state import Policy, Seat
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """The job trains with the coordinator, by this policy and with these pods."""
+
+    policy: Policy
+    pods: Mapping[int, Seat]
+    """The expected pods, by the replica's position in the job: the Master first, then the workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The job has ended while pods of it still run: the coordinator stops their agents."""
+
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The coordinator has nothing to do for the job: it drops what it knows and sends the agents away."""
+
+
+CoordinatorUpdate = Sync | Finish | Forget
