@@ -26,19 +26,19 @@ def blocks() -> Iterator[Any]:
 
 @pytest.mark.parametrize("text", list(blocks()))
 def test_a_job_that_is_shown_is_valid(text: str) -> None:
-    jobs = [one for one in yaml.safe_load_all(text) if isinstance(one, dict) and one.get("kind") == "PyTorchJob"]
+    jobs = [each for each in yaml.safe_load_all(text) if isinstance(each, dict) and each.get("kind") == "PyTorchJob"]
     assert [problem for job in jobs for problem in validate_dict(job)] == []
 
 
 def test_jobs_are_found() -> None:
-    assert sum("kind: PyTorchJob" in one.values[0] for one in blocks()) >= 5
+    assert sum("kind: PyTorchJob" in block.values[0] for block in blocks()) >= 5
 
 
 def test_the_resource_names_that_are_listed_are_those_that_are_known() -> None:
     text = (ROOT / "docs" / "accelerators.md").read_text()
     listed = re.findall(r"^\| `([^`]+)` \| (torch|the limit)", text, re.MULTILINE)
-    assert [key for key, who in listed if who == "torch"] == list(nproc.COUNTED_BY_TORCH)
-    assert [key for key, who in listed if who == "the limit"] == list(nproc.ACCELERATORS)
+    assert [key for key, counter in listed if counter == "torch"] == list(nproc.COUNTED_BY_TORCH)
+    assert [key for key, counter in listed if counter == "the limit"] == list(nproc.ACCELERATORS)
 
 
 def test_the_page_about_kueue_names_each_of_its_tests() -> None:

@@ -67,7 +67,23 @@ MEANT = (
     r"^\| Fault \| Who \|.*$",  # the heading of a generated table
 )
 """What looks like a private word and is not, for every page and source file."""
-CLEAN_PAGES = ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "docs/elastic.md", "docs/glossary.md"]
+CLEAN_PAGES = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "docs/accelerators.md",
+    "docs/agent.md",
+    "docs/cluster.md",
+    "docs/doctor.md",
+    "docs/elastic.md",
+    "docs/glossary.md",
+    "docs/kueue.md",
+    "docs/monitoring.md",
+    "docs/progress.md",
+    "docs/scheduling.md",
+    "docs/standalone.md",
+    "docs/warm.md",
+]
 CLEAN_SOURCE: list[str] = []
 _PROSE = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for words, instead in PROSE.items()}
 _MEANT = re.compile("|".join(f"(?:{pattern})" for pattern in MEANT).replace("(?i)", ""), re.MULTILINE | re.IGNORECASE)

@@ -57,7 +57,7 @@ def test_every_reason_is_there() -> None:
 
 
 def test_every_reason_of_the_rounds_is_there() -> None:
-    after = PAGE.partition("\n### Jobs whose agents meet")[2]
+    after = PAGE.partition("\n### Jobs with a coordinator")[2]
     assert {line.split("`")[1] for line in after.partition("\n### ")[0].split("\n") if line.startswith("| `")} == {
         *Word
     }
