@@ -160,16 +160,16 @@ def test_restarts_of_init_containers_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("subdomain", "nameless"),
+    ("subdomain", "anonymous"),
     [
         pytest.param("x", False, id="a pod of this operator"),
         pytest.param(None, True, id="a pod of v1"),
         pytest.param("other", True, id="a pod of v1 with a subdomain of the user's"),
     ],
 )
-def test_whether_the_jobs_service_names_a_pod(subdomain: str | None, nameless: bool) -> None:
+def test_whether_the_jobs_service_names_a_pod(subdomain: str | None, anonymous: bool) -> None:
     meta = {"name": "x-worker-0", "labels": names.replica_labels("x", ReplicaType.WORKER, 0)}
-    assert Pod.from_api({"metadata": meta, "spec": {"subdomain": subdomain}}).nameless is nameless
+    assert Pod.from_api({"metadata": meta, "spec": {"subdomain": subdomain}}).anonymous is anonymous
 
 
 GOES = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
@@ -237,11 +237,11 @@ LATER = {**FULL, "reason": "NotEnoughTasks", "lastTransitionTime": "2026-01-02T0
 )
 def test_a_podgroup(status: Any, expected: tuple[str, str | None]) -> None:
     seen = Child.from_api(ChildKind.VOLCANO_POD_GROUP, {"metadata": {"name": "x"}, "status": status})
-    assert (seen.phase, seen.trouble and seen.trouble.reason) == expected
+    assert (seen.phase, seen.problem and seen.problem.reason) == expected
 
 
 def test_the_words_of_a_gang_scheduler_are_bounded() -> None:
     status = {"conditions": [{**FULL, "message": "x" * 100_000}]}
     seen = Child.from_api(ChildKind.VOLCANO_POD_GROUP, {"metadata": {"name": "x"}, "status": status})
-    assert seen.trouble is not None
-    assert len(seen.trouble.message) == 1024
+    assert seen.problem is not None
+    assert len(seen.problem.message) == 1024

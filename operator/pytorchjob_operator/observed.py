@@ -14,9 +14,9 @@ from pytorchjob_agent.meeting import COORDINATOR
 from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
+from pytorchjob_operator.problem import PodProblem as PodProblem
+from pytorchjob_operator.problem import find_cause, find_problem
 from pytorchjob_operator.report import Report
-from pytorchjob_operator.trouble import Trouble as Trouble
-from pytorchjob_operator.trouble import find_cause, find_trouble
 
 _MAX_INDEX = 1_000_000
 """A label is anybody's to write: an index beyond this is not one of ours."""
@@ -35,7 +35,7 @@ class PodPhase(StrEnum):
     UNKNOWN = "Unknown"
 
 
-Told = tuple[str, str]
+ReportedEvent = tuple[str, str]
 """Something that has been told of a pod: its uid, and the reason."""
 
 
@@ -57,7 +57,7 @@ class Pod:
     restarts: int = 0
     """Restarts of its containers by the kubelet, init containers too (v1)."""
     created_at: datetime | None = None
-    trouble: Trouble | None = None
+    problem: PodProblem | None = None
     """What keeps it from running, or took it away, in the words of the scheduler or the kubelet; None: nothing does."""
     cause: Cause | None = None
     """Why it was lost, once it has failed or somebody deletes it; also once its main container has ended badly."""
@@ -65,9 +65,9 @@ class Pod:
     """Where it runs; empty until it is scheduled."""
     deleted_at: datetime | None = None
     """When its grace period ends; None while nobody deletes it, and once nothing but a finalizer still holds it."""
-    nameless: bool = False
+    anonymous: bool = False
     """Whether the job's Service has no name for it, as v1 makes pods: only a Service of its own leads to it."""
-    unled: bool = False
+    without_coordinator: bool = False
     """Whether it was made without a way to the coordinator."""
 
     @classmethod
@@ -93,12 +93,12 @@ class Pod:
             exit_code=exit_code,
             restarts=sum(int(one.get("restartCount") or 0) for one in all_statuses),
             created_at=_time(meta.get("creationTimestamp")),
-            trouble=None if phase is PodPhase.SUCCEEDED else find_trouble(obj, failed=lost, deleting=deleting),
+            problem=None if phase is PodPhase.SUCCEEDED else find_problem(obj, failed=lost, deleting=deleting),
             cause=find_cause(status, deleting=deleting) if lost or exit_code else None,
             node=str((obj.get("spec") or {}).get("nodeName") or ""),
             deleted_at=_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
-            nameless=_nameless(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
-            unled=_unled(obj.get("spec")),
+            anonymous=_anonymous(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
+            without_coordinator=_without_coordinator(obj.get("spec")),
         )
 
     @property
@@ -135,7 +135,7 @@ class Child:
     """What `names.ANNOTATION_SPEC_HASH` says; empty for a kind that is never updated, and for a child made by v1."""
     phase: str = ""
     """`status.phase` of a PodGroup; empty until its scheduler has looked at it, and for the other kinds."""
-    trouble: Trouble | None = None
+    problem: PodProblem | None = None
     """Why a gang scheduler cannot place it, in its own words."""
 
     @classmethod
@@ -155,7 +155,7 @@ class Child:
             index=_index(labels.get(names.LABEL_REPLICA_INDEX)),
             spec_hash=str((meta.get("annotations") or {}).get(names.ANNOTATION_SPEC_HASH, "")),
             phase=str(status.get("phase") or "")[:_MAX_WORD],
-            trouble=_unschedulable(status.get("conditions") or ()),
+            problem=_unschedulable(status.get("conditions") or ()),
         )
 
 
@@ -201,7 +201,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorAt:
+class CoordinatorAccess:
     """The way to the coordinator, as pods are told it."""
 
     address: str
@@ -225,9 +225,9 @@ class Options:
     """Who places the pods of each job that names nobody, as v1's --gang-scheduler-name; empty or `none`: nobody."""
     replica_services: bool = False
     """Whether each replica gets a Service of its own name too, as under v1, and the replicas know each other by it."""
-    beside_v1: bool = False
+    legacy: bool = False
     """Whether pods that v1 made are there. Set by `plan/adoption`, not by a person."""
-    coordinator: CoordinatorAt | None = None
+    coordinator: CoordinatorAccess | None = None
     """Where the pods' agents meet; None: they find each other by torch's own ways."""
     agent_image: str = ""
     """The image whose agent `spec.agent.inject` puts into pods; empty: none can be put there."""
@@ -247,7 +247,7 @@ class Observed:
     """Why the last attempt to create a child failed; None once an attempt went through."""
     status_due: datetime | None = None
     """`status_due` of the plan before this one, so that a write that was put off is not put off again."""
-    told: frozenset[Told] = frozenset()
+    reported: frozenset[ReportedEvent] = frozenset()
     """`told` of the plan before this one, so that nothing is told twice of a pod."""
     options: Options = field(default_factory=Options)
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
@@ -268,27 +268,27 @@ def controller_uid(meta: dict[str, Any]) -> str | None:
     return None
 
 
-def _unschedulable(conditions: Any) -> Trouble | None:
+def _unschedulable(conditions: Any) -> PodProblem | None:
     """The newest condition by which Volcano says that a gang does not fit; it writes them in no certain order."""
-    told = [one for one in conditions if (one.get("type"), one.get("status")) == ("Unschedulable", "True")]
-    if not told:
+    reported = [one for one in conditions if (one.get("type"), one.get("status")) == ("Unschedulable", "True")]
+    if not reported:
         return None
-    last = max(told, key=lambda one: str(one.get("lastTransitionTime") or ""))
-    return Trouble(str(last.get("reason") or "")[:_MAX_WORD], str(last.get("message") or "")[:_MAX_SENTENCE])
+    last = max(reported, key=lambda one: str(one.get("lastTransitionTime") or ""))
+    return PodProblem(str(last.get("reason") or "")[:_MAX_WORD], str(last.get("message") or "")[:_MAX_SENTENCE])
 
 
 def _replica_type(label: object) -> ReplicaType | None:
     return next((one for one in ReplicaType if one.label == label), None)
 
 
-def _nameless(spec: dict[str, Any] | None, job: object) -> bool:
+def _anonymous(spec: dict[str, Any] | None, job: object) -> bool:
     return bool(spec) and (spec or {}).get("subdomain") != names.service_name(str(job))
 
 
-def _unled(spec: dict[str, Any] | None) -> bool:
+def _without_coordinator(spec: dict[str, Any] | None) -> bool:
     containers = (spec or {}).get("containers") or ()
-    told = (one.get("name") for container in containers for one in container.get("env") or ())
-    return bool(spec) and COORDINATOR not in told
+    reported = (one.get("name") for container in containers for one in container.get("env") or ())
+    return bool(spec) and COORDINATOR not in reported
 
 
 def _index(label: object) -> int | None:

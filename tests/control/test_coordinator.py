@@ -5,12 +5,12 @@ import pytest
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.model import ConditionType
-from pytorchjob_operator.observed import CoordinatorAt, Options
+from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.report import Ended, Report
 from tests.control.world import World, quota
 from tests.factories import JOB_UID, make_job
 
-LED = Options(coordinator=CoordinatorAt("here:1", b"k" * 32))
+LED = Options(coordinator=CoordinatorAccess("here:1", b"k" * 32))
 
 
 class FakeCoordinator:

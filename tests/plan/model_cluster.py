@@ -10,7 +10,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget, Sync
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import ChildKind
-from pytorchjob_operator.observed import Child, NodeHealth, NodeState, Observed, Options, Pod, PodPhase, Told
+from pytorchjob_operator.observed import Child, NodeHealth, NodeState, Observed, Options, Pod, PodPhase, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.replicas import wanted
 from pytorchjob_operator.plan.writes import (
@@ -50,7 +50,7 @@ class ModelCluster:
         self._seen_children: tuple[Child, ...] = ()
         self._versions = 0
         self._due: float | None = None
-        self._told: frozenset[Told] = frozenset()
+        self._reported: frozenset[ReportedEvent] = frozenset()
         self.report: Report | None = None
         """What the coordinator reports now."""
         self.options = Options()
@@ -223,7 +223,8 @@ class ModelCluster:
         due = None if self._due is None else at(self._due)
         seen = tuple(self._seen_pods.values())
         observed = Observed(self.seen_job, at(self.now), seen, self._seen_children, status_due=due)
-        plan = make_plan(observed := replace(observed, told=self._told, report=self.report, options=self.options))
+        observed = replace(observed, reported=self._reported, report=self.report, options=self.options)
+        plan = make_plan(observed)
         asked = {name: self.dead.get(name, NodeState(NodeHealth.READY)) for name in plan.nodes}
         return make_plan(replace(observed, nodes=asked)) if asked else plan
 
@@ -236,8 +237,8 @@ class ModelCluster:
         self.refused = [write for write in plan.writes[:cut] if not self.apply(write)]
         whole = cut is None or cut > len(plan.writes)
         if whole and (plan.status is None or self.patch_status(plan.status, self.seen_job)):
-            self.events += [*plan.news, *plan.events]
-            self._told = plan.told
+            self.events += [*plan.pod_events, *plan.events]
+            self._reported = plan.reported
         self._due = None if plan.status_due is None else (plan.status_due - at(0)).total_seconds()
         return plan
 

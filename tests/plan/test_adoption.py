@@ -18,7 +18,7 @@ ETCD = {**ELASTIC, "elasticPolicy": {**ELASTIC["elasticPolicy"], "rdzvBackend": 
 
 def by_v1(*who: str) -> tuple[Pod, ...]:
     """Running pods that v1 made."""
-    return tuple(make_pod(one, RUNS, nameless=True) for one in who)
+    return tuple(make_pod(one, RUNS, anonymous=True) for one in who)
 
 
 def plan(job: PyTorchJob, *pods: Pod, services: tuple[str, ...] = ("x",), options: Options | None = None) -> Plan:

@@ -10,14 +10,15 @@ from pytorchjob_agent.meeting import MeetingEnv
 from pytorchjob_agent.rules import HangRules
 from pytorchjob_operator import tokens
 from pytorchjob_operator.model import ConditionType, PyTorchJob
-from pytorchjob_operator.observed import CoordinatorAt, Observed, Options
+from pytorchjob_operator.observed import CoordinatorAccess, Observed, Options
 from pytorchjob_operator.plan import agent, make_plan
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import JOB_UID, NOW, full_job, make_job, make_pod, make_service, make_template, replica
 
 KEY = b"k" * 32
-AT = CoordinatorAt("coordinator.ops.svc:29600", KEY, ca="Y2VydA==")
+AT = CoordinatorAccess("coordinator.ops.svc:29600", KEY, ca="Y2VydA==")
 OPTIONS = Options(coordinator=AT, agent_image="agent:1")
+WITHOUT = make_pod("master-0", without_coordinator=True)
 
 
 def container(who: str = "worker-0", options: Options = OPTIONS, at: int = 0, **case: Any) -> dict[str, Any]:
@@ -97,10 +98,10 @@ def test_who_has_chosen_a_rendezvous_keeps_it(case: dict[str, Any], led: bool) -
     [
         pytest.param(OPTIONS, (), True, id="a job of ours"),
         pytest.param(Options(), (), False, id="an operator without a coordinator"),
-        pytest.param(OPTIONS, (make_pod("master-0", nameless=True),), False, id="beside a pod of v1"),
-        pytest.param(OPTIONS, (make_pod("master-0", unled=True),), False, id="beside a pod made without it"),
+        pytest.param(OPTIONS, (make_pod("master-0", anonymous=True),), False, id="beside a pod of v1"),
+        pytest.param(OPTIONS, (WITHOUT,), False, id="beside a pod made without it"),
         pytest.param(OPTIONS, (make_pod("master-0"),), True, id="beside a pod that knows it"),
-        pytest.param(OPTIONS, (make_pod("master-0", unled=True, deleting=True),), True, id="once that one goes"),
+        pytest.param(OPTIONS, (replace(WITHOUT, deleting=True),), True, id="once that one goes"),
     ],
 )
 def test_the_pods_of_a_job_meet_in_one_way(options: Options, pods: tuple[Any, ...], led: bool) -> None:

@@ -7,13 +7,14 @@ import pytest
 
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, JobStatus, RestartPolicy
-from pytorchjob_operator.observed import CoordinatorAt, Options, Pod, PodPhase
+from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
+from pytorchjob_operator.problem import PodProblem
 from pytorchjob_operator.rounds.state import Policy, Seat
-from pytorchjob_operator.trouble import Trouble
 from tests.factories import condition, make_job, make_pod, observed, pods
 
-OPTIONS = Options(coordinator=CoordinatorAt("op:29600", b"k" * 32))
+OPTIONS = Options(coordinator=CoordinatorAccess("op:29600", b"k" * 32))
+WITHOUT = make_pod("worker-0", without_coordinator=True)
 RUN, OVER = PodPhase.RUNNING, PodPhase.SUCCEEDED
 FAILED = JobStatus(conditions=(condition(ConditionType.FAILED),))
 SUCCEEDED = JobStatus(conditions=(condition(ConditionType.SUCCEEDED),))
@@ -82,7 +83,7 @@ def test_policy(spec: dict[str, Any], policy: Policy) -> None:
         pytest.param(make_pod("master-0"), (0, Seat("x-master-0", "uid-master-0")), id="the Master is first"),
         pytest.param(make_pod("worker-1"), (2, Seat("x-worker-1", "uid-worker-1")), id="workers follow by index"),
         pytest.param(
-            make_pod("worker-0", PodPhase.PENDING, trouble=Trouble("Unschedulable", "no node")),
+            make_pod("worker-0", PodPhase.PENDING, problem=PodProblem("Unschedulable", "no node")),
             (1, Seat("x-worker-0", "uid-worker-0", trouble="Unschedulable: no node")),
             id="what keeps a pod from running is reported",
         ),
@@ -105,9 +106,9 @@ def test_expected_pods(pod: Pod, expected: tuple[int, Seat] | None) -> None:
     [
         pytest.param({}, Options(), pods(RUN, RUN), id="the operator has none"),
         pytest.param({"elasticPolicy": {"rdzvBackend": "c10d"}}, OPTIONS, (), id="the user chose a rendezvous"),
-        pytest.param({}, OPTIONS, (make_pod("worker-0", unled=True),), id="a pod was made without it"),
-        pytest.param({}, OPTIONS, (make_pod("worker-0", OVER, unled=True),), id="and so is one that has succeeded"),
-        pytest.param({}, OPTIONS, (make_pod("worker-0", nameless=True),), id="a pod was made by v1"),
+        pytest.param({}, OPTIONS, (WITHOUT,), id="a pod was made without it"),
+        pytest.param({}, OPTIONS, (replace(WITHOUT, phase=OVER),), id="and so is one that has succeeded"),
+        pytest.param({}, OPTIONS, (make_pod("worker-0", anonymous=True),), id="a pod was made by v1"),
     ],
 )
 def test_a_job_does_without_the_coordinator_if(spec: dict[str, Any], options: Options, seen: tuple[Pod, ...]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob, with_defaults
 from pytorchjob_operator.names import ChildKind, EventType, Reason, ReplicaType
-from pytorchjob_operator.observed import Child, Observed, Options, Pod, PodPhase, Trouble
+from pytorchjob_operator.observed import Child, Observed, Options, Pod, PodPhase, PodProblem
 from pytorchjob_operator.plan import Plan, gang, make_plan, podgroup
 from pytorchjob_operator.plan.writes import CreateChild, CreatePod, UpdateChild
 from tests.factories import at, condition, make_child, make_job, make_service, make_template, pods, written
@@ -115,7 +115,7 @@ def test_a_new_podgroup_of_volcano_has_a_queue() -> None:
 
 UNSEEN = {VOLCANO: ""}
 ABSENT = {VOLCANO: "the server could not find the requested resource"}
-FULL = Trouble("NotEnoughResources", "2/2 tasks in gang unschedulable")
+FULL = PodProblem("NotEnoughResources", "2/2 tasks in gang unschedulable")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ FULL = Trouble("NotEnoughResources", "2/2 tasks in gang unschedulable")
         pytest.param((), ABSENT, "GangSchedulerUnavailable", id="the kind is not there"),
         pytest.param((group(phase=""),), {}, "PodGroupPending", id="Volcano has not looked yet"),
         pytest.param((group(phase="Pending"),), {}, "PodGroupPending", id="Volcano has no room"),
-        pytest.param((group(phase="Pending", trouble=FULL),), {}, "PodGroupUnschedulable", id="Volcano says why"),
+        pytest.param((group(phase="Pending", problem=FULL),), {}, "PodGroupUnschedulable", id="Volcano says why"),
         pytest.param((group(),), {}, None, id="let in"),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_the_job_waits_for(
 
 
 def test_the_message_says_volcanos_words_and_what_to_do() -> None:
-    told = look(gang_job(), group(phase="Pending", trouble=FULL)).status
+    told = look(gang_job(), group(phase="Pending", problem=FULL)).status
     missing = look(gang_job(), unserved=ABSENT).status
     assert told is not None
     assert missing is not None

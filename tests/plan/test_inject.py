@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract import ReplicaEnv
-from pytorchjob_operator.observed import CoordinatorAt, Options
+from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import full_job, make_template, replica
 
-OPTIONS = Options(coordinator=CoordinatorAt("coordinator.ops.svc:29600", b"k" * 32), agent_image="agent:1")
+OPTIONS = Options(coordinator=CoordinatorAccess("coordinator.ops.svc:29600", b"k" * 32), agent_image="agent:1")
 PLACE = "/opt/pytorchjob-agent"
 
 

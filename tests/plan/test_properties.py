@@ -19,7 +19,7 @@ from pytorchjob_agent.contract import ReplicaEnv
 from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
 from pytorchjob_operator.names import ChildKind, ReplicaType
-from pytorchjob_operator.observed import CoordinatorAt, NodeHealth, Options, PodPhase
+from pytorchjob_operator.observed import CoordinatorAccess, NodeHealth, Options, PodPhase
 from pytorchjob_operator.plan import gang
 from pytorchjob_operator.plan.env import build_env
 from pytorchjob_operator.plan.writes import CreatePod
@@ -62,7 +62,7 @@ REPORTS = st.sampled_from(
         replace(ROUND, running=False, ended=Ended("Succeeded", "", 0)),
     ]
 )
-OPTIONS = st.sampled_from([Options(), Options(coordinator=CoordinatorAt("op:29600", b"k" * 32))])
+OPTIONS = st.sampled_from([Options(), Options(coordinator=CoordinatorAccess("op:29600", b"k" * 32))])
 ANY = st.integers(0, 10**6)
 
 
@@ -216,7 +216,7 @@ class Lives(RuleBasedStateMachine):
 
     def _mixed(self) -> bool:
         """Whether a pod was made without a coordinator."""
-        return any(pod.unled for pod in self.cluster.pods.values())
+        return any(pod.without_coordinator for pod in self.cluster.pods.values())
 
     def _too_late(self) -> set[str]:
         """Workers that an elastic job does not make again, because another has succeeded already."""

@@ -77,6 +77,6 @@ def test_each_round_has_its_own_store(
 
 
 def test_beside_pods_of_v1_all_is_as_v1_has_it() -> None:
-    told = env({}, beside_v1=True)
+    told = env({}, legacy=True)
     assert told["PET_RDZV_CONF"] == "is_host=false"
     assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" not in told

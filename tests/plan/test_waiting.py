@@ -7,13 +7,13 @@ import pytest
 from pytorchjob_operator.model import ConditionType, JobStatus
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.trouble import Trouble
+from pytorchjob_operator.problem import PodProblem
 from tests.factories import condition, make_job, make_pod, observed
 
 PENDING, RUN, BAD = PodPhase.PENDING, PodPhase.RUNNING, PodPhase.FAILED
-PULL = Trouble("ImagePullBackOff", "no such image", "container pytorch waiting")
-NO_ROOM = Trouble("Unschedulable", "0/3 nodes are available", "condition")
-EVICTED = Trouble("Evicted", "the node was low on memory", "status")
+PULL = PodProblem("ImagePullBackOff", "no such image", "container pytorch waiting")
+NO_ROOM = PodProblem("Unschedulable", "0/3 nodes are available", "condition")
+EVICTED = PodProblem("Evicted", "the node was low on memory", "status")
 CREATED = JobStatus(conditions=(condition(ConditionType.CREATED),))
 WAITED = JobStatus(conditions=(*CREATED.conditions, condition(ConditionType.WAITING, reason="Unschedulable")))
 RUNNING = JobStatus(conditions=(*CREATED.conditions, condition(ConditionType.RUNNING)))
@@ -25,8 +25,8 @@ def after(stored: JobStatus, *pods: Pod) -> JobStatus:
     return make_plan(replace(look, status_due=look.now)).status or stored
 
 
-def pod(who: str, phase: PodPhase = PENDING, trouble: Trouble | None = None, **fields: bool) -> Pod:
-    return make_pod(who, phase, trouble=trouble, **fields)
+def pod(who: str, phase: PodPhase = PENDING, problem: PodProblem | None = None, **fields: bool) -> Pod:
+    return make_pod(who, phase, problem=problem, **fields)
 
 
 @pytest.mark.parametrize(
@@ -34,22 +34,22 @@ def pod(who: str, phase: PodPhase = PENDING, trouble: Trouble | None = None, **f
     [
         pytest.param([pod("master-0")], None, id="pods that merely start are no trouble"),
         pytest.param(
-            [pod("master-0", trouble=PULL)],
+            [pod("master-0", problem=PULL)],
             ("ImagePullBackOff", "pod x-master-0: no such image"),
             id="an image that cannot be pulled",
         ),
         pytest.param(
-            [pod("master-0"), pod("worker-1", trouble=NO_ROOM)],
+            [pod("master-0"), pod("worker-1", problem=NO_ROOM)],
             ("Unschedulable", "pod x-worker-1: 0/3 nodes are available"),
             id="a pod that has no node",
         ),
         pytest.param(
-            [pod("master-0", trouble=PULL), *(pod(f"worker-{index}", trouble=NO_ROOM) for index in (2, 0, 1))],
+            [pod("master-0", problem=PULL), *(pod(f"worker-{index}", problem=NO_ROOM) for index in (2, 0, 1))],
             ("Unschedulable", "pod x-worker-0: 0/3 nodes are available (and 2 more)"),
             id="what most of them have, told of the first",
         ),
         pytest.param(
-            [pod("master-0", RUN), pod("worker-0", trouble=NO_ROOM)], None, id="a job that runs waits for nothing"
+            [pod("master-0", RUN), pod("worker-0", problem=NO_ROOM)], None, id="a job that runs waits for nothing"
         ),
         pytest.param([pod("worker-0", BAD, EVICTED)], None, id="a pod that is to be made again is not waited for"),
         pytest.param([pod("worker-0", PENDING, EVICTED, deleting=True)], None, id="nor one that is going"),
@@ -65,12 +65,12 @@ def test_it_goes_when_the_trouble_goes() -> None:
 
 
 def test_it_goes_when_the_job_runs() -> None:
-    status = after(WAITED, pod("master-0", RUN), pod("worker-0", trouble=NO_ROOM))
+    status = after(WAITED, pod("master-0", RUN), pod("worker-0", problem=NO_ROOM))
     assert [one.type for one in status.conditions] == [ConditionType.CREATED, ConditionType.RUNNING]
 
 
 def test_another_trouble_takes_its_place_and_the_same_one_keeps_its_time() -> None:
-    other = after(WAITED, pod("master-0", trouble=PULL)).condition(ConditionType.WAITING)
-    same = after(WAITED, pod("master-0", trouble=NO_ROOM)).condition(ConditionType.WAITING)
+    other = after(WAITED, pod("master-0", problem=PULL)).condition(ConditionType.WAITING)
+    same = after(WAITED, pod("master-0", problem=NO_ROOM)).condition(ConditionType.WAITING)
     assert other is not None
     assert (other.reason, same) == ("ImagePullBackOff", WAITED.condition(ConditionType.WAITING))

@@ -16,7 +16,7 @@ from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube.client import Client
 from pytorchjob_operator.kube.credentials import Credentials
-from pytorchjob_operator.observed import CoordinatorAt
+from pytorchjob_operator.observed import CoordinatorAccess
 from pytorchjob_operator.report import Report
 from pytorchjob_operator.rounds.state import News
 from pytorchjob_operator.settings import Settings
@@ -37,14 +37,14 @@ class CoordinatorService:
         self._credentials: Credentials | None = None
         self._coordinator: Coordinator | None = None
 
-    async def prepare(self, client: Client, namespace: str) -> CoordinatorAt | None:
+    async def prepare(self, client: Client, namespace: str) -> CoordinatorAccess | None:
         """Read or make the credentials; returns what pods are told, None without a coordinator."""
         settings = self._settings
         if not settings.coordinator:
             return None
         self._credentials = await load_credentials(client, namespace, settings.coordinator_secret)
         ca = self._credentials.ca if settings.coordinator_tls else ""
-        return CoordinatorAt(settings.coordinator_address, self._credentials.key, ca)
+        return CoordinatorAccess(settings.coordinator_address, self._credentials.key, ca)
 
     def start(self, epoch: int) -> None:
         """Open the port; `epoch` is later than that of every leader before. Raises OperatorError if it is taken."""

@@ -19,7 +19,7 @@ from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, EventType
-from pytorchjob_operator.observed import Refusal, Told
+from pytorchjob_operator.observed import Refusal, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.writes import Event
 from pytorchjob_operator.report import Report
@@ -50,7 +50,7 @@ class _Memory:
     reason: str = ""
     refusal: Refusal | None = None
     status_due: datetime | None = None
-    told: frozenset[Told] = frozenset()
+    reported: frozenset[ReportedEvent] = frozenset()
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Reconciler:
         now = self.clock()
         seen = self.caches.observe(job, now, memory.refusal, memory.status_due)
         report = self.coordinator.report(job.metadata.uid) if self.coordinator else None
-        plan = make_plan(replace(seen, nodes=self.nodes.known(now), told=memory.told, report=report))
+        plan = make_plan(replace(seen, nodes=self.nodes.known(now), reported=memory.reported, report=report))
         self._update_coordinator(job.metadata.uid, plan.coordinator)
         if plan.needs:
             self.want(plan.needs)
@@ -115,18 +115,18 @@ class Reconciler:
         """What is left to say once the writes went out: as planned, or what the API server would not take."""
         if refusal == memory.refusal:
             return plan if refusal is None else replace(plan, events=())
-        told = plan.events if refusal is None else (Event(refusal.reason, refusal.message, EventType.WARNING),)
-        return replace(self._plan(job, replace(memory, refusal=refusal)), events=told)
+        reported = plan.events if refusal is None else (Event(refusal.reason, refusal.message, EventType.WARNING),)
+        return replace(self._plan(job, replace(memory, refusal=refusal)), events=reported)
 
     async def _publish(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:
         """Status, then events; what could not be written is not remembered as told."""
         plan = self._after(job, plan, refusal, memory)
         if plan.status is not None:
             await self.applier.patch_status(job, plan.status)
-        memory.refusal, memory.status_due, memory.told = refusal, plan.status_due, plan.told
+        memory.refusal, memory.status_due, memory.reported = refusal, plan.status_due, plan.reported
         meta = job.metadata
         about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, meta.uid)
-        for event in (*plan.news, *plan.events):
+        for event in (*plan.pod_events, *plan.events):
             self.recorder.event(about, event.type, event.reason, event.message)
         self.lost(meta.namespace, plan.lost)
         return plan

@@ -15,7 +15,7 @@ from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.local.addresses import LOOPBACK
-from pytorchjob_operator.observed import CoordinatorAt, Options
+from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.report import Report
 from pytorchjob_operator.rounds.state import News
 
@@ -43,7 +43,7 @@ class LoopbackCoordinator:
     def __enter__(self) -> Self:
         """Open the port; raises OSError."""
         port = self._coordinator.start(LOOPBACK, 0)
-        at = CoordinatorAt(f"{LOOPBACK}:{port}", self._key)
+        at = CoordinatorAccess(f"{LOOPBACK}:{port}", self._key)
         self.options = Options(coordinator=at, agent_image=_NO_IMAGE)
         self._selector.register(self._readable, selectors.EVENT_READ, self._drain)
         return self

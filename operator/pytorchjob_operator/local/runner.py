@@ -19,7 +19,7 @@ from pytorchjob_operator.local.screen import Progress, Screen
 from pytorchjob_operator.local.signals import RELOAD, Signals
 from pytorchjob_operator.model import ConditionStatus, ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
-from pytorchjob_operator.observed import Child, Observed, Told
+from pytorchjob_operator.observed import Child, Observed, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan, replicas
 from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeleteChild, DeleteJob, DeletePod, UpdateChild
 
@@ -66,7 +66,7 @@ class Runner:
         self._job, self._node, self._screen, self._workers = job, node, screen, workers
         self._children: tuple[Child, ...] = ()
         self._status_due: datetime | None = None
-        self._told: frozenset[Told] = frozenset()
+        self._reported: frozenset[ReportedEvent] = frozenset()
         self._start = _monotonic()
         self._end = None if timeout is None else self._start + timeout
         self._terminal = _has_terminal()
@@ -108,7 +108,7 @@ class Runner:
             self._node.advance(_monotonic())
             plan = make_plan(self._observe())
             self._coordinator.apply(self._job.metadata.uid, plan.coordinator)
-            self._status_due, self._told = plan.status_due, plan.told
+            self._status_due, self._reported = plan.status_due, plan.reported
             if plan.empty:
                 return plan.wake_at
             self._apply(plan)
@@ -120,7 +120,7 @@ class Runner:
             self._node.pods(),
             self._children,
             status_due=self._status_due,
-            told=self._told,
+            reported=self._reported,
             options=self._coordinator.options,
             report=self._coordinator.report(self._job.metadata.uid),
         )

@@ -22,17 +22,17 @@ from pytorchjob_operator.plan import (
     events,
     gang,
     limits,
-    news,
     outcome,
+    pod_events,
     pods,
     replicas,
     restart,
     service,
     status,
-    stuck,
+    stuck_pods,
     suspension,
 )
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Plan, Write
 
@@ -47,14 +47,14 @@ def make_plan(seen: Observed) -> Plan:
     hands_off = _hands_off(seen.job)
     if hands_off:
         return Plan(reason=hands_off, coordinator=Forget())
-    look, end = _look(seen), ending.ended(seen.job)
-    plan = _go_on(look) if end is None else ending.make_plan(seen, end)
-    plan = stuck.add(seen, plan)
+    context, end = _evaluate(seen), ending.ended(seen.job)
+    plan = _go_on(context) if end is None else ending.make_plan(seen, end)
+    plan = stuck_pods.add(seen, plan)
     return replace(
         plan,
         events=(*plan.events, *gang.events(seen, plan.writes)),
-        needs=_rare_kinds(seen, look.job) & seen.unserved.keys(),
-        coordinator=coordinator.decide(look, end),
+        needs=_rare_kinds(seen, context.job) & seen.unserved.keys(),
+        coordinator=coordinator.decide(context, end),
     )
 
 
@@ -64,18 +64,18 @@ def _rare_kinds(seen: Observed, job: PyTorchJob) -> frozenset[ChildKind]:
     return frozenset(one for one in (scales, gang.kind(job, seen.options)) if one)
 
 
-def _look(seen: Observed) -> Look:
+def _evaluate(seen: Observed) -> Context:
     """Evaluate the observation once, for all policies."""
     job = with_defaults(seen.job)
     compared = replicas.compare(job, seen.pods)
     counts, replacements = outcome.count(job, compared), restart.replacements(job, compared, seen.pods)
-    return Look(adoption.adopt(seen, compared), job, compared, counts, replacements)
+    return Context(adoption.adopt(seen, compared), job, compared, counts, replacements)
 
 
-def _go_on(look: Look) -> Plan:
+def _go_on(context: Context) -> Plan:
     """Decide about a job that has not ended."""
-    result = _result(look)
-    return _publish(look, result, tuple(_writes(look, result)))
+    result = _result(context)
+    return _publish(context, result, tuple(_writes(context, result)))
 
 
 def _hands_off(job: PyTorchJob) -> str | None:
@@ -87,64 +87,64 @@ def _hands_off(job: PyTorchJob) -> str | None:
     return None
 
 
-def _result(look: Look) -> Outcome:
+def _result(context: Context) -> Outcome:
     """How the job stands: suspended, or as its pods say, unless a limit ends it first."""
-    held = suspension.decide(look.seen)
+    held = suspension.decide(context.seen)
     if held is not None:
         return held
-    result = outcome.decide(look.job, look.compared, look.counts)
+    result = outcome.decide(context.job, context.compared, context.counts)
     if result.phase is Phase.SUCCEEDED:
         return result
-    judged = elastic.verdict(look)
+    judged = elastic.verdict(context)
     if judged is not None or result.phase is Phase.FAILED:
         return judged or result
-    return limits.exceeded(look) or result
+    return limits.exceeded(context) or result
 
 
-def _publish(look: Look, result: Outcome, writes: tuple[Write, ...]) -> Plan:
+def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Plan:
     """Add the status, and say when to write it and when to look again."""
-    seen = look.seen
-    new = status.build_status(look, result)
-    due = status.write_at(look, new)
+    seen = context.seen
+    new = status.build_status(context, result)
+    due = status.write_at(context, new)
     write_now = due is not None and due <= seen.now
     put_off = None if write_now else due
     ends = None if result.phase in _WITHOUT_PODS else limits.deadline(seen.job)
-    of_pods = news.decide(look, result)
-    times = (put_off, ends, elastic.look_again(look, result))
+    events_of_pods = pod_events.decide(context, result)
+    times = (put_off, ends, elastic.look_again(context, result))
     return Plan(
-        reason=_reason(look, result, writes),
+        reason=_reason(context, result, writes),
         writes=writes,
         status=new if write_now else None,
         events=tuple(events.build_events(seen.job, result, writes, new if write_now else None)),
-        news=of_pods.events,
-        told=of_pods.told,
-        lost=of_pods.lost,
+        pod_events=events_of_pods.events,
+        reported=events_of_pods.reported,
+        lost=events_of_pods.lost,
         status_due=put_off,
         wake_at=min((one for one in times if one is not None), default=None),
     )
 
 
-def _writes(look: Look, result: Outcome) -> Iterator[Write]:
+def _writes(context: Context, result: Outcome) -> Iterator[Write]:
     """Service first, then what must go, then what is missing, in the order of ranks; last who may change all that."""
     if result.phase is Phase.SUSPENDED:
-        yield from suspension.writes(look.seen)
+        yield from suspension.writes(context.seen)
     if result.phase in _WITHOUT_PODS:
         return
-    yield from service.writes(look)
-    yield from gang.writes(look)
-    for pod in look.compared.surplus:
+    yield from service.writes(context)
+    yield from gang.writes(context)
+    for pod in context.compared.surplus:
         if not pod.deleting:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")
-    for pod, reason in look.replacements.deletable():
+    for pod, reason in context.replacements.deletable():
         yield DeletePod(pod.name, pod.uid, reason)
-    for replica in () if gang.held(look) else look.compared.missing:
-        yield CreatePod(pods.build_pod(look.job, replica, look.seen.options))
-    yield from children.converge(look.seen, ChildKind.AUTOSCALER, autoscaler.wanted(look.job))
+    for replica in () if gang.held(context) else context.compared.missing:
+        yield CreatePod(pods.build_pod(context.job, replica, context.seen.options))
+    yield from children.converge(context.seen, ChildKind.AUTOSCALER, autoscaler.wanted(context.job))
 
 
-def _reason(look: Look, result: Outcome, writes: tuple[Write, ...]) -> str:
-    compared = look.compared
+def _reason(context: Context, result: Outcome, writes: tuple[Write, ...]) -> str:
+    compared = context.compared
     have, missing, surplus = len(compared.present), len(compared.missing), len(compared.surplus)
     what = f"{len(writes)} writes" if writes else "nothing to write"
-    held = " (held back for their PodGroup)" if gang.held(look) else ""
+    held = " (held back for their PodGroup)" if gang.held(context) else ""
     return f"{result.phase}: {have} pods there, {missing} missing{held}, {surplus} surplus; {what}"

@@ -17,8 +17,8 @@ _GO_ON = (PodPhase.PENDING, PodPhase.RUNNING)
 def adopt(seen: Observed, compared: Comparison) -> Observed:
     """The observation with the ways of the pods that are there, where one of them knows no others."""
     options = seen.options
-    if any(pod.nameless for pod in compared.present.values()):
-        options = replace(options, replica_services=True, beside_v1=True)
-    if any(pod.unled and pod.phase in _GO_ON and not pod.deleting for pod in compared.present.values()):
+    if any(pod.anonymous for pod in compared.present.values()):
+        options = replace(options, replica_services=True, legacy=True)
+    if any(pod.without_coordinator and pod.phase in _GO_ON and not pod.deleting for pod in compared.present.values()):
         options = replace(options, coordinator=None)
     return seen if options is seen.options else replace(seen, options=options)

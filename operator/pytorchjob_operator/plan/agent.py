@@ -16,7 +16,7 @@ from pytorchjob_agent.startmode import PRELOAD, START_MODE
 from pytorchjob_operator import names, tokens
 from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, main_container
 from pytorchjob_operator.names import Reason
-from pytorchjob_operator.observed import CoordinatorAt, Options
+from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.replicas import Replica
 
@@ -30,7 +30,7 @@ _SPARE_SECONDS = 5
 Variable = dict[str, Any]
 
 
-def coordinator(job: PyTorchJob, template: dict[str, Any], options: Options) -> CoordinatorAt | None:
+def coordinator(job: PyTorchJob, template: dict[str, Any], options: Options) -> CoordinatorAccess | None:
     """Where the agents of this template's pods meet; None where they do without the coordinator."""
     return None if _refusal(job, template, options) else options.coordinator
 
@@ -51,7 +51,7 @@ def variables(job: PyTorchJob, replica: Replica, options: Options) -> list[Varia
     return [*told, *(one for one in settings if one["name"] not in given)]
 
 
-def trouble(job: PyTorchJob, options: Options) -> tuple[Reason, str] | None:
+def problem(job: PyTorchJob, options: Options) -> tuple[Reason, str] | None:
     """Why the agent that the user wants is not put into the pods, if so: for the condition ConfigValid."""
     if job.spec.agent is None or not job.spec.agent.inject:
         return None
@@ -75,7 +75,7 @@ def _refusal(job: PyTorchJob, template: dict[str, Any], options: Options) -> str
     found = own_names(template).intersection(_CHOICES)
     if found:
         return f"container {names.CONTAINER} has its own {min(found)}"
-    if options.beside_v1:
+    if options.legacy:
         return "pods that training-operator v1 made are there"
     return "there is no coordinator for these pods" if options.coordinator is None else None
 
@@ -88,7 +88,7 @@ def _chosen(policy: ElasticPolicy) -> str | None:
     return "standalone" if policy.standalone else None
 
 
-def _meeting(job: PyTorchJob, replica: Replica, at: CoordinatorAt) -> list[Variable]:
+def _meeting(job: PyTorchJob, replica: Replica, at: CoordinatorAccess) -> list[Variable]:
     meta = job.metadata
     pod = names.pod_name(meta.name, replica.type, replica.index)
     host, _, port = at.address.rpartition(":")

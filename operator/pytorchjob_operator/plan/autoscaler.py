@@ -29,7 +29,7 @@ def wanted(job: PyTorchJob) -> dict[str, Any] | None:
     return children.build_child(job, API_VERSION, ChildKind.AUTOSCALER.value, spec)
 
 
-def trouble(job: PyTorchJob, unserved: Mapping[ChildKind, str]) -> tuple[Reason, str] | None:
+def problem(job: PyTorchJob, unserved: Mapping[ChildKind, str]) -> tuple[Reason, str] | None:
     """Why the metrics that the user gave have no effect, if so: reason and sentence for the condition ConfigValid."""
     elastic = job.spec.elastic_policy
     if elastic is None or elastic.metrics is None:

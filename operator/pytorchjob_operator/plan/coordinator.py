@@ -14,7 +14,7 @@ from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, 
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options, Pod, PodPhase
 from pytorchjob_operator.plan import agent, env, replicas, restart
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.rounds.state import Policy, Seat
 
@@ -22,39 +22,39 @@ LAST_CALL = "last_call_timeout"
 JOIN = "join_timeout"
 """Keys of rdzvConf, as torch's c10d knows them: seconds."""
 _LONGEST = 30 * 86_400.0
-_MAX_TROUBLE = 300
+_MAX_PROBLEM = 300
 _AT_REST = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
-def decide(look: Look, end: ConditionType | None) -> CoordinatorUpdate:
+def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
     """Decide about a job that the operator manages; `end` is the end that its status records, if any."""
-    led = _led_roles(look)
-    if look.job.spec.run_policy.suspend or not led or _trains_without(look):
+    led = _led_roles(context)
+    if context.job.spec.run_policy.suspend or not led or _trains_without(context):
         return Forget()
     if end is None:
-        return Sync(_policy(look.job, look.seen.options), _expected_pods(look, led))
-    if all(pod.phase in _AT_REST for pod in look.seen.pods):
+        return Sync(_policy(context.job, context.seen.options), _expected_pods(context, led))
+    if all(pod.phase in _AT_REST for pod in context.seen.pods):
         return Forget()
     return Finish(failed=end is ConditionType.FAILED)
 
 
-def _led_roles(look: Look) -> frozenset[ReplicaType]:
+def _led_roles(context: Context) -> frozenset[ReplicaType]:
     """The roles whose pods meet at the coordinator."""
-    specs, options = look.job.spec.pytorch_replica_specs, look.seen.options
+    specs, options = context.job.spec.pytorch_replica_specs, context.seen.options
     return frozenset(
-        role for role, spec in specs.items() if agent.coordinator(look.job, spec.template, options) is not None
+        role for role, spec in specs.items() if agent.coordinator(context.job, spec.template, options) is not None
     )
 
 
-def _trains_without(look: Look) -> bool:
+def _trains_without(context: Context) -> bool:
     """Whether a pod takes part that was made without the coordinator: then the whole job does without."""
-    return any(pod.unled for pod in look.compared.present.values() if _takes_part(pod))
+    return any(pod.without_coordinator for pod in context.compared.present.values() if _takes_part(pod))
 
 
-def _expected_pods(look: Look, led: frozenset[ReplicaType]) -> dict[int, Seat]:
+def _expected_pods(context: Context, led: frozenset[ReplicaType]) -> dict[int, Seat]:
     return {
-        replicas.position(look.job, replica): _seat(pod)
-        for replica, pod in look.compared.present.items()
+        replicas.position(context.job, replica): _seat(pod)
+        for replica, pod in context.compared.present.items()
         if replica.type in led and _takes_part(pod)
     }
 
@@ -64,8 +64,8 @@ def _takes_part(pod: Pod) -> bool:
 
 
 def _seat(pod: Pod) -> Seat:
-    trouble = pod.trouble
-    words = f"{trouble.reason}: {trouble.message}"[:_MAX_TROUBLE] if trouble else ""
+    problem = pod.problem
+    words = f"{problem.reason}: {problem.message}"[:_MAX_PROBLEM] if problem else ""
     return Seat(pod.name, pod.uid, words, pod.succeeded)
 
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, Restart
-from pytorchjob_operator.observed import Trouble
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.observed import PodProblem
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 from pytorchjob_operator.report import LastRestart, Report
 from pytorchjob_operator.rounds.state import Word
@@ -34,37 +34,37 @@ _MOST = 2**53 - 1
 """What a status may hold."""
 
 
-def verdict(look: Look) -> Outcome | None:
+def verdict(context: Context) -> Outcome | None:
     """Return the end that the coordinator has put to the job, with the cause in its words."""
-    ended = look.seen.report.ended if look.seen.report else None
+    ended = context.seen.report.ended if context.seen.report else None
     return Outcome(Phase.FAILED, ended.message) if ended is not None and ended.failed else None
 
 
-def restarts(look: Look) -> int:
+def restarts(context: Context) -> int:
     """Return how many restarts inside of pods count against backoffLimit: none if they have a budget of their own."""
-    policy = look.job.spec.elastic_policy
-    return 0 if policy is not None and policy.max_restarts is not None else _restarts(look.seen.job.status, look)
+    policy = context.job.spec.elastic_policy
+    return 0 if policy is not None and policy.max_restarts is not None else _restarts(context.seen.job.status, context)
 
 
-def trouble(look: Look, outcome: Outcome) -> Trouble | None:
+def problem(context: Context, outcome: Outcome) -> PodProblem | None:
     """Return what is wrong with the rounds although the job goes on: the likeliest cause, with all sentences."""
-    problems = look.seen.report.problems if look.seen.report else {}
+    problems = context.seen.report.problems if context.seen.report else {}
     if not problems or outcome.phase in _OVER:
         return None
     known = [word.value for word in _CAUSES_FIRST if word in problems]
     reasons = [*known, *sorted(set(problems) - set(known))]
-    return Trouble(reasons[0], "; ".join(problems[one] for one in reasons)[:_LONGEST])
+    return PodProblem(reasons[0], "; ".join(problems[one] for one in reasons)[:_LONGEST])
 
 
-def fields(look: Look, outcome: Outcome, now: datetime) -> dict[str, Any]:
+def fields(context: Context, outcome: Outcome, now: datetime) -> dict[str, Any]:
     """Return status.elastic and status.progress after this look; a job that is suspended has neither."""
     if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
         return {"elastic": None, "progress": None}
-    stored, report = look.seen.job.status, look.seen.report
+    stored, report = context.seen.job.status, context.seen.report
     if report is None:
         return {}
     return {
-        "elastic": _elastic(stored.elastic, report, _restarts(stored, look), now),
+        "elastic": _elastic(stored.elastic, report, _restarts(stored, context), now),
         "progress": _progress(stored.progress, report, now),
     }
 
@@ -77,18 +77,18 @@ def delay(stored: JobStatus, new: JobStatus, now: datetime) -> timedelta:
     return max(stored.progress.time + PROGRESS_DELAY - now, timedelta(0))
 
 
-def look_again(look: Look, outcome: Outcome) -> datetime | None:
+def look_again(context: Context, outcome: Outcome) -> datetime | None:
     """Return when to look for more steps, of which nobody tells."""
-    report = look.seen.report
+    report = context.seen.report
     if report is None or report.step is None or not report.running or outcome.phase in _OVER:
         return None
-    return look.seen.now + PROGRESS_DELAY
+    return context.seen.now + PROGRESS_DELAY
 
 
-def _restarts(stored: JobStatus, look: Look) -> int:
+def _restarts(stored: JobStatus, context: Context) -> int:
     """The restarts of the job's life: a new coordinator learns them from the agents, if any is left that knows."""
     known = stored.elastic.restarts if stored.elastic else None
-    return max(known or 0, look.seen.report.restarts if look.seen.report else 0)
+    return max(known or 0, context.seen.report.restarts if context.seen.report else 0)
 
 
 def _elastic(stored: ElasticStatus | None, report: Report, count: int, now: datetime) -> ElasticStatus | None:

@@ -108,7 +108,7 @@ def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, optio
         host=elastic.rdzv_host or _address(job, host_role or ReplicaType.WORKER, options),
         port=elastic.rdzv_port or _port(job, host_role or ReplicaType.WORKER),
         backend=backend,
-        id=elastic.rdzv_id if options.beside_v1 else _run_id(job, elastic, backend),
+        id=elastic.rdzv_id if options.legacy else _run_id(job, elastic, backend),
         conf=_conf(job, elastic, replica, options),
     )
 

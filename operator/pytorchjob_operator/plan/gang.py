@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ChildKind, EventType, Reason, ReplicaType
-from pytorchjob_operator.observed import Child, Observed, Options, Trouble
+from pytorchjob_operator.observed import Child, Observed, Options, PodProblem
 from pytorchjob_operator.plan import children, podgroup
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.writes import CreateChild, DeleteChild, Event, Write
 
 NOBODY = "none"
@@ -61,12 +61,12 @@ def marks(job: PyTorchJob, replica_type: ReplicaType, options: Options) -> Marks
             return Marks(labels={names.LABEL_POD_GROUP: group}, scheduler_name=name)
 
 
-def writes(look: Look) -> Iterator[Write]:
+def writes(context: Context) -> Iterator[Write]:
     """Make the PodGroup, bring it up to date, and take away one of a scheduler that the job no longer has."""
-    mine = kind(look.job, look.seen.options)
+    mine = kind(context.job, context.seen.options)
     for one in _KINDS:
-        wanted = podgroup.build_pod_group(look.job, one) if one is mine else None
-        yield from map(_with_queue, children.converge(look.seen, one, wanted))
+        wanted = podgroup.build_pod_group(context.job, one) if one is mine else None
+        yield from map(_with_queue, children.converge(context.seen, one, wanted))
 
 
 def _with_queue(write: Write) -> Write:
@@ -77,29 +77,29 @@ def _with_queue(write: Write) -> Write:
     return replace(write, body={**write.body, "spec": spec})
 
 
-def held(look: Look) -> bool:
+def held(context: Context) -> bool:
     """Whether pods are missing and must not be made yet."""
-    mine = kind(look.job, look.seen.options)
-    if mine is None or not look.compared.missing:
+    mine = kind(context.job, context.seen.options)
+    if mine is None or not context.compared.missing:
         return False
-    group = _found(look.seen, mine)
+    group = _found(context.seen, mine)
     return group is None or (mine is ChildKind.VOLCANO_POD_GROUP and group.phase in _NOT_LET_IN)
 
 
-def trouble(look: Look) -> Trouble | None:
+def problem(context: Context) -> PodProblem | None:
     """Why pods are held back, where it is not merely because the PodGroup is about to be made."""
-    mine = kind(look.job, look.seen.options)
-    if mine is None or not held(look):
+    mine = kind(context.job, context.seen.options)
+    if mine is None or not held(context):
         return None
-    why, group = look.seen.unserved.get(mine), _found(look.seen, mine)
+    why, group = context.seen.unserved.get(mine), _found(context.seen, mine)
     if why:
-        return Trouble(Reason.GANG_SCHEDULER_UNAVAILABLE, _unavailable(look, mine, why))
+        return PodProblem(Reason.GANG_SCHEDULER_UNAVAILABLE, _unavailable(context, mine, why))
     if group is None:
         return None
     state = f"PodGroup {group.name} is not in {names.VOLCANO}'s queue yet (phase: {group.phase or 'none'})"
-    if group.trouble is None:
-        return Trouble(Reason.POD_GROUP_PENDING, f"{state}: no pod is made until it is")
-    return Trouble(Reason.POD_GROUP_UNSCHEDULABLE, f"{state}: {group.trouble.reason}: {group.trouble.message}")
+    if group.problem is None:
+        return PodProblem(Reason.POD_GROUP_PENDING, f"{state}: no pod is made until it is")
+    return PodProblem(Reason.POD_GROUP_UNSCHEDULABLE, f"{state}: {group.problem.reason}: {group.problem.message}")
 
 
 def events(seen: Observed, writes: Iterable[Write]) -> Iterator[Event]:
@@ -124,8 +124,8 @@ def _found(seen: Observed, mine: ChildKind) -> Child | None:
     return next((one for one in seen.of(mine) if not one.deleting), None)
 
 
-def _unavailable(look: Look, mine: ChildKind, why: str) -> str:
+def _unavailable(context: Context, mine: ChildKind, why: str) -> str:
     what = f"no pod is made: the resource {podgroup.API_VERSIONS[mine]} PodGroup cannot be used: {why}"
-    name = scheduler(look.job, look.seen.options)
+    name = scheduler(context.job, context.seen.options)
     grant = "let the operator use it (chart: gangScheduling.enabled)"
     return f"{what}; install {name} with its resources, {grant}, or set {_FIELD} to {NOBODY}"

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import elastic, replicas
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 
 
-def exceeded(look: Look) -> Outcome | None:
+def exceeded(context: Context) -> Outcome | None:
     """The failure that a limit of the job means now, with v1's message, or None."""
-    seen, name = look.seen, look.job.metadata.name
-    if out_of_restarts(look):
+    seen, name = context.seen, context.job.metadata.name
+    if out_of_restarts(context):
         return Outcome(Phase.FAILED, f"Job {name} has failed because it has reached the specified backoff limit")
     end = deadline(seen.job)
     if end is not None and seen.now >= end:
@@ -40,20 +40,20 @@ def after(start: datetime | None, seconds: int | None) -> datetime | None:
         return None
 
 
-def out_of_restarts(look: Look) -> bool:
+def out_of_restarts(context: Context) -> bool:
     """Whether the restarts so far use up backoffLimit; a limit of 0 allows none, a limit of n fewer than n (v1).
 
     A failed pod counts from the look that sees it, and its containers' restarts count once: with the pod while it is
     there, with the status once that lists it. Never has no restarts, whatever its sidecars do (v1).
     """
-    limit = look.job.spec.run_policy.backoff_limit
-    listed = {*look.replacements.uids()}
+    limit = context.job.spec.run_policy.backoff_limit
+    listed = {*context.replacements.uids()}
     there = sum(
         pod.restarts
-        for replica, pod in look.compared.present.items()
-        if pod.uid not in listed and _may_restart(look.job, replica.type)
+        for replica, pod in context.compared.present.items()
+        if pod.uid not in listed and _may_restart(context.job, replica.type)
     )
-    used = (look.job.status.restarts or 0) + look.replacements.used_up() + there + elastic.restarts(look)
+    used = (context.job.status.restarts or 0) + context.replacements.used_up() + there + elastic.restarts(context)
     return limit is not None and used >= max(limit, 1)
 
 

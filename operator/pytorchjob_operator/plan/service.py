@@ -7,18 +7,18 @@ from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, main_container
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.plan import owner, replicas
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.plan.writes import CreateChild, DeleteChild, Write
 
 
-def writes(look: Look) -> Iterator[Write]:
+def writes(context: Context) -> Iterator[Write]:
     """Make the Services that are missing, and delete those of replicas that the job no longer has, v1's too."""
-    job, there = look.job, look.seen.of(ChildKind.SERVICE)
+    job, there = context.job, context.seen.of(ChildKind.SERVICE)
     have = {one.name for one in there}
     if names.service_name(job.metadata.name) not in have:
         yield CreateChild(ChildKind.SERVICE, build_service(job))
-    if look.seen.options.replica_services:
+    if context.seen.options.replica_services:
         for replica in replicas.wanted(job):
             if names.pod_name(job.metadata.name, replica.type, replica.index) not in have:
                 yield CreateChild(ChildKind.SERVICE, build_replica_service(job, replica))

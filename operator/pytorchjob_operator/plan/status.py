@@ -17,10 +17,10 @@ from pytorchjob_operator.model import (
     ReplicaStatuses,
 )
 from pytorchjob_operator.names import Reason, ReplicaType
-from pytorchjob_operator.observed import Refusal, Trouble
+from pytorchjob_operator.observed import PodProblem, Refusal
 from pytorchjob_operator.plan import agent, autoscaler, conditions, elastic, gang, waiting
 from pytorchjob_operator.plan.conditions import Conditions
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
 from pytorchjob_operator.plan.restart import Replacements
 
@@ -40,37 +40,37 @@ _CONDITIONS = {
 }
 
 
-def build_status(look: Look, outcome: Outcome) -> JobStatus:
+def build_status(context: Context, outcome: Outcome) -> JobStatus:
     """Build the status after this observation, with v1's conditions, order and times."""
-    seen, stored = look.seen, look.seen.job.status
+    seen, stored = context.seen, context.seen.job.status
     now = seen.now.replace(microsecond=0)
     ended = outcome.phase in _ENDS
     return stored.model_copy(
         update={
-            "conditions": _stamped(_conditions(look, outcome, now), seen.job),
-            "replica_statuses": _replica_statuses(seen.job, look.counts, outcome),
-            "start_time": _start_time(look, outcome, now),
-            "last_reconcile_time": _held_since(look, now),
-            **_replaced(stored, look.replacements, outcome),
-            **elastic.fields(look, outcome, now),
+            "conditions": _stamped(_conditions(context, outcome, now), seen.job),
+            "replica_statuses": _replica_statuses(seen.job, context.counts, outcome),
+            "start_time": _start_time(context, outcome, now),
+            "last_reconcile_time": _held_since(context, now),
+            **_replaced(stored, context.replacements, outcome),
+            **elastic.fields(context, outcome, now),
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
         }
     )
 
 
-def write_at(look: Look, new: JobStatus) -> datetime | None:
+def write_at(context: Context, new: JobStatus) -> datetime | None:
     """When to write the new status: now or later, or None when it says what the stored one says."""
-    seen = look.seen
+    seen = context.seen
     if seen.job.status == new:
         return None
-    due = seen.now + _delay(look, new)
+    due = seen.now + _delay(context, new)
     return min(due, seen.status_due) if seen.status_due else due
 
 
-def _delay(look: Look, new: JobStatus) -> timedelta:
+def _delay(context: Context, new: JobStatus) -> timedelta:
     """How long the new status may wait for what is likely to follow."""
-    stored, counts = look.seen.job.status, look.counts
+    stored, counts = context.seen.job.status, context.counts
     if (
         new.observed_generation != stored.observed_generation
         or new.restarts != stored.restarts
@@ -79,7 +79,7 @@ def _delay(look: Look, new: JobStatus) -> timedelta:
     ):
         return _AT_ONCE
     if _without_problems(new.conditions) == _without_problems(stored.conditions):
-        return elastic.delay(stored, new, look.seen.now)
+        return elastic.delay(stored, new, context.seen.now)
     return RUNNING_DELAY if _only_running_is_new(stored, new) else _AT_ONCE
 
 
@@ -89,14 +89,14 @@ def _stamped(new: Conditions, job: PyTorchJob) -> Conditions:
     return tuple(one if one in job.status.conditions else one.model_copy(update=generation) for one in new)
 
 
-def _conditions(look: Look, outcome: Outcome, now: datetime) -> Conditions:
-    seen = look.seen
+def _conditions(context: Context, outcome: Outcome, now: datetime) -> Conditions:
+    seen = context.seen
     name, stored = seen.job.metadata.name, seen.job.status.conditions
     new = conditions.set_true(stored, ConditionType.CREATED, Reason.CREATED, f"PyTorchJob {name} is created.", now)
     new = _refused(new, seen.refusal, now)
-    new = _config(new, look, now)
-    new = _waits(new, waiting.decide(look, outcome), now)
-    new = _degraded(new, elastic.trouble(look, outcome), now)
+    new = _config(new, context, now)
+    new = _waits(new, waiting.decide(context, outcome), now)
+    new = _degraded(new, elastic.problem(context, outcome), now)
     if outcome.phase is Phase.SUSPENDED:
         new = conditions.set_false(new, ConditionType.RUNNING, Reason.SUSPENDED, outcome.message, now)
     if outcome.phase is Phase.RESUMED:
@@ -109,49 +109,49 @@ def _conditions(look: Look, outcome: Outcome, now: datetime) -> Conditions:
     return new
 
 
-def _waits(given: Conditions, trouble: Trouble | None, now: datetime) -> Conditions:
+def _waits(given: Conditions, problem: PodProblem | None, now: datetime) -> Conditions:
     """Say what the job waits for, as long as it does; the sentence may change without a word of its own."""
     shown = conditions.find(given, ConditionType.WAITING)
-    if trouble is None or (shown is not None and shown.reason != trouble.reason):
+    if problem is None or (shown is not None and shown.reason != problem.reason):
         given = conditions.remove(given, ConditionType.WAITING)
-    if trouble is None:
+    if problem is None:
         return given
-    return conditions.set_true(given, ConditionType.WAITING, trouble.reason, trouble.message, now)
+    return conditions.set_true(given, ConditionType.WAITING, problem.reason, problem.message, now)
 
 
-def _degraded(given: Conditions, trouble: Trouble | None, now: datetime) -> Conditions:
+def _degraded(given: Conditions, problem: PodProblem | None, now: datetime) -> Conditions:
     """Say what is wrong although the job goes on, as long as it is; never last, where it would be the job's State."""
-    if trouble is None:
+    if problem is None:
         return conditions.remove(given, ConditionType.DEGRADED)
-    return conditions.set_first(given, ConditionType.DEGRADED, trouble.reason, trouble.message, now)
+    return conditions.set_first(given, ConditionType.DEGRADED, problem.reason, problem.message, now)
 
 
-def _config(given: Conditions, look: Look, now: datetime) -> Conditions:
+def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
     """Say what of the spec has no effect, as long as it has none."""
-    wrong = autoscaler.trouble(look.job, look.seen.unserved) or agent.trouble(look.job, look.seen.options)
+    wrong = autoscaler.problem(context.job, context.seen.unserved) or agent.problem(context.job, context.seen.options)
     if wrong is None:
         return conditions.remove(given, ConditionType.CONFIG_VALID)
     return conditions.set_first(given, ConditionType.CONFIG_VALID, *wrong, now)
 
 
-def _start_time(look: Look, outcome: Outcome, now: datetime) -> datetime | None:
+def _start_time(context: Context, outcome: Outcome, now: datetime) -> datetime | None:
     """Set when the job is taken up, set anew when it is resumed (A.9).
 
     One that was made suspended, or whose first pods a gang scheduler has not let in, has none.
     """
-    stored = look.seen.job.status.start_time
+    stored = context.seen.job.status.start_time
     if outcome.phase is Phase.SUSPENDED:
         return stored
     if outcome.phase is Phase.RESUMED:
         return now
-    return stored or (None if gang.held(look) else now)
+    return stored or (None if gang.held(context) else now)
 
 
-def _held_since(look: Look, now: datetime) -> datetime | None:
+def _held_since(context: Context, now: datetime) -> datetime | None:
     """When a gang scheduler last began to hold pods back; v1 writes it with every look, which would never settle."""
-    stored = look.seen.job.status
+    stored = context.seen.job.status
     shown = conditions.find(stored.conditions, ConditionType.WAITING)
-    if gang.trouble(look) is None:
+    if gang.problem(context) is None:
         return stored.last_reconcile_time
     told = shown is not None and shown.reason in gang.WAITS
     return stored.last_reconcile_time if told and stored.last_reconcile_time else now

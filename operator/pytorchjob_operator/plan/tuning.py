@@ -19,14 +19,14 @@ _TIMINGS: Conf = (("keep_alive_interval", "1"), ("keep_alive_max_attempt", "5"),
 
 def separates_stores(elastic: ElasticPolicy, options: Options) -> bool:
     """Whether every round needs a store of its own: in a shared one, workers meet the addresses of dead ones."""
-    return _is_c10d(elastic) and not options.beside_v1
+    return _is_c10d(elastic) and not options.legacy
 
 
 def timings(elastic: ElasticPolicy, options: Options) -> Conf:
     """How soon a node counts as lost, and how long a group below its maximum waits. `elastic` has its defaults."""
     small = (elastic.max_replicas or 1) <= MOST_NODES
     meets = _is_c10d(elastic) and not elastic.standalone
-    return _TIMINGS if meets and small and not options.beside_v1 else ()
+    return _TIMINGS if meets and small and not options.legacy else ()
 
 
 def policy_conf(elastic: ElasticPolicy) -> Conf:

@@ -7,30 +7,30 @@ While the job runs, a pod's trouble is an event's business.
 from collections import Counter
 from collections.abc import Iterable
 
-from pytorchjob_operator.observed import Pod, Trouble
+from pytorchjob_operator.observed import Pod, PodProblem
 from pytorchjob_operator.plan import gang, replicas
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 
 _WAITS = (Phase.PENDING, Phase.RESTARTING)
 
 
-def decide(look: Look, outcome: Outcome) -> Trouble | None:
+def decide(context: Context, outcome: Outcome) -> PodProblem | None:
     """What the job waits for, if it waits for something that a person can name."""
     if outcome.phase not in _WAITS:
         return None
-    there = look.compared.present
-    return gang.trouble(look) or _worst(there[one] for one in replicas.wanted(look.job) if one in there)
+    there = context.compared.present
+    return gang.problem(context) or _worst(there[one] for one in replicas.wanted(context.job) if one in there)
 
 
-def _worst(pods: Iterable[Pod]) -> Trouble | None:
+def _worst(pods: Iterable[Pod]) -> PodProblem | None:
     """The trouble that most pods have, told by the first of them."""
-    troubled = [pod for pod in pods if pod.trouble is not None and not (pod.deleting or pod.failed)]
-    counts = Counter(pod.trouble.reason for pod in troubled if pod.trouble)
+    troubled = [pod for pod in pods if pod.problem is not None and not (pod.deleting or pod.failed)]
+    counts = Counter(pod.problem.reason for pod in troubled if pod.problem)
     if not counts:
         return None
     reason = counts.most_common(1)[0][0]
-    first = next(pod for pod in troubled if pod.trouble and pod.trouble.reason == reason)
+    first = next(pod for pod in troubled if pod.problem and pod.problem.reason == reason)
     others = f" (and {counts[reason] - 1} more)" if counts[reason] > 1 else ""
-    assert first.trouble is not None
-    return Trouble(reason, f"pod {first.name}: {first.trouble.message}{others}")
+    assert first.problem is not None
+    return PodProblem(reason, f"pod {first.name}: {first.problem.message}{others}")

@@ -12,7 +12,7 @@ from typing import Any
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.model import JobStatus
 from pytorchjob_operator.names import Cause, ChildKind, EventType
-from pytorchjob_operator.observed import Told
+from pytorchjob_operator.observed import ReportedEvent
 
 Body = Mapping[str, Any]
 
@@ -98,9 +98,9 @@ class Plan:
 
     needs: frozenset[ChildKind] = frozenset()
     """Kinds of children that this job may have and that could not be seen: look again once they can."""
-    news: tuple[Event, ...] = ()
+    pod_events: tuple[Event, ...] = ()
     """Events of single pods, true whatever becomes of the writes."""
-    told: frozenset[Told] = frozenset()
+    reported: frozenset[ReportedEvent] = frozenset()
     """What has been told of single pods once the news are out; the next observation carries it."""
     lost: tuple[Cause, ...] = ()
     """Why pods are going that nobody has counted yet, one for each."""
@@ -112,7 +112,7 @@ class Plan:
     @property
     def empty(self) -> bool:
         """Nothing to send."""
-        return self.status is None and not (self.writes or self.events or self.news)
+        return self.status is None and not (self.writes or self.events or self.pod_events)
 
 
 def manifests(plan: Plan) -> list[dict[str, Any]]:

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from pytorchjob_agent.contract import ExitCode
 from pytorchjob_operator.names import Cause, EventType, Reason
-from pytorchjob_operator.observed import Observed, Pod, Told
+from pytorchjob_operator.observed import Observed, Pod, ReportedEvent
 from pytorchjob_operator.plan import replicas, restart
-from pytorchjob_operator.plan.look import Look
+from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 from pytorchjob_operator.plan.restart import Decision
 from pytorchjob_operator.plan.writes import Event
-from pytorchjob_operator.trouble import SCHEDULING_GATED
+from pytorchjob_operator.problem import SCHEDULING_GATED
 
 _ALWAYS = 8
 """Pods for each of which a reason is told, however they come; also how many pods one message names."""
@@ -34,10 +34,10 @@ _AT_WORK = (Phase.PENDING, Phase.RUNNING, Phase.RESTARTING)
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class PodEvents:
     """The events, what has been told with them, and why pods were lost that nobody has counted yet."""
 
-    told: frozenset[Told]
+    reported: frozenset[ReportedEvent]
     events: tuple[Event, ...] = ()
     lost: tuple[Cause, ...] = ()
 
@@ -51,38 +51,41 @@ class _Item(NamedTuple):
     type: EventType
 
 
-def decide(look: Look, outcome: Outcome) -> News:
+def decide(context: Context, outcome: Outcome) -> PodEvents:
     """Decide what to tell of the job's pods; one that is suspended has sent them away itself."""
-    told = _still(look.seen)
+    reported = _still(context.seen)
     if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
-        return News(told)
-    events = tuple(_events(look, told))
-    lost = [pod for pod in _leaving(look) if (pod.uid, _LOST) not in told] if outcome.phase in _AT_WORK else []
+        return PodEvents(reported)
+    events = tuple(_events(context, reported))
+    lost = [pod for pod in _leaving(context) if (pod.uid, _LOST) not in reported] if outcome.phase in _AT_WORK else []
     now_told = {one for _, new in events for one in new} | {(pod.uid, _LOST) for pod in lost}
     causes = tuple(pod.cause or Cause.UNKNOWN for pod in lost)
-    return News(told | now_told if now_told else told, tuple(event for event, _ in events), causes)
+    return PodEvents(reported | now_told if now_told else reported, tuple(event for event, _ in events), causes)
 
 
-def _still(seen: Observed) -> frozenset[Told]:
+def _still(seen: Observed) -> frozenset[ReportedEvent]:
     """What was told of pods that are still in sight."""
-    if not seen.told:
-        return seen.told
+    if not seen.reported:
+        return seen.reported
     uids = {pod.uid for pod in seen.pods}
-    return frozenset(one for one in seen.told if one[0] in uids)
+    return frozenset(one for one in seen.reported if one[0] in uids)
 
 
-def _events(look: Look, told: frozenset[Told]) -> Iterator[tuple[Event, list[Told]]]:
+def _events(context: Context, reported: frozenset[ReportedEvent]) -> Iterator[tuple[Event, list[ReportedEvent]]]:
     """The events, each with what it tells."""
     groups: dict[tuple[str, object], list[tuple[Pod, _Item]]] = {}
-    noticed = (pod for pod in look.compared.present.values() if pod.exit_code or pod.trouble)
+    noticed = (pod for pod in context.compared.present.values() if pod.exit_code or pod.problem)
     for pod in noticed:
         for item in _items(pod):
-            if (pod.uid, item.reason) not in told:
+            if (pod.uid, item.reason) not in reported:
                 groups.setdefault((item.reason, item.kind), []).append((pod, item))
-    for (reason, _), news in groups.items():
-        before = sum(1 for _, one in told if one == reason)
-        if before < _ALWAYS or len(news) >= before:
-            yield _event([pod.name for pod, _ in news], news[0][1]), [(pod.uid, reason) for pod, _ in news]
+    for (reason, _), pod_events in groups.items():
+        before = sum(1 for _, one in reported if one == reason)
+        if before < _ALWAYS or len(pod_events) >= before:
+            yield (
+                _event([pod.name for pod, _ in pod_events], pod_events[0][1]),
+                [(pod.uid, reason) for pod, _ in pod_events],
+            )
 
 
 def _items(pod: Pod) -> Iterator[_Item]:
@@ -90,17 +93,17 @@ def _items(pod: Pod) -> Iterator[_Item]:
         why = _why(pod)
         message = f"Pod: {pod.namespace}.{pod.name} exited with code {pod.exit_code}{why}"
         yield _Item(Reason.EXITED, (pod.exit_code, why), message, EventType.NORMAL)
-    if pod.trouble is not None:
-        gated = pod.trouble.reason == SCHEDULING_GATED
-        message = f"Error pod {pod.name} {pod.trouble.where} message: {pod.trouble.message}"
-        yield _Item(pod.trouble.reason, None, message, EventType.NORMAL if gated else EventType.WARNING)
+    if pod.problem is not None:
+        gated = pod.problem.reason == SCHEDULING_GATED
+        message = f"Error pod {pod.name} {pod.problem.where} message: {pod.problem.message}"
+        yield _Item(pod.problem.reason, None, message, EventType.NORMAL if gated else EventType.WARNING)
 
 
 def _why(pod: Pod) -> str:
     """What the code alone does not say: the kernel's reason, or what the agent means by it."""
     if pod.cause is Cause.OOM_KILLED:
         return f" ({pod.cause.value})"
-    meaning = None if pod.unled or pod.exit_code is None else _AGENTS.get(pod.exit_code)
+    meaning = None if pod.without_coordinator or pod.exit_code is None else _AGENTS.get(pod.exit_code)
     return f" ({meaning})" if meaning else ""
 
 
@@ -111,11 +114,11 @@ def _event(pods: list[str], first: _Item) -> Event:
     return Event(first.reason, first.message + more, first.type)
 
 
-def _leaving(look: Look) -> Iterator[Pod]:
+def _leaving(context: Context) -> Iterator[Pod]:
     """The pods that somebody takes away while the job needs them; the status counts those that failed before that."""
-    for replica, pod in look.compared.present.items():
-        if not pod.deleting or pod.uid in look.replacements.counted:
+    for replica, pod in context.compared.present.items():
+        if not pod.deleting or pod.uid in context.replacements.counted:
             continue
-        spec = look.job.spec.pytorch_replica_specs.get(replica.type)
+        spec = context.job.spec.pytorch_replica_specs.get(replica.type)
         if spec is not None and restart.decide(replicas.restart_policy(spec), pod)[0] is Decision.WAIT:
             yield pod

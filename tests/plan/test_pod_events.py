@@ -8,31 +8,31 @@ import pytest
 
 from pytorchjob_operator.model import ConditionType, JobStatus
 from pytorchjob_operator.names import Cause
-from pytorchjob_operator.observed import Pod, PodPhase, Told
+from pytorchjob_operator.observed import Pod, PodPhase, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan
-from pytorchjob_operator.trouble import Trouble
+from pytorchjob_operator.problem import PodProblem
 from tests.factories import condition, make_job, make_pod, observed
 
 RUN, BAD, PENDING = PodPhase.RUNNING, PodPhase.FAILED, PodPhase.PENDING
-PULL = Trouble("ImagePullBackOff", "no such image", "container pytorch waiting")
-NO_ROOM = Trouble("Unschedulable", "0/3 nodes are available", "condition")
-GATED = Trouble("SchedulingGated", "held by the scheduling gates kueue", "condition")
+PULL = PodProblem("ImagePullBackOff", "no such image", "container pytorch waiting")
+NO_ROOM = PodProblem("Unschedulable", "0/3 nodes are available", "condition")
+GATED = PodProblem("SchedulingGated", "held by the scheduling gates kueue", "condition")
 RUNNING = JobStatus(conditions=(condition(ConditionType.CREATED), condition(ConditionType.RUNNING)))
 COUNTED = JobStatus(conditions=(condition(ConditionType.RESTARTING),), restarts=1, replacing=("uid-worker-0",))
 
 
-def look(*pods: Pod, told: Iterable[Told] = (), **job: Any) -> Plan:
+def look(*pods: Pod, reported: Iterable[ReportedEvent] = (), **job: Any) -> Plan:
     """A look at a job of so many workers as there are pods."""
     given = make_job(**{"master": None, "workers": len(pods) or 1, **job})
-    return make_plan(replace(observed(given, *pods), told=frozenset(told)))
+    return make_plan(replace(observed(given, *pods), reported=frozenset(reported)))
 
 
-def stuck(count: int, trouble: Trouble = PULL, first: int = 0) -> list[Pod]:
-    return [make_pod(f"worker-{index}", PENDING, trouble=trouble) for index in range(first, first + count)]
+def stuck_pods(count: int, problem: PodProblem = PULL, first: int = 0) -> list[Pod]:
+    return [make_pod(f"worker-{index}", PENDING, problem=problem) for index in range(first, first + count)]
 
 
 def said(plan: Plan) -> list[tuple[str, str, str]]:
-    return [(one.type.value, one.reason, one.message) for one in plan.news]
+    return [(one.type.value, one.reason, one.message) for one in plan.pod_events]
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def said(plan: Plan) -> list[tuple[str, str, str]]:
             id="what an agent means by a code",
         ),
         pytest.param(
-            make_pod("worker-0", BAD, exit_code=143, cause=Cause.SIGNAL, unled=True),
+            make_pod("worker-0", BAD, exit_code=143, cause=Cause.SIGNAL, without_coordinator=True),
             [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 143")],
             id="but not where no agent is",
         ),
         pytest.param(
-            make_pod("worker-0", PENDING, trouble=PULL),
+            make_pod("worker-0", PENDING, problem=PULL),
             [
                 (
                     "Warning",
@@ -72,12 +72,12 @@ def said(plan: Plan) -> list[tuple[str, str, str]]:
             id="a trouble, in v1's words",
         ),
         pytest.param(
-            make_pod("worker-0", PENDING, trouble=NO_ROOM),
+            make_pod("worker-0", PENDING, problem=NO_ROOM),
             [("Warning", "Unschedulable", "Error pod x-worker-0 condition message: 0/3 nodes are available")],
             id="the scheduler's words",
         ),
         pytest.param(
-            make_pod("worker-0", PENDING, trouble=GATED),
+            make_pod("worker-0", PENDING, problem=GATED),
             [
                 (
                     "Normal",
@@ -95,24 +95,24 @@ def test_a_pods_news(pod: Pod, expected: list[tuple[str, str, str]]) -> None:
 
 
 def test_nothing_is_told_twice() -> None:
-    pods = (make_pod("worker-0", BAD, exit_code=3), *stuck(1, first=1))
+    pods = (make_pod("worker-0", BAD, exit_code=3), *stuck_pods(1, first=1))
     first = look(*pods)
     assert [reason for _, reason, _ in said(first)] == ["ExitedWithCode", "ImagePullBackOff"]
-    assert first.told == {("uid-worker-0", "ExitedWithCode"), ("uid-worker-1", "ImagePullBackOff")}
-    second = look(*pods, told=first.told)
-    assert (said(second), second.told) == ([], first.told)
+    assert first.reported == {("uid-worker-0", "ExitedWithCode"), ("uid-worker-1", "ImagePullBackOff")}
+    second = look(*pods, reported=first.reported)
+    assert (said(second), second.reported) == ([], first.reported)
 
 
 def test_a_new_trouble_of_the_same_pod_is_told() -> None:
-    assert said(look(*stuck(1), told=[("uid-worker-0", "Unschedulable")]))
+    assert said(look(*stuck_pods(1), reported=[("uid-worker-0", "Unschedulable")]))
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
-    assert look(make_pod("worker-0"), told=[("uid-of-another", "ImagePullBackOff")]).told == frozenset()
+    assert look(make_pod("worker-0"), reported=[("uid-of-another", "ImagePullBackOff")]).reported == frozenset()
 
 
 def test_a_thousand_pods_of_the_same_trouble_make_one_event_that_names_a_few() -> None:
-    ((_, reason, message),) = said(look(*stuck(1000)))
+    ((_, reason, message),) = said(look(*stuck_pods(1000)))
     named = "".join(f"x-worker-{index}, " for index in range(1, 8))
     assert (reason, message) == (
         "ImagePullBackOff",
@@ -121,12 +121,12 @@ def test_a_thousand_pods_of_the_same_trouble_make_one_event_that_names_a_few() -
 
 
 def test_a_thousand_pods_that_fail_one_after_the_other_make_few_events() -> None:
-    told, events = frozenset[Told](), 0
+    reported, events = frozenset[ReportedEvent](), 0
     for count in range(1, 1001, 5):
-        plan = look(*stuck(count), told=told)
-        told, events = plan.told, events + len(plan.news)
+        plan = look(*stuck_pods(count), reported=reported)
+        reported, events = plan.reported, events + len(plan.pod_events)
     assert events <= 15
-    assert len(told) > 500
+    assert len(reported) > 500
 
 
 def test_pods_of_different_exit_codes_are_told_apart() -> None:
@@ -140,13 +140,13 @@ def test_pods_of_different_exit_codes_are_told_apart() -> None:
 
 def test_the_end_of_a_job_comes_after_the_exit_that_caused_it() -> None:
     plan = look(make_pod("worker-0", BAD, exit_code=3), restart="Never", status=RUNNING)
-    assert [one.reason for one in (*plan.news, *plan.events)] == ["ExitedWithCode", "PyTorchJobFailed"]
+    assert [one.reason for one in (*plan.pod_events, *plan.events)] == ["ExitedWithCode", "PyTorchJobFailed"]
 
 
 def test_a_suspended_job_tells_nothing_of_the_pods_that_it_sends_away() -> None:
-    gone = Trouble("PreemptionByScheduler", "preempted", "condition")
-    plan = look(make_pod("worker-0", RUN, deleting=True, trouble=gone), runPolicy={"suspend": True}, status=RUNNING)
-    assert (plan.news, plan.lost) == ((), ())
+    gone = PodProblem("PreemptionByScheduler", "preempted", "condition")
+    plan = look(make_pod("worker-0", RUN, deleting=True, problem=gone), runPolicy={"suspend": True}, status=RUNNING)
+    assert (plan.pod_events, plan.lost) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -165,4 +165,4 @@ def test_pods_that_are_taken_away(pod: dict[str, Any], job: dict[str, Any], lost
     going = make_pod("worker-0", pod.pop("phase", RUN), deleting=True, **pod)
     plan = look(going, make_pod("worker-1"), **{"status": RUNNING, **job})
     assert plan.lost == lost
-    assert look(going, make_pod("worker-1"), told=plan.told, **{"status": RUNNING, **job}).lost == ()
+    assert look(going, make_pod("worker-1"), reported=plan.reported, **{"status": RUNNING, **job}).lost == ()

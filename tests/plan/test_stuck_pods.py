@@ -10,7 +10,7 @@ from pytorchjob_operator.model import ConditionType, JobStatus
 from pytorchjob_operator.names import EventType, Reason
 from pytorchjob_operator.observed import NodeHealth, NodeState, Observed, Options, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.stuck import LOOK_AGAIN
+from pytorchjob_operator.plan.stuck_pods import LOOK_AGAIN
 from pytorchjob_operator.plan.writes import DeletePod, Event, Plan
 from tests.factories import at, condition, make_job, make_pod, make_template, observed, pods, written
 from tests.plan.model_cluster import ModelCluster

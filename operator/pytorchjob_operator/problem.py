@@ -41,7 +41,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class PodProblem:
     """What keeps somebody from going on: one CamelCase word for programs, one sentence for people."""
 
     reason: str
@@ -59,7 +59,7 @@ class _Exit(NamedTuple):
     message: str
 
 
-def find_trouble(pod: Json, *, failed: bool, deleting: bool) -> Trouble | None:
+def find_problem(pod: Json, *, failed: bool, deleting: bool) -> PodProblem | None:
     """What is wrong with a pod: what it lacks, or what took it away if it has failed or is being deleted."""
     status = pod.get("status") or {}
     if deleting:
@@ -84,43 +84,43 @@ def find_cause(status: Json, *, deleting: bool) -> Cause:
     return Cause.SIGNAL if ended.code >= _FIRST_SIGNAL else Cause.ERROR
 
 
-def _hindrance(status: Json) -> Trouble | None:
+def _hindrance(status: Json) -> PodProblem | None:
     """What the kubelet says that keeps a container from running."""
     for one in _containers(status):
         waiting = (one.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
         if reason not in _STARTING:
-            return _trouble(_SAME.get(reason, reason), waiting.get("message"), f"container {one.get('name')} waiting")
+            return _problem(_SAME.get(reason, reason), waiting.get("message"), f"container {one.get('name')} waiting")
     return None
 
 
-def _unscheduled(status: Json, spec: Json) -> Trouble | None:
+def _unscheduled(status: Json, spec: Json) -> PodProblem | None:
     """Why the pod has no node, in the scheduler's words; or who holds it back before the scheduler may see it."""
     said = _condition(status, "PodScheduled", "False")
     reason, message = str(said.get("reason") or ""), said.get("message")
     if reason == SCHEDULING_GATED:
         gates = [str(one.get("name")) for one in spec.get("schedulingGates") or ()]
         message = f"held by the scheduling gates {', '.join(gates[:_MAX_GATES])}" if gates else message
-    return _trouble(reason, message) if reason else None
+    return _problem(reason, message) if reason else None
 
 
-def _loss(status: Json) -> Trouble | None:
+def _loss(status: Json) -> PodProblem | None:
     """Who took the pod away."""
     disrupted = _condition(status, "DisruptionTarget", "True")
     if status.get("reason"):
-        return _trouble(str(status["reason"]), status.get("message") or disrupted.get("message"), "status")
+        return _problem(str(status["reason"]), status.get("message") or disrupted.get("message"), "status")
     if disrupted.get("reason"):
-        return _trouble(str(disrupted["reason"]), disrupted.get("message"))
+        return _problem(str(disrupted["reason"]), disrupted.get("message"))
     return None
 
 
-def _bad_end(status: Json) -> Trouble | None:
+def _bad_end(status: Json) -> PodProblem | None:
     """Which other container ended the pod; an exit code of the main one tells enough by itself."""
     ended = next(_exits(status), None)
     if ended is None or ended.container == names.CONTAINER:
         return None
     where = f"container {ended.container} exitCode: {ended.code} terminated"
-    return _trouble(ended.reason or "Error", ended.message, where)
+    return _problem(ended.reason or "Error", ended.message, where)
 
 
 def _exits(status: Json) -> Iterator[_Exit]:
@@ -143,10 +143,10 @@ def _condition(status: Json, kind: str, value: str) -> Json:
     return next(found, {})
 
 
-def _trouble(reason: str, message: object, where: str = "condition") -> Trouble:
+def _problem(reason: str, message: object, where: str = "condition") -> PodProblem:
     return _shared(reason[:_MAX_REASON], str(message or reason)[:_MAX_MESSAGE], where[:_MAX_REASON])
 
 
 @lru_cache(maxsize=512)
-def _shared(reason: str, message: str, where: str) -> Trouble:
-    return Trouble(reason, message, where)
+def _shared(reason: str, message: str, where: str) -> PodProblem:
+    return PodProblem(reason, message, where)

@@ -6,7 +6,7 @@ import pytest
 
 from pytorchjob_operator.names import Cause
 from pytorchjob_operator.observed import Pod
-from pytorchjob_operator.trouble import Trouble
+from pytorchjob_operator.problem import PodProblem
 
 PULL = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "train:1"'}
 NO_ROOM = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
@@ -54,43 +54,45 @@ def disrupted(reason: str, message: str = "") -> dict[str, Any]:
         pytest.param(pending(waits("PodInitializing")), None, id="one that waits for the init containers"),
         pytest.param(
             pending(waits(**PULL)),
-            Trouble("ImagePullBackOff", PULL["message"], "container pytorch waiting"),
+            PodProblem("ImagePullBackOff", PULL["message"], "container pytorch waiting"),
             id="an image that cannot be pulled",
         ),
         pytest.param(
             pending(waits("ErrImagePull", "not found")),
-            Trouble("ImagePullBackOff", "not found", "container pytorch waiting"),
+            PodProblem("ImagePullBackOff", "not found", "container pytorch waiting"),
             id="the kubelet's two words for that are one",
         ),
         pytest.param(
             pending(waits("PodInitializing"), init=(waits("CrashLoopBackOff", "back-off 10s", "setup"),)),
-            Trouble("CrashLoopBackOff", "back-off 10s", "container setup waiting"),
+            PodProblem("CrashLoopBackOff", "back-off 10s", "container setup waiting"),
             id="an init container that crashes",
         ),
         pytest.param(
             {"phase": "Running", "containerStatuses": [waits("CrashLoopBackOff", "back-off 20s")]},
-            Trouble("CrashLoopBackOff", "back-off 20s", "container pytorch waiting"),
+            PodProblem("CrashLoopBackOff", "back-off 20s", "container pytorch waiting"),
             id="a container that crashes in a running pod",
         ),
         pytest.param(
             pending(waits("CreateContainerConfigError")),
-            Trouble("CreateContainerConfigError", "CreateContainerConfigError", "container pytorch waiting"),
+            PodProblem("CreateContainerConfigError", "CreateContainerConfigError", "container pytorch waiting"),
             id="a word without a sentence",
         ),
         pytest.param(
-            unscheduled("Unschedulable", NO_ROOM), Trouble("Unschedulable", NO_ROOM, "condition"), id="no node has room"
+            unscheduled("Unschedulable", NO_ROOM),
+            PodProblem("Unschedulable", NO_ROOM, "condition"),
+            id="no room",
         ),
         pytest.param(condition("PodScheduled", "True", "", ""), None, id="scheduled"),
-        pytest.param(failed(**EVICTED), Trouble("Evicted", EVICTED["message"], "status"), id="the kubelet evicted it"),
+        pytest.param(failed(**EVICTED), PodProblem("Evicted", EVICTED["message"], "status"), id="evicted"),
         pytest.param(
             failed(ended(143), **disrupted("PreemptionByScheduler", "preempted by ns/big")),
-            Trouble("PreemptionByScheduler", "preempted by ns/big", "condition"),
+            PodProblem("PreemptionByScheduler", "preempted by ns/big", "condition"),
             id="the scheduler wanted its place",
         ),
         pytest.param(failed(ended(1)), None, id="an exit code of the main container is told as such"),
         pytest.param(
             failed(waits("PodInitializing"), initContainerStatuses=[ended(3, name="setup", message="no data")]),
-            Trouble("Error", "no data", "container setup exitCode: 3 terminated"),
+            PodProblem("Error", "no data", "container setup exitCode: 3 terminated"),
             id="an init container ended it",
         ),
         pytest.param(
@@ -98,28 +100,28 @@ def disrupted(reason: str, message: str = "") -> dict[str, Any]:
         ),
     ],
 )
-def test_trouble(status: dict[str, Any], expected: Trouble | None) -> None:
-    assert api_pod(status).trouble == expected
+def test_trouble(status: dict[str, Any], expected: PodProblem | None) -> None:
+    assert api_pod(status).problem == expected
 
 
 def test_scheduling_gates_are_named() -> None:
     gates = [{"name": "kueue.x-k8s.io/topology"}, {"name": "example.com/quota"}]
     status = unscheduled("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
     pod = Pod.from_api({"metadata": {"name": "x"}, "spec": {"schedulingGates": gates}, "status": status})
-    assert pod.trouble is not None
-    assert pod.trouble.message == "held by the scheduling gates kueue.x-k8s.io/topology, example.com/quota"
+    assert pod.problem is not None
+    assert pod.problem.message == "held by the scheduling gates kueue.x-k8s.io/topology, example.com/quota"
 
 
 def test_how_the_containers_of_a_deleted_pod_end_is_no_trouble() -> None:
-    assert api_pod(failed(ended(143, name="side")), deleting=True).trouble is None
+    assert api_pod(failed(ended(143, name="side")), deleting=True).problem is None
 
 
 def test_what_kept_a_pod_waiting_is_nobodys_trouble_once_it_is_deleted() -> None:
-    assert api_pod(pending(waits(**PULL)), deleting=True).trouble is None
+    assert api_pod(pending(waits(**PULL)), deleting=True).problem is None
 
 
 def test_words_are_bounded_and_equal_troubles_are_one() -> None:
-    one, two = (api_pod(pending(waits("W" * 999, "m" * 9999))).trouble for _ in range(2))
+    one, two = (api_pod(pending(waits("W" * 999, "m" * 9999))).problem for _ in range(2))
     assert one is two
     assert one is not None
     assert (len(one.reason), len(one.message)) == (128, 512)

@@ -11,7 +11,7 @@ from pytorchjob_operator.plan.restart import Replacements
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Context:
     """`job` has its defaults filled in; `seen.job` is as the user wrote it."""
 
     seen: Observed
