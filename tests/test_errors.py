@@ -3,7 +3,7 @@
 import pytest
 
 from pytorchjob_operator import errors
-from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused, Unavailable
+from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, Refused, Unavailable
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused, Un
         pytest.param(403, Refused, id="quota, Pod Security and RBAC refuse"),
         pytest.param(404, NotFound, id="not found"),
         pytest.param(409, Conflict, id="conflict"),
-        pytest.param(410, ApiError, id="history that is gone is neither refused nor unavailable"),
+        pytest.param(410, Expired, id="the history is gone: only a new list helps"),
         pytest.param(413, Refused, id="an object too large is refused"),
         pytest.param(422, Refused, id="an invalid object is refused"),
         pytest.param(429, Unavailable, id="too many requests may pass later"),

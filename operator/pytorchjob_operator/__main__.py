@@ -1,4 +1,4 @@
-"""`python -m pytorchjob_operator`: start the operator, or print the plan of a job without any cluster."""
+"""`python -m pytorchjob_operator`: start the operator, or print the plan of a job without a cluster."""
 
 import asyncio
 import os
@@ -13,22 +13,22 @@ from pytorchjob_operator.errors import OperatorError
 
 
 @click.group(invoke_without_command=True)
-@click.option("--namespace", "-n", multiple=True, help="Serve only this namespace; may be repeated. Default: all.")
-@click.option("--leader-elect/--no-leader-elect", default=None, help="Wait for the Lease before any write.")
+@click.option("--namespace", "-n", multiple=True, help="Serve only this namespace. May be repeated. Default: all.")
+@click.option("--leader-elect/--no-leader-elect", default=None, help="Become the leader before any write.")
 @click.version_option(__version__)
 @click.pass_context
 def cli(context: click.Context, namespace: tuple[str, ...], leader_elect: bool | None) -> None:
-    """Run the operator of kubeflow.org/v1 PyTorchJob.
+    """Run the operator for kubeflow.org/v1 PyTorchJob.
 
-    The cluster is found by KUBECONFIG or by the pod's service account; further settings are environment variables
-    that begin with PYTORCHJOB_.
+    It connects to the cluster of KUBECONFIG or of the pod's service account. Environment variables that begin with
+    PYTORCHJOB_ set everything else.
     """
     if context.invoked_subcommand is None:
         _start(namespace, leader_elect)
 
 
 def _start(namespaces: tuple[str, ...], leader_elect: bool | None) -> None:
-    # Imported here: `plan` needs none of it and should answer at once.
+    # Imported here because `plan` needs none of it and should start quickly.
     from pytorchjob_operator.app import logs
     from pytorchjob_operator.app.main import Process
     from pytorchjob_operator.kube import config

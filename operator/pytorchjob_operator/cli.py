@@ -1,6 +1,6 @@
-"""`pytorchjob`: run a job on this machine, show its plan, check its file. No cluster is asked.
+"""`pytorchjob`: run a job on this machine, show its plan, check its file; no cluster is contacted.
 
-Only the words of the command line are here; each command imports what it needs when it runs, so that help is instant.
+This module only defines the command line. Each command imports what it needs when it runs, so that `--help` is fast.
 """
 
 import sys
@@ -29,19 +29,27 @@ def main() -> None:
 
 
 @main.command("run")
-@click.option("-f", "--file", "path", metavar="FILE", required=True, help="The job's YAML; - is standard input.")
-@click.option("--job", metavar="NAME", help="Which job, if the file holds several.")
-@click.option("-n", "--namespace", metavar="NAME", help="Namespace that the replicas see. Otherwise the file's.")
-@click.option("--replicas", type=click.IntRange(min=1), metavar="N", help="Number of workers, in place of the file's.")
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop then, with exit status 124.")
+@click.option("-f", "--file", "path", metavar="FILE", required=True, help="The job's YAML file; - is standard input.")
+@click.option("--job", metavar="NAME", help="The job to run, if the file contains several.")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace that the replicas see. Default: the file's.")
+@click.option("--replicas", type=click.IntRange(min=1), metavar="N", help="Number of workers. Default: the file's.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop the job after this time, with exit status 124.",
+)
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Time from SIGTERM to SIGKILL. Otherwise the template's terminationGracePeriodSeconds, or 5.",
+    help="Time from SIGTERM to SIGKILL. Default: the template's terminationGracePeriodSeconds, or 5.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["json", "yaml"]), help="Print the final object, everything else to stderr."
+    "-o",
+    "--output",
+    type=click.Choice(["json", "yaml"]),
+    help="Print the final object to stdout and everything else to stderr.",
 )
 def run_command(  # noqa: PLR0913 - one parameter per option
     path: str,
@@ -52,10 +60,10 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     grace: float | None,
     output: str | None,
 ) -> None:
-    """Run a job on this machine: its replicas are process groups, each with an address of its own.
+    """Run a job on this machine. Each replica is a process group with its own address.
 
-    The plan is the cluster's: names, ranks, restarts, conditions. SIGHUP reads the file again and scales the workers
-    to what it says then. Ctrl-C stops all replicas, twice kills them.
+    Names, ranks, restarts and conditions are the same as in a cluster. SIGHUP reads the file again and scales the
+    workers to the new number. Ctrl-C stops all replicas, a second Ctrl-C kills them.
 
     Exit status: 0 succeeded, 1 failed, 2 the file or the command line is wrong, 124 timed out, 130 interrupted.
     """
@@ -71,7 +79,7 @@ def run_command(  # noqa: PLR0913 - one parameter per option
 @main.command("validate")
 @_FILE
 def validate_command(file: str) -> None:
-    """Check the jobs of a file by the rules of the API server; - is standard input."""
+    """Check the jobs of a file with the rules that the API server enforces. - is standard input."""
     for job in _read(file):
         click.echo(f"{file}: PyTorchJob {job.metadata.name} is valid")
 
@@ -79,14 +87,14 @@ def validate_command(file: str) -> None:
 @main.command("plan")
 @_FILE
 def plan_command(file: str) -> None:
-    """Print what a job of a file is made of in a cluster: its Service and its pods, as YAML; - is standard input."""
+    """Print the Kubernetes objects that the operator would create for the jobs of a file. - is standard input."""
     for job in _read(file):
         for document in plan_documents(job):
             click.echo(document, nl=False)
 
 
 def plan_documents(job: "PyTorchJob") -> Iterator[str]:
-    """The objects that the first plan of a job creates, each a YAML document with its reason above it."""
+    """Yield the objects that the first plan of a job creates as YAML documents, the plan's reason first."""
     from pytorchjob_operator.local.source import as_stored, override
     from pytorchjob_operator.observed import Observed
     from pytorchjob_operator.plan import make_plan
@@ -99,7 +107,7 @@ def plan_documents(job: "PyTorchJob") -> Iterator[str]:
 
 
 def _manifests(seen: "Observed") -> "Iterator[dict[str, Any]]":
-    """What the plan makes; where a gang scheduler must let a PodGroup in first, also what follows that."""
+    """Yield what the plan creates; with a gang scheduler also the pods that follow once the PodGroup is admitted."""
     from pytorchjob_operator.observed import Child
     from pytorchjob_operator.plan import make_plan
     from pytorchjob_operator.plan.writes import CreateChild, CreatePod, manifests
@@ -108,16 +116,16 @@ def _manifests(seen: "Observed") -> "Iterator[dict[str, Any]]":
     yield from manifests(plan)
     if any(isinstance(write, CreatePod) for write in plan.writes):
         return
-    made = [write for write in plan.writes if isinstance(write, CreateChild)]
-    there = tuple(Child.from_api(one.kind, {**one.body, "status": {"phase": "Inqueue"}}) for one in made)
-    yield from manifests(make_plan(replace(seen, children=there)))
+    writes = [write for write in plan.writes if isinstance(write, CreateChild)]
+    admitted = tuple(Child.from_api(write.kind, {**write.body, "status": {"phase": "Inqueue"}}) for write in writes)
+    yield from manifests(make_plan(replace(seen, children=admitted)))
 
 
 def _to_yaml(manifest: object) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Pods of a job share parts of their template: each is written out, an anchor helps no reader."""
+        """Writes shared parts of the pods' templates out instead of using YAML anchors, which are hard to read."""
 
         def ignore_aliases(self, data: object) -> bool:
             return True
@@ -135,7 +143,7 @@ def _read(file: str) -> list["PyTorchJob"]:
 
 
 def _refuse(error: InvalidJob) -> int:
-    """Show every problem, one per line."""
+    """Print all problems, one per line, and return the exit status."""
     for line in str(error).splitlines():
         click.echo(f"error: {line}", err=True)
     return INVALID

@@ -2,13 +2,14 @@
 
     OperatorError
     ├── InvalidJob              the job's own text is wrong: names every field
-    └── ApiError                the API server said no, or nothing
-        ├── NotFound            404: the object is not there
-        ├── Conflict            409: `already_exists`, or somebody else wrote first
-        ├── Refused             the server will not take this request: its words belong before the user
-        └── Unavailable         no answer, too busy, broken, credentials stale: the same request may pass later
+    └── ApiError                the API server did not do what was requested
+        ├── NotFound            404: the object does not exist
+        ├── Conflict            409: `already_exists`, or another client wrote first
+        ├── Expired             410: the watch history is gone; list again (kube/reflector.py)
+        ├── Refused             403 and the like: the user must read the server's message (control/apply.py)
+        └── Unavailable         401, 408, 429, 5xx, no response: the same request may succeed later
 
-It sends nothing and retries nothing.
+This module sends nothing and retries nothing.
 """
 
 # ruff: noqa: N818 -- `except NotFound` reads better than `except NotFoundError`
@@ -24,23 +25,23 @@ class OperatorError(Exception):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a job: where, and what would be right."""
+    """One error in a job: the field, and a message that says what is wrong and how to correct it."""
 
     field: str
     message: str
 
 
 class InvalidJob(OperatorError):
-    """A job that cannot be accepted; it carries all of its problems, not only the first."""
+    """The job cannot be accepted; the error carries all problems, not only the first."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        lines = (f"{one.field}: {one.message}" if one.field else one.message for one in self.problems)
+        lines = (f"{field}: {message}" if field else message for field, message in self.problems)
         super().__init__("\n".join(lines))
 
 
 class ApiError(OperatorError):
-    """What the API server answered instead of the object; status 0 means that it did not answer."""
+    """What the API server returned instead of the object; status 0 means that it did not respond."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         self.status = status
@@ -49,35 +50,34 @@ class ApiError(OperatorError):
         self.retry_after = retry_after
         super().__init__(f"{reason} ({status}): {self.message}" if status else f"{reason}: {self.message}")
 
-    @property
-    def expired(self) -> bool:
-        """The history that was asked for is gone: only a new list helps."""
-        return self.status == 410
-
 
 class NotFound(ApiError):
     """The object, its namespace, or its kind does not exist."""
 
 
 class Conflict(ApiError):
-    """A precondition failed: the name is taken, the uid or the resourceVersion is another."""
+    """A precondition failed: the name is taken, or the uid or the resourceVersion differs."""
 
     @property
     def already_exists(self) -> bool:
-        """The name is taken; otherwise somebody else wrote first."""
+        """True if the name is taken; False if another client wrote first."""
         return self.reason == "AlreadyExists"
 
 
+class Expired(ApiError):
+    """HTTP 410: the server no longer has the requested resourceVersion; only a new list helps."""
+
+
 class Refused(ApiError):
-    """Invalid, forbidden, over quota: repeating it unchanged is of little use."""
+    """Invalid, forbidden or over quota: the same request would fail again."""
 
 
 class Unavailable(ApiError):
-    """Nothing is known about the request's fate: it may have been carried out."""
+    """The outcome of the request is unknown: the server may have carried it out."""
 
 
 def from_response(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ApiError:
-    """Turn a reply, or the Status object of a watch's ERROR event, into the error that it means."""
+    """Convert a response, or the Status object of a watch's ERROR event, into the matching error."""
     answer = body if isinstance(body, dict) else {}
     text = str(answer.get("message") or (body if isinstance(body, str) else "") or "no message from the server")
     reason = str(answer.get("reason") or f"HTTP{status}")
@@ -87,9 +87,7 @@ def from_response(status: int, body: Any, headers: Mapping[str, str] | None = No
 def _kind(status: int) -> type[ApiError]:
     if status in (401, 408, 429) or status >= 500:
         return Unavailable
-    if status == 410:
-        return ApiError
-    return {404: NotFound, 409: Conflict}.get(status, Refused)
+    return {404: NotFound, 409: Conflict, 410: Expired}.get(status, Refused)
 
 
 def _retry_after(answer: dict[str, Any], headers: Mapping[str, str]) -> float | None:
@@ -98,4 +96,4 @@ def _retry_after(answer: dict[str, Any], headers: Mapping[str, str]) -> float | 
     try:
         return float(asked) if asked else None
     except (TypeError, ValueError):
-        return None  # a date is allowed too; API servers do not send one
+        return None  # HTTP also allows a date here; API servers do not send one

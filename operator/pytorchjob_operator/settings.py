@@ -1,4 +1,4 @@
-"""The operator's own settings: read once from the environment, each with its default and what it means."""
+"""The operator's settings: read once from the environment, each with its default and its meaning."""
 
 import re
 from collections.abc import Mapping
@@ -14,67 +14,74 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\.?|\[[0-9A-Fa
 
 @dataclass(frozen=True)
 class Settings:
-    """Every field can be set by an environment variable: PYTORCHJOB_ and its name in capitals.
+    """Each field is set by an environment variable: PYTORCHJOB_ and the field's name in capitals.
 
-    The coordinator's begin with PYTORCHJOB_OPERATOR_ instead: the shorter names are what its pods are told.
+    The coordinator's fields use PYTORCHJOB_OPERATOR_ instead: the shorter names are variables of the jobs' pods.
     """
 
-    namespaces: tuple[str, ...] = field(default=(), metadata={"help": "Namespaces to serve; none means all of them"})
-    lease_namespace: str = field(default="", metadata={"help": "Where the Lease lives; empty: the pod's own namespace"})
+    namespaces: tuple[str, ...] = field(default=(), metadata={"help": "Namespaces to serve; empty: all namespaces"})
+    lease_namespace: str = field(
+        default="", metadata={"help": "Namespace of the Lease; empty: the operator's own namespace"}
+    )
     lease_name: str = field(default="pytorchjob-operator", metadata={"help": "Name of the leader election's Lease"})
-    leader_elect: bool = field(default=True, metadata={"help": "Whether to wait for leadership before any write"})
+    leader_elect: bool = field(default=True, metadata={"help": "Whether to become the leader before any write"})
     cluster_domain: str = field(default="cluster.local", metadata={"help": "The cluster's DNS domain"})
     accelerators: tuple[str, ...] = field(
         default=(),
-        metadata={"help": "Resource names of devices beside the known ones, for nprocPerNode (a* is any)"},
+        metadata={
+            "help": "Resource names that count as devices for nprocPerNode, in addition to the known ones; may end in *"
+        },
     )
     replica_services: bool = field(
-        default=False, metadata={"help": "Whether each replica gets a Service of its own name too, as under v1"}
+        default=False, metadata={"help": "Whether each replica also gets a Service of its own name, as under v1"}
     )
     stuck_pod_seconds: int = field(
         default=60,
         metadata={
-            "help": "Seconds after which a pod that is terminating on a dead node is deleted by force; 0: never",
+            "help": "Seconds after which a terminating pod on a dead node is force-deleted; 0: never",
             "least": 0,
         },
     )
     gang_scheduler: str = field(
         default="",
         metadata={
-            "help": "Who places each job's pods all together or not at all: volcano, or the name of another scheduler"
-            " with scheduler-plugins; empty or none: nobody, unless a job names one"
+            "help": "Gang scheduler, which places all pods of a job or none: volcano, or the name of a scheduler with"
+            " scheduler-plugins; empty or none: no gang scheduling, unless a job names a scheduler"
         },
     )
     coordinator: bool = field(
         default=False,
-        metadata={"help": "Whether agents of elastic jobs are told by the operator who is in each round"},
+        metadata={"help": "Whether the operator runs the coordinator, which forms the rounds of elastic jobs"},
     )
     coordinator_port: int = field(default=29600, metadata={"help": "Port that the leading operator opens for agents"})
     coordinator_address: str = field(
-        default="", metadata={"help": "host:port at which agents reach it; needed with the coordinator"}
+        default="", metadata={"help": "host:port at which agents reach the coordinator; required with the coordinator"}
     )
-    coordinator_tls: bool = field(default=True, metadata={"help": "Whether agents and coordinator speak TLS"})
+    coordinator_tls: bool = field(default=True, metadata={"help": "Whether agents and coordinator use TLS"})
     coordinator_secret: str = field(
         default="pytorchjob-operator-coordinator",
-        metadata={"help": "The Secret with its key and certificate, in the operator's own namespace"},
+        metadata={"help": "Secret with the coordinator's key and certificate, in the operator's own namespace"},
     )
     agent_image: str = field(
-        default="", metadata={"help": "Image that spec.agent.inject takes the agent from; empty: it has no effect"}
+        default="",
+        metadata={
+            "help": "Image from which spec.agent.inject copies the agent; empty: spec.agent.inject has no effect"
+        },
     )
     http_port: int = field(default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics"})
-    workers: int = field(default=16, metadata={"help": "Jobs that are reconciled at the same time"})
-    max_in_flight: int = field(default=32, metadata={"help": "Write requests at the same time, over all jobs"})
+    workers: int = field(default=16, metadata={"help": "Number of jobs that are reconciled at the same time"})
+    max_in_flight: int = field(default=32, metadata={"help": "Maximum number of concurrent writes, over all jobs"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
-    log_format: str = field(default="text", metadata={"help": "text, or json for one object per line"})
+    log_format: str = field(default="text", metadata={"help": "text, or json for one JSON object per line"})
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> "Settings":
-        """Read the settings; raises OperatorError naming the variable, what is wrong and what would be right."""
+        """Read the settings; raises OperatorError with the variable, what is wrong and which values are valid."""
         given: dict[str, Any] = {}
-        for one in fields(cls):
-            name = _variable(one.name)
+        for setting in fields(cls):
+            name = _variable(setting.name)
             if environ.get(name):
-                given[one.name] = _parse(name, environ[name], one.default, one.metadata.get("least", 1))
+                given[setting.name] = _parse(name, environ[name], setting.default, setting.metadata.get("least", 1))
         settings = cls(**given)
         if settings.coordinator:
             _address(_variable("coordinator_address"), settings.coordinator_address)
@@ -92,7 +99,7 @@ def _address(name: str, text: str) -> None:
     host, _, port = text.rpartition(":")
     if not (_HOST.fullmatch(host) and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
         raise OperatorError(
-            f"{name}: {text[:300]!r} is not host:port; set it to where agents reach the operator's port"
+            f"{name}: {text[:300]!r} is not host:port; set it to the address at which agents reach the operator"
         )
 
 

@@ -1,7 +1,7 @@
-"""What lets a pod in with the coordinator: a token for each pod of each job, made from one key. Pure.
+"""The tokens by which the coordinator authenticates agents: one for each pod of each job, derived from one key. Pure.
 
-The operator writes the token into the pod that it makes, the coordinator makes it again from the names that the pod
-says: nothing has to be stored, and a new operator with the same key knows the pods of the old one.
+The operator writes the token into each pod that it creates. The coordinator derives it again from the job uid and pod
+name that the agent sends. No token is stored, and a new operator with the same key accepts the pods of the old one.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ KEY_BYTES = 32
 
 
 def token(key: bytes, job_uid: str, pod: str) -> str:
-    """Make the token of one pod of one job, in hexadecimal."""
-    # What a stranger calls itself may be no text that can be encoded strictly; such a name is no pod's.
-    said = f"{job_uid}/{pod}".encode("utf-8", "surrogatepass")
-    return hmac.new(key, said, hashlib.sha256).hexdigest()
+    """Return the token of one pod of one job, in hexadecimal."""
+    # An unauthenticated connection may send a name that strict UTF-8 cannot encode; no pod has such a name.
+    identity = f"{job_uid}/{pod}".encode("utf-8", "surrogatepass")
+    return hmac.new(key, identity, hashlib.sha256).hexdigest()
 
 
 def matches(key: bytes, job_uid: str, pod: str, given: str) -> bool:
-    """Tell whether `given` is this pod's token, in a time that says nothing of how much of it is right."""
+    """Return whether `given` is this pod's token, in constant time."""
     return hmac.compare_digest(token(key, job_uid, pod).encode(), given.encode("utf-8", "surrogatepass"))

@@ -119,7 +119,7 @@ async def test_a_frozen_leader_changes_nothing_after_it_wakes_and_ends(
     audit = Audit(control_plane)
     frozen.signal(signal.SIGCONT)
     assert await asyncio.to_thread(frozen.process.wait, 30) != 0
-    assert "holds it now" in frozen.log
+    assert "the leader is now" in frozen.log
     late = [one for one in audit.operator() if one.verb not in ("list", "watch", "get") and one.resource != "events"]
     # Requests that were on their way when it froze cannot be called back: their names are taken by then. An Event of
     # what it did before may still be told.

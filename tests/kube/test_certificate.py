@@ -39,10 +39,10 @@ FAULTS = [
     pytest.param(PEM, NOW + timedelta(days=3652), "", id="nor after ten years"),
     pytest.param(PEM, NOW + timedelta(days=3654), "expired on 2040-01-02 00:00 UTC", id="later it has expired"),
     pytest.param(PEM, NOW - timedelta(days=2), "is not valid before 2029-12-31 00:00 UTC", id="a clock far behind"),
-    pytest.param(b"", NOW, "is no certificate in PEM", id="nothing"),
-    pytest.param(KEY, NOW, "is no certificate in PEM", id="a key"),
-    pytest.param(PEM[:200], NOW, "is no certificate in PEM", id="half of one"),
-    pytest.param(b"\xff\x00", NOW, "is no certificate in PEM", id="no text"),
+    pytest.param(b"", NOW, "is not a PEM certificate", id="nothing"),
+    pytest.param(KEY, NOW, "is not a PEM certificate", id="a key"),
+    pytest.param(PEM[:200], NOW, "is not a PEM certificate", id="half of one"),
+    pytest.param(b"\xff\x00", NOW, "is not a PEM certificate", id="no text"),
     pytest.param(signed("web", "web"), NOW, f"DNS name {SERVER_NAME}", id="somebody else's"),
     pytest.param(signed(SERVER_NAME, SERVER_NAME, dns=False), NOW, f"DNS name {SERVER_NAME}", id="by common name only"),
     pytest.param(signed(SERVER_NAME, "authority"), NOW, "is not self-signed", id="an authority's"),
@@ -62,8 +62,8 @@ LOCKED = serialization.load_pem_private_key(KEY, None).private_bytes(
 KEY_FAULTS = [
     pytest.param(KEY, None, id="its own has none"),
     pytest.param(OTHER_KEY, "is not the key of the certificate", id="another's"),
-    pytest.param(PEM, "is no private key in PEM", id="a certificate"),
-    pytest.param(b"", "is no private key in PEM", id="nothing"),
+    pytest.param(PEM, "is not a PEM private key", id="a certificate"),
+    pytest.param(b"", "is not a PEM private key", id="nothing"),
     pytest.param(LOCKED, "without a password", id="a key with a password"),
 ]
 

@@ -80,7 +80,7 @@ async def test_a_plugin_is_asked_for_a_token(tmp_path: Path) -> None:
     ("plugin", "words"),
     [
         pytest.param({"command": "no-such-plugin"}, "cannot be started", id="it is not installed"),
-        pytest.param({"command": "false"}, "ended with 1", id="it fails"),
+        pytest.param({"command": "false"}, "exited with 1", id="it fails"),
         pytest.param({"command": "echo", "args": ["{}"]}, "status.token", id="it prints something else"),
     ],
 )
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, change: Callable[[Any], None], w
 def test_a_certificate_that_is_none_is_not_usable(tmp_path: Path, field: str) -> None:
     nonsense = base64.b64encode(b"CERT").decode()
     change = cluster(**{field: nonsense}) if "authority" in field else user(**{field: nonsense, "client-key": "ca.pem"})
-    with pytest.raises(OperatorError, match=r"https://c:6443: .* not usable"):
+    with pytest.raises(OperatorError, match=r"https://c:6443: .* unusable"):
         config.from_kubeconfig([written(tmp_path, change)]).ssl_context()
 
 

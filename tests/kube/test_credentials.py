@@ -68,13 +68,13 @@ BROKEN = [
     pytest.param(field("tls.crt", None), "tls.crt is missing", id="no certificate"),
     pytest.param(field("tls.key", None), "tls.key is missing", id="no private key"),
     pytest.param(field("key", b""), "key is missing", id="an empty key"),
-    pytest.param(field("key", b"short"), "key has 5 bytes, expected at least 32", id="a short key"),
+    pytest.param(field("key", b"short"), "key has 5 bytes; at least 32 random bytes", id="a short key"),
     pytest.param(raw("key", "***"), "key is not base64", id="a key that is not base64"),
     pytest.param(raw("key", 7), "key is missing", id="a key that is no text"),
     pytest.param(raw("tls.crt", "A" * 100_000), "tls.crt is longer than 65536", id="a field beyond all bounds"),
-    pytest.param(field("tls.crt", b"no"), "tls.crt is no certificate in PEM", id="a certificate that is not PEM"),
+    pytest.param(field("tls.crt", b"no"), "tls.crt is not a PEM certificate", id="a certificate that is not PEM"),
     pytest.param(field("tls.crt", EXPIRED_PEM), "tls.crt expired on 2029-11-15", id="an expired certificate"),
-    pytest.param(field("tls.key", b"no"), "tls.key is no private key in PEM", id="a private key that is not PEM"),
+    pytest.param(field("tls.key", b"no"), "tls.key is not a PEM private key", id="a private key that is not PEM"),
     pytest.param(field("tls.key", OTHER_KEY), "tls.key is not the key of the certificate", id="another private key"),
 ]
 

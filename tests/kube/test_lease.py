@@ -94,14 +94,14 @@ async def test_a_leader_that_leaves_hands_over_at_once(api: FakeApi, stand: Stan
     assert (lease(api)["holderIdentity"], one.elector.valid()) == ("", False)
     two = await stand("two")
     await two.elector.acquired.wait()
-    assert two.elector.epoch == one.elector.epoch + 1
+    assert two.elector.term == one.elector.term + 1
 
 
 async def test_a_dead_leader_is_succeeded_after_its_term(api: FakeApi, stand: Stand) -> None:
     api.put(LEASES, _held_by("dead", transitions=7))
     two = await stand("two")
     await two.elector.acquired.wait()
-    assert two.elector.epoch == 8
+    assert two.elector.term == 8
 
 
 async def _lost(candidate: Candidate) -> None:
@@ -128,7 +128,7 @@ async def test_a_leader_that_cannot_renew_is_fenced_until_it_can(
     api.failing = lambda _: None
     api.hang(False)
     await until(one.elector.valid)
-    assert (one.elector.epoch, one.task.done()) == (1, False)
+    assert (one.elector.term, one.task.done()) == (1, False)
 
 
 @pytest.mark.parametrize("holder", ["thief", ""], ids=["a rival leads", "a rival led and left"])
@@ -168,7 +168,7 @@ async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: St
     before = api.count("update")
     await until(lambda: api.count("update") >= before + 3)
     assert one.elector.valid()
-    assert one.elector.epoch == 1
+    assert one.elector.term == 1
 
 
 async def test_a_lease_that_somebody_deleted_is_made_again(api: FakeApi, stand: Stand) -> None:

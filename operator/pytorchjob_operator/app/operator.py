@@ -118,12 +118,12 @@ class Operator:
         self.caches.options = replace(self.caches.options, coordinator=endpoint)
         if self.settings.leader_elect:
             await self.elector.acquired.wait()
-        self.coordinator.start(self._epoch())
+        self.coordinator.start(self._term())
         await self.queue.run(self._reconcile, self.settings.workers)
 
-    def _epoch(self) -> int:
-        """Later than that of every leader before; without an election the wall clock has to do."""
-        return self.elector.epoch if self.settings.leader_elect else int(now().timestamp())
+    def _term(self) -> int:
+        """The leadership term, higher than that of every earlier leader; without leader election, the wall clock."""
+        return self.elector.term if self.settings.leader_elect else int(now().timestamp())
 
     def _round_changed(self, uid: str, news: tuple[News, ...]) -> None:
         """The coordinator tells of a job: look at it, and tell people what happened."""

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: exponential, bounded, spread so that replicas do not march in step."""
+"""Delay before the next attempt: exponential, bounded, and randomized so that replicas do not retry in step."""
 
 import random
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _MAX_DOUBLINGS = 32
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits of `first`, twice that, ... up to `cap` seconds, each between half of it and all of it."""
+    """Delays of `first`, twice that, ... up to `cap` seconds; each is drawn between 50 and 100 % of that value."""
 
     first: float = 0.1
     cap: float = 30.0

@@ -1,7 +1,8 @@
-"""The coordinator's certificate: made by itself and trusted by name, so that nobody needs a certificate authority.
+"""The coordinator's certificate: self-signed, so that no certificate authority is needed.
 
-It makes and judges PEM text; it stores nothing, and time is an argument. Agents are told the certificate when their
-pod is made and trust it alone, which is why one from elsewhere must be self-signed too.
+This module creates and validates PEM text. It stores nothing, and time is an argument. Agents receive the certificate
+when their pod is created and trust only this certificate. Therefore a certificate from elsewhere must be self-signed
+too.
 """
 
 from datetime import datetime, timedelta
@@ -16,11 +17,11 @@ from pytorchjob_agent.meeting import SERVER_NAME
 
 LIFE = timedelta(days=3653)
 _EARLY = timedelta(days=1)
-"""Clocks of other nodes may be behind ours."""
+"""The certificate is valid from this much before its creation: clocks of other nodes may be behind."""
 
 
 def make(now: datetime) -> tuple[bytes, bytes]:
-    """Make a certificate for ten years from `now` and its private key, both PEM."""
+    """Create a certificate that is valid for ten years from `now`, and its private key; both are PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, SERVER_NAME)])
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
@@ -63,29 +64,29 @@ def to_der(certificate_pem: bytes) -> bytes:
 
 
 def fault_of_certificate(pem: bytes, now: datetime) -> str | None:
-    """Tell why agents could not trust this certificate now; None: they can."""
+    """Return why agents could not trust this certificate now; None if they can."""
     try:
         certificate = x509.load_pem_x509_certificate(pem)
     except (ValueError, x509.InvalidVersion) as error:
-        return f"is no certificate in PEM: {error}"
+        return f"is not a PEM certificate: {error}"
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if ends <= now:
         return f"expired on {ends:%Y-%m-%d %H:%M} UTC"
     if now < begins:
-        return f"is not valid before {begins:%Y-%m-%d %H:%M} UTC: is this node's clock right?"
+        return f"is not valid before {begins:%Y-%m-%d %H:%M} UTC; check the clock of this node"
     if SERVER_NAME not in _names(certificate):
-        return f"is not made out to the DNS name {SERVER_NAME}, which agents ask for"
+        return f"does not contain the DNS name {SERVER_NAME}, which agents verify"
     return (
-        None if _self_signed(certificate) else "is not self-signed: agents trust it alone, and no authority behind it"
+        None if _self_signed(certificate) else "is not self-signed: agents trust only it, not the authority behind it"
     )
 
 
 def fault_of_key(pem: bytes, certificate_pem: bytes) -> str | None:
-    """Tell why this is not the private key of a certificate; None: it is."""
+    """Return why this is not the private key of the certificate; None if it is."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        return f"is no private key in PEM without a password: {error}"
+        return f"is not a PEM private key without a password: {error}"
     certificate = x509.load_pem_x509_certificate(certificate_pem)
     return None if key.public_key() == certificate.public_key() else "is not the key of the certificate"
 

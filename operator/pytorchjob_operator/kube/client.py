@@ -1,6 +1,7 @@
-"""A thin client over dicts: each method is one request. It retries nothing, but asks once for a newer token on a 401.
+"""A thin API client over dicts: each method sends one request and retries nothing.
 
-Every failure is an `ApiError`. Nothing that the server sends is read without a bound.
+The only exception is a 401: it repeats the request once with a newer token. Every failure is raised as an `ApiError`.
+Everything that the server sends is read with a size limit.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from pytorchjob_operator.kube.resource import Resource
 
 Object = dict[str, Any]
 OnRequest = Callable[[str, str, int, float], None]
-"""Called after each request: verb, plural, status (0: no answer), seconds."""
+"""Called after each request: verb, plural, HTTP status (0: no response), seconds."""
 
 _KEEPALIVE = 90.0
 _MAX_REPLY = 64 * 1024 * 1024
@@ -30,7 +31,7 @@ _SILENCE = 75.0
 
 
 class Page(NamedTuple):
-    """A part of a list; all parts of one list show the same moment, `resource_version`."""
+    """One page of a list; all pages of a list show the state at the same `resource_version`."""
 
     items: Sequence[Object]
     resource_version: str
@@ -45,13 +46,13 @@ class Scope:
     label_selector: str | None = None
 
     def query(self) -> dict[str, str]:
-        """The part of it that goes into the query."""
+        """The query parameters of this scope."""
         return {"labelSelector": self.label_selector} if self.label_selector else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, as the API's conventions and the metrics name it."""
+    """One request: its HTTP part, and the verb by which the API conventions and the metrics name it."""
 
     verb: str
     method: str
@@ -86,10 +87,10 @@ class Client:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        """Open nothing yet: connections are made when they are needed."""
+        """Create the session; connections are opened when a request needs one."""
         secure = self._connection.server.startswith("https:")
         tls = await asyncio.to_thread(self._connection.ssl_context) if secure else True
-        # HTTP/1.1: a connection per request in flight. The semaphore bounds the writes, watches must never wait.
+        # HTTP/1.1 needs one connection per request in flight. The semaphore limits writes; watches must never wait.
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE, ssl=tls)
         headers = {"User-Agent": self._user_agent, "Accept": "application/json"}
         self._session = aiohttp.ClientSession(connector=connector, headers=headers)
@@ -104,11 +105,11 @@ class Client:
             self._session = None
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
-        """Read one object, as etcd has it now."""
+        """Read the current state of one object from etcd, not from the API server's cache."""
         return await self._send(_Call("get", "GET", resource, resource.path(namespace, name)))
 
     async def list(self, scope: Scope, limit: int = 500) -> AsyncIterator[Page]:
-        """Read a collection in pages, each a consistent part of one moment."""
+        """Read a collection in pages, all of them from the same moment."""
         path, more = scope.resource.path(scope.namespace), ""
         while True:
             query = {**scope.query(), "limit": str(limit), **({"continue": more} if more else {})}
@@ -120,7 +121,7 @@ class Client:
                 return
 
     async def create(self, resource: Resource, namespace: str | None, body: Object) -> Object:
-        """Create one object and return it as it was stored."""
+        """Create one object and return it as the server stored it."""
         return await self._send(_Call("create", "POST", resource, resource.path(namespace), body))
 
     async def update(self, resource: Resource, namespace: str | None, body: Object) -> Object:
@@ -141,7 +142,7 @@ class Client:
     async def delete(
         self, resource: Resource, namespace: str | None, name: str, uid: str, grace_seconds: int | None = None
     ) -> Object:
-        """Delete the object that has this uid, and no other of the same name."""
+        """Delete the object that has this uid; another object of the same name is left alone (Conflict)."""
         body: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
@@ -151,7 +152,10 @@ class Client:
     async def watch(
         self, scope: Scope, resource_version: str, lasting: float, silence: float = _SILENCE
     ) -> AsyncIterator[AsyncIterator[Object]]:
-        """Enter once the stream is open; it yields events, and raises after an ERROR event or `silence` seconds."""
+        """Open a watch and yield its events; raises ApiError on an ERROR event or after `silence` seconds without data.
+
+        The context is entered once the stream is open. A `resource_version` that is too old raises Expired (HTTP 410).
+        """
         query = {
             **scope.query(),
             "watch": "true",
@@ -171,7 +175,7 @@ class Client:
 
     @asynccontextmanager
     async def _reply(self, call: _Call, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A reply with a good status; everything else that can happen leaves as an ApiError."""
+        """Yield a response with a success status; raise every other outcome as an ApiError."""
         loop = asyncio.get_running_loop()
         started, status = loop.time(), 0
         try:
@@ -248,7 +252,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     async for part in response.content.iter_any():
         *lines, rest = (rest + part).split(b"\n")
         if len(rest) > _MAX_EVENT:
-            raise Unavailable(0, "EventTooLarge", f"an event of the watch is larger than {_MAX_EVENT} bytes")
+            raise Unavailable(0, "EventTooLarge", f"a watch event is larger than {_MAX_EVENT} bytes")
         for line in lines:
             if line:
                 yield line
@@ -258,9 +262,9 @@ def _decoded(raw: bytes) -> Object:
     try:
         body = json.loads(raw)
     except ValueError as error:
-        raise Unavailable(0, "BadReply", f"the server's reply is not JSON: {error}") from error
+        raise Unavailable(0, "BadReply", f"the server's response is not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise Unavailable(0, "BadReply", f"the server's reply is not an object but {type(body).__name__}")
+        raise Unavailable(0, "BadReply", f"the server's response is not an object but {type(body).__name__}")
     return body
 
 

@@ -1,6 +1,6 @@
-"""Which API server to talk to, and as whom: the pod's service account, or a kubeconfig's current context.
+"""Which API server to use and with which identity: the pod's service account, or a kubeconfig's current context.
 
-It reads files once, at start (a token source re-reads its own), and opens no connection.
+Files are read once, at start; only a token source reads its file again. No connection is opened here.
 """
 
 import base64
@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from pytorchjob_operator.errors import OperatorError
-from pytorchjob_operator.kube.token import CommandToken, FileToken, FixedToken, TokenSource
+from pytorchjob_operator.kube.bearer import CommandToken, FileToken, FixedToken, TokenSource
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _MAX_FILE = 4 * 1024 * 1024
@@ -30,7 +30,7 @@ _NOT_SUPPORTED = {
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An API server, how to trust it and what to show it; PEM data as bytes, never paths."""
+    """An API server: its address, its CA, and the client's credentials; PEM data as bytes, never paths."""
 
     server: str
     namespace: str = "default"
@@ -41,15 +41,15 @@ class Connection:
     key: bytes | None = field(default=None, repr=False)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """The TLS side of it."""
+        """The TLS context for this connection; raises OperatorError if the CA or client certificate is unusable."""
         try:
             return self._ssl_context()
         except (ssl.SSLError, ValueError) as error:
-            raise OperatorError(f"{self.server}: its CA or our client certificate is not usable: {error}") from error
+            raise OperatorError(f"{self.server}: the CA or the client certificate is unusable: {error}") from error
 
     def _ssl_context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
-        # Python 3.13 demands extensions of a CA that many clusters' own lack; every other client takes them.
+        # Python 3.13 requires CA extensions that the CAs of many clusters lack; all other clients accept those CAs.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.insecure:
             context.check_hostname = False
@@ -61,19 +61,22 @@ class Connection:
 
 
 def load(environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT) -> Connection:
-    """KUBECONFIG if it is set, else the pod's service account, else ~/.kube/config."""
+    """Use KUBECONFIG if it is set, otherwise the pod's service account, otherwise ~/.kube/config."""
     if environ.get("KUBECONFIG"):
-        return from_kubeconfig([Path(one) for one in environ["KUBECONFIG"].split(os.pathsep) if one])
+        return from_kubeconfig([Path(path) for path in environ["KUBECONFIG"].split(os.pathsep) if path])
     if environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists():
         return from_service_account(environ, service_account)
     default = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
     if default.exists():
         return from_kubeconfig([default])
-    raise OperatorError(f"no cluster to talk to: not in a pod, KUBECONFIG is not set and {default} does not exist")
+    raise OperatorError(
+        f"no cluster is configured: this is not a pod, KUBECONFIG is not set and {default} does not exist;"
+        " set KUBECONFIG to a kubeconfig file"
+    )
 
 
 def from_service_account(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Connection:
-    """What the kubelet puts into every pod; the token is read again as it rotates."""
+    """Use the service account that the kubelet mounts into every pod; the token file is read again as it rotates."""
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
     return Connection(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
@@ -84,13 +87,13 @@ def from_service_account(environ: Mapping[str, str], folder: Path = SERVICE_ACCO
 
 
 def from_kubeconfig(paths: list[Path]) -> Connection:
-    """The current context of one or several kubeconfig files; in doubt the first file wins, as with kubectl."""
+    """Use the current context of one or several kubeconfig files; the first file wins, as with kubectl."""
     files = [_Kubeconfig.read(path) for path in paths if path.exists()]
     if not files:
         raise OperatorError(f"KUBECONFIG: no such file: {', '.join(map(str, paths))}")
-    current = next((str(one.body["current-context"]) for one in files if one.body.get("current-context")), "")
+    current = next((str(file.body["current-context"]) for file in files if file.body.get("current-context")), "")
     if not current:
-        raise OperatorError(f"{files[0].path}: current-context is not set; try `kubectl config use-context`")
+        raise OperatorError(f"{files[0].path}: current-context is not set; run `kubectl config use-context NAME`")
     context = _find(files, "context", current)
     cluster = _find(files, "cluster", str(context.get("cluster")))
     user = _find(files, "user", str(context.get("user"))) if context.get("user") else _Entry("user", Path(), {})
@@ -107,7 +110,7 @@ def from_kubeconfig(paths: list[Path]) -> Connection:
 
 @dataclass(frozen=True, slots=True)
 class _Kubeconfig:
-    """One file's content."""
+    """The content of one kubeconfig file."""
 
     path: Path
     body: dict[str, Any]
@@ -117,15 +120,15 @@ class _Kubeconfig:
         try:
             body = yaml.safe_load(_read(path))
         except yaml.YAMLError as error:
-            raise OperatorError(f"{path}: not YAML: {error}") from error
+            raise OperatorError(f"{path}: is not YAML: {error}") from error
         if not isinstance(body, dict):
-            raise OperatorError(f"{path}: not a kubeconfig: a mapping was expected, got {type(body).__name__}")
+            raise OperatorError(f"{path}: is not a kubeconfig: expected a mapping, found {type(body).__name__}")
         return cls(path, body)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A named cluster, user or context, and the file that relative paths in it are relative to."""
+    """A named cluster, user or context, with the file that its relative paths refer to."""
 
     kind: str
     path: Path
@@ -143,7 +146,7 @@ class _Entry:
         return self.path.parent / str(self.body[key])
 
     def data(self, key: str) -> bytes | None:
-        """PEM data, inline (`<key>-data`) before the file."""
+        """PEM data: inline (`<key>-data`) takes precedence over the file."""
         if inline := self.body.get(f"{key}-data"):
             try:
                 return base64.b64decode(str(inline), validate=True)
@@ -154,9 +157,9 @@ class _Entry:
 
 def _find(files: list[_Kubeconfig], kind: str, name: str) -> _Entry:
     for file in files:
-        for one in file.body.get(f"{kind}s") or ():
-            if isinstance(one, dict) and one.get("name") == name:
-                return _checked(_Entry(kind, file.path, one.get(kind) or {}))
+        for entry in file.body.get(f"{kind}s") or ():
+            if isinstance(entry, dict) and entry.get("name") == name:
+                return _checked(_Entry(kind, file.path, entry.get(kind) or {}))
     raise OperatorError(f"{files[0].path}: {kind}s has no entry named {name!r}")
 
 
@@ -174,7 +177,7 @@ def _token(user: _Entry) -> TokenSource:
         return FileToken(user.file("tokenFile"))
     if plugin := user.get("exec"):
         command = (str(plugin.get("command")), *map(str, plugin.get("args") or ()))
-        env = {str(one["name"]): str(one["value"]) for one in plugin.get("env") or ()}
+        env = {str(variable["name"]): str(variable["value"]) for variable in plugin.get("env") or ()}
         info = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
         return CommandToken(command, {**env, "KUBERNETES_EXEC_INFO": json.dumps(info)})
     return FixedToken(None)
@@ -190,7 +193,7 @@ def _read(path: Path) -> bytes:
 
 @contextmanager
 def private_file(data: bytes) -> Iterator[str]:
-    """Python's ssl loads client certificates from files only; this one is readable by us alone, and briefly."""
+    """Write `data` to a file that only this user can read, and remove it on exit: ssl loads keys from files only."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(data)
         file.flush()

@@ -1,5 +1,7 @@
-"""What the coordinator proves itself and knows its agents with, and the Secret that carries it from one leader to the
-next. It reads and writes no cluster, and no clock: whoever does gives it the Secret and the time.
+"""The coordinator's credentials: its certificate, the key of all agent tokens, and the Secret that stores both.
+
+The Secret passes the credentials from one leader to the next. This module only converts: `app.credentials` reads and
+writes the Secret and supplies the time.
 """
 
 import base64
@@ -20,13 +22,13 @@ KEY = "key"
 CERTIFICATE = "tls.crt"
 PRIVATE_KEY = "tls.key"
 _MAX_FIELD = 64 * 1024
-_MEND = "delete the Secret and restart the operator, which makes a new one; agents of jobs that run do not know it, so"
-_PRICE = "until their pods are made anew they go on without the coordinator"
+_MEND = "delete the Secret and restart the operator, which creates a new one. Agents of running jobs do not trust it:"
+_PRICE = "they continue without the coordinator until their pods are recreated"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The key of all tokens, and the coordinator's certificate with its private key."""
+    """The key from which all agent tokens are made, and the coordinator's certificate with its private key."""
 
     key: bytes = field(repr=False)
     certificate_pem: bytes
@@ -34,11 +36,11 @@ class Credentials:
 
     @property
     def ca(self) -> str:
-        """What agents trust: the certificate as base64 of DER."""
+        """The certificate that agents trust, as base64 of DER."""
         return base64.b64encode(certificate.to_der(self.certificate_pem)).decode()
 
     def server_context(self) -> ssl.SSLContext:
-        """Make the coordinator's side of TLS."""
+        """Create the TLS context of the coordinator; raises OperatorError if the certificate is unusable."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         with private_file(self.certificate_pem) as chain, private_file(self.private_key_pem) as key:
@@ -50,12 +52,12 @@ class Credentials:
 
 
 def make(now: datetime) -> Credentials:
-    """Make new ones, valid from now for ten years."""
+    """Create new credentials that are valid for ten years from `now`."""
     return Credentials(secrets.token_bytes(KEY_BYTES), *certificate.make(now))
 
 
 def to_secret(credentials: Credentials, namespace: str, name: str) -> Object:
-    """Return the Secret that carries them. It cannot be edited, only deleted: pods carry what was made from it."""
+    """Return the Secret. It is immutable: running pods carry tokens and a certificate that were made from it."""
     fields = {
         KEY: credentials.key,
         CERTIFICATE: credentials.certificate_pem,
@@ -72,10 +74,10 @@ def to_secret(credentials: Credentials, namespace: str, name: str) -> Object:
 
 
 def from_secret(secret: Object, now: datetime) -> Credentials:
-    """Read what `to_secret` wrote, or somebody by hand; an OperatorError names the Secret, the field and the cure."""
+    """Read a Secret that `to_secret` or a person wrote; an OperatorError names the Secret, the field and the fix."""
     key, chain, private = (_field(secret, name) for name in (KEY, CERTIFICATE, PRIVATE_KEY))
     if len(key) < KEY_BYTES:
-        raise _broken(secret, KEY, f"has {len(key)} bytes, expected at least {KEY_BYTES} random ones")
+        raise _broken(secret, KEY, f"has {len(key)} bytes; at least {KEY_BYTES} random bytes are required")
     if fault := certificate.fault_of_certificate(chain, now):
         raise _broken(secret, CERTIFICATE, fault)
     if fault := certificate.fault_of_key(private, chain):

@@ -1,9 +1,8 @@
-"""Who leads: one holder of a Lease at a time, by a clock that nobody can set.
+"""Leader election: at most one process at a time may write, decided by a Lease and a monotonic clock.
 
-The holder stops believing in itself (`valid()`) well before anybody else may take over, whatever the network does: its
-term is counted from before the request that renewed it. It goes on asking, and believes in itself again if the Lease
-is still its own: an API server that was away costs no process. Only a rival ends it. It writes nothing but the Lease,
-and knows not what it guards.
+The leader stops writing (`valid()` is False) well before another process may take over, whatever the network does: its
+lease counts from before the request that renewed it. It keeps trying, and writes again if the Lease is still its own,
+so that an API server outage ends no process. Only another holder ends the process. This module writes only the Lease.
 """
 
 import asyncio
@@ -22,12 +21,12 @@ _NEVER = float("-inf")
 
 
 class LeaseLostError(OperatorError):
-    """Somebody else leads while this process lives: it must end, at once and not with success."""
+    """Another process has taken the lead: this process must end at once, with an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:
-    """Seconds. `deadline + request < duration` leaves room for a write that was under way."""
+    """Durations in seconds; `deadline + request < duration` leaves room for a write that is in flight."""
 
     duration: float = 15.0
     deadline: float = 10.0
@@ -37,7 +36,7 @@ class LeaseSettings:
 
 @dataclass(frozen=True, slots=True)
 class LeaseName:
-    """Which Lease, and who we are in it; the identity must be new in each process."""
+    """The Lease, and the identity of this process in it; the identity must differ in each process."""
 
     namespace: str
     name: str
@@ -45,9 +44,9 @@ class LeaseName:
 
 
 class Elector:
-    """Competes for one Lease. Give it a client of its own: its requests must not wait behind others.
+    """Competes for one Lease. It needs a client of its own: its requests must not wait behind others.
 
-    `clock` is monotonic and decides; `wall` is only for people to read.
+    `clock` is monotonic and decides; `wall` only fills the times that people read.
     """
 
     def __init__(
@@ -64,21 +63,24 @@ class Elector:
         self._wall = wall
         self._settings = settings or LeaseSettings()
         self._lease: Object | None = None
-        """The Lease as the server last gave it; None asks for a read."""
+        """The Lease as the server last returned it; None means that it must be read."""
         self._rival: tuple[object, ...] | None = None
         self._rival_since = 0.0
         self._valid_until = _NEVER
         self._leading = False
-        self.epoch = 0
-        """Grows with each change of leadership; orders the words of successive leaders."""
+        self.term = 0
+        """Grows with each change of leadership; orders the messages of successive leaders."""
         self.acquired = asyncio.Event()
 
     def valid(self) -> bool:
-        """Whether this process may write now; ask before each write."""
+        """True if this process may write now; check it before each write."""
         return self._clock() < self._valid_until
 
     async def run(self) -> None:
-        """Wait for the lead, set `acquired`, renew until a rival has it (LeaseLostError); release when cancelled."""
+        """Acquire the Lease, set `acquired` and renew it; release it when cancelled.
+
+        Raises LeaseLostError once another process holds it.
+        """
         try:
             while True:
                 await self._attempt()
@@ -103,8 +105,8 @@ class Elector:
             self._lease = None
         except (ApiError, TimeoutError) as error:
             self._lease = None
-            held = "" if self.valid() or not self._leading else "; nothing is written until it is renewed"
-            _log.warning("lease %s: %s%s", self._name.name, str(error) or "no answer in time", held)
+            held = "" if self.valid() or not self._leading else "; the operator writes nothing until it is renewed"
+            _log.warning("lease %s: %s%s", self._name.name, str(error) or "no response in time", held)
 
     async def _compete(self, started: float) -> None:
         lease = self._lease or await self._read()
@@ -115,7 +117,7 @@ class Elector:
             body = self._renewed(lease)
             self._won(await self._client.update(LEASES, self._name.namespace, body), started)
         else:
-            self._lease = None  # a rival's lease is read afresh each time
+            self._lease = None  # another process' Lease is read again each time
 
     async def _read(self) -> Object | None:
         try:
@@ -130,27 +132,27 @@ class Elector:
             return True
         if self._leading:
             self._valid_until = _NEVER
-            raise LeaseLostError(f"lease {self._name.name}: {holder or 'nobody'} holds it now")
+            raise LeaseLostError(f"lease {self._name.name}: the leader is now {holder or 'no process'}")
         if not holder:
             return True
-        return self._outlived(spec)
+        return self._expired(spec)
 
-    def _outlived(self, spec: dict[str, Any]) -> bool:
-        """A rival has had its whole term, by our clock, without a sign of life."""
-        sign = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
-        if sign != self._rival:
-            self._rival, self._rival_since = sign, self._clock()
-        term = float(spec.get("leaseDurationSeconds") or self._settings.duration)
-        return self._clock() - self._rival_since >= term
+    def _expired(self, spec: dict[str, Any]) -> bool:
+        """True if the other holder has not renewed for a whole lease duration, measured by this process' clock."""
+        renewal = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if renewal != self._rival:
+            self._rival, self._rival_since = renewal, self._clock()
+        duration = float(spec.get("leaseDurationSeconds") or self._settings.duration)
+        return self._clock() - self._rival_since >= duration
 
     def _renewed(self, lease: Object) -> Object:
         spec = dict(lease.get("spec") or {})
         now = _micro_time(self._wall())
         if not self._leading:
-            spec["leaseTransitions"] = max(self.epoch, int(spec.get("leaseTransitions") or 0)) + 1
+            spec["leaseTransitions"] = max(self.term, int(spec.get("leaseTransitions") or 0)) + 1
             spec["acquireTime"] = now
         else:
-            spec["leaseTransitions"] = self.epoch
+            spec["leaseTransitions"] = self.term
         spec["holderIdentity"] = self._name.identity
         spec["leaseDurationSeconds"] = max(1, round(self._settings.duration))
         spec["renewTime"] = now
@@ -162,12 +164,12 @@ class Elector:
         if self._leading:
             return
         self._leading = True
-        self.epoch = int(lease["spec"]["leaseTransitions"])
+        self.term = int(lease["spec"]["leaseTransitions"])
         self.acquired.set()
-        _log.info("lease %s: leading, epoch %d", self._name.name, self.epoch)
+        _log.info("lease %s: leading, term %d", self._name.name, self.term)
 
     async def _release(self) -> None:
-        """Let the successor begin at once; if that fails it begins after the term."""
+        """Let the successor start at once; if the request fails, it starts after the lease duration."""
         self._valid_until = _NEVER
         if not self._leading or self._lease is None:
             return
@@ -176,7 +178,7 @@ class Elector:
             async with asyncio.timeout(self._settings.request):
                 await self._client.update(LEASES, self._name.namespace, {**self._lease, "spec": spec})
         except (ApiError, TimeoutError) as error:
-            _log.info("lease %s: not released: %s", self._name.name, str(error) or "no answer in time")
+            _log.info("lease %s: not released: %s", self._name.name, str(error) or "no response in time")
 
 
 def _micro_time(moment: datetime) -> str:

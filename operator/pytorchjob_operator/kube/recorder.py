@@ -1,7 +1,7 @@
-"""Events for people: what `kubectl describe` shows, by the API's conventions, few and never in the way.
+"""Kubernetes Events, which `kubectl describe` shows: few, and never in the way of other work.
 
-Repetitions are counted in place, floods are cut per object and as a whole, and what cannot be sent is dropped: no event
-is worth a moment of anybody's waiting.
+A repeated event increases the count of the existing one. The rate is limited per object and in total. An event that
+cannot be sent is dropped: no caller ever waits for an event.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Involved(NamedTuple):
 
 
 class Reporter(NamedTuple):
-    """Who reports: the component, and which of its instances."""
+    """The component that reports, and its instance."""
 
     component: str
     instance: str
@@ -51,7 +51,7 @@ class _Note(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecorderSettings:
-    """Limits; per object as client-go has them."""
+    """Rate limits and sizes; those per object are client-go's."""
 
     burst: int = 25
     refill_seconds: float = 300.0
@@ -73,7 +73,7 @@ class _Sent:
 
 
 class Recorder:
-    """Takes events without waiting, and sends them while `run` runs."""
+    """Accepts events without waiting; `run` sends them."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class Recorder:
         self.dropped = 0
 
     def event(self, involved: Involved, kind: EventType, reason: str, message: str) -> None:
-        """Take note of an event; it may be dropped, it never waits."""
+        """Queue an event; it may be dropped, and the call never waits."""
         if not self._allowed(involved.uid) or self._queue.full():
             self.dropped += 1
             return
         self._queue.put_nowait(_Note(involved, kind, reason, message[:_MAX_MESSAGE]))
 
     async def run(self) -> None:
-        """Send what was noted, at a bounded rate, until cancelled."""
+        """Send the queued events at a bounded rate, until cancelled."""
         while True:
             note = await self._queue.get()
             try:
@@ -109,14 +109,14 @@ class Recorder:
             except ApiError as error:
                 self.dropped += 1
                 _log.info("event %s of %s: dropped: %s", note.reason, note.involved.name, error)
-            except Exception:  # top of the loop: an odd event may not silence all others
+            except Exception:  # top of the loop: one malformed event may not stop all others
                 self.dropped += 1
                 _log.exception("event %s of %s: dropped", note.reason, note.involved.name)
             self._queue.task_done()
             await asyncio.sleep(1.0 / self._settings.per_second)
 
     async def drained(self) -> None:
-        """Wait until all that was noted so far has been sent or dropped."""
+        """Wait until every queued event has been sent or dropped."""
         await self._queue.join()
 
     async def _send(self, note: _Note) -> None:
@@ -128,7 +128,7 @@ class Recorder:
         _remember(self._sent, note, _Sent(body["metadata"]["name"], 1), self._settings.remembered)
 
     async def _counted(self, note: _Note, sent: _Sent) -> bool:
-        """Add one to the event that says the same; False if the server has forgotten it."""
+        """Increase the count of the same event; False if the server has removed it."""
         patch = {"count": sent.count + 1, "lastTimestamp": _time(self._wall())}
         try:
             await self._client.patch(EVENTS, note.involved.namespace, sent.name, patch)

@@ -1,7 +1,8 @@
 """Keeps a store equal to a part of the API server, for as long as the process lives.
 
-List, mark and sweep, then watch; whatever breaks is tried again for ever, with back-off. It keeps no object: each one
-is decoded into the caller's small value at once. It decides nothing about what it sees.
+It lists, removes from the store what the list lacks, then watches. A failure is retried without end, with back-off:
+`_failed` decides whether the next attempt resumes the watch or lists again, as after HTTP 410. It keeps no API object:
+each is decoded into the caller's small value at once.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pytorchjob_operator.errors import ApiError, Unavailable
+from pytorchjob_operator.errors import ApiError, Expired, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import Client, Object, Scope
 from pytorchjob_operator.kube.store import Store, Stored
@@ -23,23 +24,23 @@ _spread = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class ReflectorSettings:
-    """How patient a reflector is."""
+    """Timeouts and limits of a reflector; durations in seconds."""
 
     page: int = 500
     silence: float = 75.0
-    """A watch that brings nothing for so long, not even the bookmark of each minute, is dead."""
+    """A watch without any data for this long is dead: the server sends a bookmark every minute."""
     lasting: tuple[float, float] = (290.0, 580.0)
-    """How long a watch may last; drawn anew for each, so that replicas do not reconnect together."""
+    """Bounds of a watch's length; each watch draws its own, so that replicas do not reconnect together."""
     steady: float = 5.0
-    """A watch that lived so long counts as a success."""
+    """A watch that lasted this long counts as a success."""
     relist_after: int = 5
-    """So many failures in a row, and history is not trusted any more."""
+    """After this many failures in a row, list again instead of resuming the watch."""
     backoff: Backoff = field(default_factory=lambda: Backoff(first=0.2, cap=30.0))
 
 
 @dataclass(slots=True)
 class ReflectorCounters:
-    """What happened so far, for metrics."""
+    """Counts since the start, for metrics."""
 
     lists: int = 0
     watches: int = 0
@@ -49,7 +50,7 @@ class ReflectorCounters:
 
 
 class Reflector(Generic[T]):
-    """Fills `store` with `decode(object)` of everything in `scope`; `decode` returns None for what is to be ignored."""
+    """Fills `store` with `decode(object)` of every object in `scope`; `decode` returns None to ignore an object."""
 
     def __init__(
         self,
@@ -65,16 +66,16 @@ class Reflector(Generic[T]):
         self._decode = decode
         self._settings = settings or ReflectorSettings()
         self._version: str | None = None
-        """Where the next watch starts; None asks for a list."""
+        """The resourceVersion at which the next watch starts; None lists first."""
         self._seen_version = 0
         self._contact: float | None = None
         self._broken = 0
         self.synced = asyncio.Event()
-        """Set once the store has shown everything, and never cleared."""
+        """Set once the first list is complete, and never cleared."""
         self.counters = ReflectorCounters()
 
     def last_contact_age(self, now: float) -> float:
-        """Seconds of loop time since the server last said anything; infinite before the first word."""
+        """Seconds since the server last sent anything, at loop time `now`; infinite before its first response."""
         return float("inf") if self._contact is None else max(0.0, now - self._contact)
 
     async def run(self) -> None:
@@ -86,8 +87,8 @@ class Reflector(Generic[T]):
                 await self._cycle()
             except ApiError as error:
                 self._failed(error)
-            except Exception:  # top of the loop: a bug in decode may not end the process's eyes
-                _log.exception("%s: the watch failed in an unforeseen way", self._scope.resource.plural)
+            except Exception:  # top of the loop: a bug in decode may not end the watch
+                _log.exception("%s: the watch failed unexpectedly", self._scope.resource.plural)
                 self._failed(None)
             if loop.time() - started >= self._settings.steady:
                 self._broken = min(self._broken, 1)
@@ -99,20 +100,20 @@ class Reflector(Generic[T]):
         opened = self._client.watch(self._scope, version, lasting, self._settings.silence)
         async with opened as events:
             self.counters.watches += 1
-            self._heard()
+            self._note_contact()
             async for event in events:
                 self._take(event)
                 self._broken = 0
-        self._broken += 1  # an orderly end; only a server that ends watch after watch at once is made to wait
+        self._broken += 1  # a regular end; only a server that ends watch after watch at once runs into the back-off
 
     async def _list(self) -> str:
         seen: set[str] = set()
         version = ""
         async for page in self._client.list(self._scope, self._settings.page):
-            self._heard()
+            self._note_contact()
             if not version:
                 version = page.resource_version
-                self._restored(_number(version))
+                self._detect_restore(_number(version))
             for item in filter(None, map(self._decode, page.items)):
                 seen.add(item.uid)
                 self._store.put(item)
@@ -123,13 +124,16 @@ class Reflector(Generic[T]):
         self.synced.set()
         return version
 
-    def _restored(self, version: int) -> None:
+    def _detect_restore(self, version: int) -> None:
+        """Drop everything if resourceVersions went back: etcd was restored from an older backup."""
         if version < self._seen_version:
-            _log.warning("%s: the server's count went back; starting anew", self._scope.resource.plural)
+            _log.warning(
+                "%s: the server's resourceVersion went back; the cache is refilled", self._scope.resource.plural
+            )
             self._store.reset(self._scope.namespace)
 
     def _take(self, event: Object) -> None:
-        self._heard()
+        self._note_contact()
         kind, body = event.get("type"), event.get("object") or {}
         version = str((body.get("metadata") or {}).get("resourceVersion") or "")
         if kind != "BOOKMARK":
@@ -147,16 +151,20 @@ class Reflector(Generic[T]):
         else:
             self._store.put(item)
 
-    def _heard(self) -> None:
+    def _note_contact(self) -> None:
         self._contact = asyncio.get_running_loop().time()
 
     def _failed(self, error: ApiError | None) -> None:
+        """Resume the watch after a transient failure; after HTTP 410 (Expired) and any other error, list again.
+
+        410 is expected, whenever the server has compacted the history since `_version`, and is not logged.
+        """
         self.counters.failures += 1
         self._broken += 1
         resumable = isinstance(error, Unavailable) and self._broken % self._settings.relist_after
         if not resumable:
             self._version = None
-        if error and not error.expired:
+        if error and not isinstance(error, Expired):
             _log.warning("%s: the watch failed: %s", self._scope.resource.plural, error)
 
 

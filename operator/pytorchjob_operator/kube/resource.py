@@ -1,4 +1,4 @@
-"""Where a kind of object lives in the API: a value that makes paths."""
+"""The API resources that the operator uses, and the URL paths of their objects."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -19,8 +19,8 @@ class Resource:
         """The URL path of a collection (all namespaces if None), an object or its subresource."""
         root = ["apis", self.group, self.version] if self.group else ["api", self.version]
         where = ["namespaces", namespace] if self.namespaced and namespace else []
-        parts = [*root, *where, self.plural, *(one for one in (name, subresource) if one)]
-        return "/" + "/".join(quote(one, safe="") for one in parts)
+        parts = [*root, *where, self.plural, *(part for part in (name, subresource) if part)]
+        return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
 PODS = Resource("", "v1", "pods")
@@ -33,7 +33,7 @@ CHILDREN = {
     ChildKind.VOLCANO_POD_GROUP: Resource("scheduling.volcano.sh", "v1beta1", "podgroups"),
     ChildKind.POD_GROUP: Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups"),
 }
-"""Where each kind of child lives."""
+"""The resource of each kind of child."""
 NODES = Resource("", "v1", "nodes", namespaced=False)
 EVENTS = Resource("", "v1", "events")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")

@@ -1,7 +1,7 @@
-"""What is known of one kind of object: small values, newest wins, the dead stay dead.
+"""The cached state of one kind of object: small values, the newest version wins, a deleted object stays deleted.
 
-Events, lists and the replies to our own writes may come in any order, twice, or not at all. Every one is guarded by
-the resourceVersion, an integer that only grows. The store sends nothing and reads no clock of its own.
+Events, lists and responses to the operator's own writes may arrive in any order, twice, or not at all. The
+resourceVersion, an integer that only grows, orders them. The store sends nothing; its clock is an argument.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ _MAX_TOMBSTONES = 100_000
 
 
 class Stored(Protocol):
-    """What the store must know of a value."""
+    """The properties of a value that the store needs."""
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ T = TypeVar("T", bound=Stored)
 class Store(Generic[T]):
     """The newest known state of each object, indexed by name and by owner; several reflectors may fill one store.
 
-    `on_change(owner_uid)` is called at once for each owner whose set of objects changed; it must only take a note.
+    `on_change(owner_uid)` is called at once for each owner whose objects changed; it must return quickly.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Store(Generic[T]):
         self._tombstones = Tombstones(clock, tombstone_seconds)
 
     def __len__(self) -> int:
-        """How many objects are known."""
+        """The number of objects."""
         return len(self._by_name)
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object of that name."""
+        """The object of that name; None if it is not known."""
         return self._by_name.get((namespace, name))
 
     def by_owner(self, uid: str) -> tuple[T, ...]:
@@ -70,11 +70,11 @@ class Store(Generic[T]):
         return tuple(self._by_owner.get(uid, {}).values())
 
     def count(self, uid: str) -> int:
-        """How many objects this owner controls."""
+        """The number of objects that this owner controls."""
         return len(self._by_owner.get(uid, {}))
 
     def put(self, item: T) -> bool:
-        """Take a state from an event, a list or a reply; False if something newer is known already."""
+        """Store a state from an event, a list or a response; False if a newer state is already stored."""
         if item.resource_version <= self._tombstones.version(item.uid):
             return False
         known = self._by_name.get(_key(item))
@@ -86,7 +86,7 @@ class Store(Generic[T]):
         return True
 
     def remove(self, item: T) -> bool:
-        """Take a DELETED event: this state was its last; True if that was news."""
+        """Process a DELETED event, which carries the last state; True if the object was still stored."""
         self._tombstones.add(item.uid, item.resource_version)
         known = self._by_name.get(_key(item))
         if not known or known.uid != item.uid or known.resource_version > item.resource_version:
@@ -95,7 +95,7 @@ class Store(Generic[T]):
         return True
 
     def gone(self, namespace: str, name: str, uid: str) -> bool:
-        """Take the server's word, in reply to a request of ours, that this uid does not exist any more."""
+        """Remove the object because the server answered that this uid no longer exists; True if it was stored."""
         self._tombstones.add(uid, _FOREVER)
         known = self._by_name.get((namespace, name))
         if not known or known.uid != uid:
@@ -104,25 +104,25 @@ class Store(Generic[T]):
         return True
 
     def sweep(self, seen: Collection[str], list_version: int, namespace: str | None = None) -> int:
-        """Drop what a whole list of one namespace (None: of all) did not show; `seen` holds the uids that it did.
+        """Remove what a complete list of one namespace (None: of all) lacks, and return how many objects that were.
 
-        `list_version` is when the list was taken: what is newer has been made since.
+        `seen` holds the uids in the list. Objects newer than `list_version` were created after it and stay.
         """
-        unseen = (one for one in self._within(namespace) if one.uid not in seen)
-        dead = [one for one in unseen if one.resource_version <= list_version]
-        for one in dead:
-            self._tombstones.add(one.uid, list_version)
-            self._replace(one, None)
-        return len(dead)
+        unseen = (item for item in self._within(namespace) if item.uid not in seen)
+        deleted = [item for item in unseen if item.resource_version <= list_version]
+        for item in deleted:
+            self._tombstones.add(item.uid, list_version)
+            self._replace(item, None)
+        return len(deleted)
 
     def reset(self, namespace: str | None = None) -> None:
-        """Forget all versions: the server's count went back, so it was restored from an older copy."""
+        """Forget all objects and versions: the server's resourceVersion went back, as after a restore from a backup."""
         self._tombstones.clear()
-        for one in list(self._within(namespace)):
-            self._replace(one, None)
+        for item in list(self._within(namespace)):
+            self._replace(item, None)
 
     def _within(self, namespace: str | None) -> Iterator[T]:
-        return (one for one in self._by_name.values() if namespace in (None, one.namespace))
+        return (item for item in self._by_name.values() if namespace in (None, item.namespace))
 
     def _replace(self, old: T | None, new: T | None) -> None:
         if old:
@@ -132,7 +132,7 @@ class Store(Generic[T]):
             self._by_name[_key(new)] = new
             if new.owner_uid:
                 self._by_owner.setdefault(new.owner_uid, {})[_key(new)] = new
-        for owner in {one.owner_uid for one in (old, new) if one and one.owner_uid}:
+        for owner in {item.owner_uid for item in (old, new) if item and item.owner_uid}:
             self._on_change(owner)
 
     def _unlink(self, old: T) -> None:
@@ -145,7 +145,7 @@ class Store(Generic[T]):
 
 
 class Tombstones:
-    """The uids of the dead, each with the last version at which it can have lived; bounded in time and number."""
+    """The uids of deleted objects, each with the last version that may have existed; limited in time and number."""
 
     def __init__(self, clock: Callable[[], float], seconds: float, most: int = _MAX_TOMBSTONES) -> None:
         self._clock = clock
@@ -154,16 +154,16 @@ class Tombstones:
         self._dead: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """The number of remembered uids."""
         return len(self._dead)
 
     def version(self, uid: str) -> int:
-        """States of this uid up to this version are history; -1 if it is not known as dead."""
+        """The version up to which states of this uid are outdated; -1 if the uid is not known as deleted."""
         until, version = self._dead.get(uid, (0.0, -1))
         return version if until > self._clock() else -1
 
     def add(self, uid: str, version: int) -> None:
-        """Remember a death; the highest version counts."""
+        """Remember a deletion; the highest version counts."""
         now = self._clock()
         version = max(version, self.version(uid))
         self._dead[uid] = (now + self._seconds, version)
@@ -172,7 +172,7 @@ class Tombstones:
             self._dead.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         self._dead.clear()
 
 

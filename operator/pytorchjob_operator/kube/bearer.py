@@ -1,6 +1,7 @@
-"""Where the bearer token of a request comes from: nowhere, a constant, a file that rotates, or a command.
+"""Sources of a request's bearer token: none, a constant, a file that rotates, or a command.
 
-A source is asked for every request and caches on its own; `fresh` means that the server just refused the last one.
+The client asks the source for every request, and the source caches. `fresh` means that the server has just refused the
+last token.
 """
 
 import asyncio
@@ -19,10 +20,10 @@ _MAX_TOKEN = 256 * 1024
 
 
 class TokenSource(Protocol):
-    """Gives the token to send now; None sends none."""
+    """Returns the token to send now; with None the request carries no token."""
 
     async def __call__(self, *, fresh: bool = False) -> str | None:
-        """The token; with `fresh` never one that was given before, if that can be helped."""
+        """Return the token; with `fresh` a new one wherever the source can give one. Raises OperatorError."""
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class FixedToken:
     token: str | None = field(default=None, repr=False)
 
     async def __call__(self, *, fresh: bool = False) -> str | None:
-        """The same always."""
+        """Return the same token each time."""
         return self.token
 
 
@@ -45,7 +46,7 @@ class FileToken:
     _until: float = field(default=0.0, repr=False)
 
     async def __call__(self, *, fresh: bool = False) -> str | None:
-        """What the file held at most half a minute ago."""
+        """Return the content of the file, at most half a minute old."""
         now = asyncio.get_running_loop().time()
         if fresh or self._token is None or now >= self._until:
             self._token = self._read()
@@ -71,7 +72,7 @@ class CommandToken:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     async def __call__(self, *, fresh: bool = False) -> str | None:
-        """What the command printed a few minutes ago, or prints now; one run serves all who wait."""
+        """Return what the command printed at most a few minutes ago; one run serves all waiting requests."""
         refused = self._token if fresh else None
         async with self._lock:
             now = asyncio.get_running_loop().time()
@@ -90,7 +91,9 @@ class CommandToken:
                 stdout=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise OperatorError(f"kubeconfig, user.exec.command {name}: cannot be started: {error}") from error
+            raise OperatorError(
+                f"kubeconfig, user.exec.command {name}: cannot be started: {error}; install it or correct the path"
+            ) from error
         try:
             async with asyncio.timeout(_COMMAND_TIMEOUT):
                 printed, _ = await process.communicate()
@@ -98,10 +101,10 @@ class CommandToken:
             process.kill()
             await process.wait()
             raise OperatorError(
-                f"kubeconfig, user.exec.command {name}: no answer in {_COMMAND_TIMEOUT:.0f} s"
+                f"kubeconfig, user.exec.command {name}: printed no token within {_COMMAND_TIMEOUT:.0f} s"
             ) from error
         if process.returncode:
-            raise OperatorError(f"kubeconfig, user.exec.command {name}: ended with {process.returncode}")
+            raise OperatorError(f"kubeconfig, user.exec.command {name}: exited with {process.returncode}")
         return printed
 
 
@@ -111,7 +114,7 @@ def _token_of(printed: bytes, name: str) -> str:
         token = answer["status"]["token"]
     except (ValueError, KeyError, TypeError) as error:
         raise OperatorError(
-            f"kubeconfig, user.exec.command {name}: printed no ExecCredential with status.token "
-            "(plugins that give client certificates are not supported)"
+            f"kubeconfig, user.exec.command {name}: did not print an ExecCredential with status.token "
+            "(plugins that return client certificates are not supported)"
         ) from error
     return str(token)
