@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pytorchjob_operator.model.load import validate_dict
-from pytorchjob_operator.plan import nproc
+from pytorchjob_operator.plan.environment import nproc
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)

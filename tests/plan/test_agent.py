@@ -11,7 +11,8 @@ from pytorchjob_agent.rules import HangRules
 from pytorchjob_operator import tokens
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.observed import CoordinatorAccess, Observed, Options
-from pytorchjob_operator.plan import agent, make_plan
+from pytorchjob_operator.plan import make_plan
+from pytorchjob_operator.plan.environment import agent
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import JOB_UID, NOW, full_job, make_job, make_pod, make_service, make_template, replica
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pytorchjob_agent.contract import ReplicaEnv
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan.env import build_env
+from pytorchjob_operator.plan.environment.replica import build_env
 from pytorchjob_operator.plan.replicas import wanted
 from tests.factories import at, condition, full_job, make_template, replica
 

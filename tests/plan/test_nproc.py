@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.plan.nproc import per_node
+from pytorchjob_operator.plan.environment.nproc import per_node
 from tests.factories import make_template
 
 

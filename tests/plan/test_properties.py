@@ -21,7 +21,7 @@ from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
 from pytorchjob_operator.names import ChildKind, ReplicaType
 from pytorchjob_operator.observed import CoordinatorAccess, NodeHealth, Options, PodPhase
 from pytorchjob_operator.plan import gang
-from pytorchjob_operator.plan.env import build_env
+from pytorchjob_operator.plan.environment.replica import build_env
 from pytorchjob_operator.plan.writes import CreatePod
 from pytorchjob_operator.report import Ended, LastRestart, Report
 from tests.factories import make_job, replica

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan.env import build_env
+from pytorchjob_operator.plan.environment.replica import build_env
 from tests.factories import full_job, make_template, replica
 
 TIMINGS = "keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=10"

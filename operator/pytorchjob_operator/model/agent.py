@@ -1,7 +1,7 @@
 """spec.agent: how the elastic agent in the job's pods starts workers, watches them, and looks at its machine first.
 
 All of it is optional and ours alone: training-operator v1 knows no such field. It may not decide anything: what it
-means in a pod is in `plan/agent`, rules over several fields are in `rules/agent`.
+means in a pod is in `plan/environment/agent`, rules over several fields are in `rules/agent`.
 """
 
 import re

@@ -13,8 +13,10 @@ from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Fo
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options, Pod, PodPhase
-from pytorchjob_operator.plan import agent, env, replicas, restart
+from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.context import Context
+from pytorchjob_operator.plan.environment import agent
+from pytorchjob_operator.plan.environment.replica import build_env
 from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.rounds.state import Policy, Seat
 
@@ -89,8 +91,8 @@ def _members(job: PyTorchJob, options: Options) -> tuple[int, int]:
     master = replicas.count(job, ReplicaType.MASTER)
     if job.spec.elastic_policy is None:
         return replicas.total(job), replicas.total(job)
-    told = env.build_env(job, Replica(ReplicaType.WORKER, 0), options)
-    return told.nnodes_min + master, told.nnodes_max + master
+    env = build_env(job, Replica(ReplicaType.WORKER, 0), options)
+    return env.nnodes_min + master, env.nnodes_max + master
 
 
 def _restarts(job: PyTorchJob) -> int | None:

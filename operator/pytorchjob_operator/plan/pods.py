@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytorchjob_operator import names
-from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy, main_container
+from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan import agent, env, gang, inject, owner, replicas
+from pytorchjob_operator.plan import environment, gang, inject, owner, replicas
+from pytorchjob_operator.plan.environment import agent
 from pytorchjob_operator.plan.gang import Marks
 from pytorchjob_operator.plan.replicas import Replica
 
@@ -62,7 +63,7 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
         "restartPolicy": _restart_policy(spec),
         "hostname": names.pod_name(job.metadata.name, replica.type, replica.index),
         "subdomain": names.service_name(job.metadata.name),
-        "containers": _containers(job, replica, spec, options),
+        "containers": environment.containers(job, replica, spec, options),
     }
     if given.get("dnsPolicy") in _CLUSTER_DNS:
         added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)
@@ -88,15 +89,3 @@ def _dns(job: PyTorchJob, given: Mapping[str, Any], options: Options) -> dict[st
     domain = f"{names.service_name(meta.name)}.{meta.namespace}.svc.{options.cluster_domain}"
     searches = list(given.get("searches") or ())
     return {**given, "searches": searches if domain in searches else [*searches, domain]}
-
-
-def _containers(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options) -> list[dict[str, Any]]:
-    """Every container gets the env behind its own, so that the operator's value wins, as under v1 (contract A.7)."""
-    contract = env.build_env(job, replica, options).to_env()
-    shared = [{"name": name, "value": value} for name, value in contract.items()]
-    of_main = [*shared, *agent.variables(job, replica, options)]
-    main = main_container(spec.template)
-    return [
-        {**container, "env": [*(container.get("env") or ()), *(of_main if container is main else shared)]}
-        for container in (spec.template.get("spec") or {}).get("containers") or ()
-    ]

@@ -18,9 +18,10 @@ from pytorchjob_operator.model import (
 )
 from pytorchjob_operator.names import Reason, ReplicaType
 from pytorchjob_operator.observed import PodProblem, Refusal
-from pytorchjob_operator.plan import agent, autoscaler, conditions, elastic, gang, waiting
+from pytorchjob_operator.plan import autoscaler, conditions, elastic, gang, waiting
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
+from pytorchjob_operator.plan.environment import agent
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
 from pytorchjob_operator.plan.restart import Replacements
 

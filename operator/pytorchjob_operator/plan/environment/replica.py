@@ -9,7 +9,8 @@ from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, master_port
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan import agent, inject, nproc, replicas, tuning
+from pytorchjob_operator.plan import inject, replicas
+from pytorchjob_operator.plan.environment import agent, nproc, rendezvous_conf
 from pytorchjob_operator.plan.replicas import Replica
 
 _STATIC = "static"
@@ -65,7 +66,8 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
         rdzv=_rendezvous(job, elastic, replica, options),
         max_restarts=elastic.max_restarts,
         standalone=bool(elastic.standalone),
-        separate_stores=tuning.separates_stores(elastic, options) and SEPARATE_STORES not in agent.own_names(template),
+        separate_stores=rendezvous_conf.separates_stores(elastic, options)
+        and SEPARATE_STORES not in agent.own_names(template),
     )
 
 
@@ -74,7 +76,9 @@ def _with_agents(elastic: ElasticPolicy | None, options: Options) -> Rendezvous:
     assert options.coordinator is not None, "no agent is injected without a coordinator"
     host, _, port = options.coordinator.address.rpartition(":")
     given = elastic or ElasticPolicy()
-    return Rendezvous(host=host, port=int(port), backend=BACKEND, id=given.rdzv_id, conf=tuning.policy_conf(given))
+    return Rendezvous(
+        host=host, port=int(port), backend=BACKEND, id=given.rdzv_id, conf=rendezvous_conf.policy_conf(given)
+    )
 
 
 def _nodes(job: PyTorchJob) -> tuple[int, int]:
@@ -129,10 +133,10 @@ def _run_id(job: PyTorchJob, elastic: ElasticPolicy, backend: str) -> str | None
 
 def _conf(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, options: Options) -> tuple[tuple[str, str], ...]:
     """The user's settings first; what is added to them is nothing that they say already."""
-    given = tuning.given_conf(elastic, _template(job, replica))
+    given = rendezvous_conf.given_conf(elastic, _template(job, replica))
     if given is None:
         return ()
-    added = (*_store_host(job, elastic, replica), *tuning.timings(elastic, options))
+    added = (*_store_host(job, elastic, replica), *rendezvous_conf.timings(elastic, options))
     known = {key for key, _ in given}
     return (*given, *(one for one in added if one[0] not in known))
 
