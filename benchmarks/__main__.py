@@ -88,7 +88,7 @@ def rendezvous_(agents: int, repeat: int, write: bool) -> None:
 @click.option("--repeat", default=5, show_default=True)
 @click.option("--write", is_flag=True)
 def progress_(repeat: int, write: bool) -> None:
-    """What a script's own calls cost, and the agent's look at its workers."""
+    """What a script's own calls cost, and the agent's check of its workers."""
     _show([progress.measure(repeat)], write)
 
 

@@ -1,4 +1,4 @@
-"""What the watch over a script costs: the script's own calls, and the agent's look at eight workers."""
+"""What the watch over a script costs: the script's own calls, and the agent's check of eight workers."""
 
 import os
 import statistics
@@ -64,7 +64,7 @@ def _looks(boards: Boards, repeat: int) -> tuple[str, str, str, str, str]:
         if look % _LOOKS == 0:
             shares.append(used / _LOOKS * 100)
             used = 0.0
-    return (f"agent's look at {_WORKERS} workers, once a second", _percent(shares), "", "", "< 0.1 % of a core")
+    return (f"agent's check of {_WORKERS} workers, once a second", _percent(shares), "", "", "< 0.1 % of a core")
 
 
 def _percent(shares: list[float]) -> str:

@@ -58,7 +58,11 @@ def _rows(agents: int, tls: bool, samples: list[Sample], loads: str, repeat: int
         ("the same, the coordinator's CPU", spread([one.again_cpu for one in samples]), ""),
         ("coordinator's memory", spread([one.memory for one in samples], "MB", 0), "< 150 MB"),
         ("coordinator's memory at its peak", spread([one.peak for one in samples], "MB", 0), "< 150 MB"),
-        ("coordinator's CPU while all beat", spread([one.steady * 100 for one in samples], "% of a core", 1), ""),
+        (
+            "coordinator's CPU while all send heartbeats",
+            spread([one.steady * 100 for one in samples], "% of a core", 1),
+            "",
+        ),
     ]
     return [Row(name + what, ours, "", "", target, command, loads) for what, ours, target in shown]
 

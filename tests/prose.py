@@ -17,7 +17,9 @@ _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _CODE = re.compile(r"`[^`]*`")
 _START = re.compile(r"^ *(?:[-*] |\d+\. |#+ |\|)|^$")
-_END = re.compile(r"(?<=[.!?])[)*]*\s+(?=[A-Z*\"(X]|[\w/-]+\.md|benchmarks/)")
+_END = re.compile(
+    r"(?<=[.!?])[)*]*\s+(?=[A-Z*\"(X]|[\w/-]+\.md|benchmarks/|(?:torch|torchrun|kwok|kopf|kubectl|kind)\b)"
+)
 
 
 class Sentence(NamedTuple):
