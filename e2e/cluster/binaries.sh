@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
-# usage: binaries.sh [apiserver|clients|metrics|node|all]   (apiserver: what tests need that use no node; clients: what users of a
-#                    cluster need; metrics: what autoscalers need in it; node: what a node image is made from)
+# usage: binaries.sh [apiserver|tests|clients|metrics|node|all]   (apiserver: an API server for tests and benchmarks; tests: all
+#                    that tests without a cluster need; clients: what users of a cluster need; metrics: what autoscalers need
+#                    in it; node: what a node image is made from)
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./common.sh
@@ -68,9 +69,19 @@ podgroups() {
     ) 9>"$BIN/.stamps/podgroups.lock"
 }
 
+tests() {
+    apiserver
+    kubernetes kube-scheduler
+    helm
+}
+
 clients() {
     kubernetes kubectl
     build kind kind sigs.k8s.io/kind
+    helm
+}
+
+helm() {
     build helm helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$(version_of helm helm.sh/helm/v3)"
 }
 
@@ -90,9 +101,10 @@ node() {
 command -v go >/dev/null || fail "Go is missing: install Go 1.24 or later, or leave out what needs it: make test WITHOUT=\"apiserver helm cluster\""
 case ${1:-all} in
 apiserver) apiserver ;;
+tests) tests ;;
 node) node ;;
 clients) clients ;;
 metrics) metrics ;;
 all) apiserver && clients && metrics && node ;;
-*) fail "unknown group '$1': use apiserver, clients, metrics, node or all" ;;
+*) fail "unknown group '$1': use apiserver, tests, clients, metrics, node or all" ;;
 esac

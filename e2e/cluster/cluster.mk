@@ -1,10 +1,13 @@
 # The cluster: a real Kubernetes on this machine. Each target is one script of e2e/cluster; docs/cluster.md says what they do.
 
 ##@ Cluster
-.PHONY: binaries binaries-apiserver node-image images cluster load-images cluster-down cluster-clean
+.PHONY: binaries binaries-tests binaries-apiserver node-image images cluster load-images cluster-down cluster-clean
 
 binaries: ## Build Kubernetes, etcd, CoreDNS, kind, helm and kwok from Go modules into the cache
 	@e2e/cluster/binaries.sh all
+
+binaries-tests: ## Only what tests need that use no cluster: API server, scheduler, helm
+	@e2e/cluster/binaries.sh tests
 
 binaries-apiserver: ## Only what the API-server tests and benchmarks need
 	@e2e/cluster/binaries.sh apiserver

@@ -1,0 +1,36 @@
+"""Waiting ends with the first true answer, and in vain with a story."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.waiting import Story, becomes, until, until_async
+
+
+def answers() -> Callable[[], str]:
+    left = iter(["", "", "there"])
+    return lambda: next(left)
+
+
+def test_the_first_true_answer_is_returned() -> None:
+    assert until(answers(), every=0) == "there"
+
+
+async def test_also_while_other_tasks_go_on() -> None:
+    assert await until_async(answers(), every=0) == "there"
+    assert await becomes(answers(), every=0) == "there"
+
+
+async def test_a_question_may_be_a_coroutine() -> None:
+    later = answers()
+
+    async def holds() -> str:
+        return later()
+
+    assert await until_async(holds, every=0) == "there"
+
+
+@pytest.mark.parametrize("story", ["no pod came", lambda: "no pod came"], ids=["a text", "a function"])
+def test_a_wait_in_vain_is_explained(story: Story) -> None:
+    with pytest.raises(AssertionError, match="did not come true within 0 s: no pod came"):
+        until(lambda: False, 0, story)

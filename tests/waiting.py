@@ -1,0 +1,49 @@
+"""Waiting for something to become true, with a bound that only a broken program reaches."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import TypeVar, cast
+
+T = TypeVar("T")
+SECONDS = 90.0
+"""Seconds that only a broken program needs."""
+
+Story = str | Callable[[], str]
+"""What explains a wait in vain: a text, or a function that makes one then."""
+
+
+def until(holds: Callable[[], T], seconds: float = SECONDS, story: Story = "", *, every: float = 0.05) -> T:
+    """Return the first true answer; fail the test with the story if none comes within so many seconds."""
+    end = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < end, _in_vain(story, seconds)
+        time.sleep(every)
+    return found
+
+
+async def until_async(
+    holds: Callable[[], Awaitable[T] | T], seconds: float = SECONDS, story: Story = "", *, every: float = 0.01
+) -> T:
+    """Do the same while other tasks go on; the question may be a coroutine function, and must not block."""
+    end = time.monotonic() + seconds
+    while not (found := await _answer(holds)):
+        assert time.monotonic() < end, _in_vain(story, seconds)
+        await asyncio.sleep(every)
+    return found
+
+
+async def becomes(holds: Callable[[], T], seconds: float = SECONDS, story: Story = "", *, every: float = 0.1) -> T:
+    """Do the same while other tasks go on, for a question that blocks."""
+    return await asyncio.to_thread(until, holds, seconds, story, every=every)
+
+
+async def _answer(holds: Callable[[], Awaitable[T] | T]) -> T:
+    found = holds()
+    return cast(T, await found) if isawaitable(found) else found
+
+
+def _in_vain(story: Story, seconds: float) -> str:
+    told = story() if callable(story) else story
+    return f"did not come true within {seconds:.0f} s{f': {told}' if told else ''}"
