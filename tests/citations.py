@@ -1,13 +1,17 @@
-"""Tests that pages name: which they are, and which of them there are."""
+"""Tests that pages name: which they are, and which of them there are.
 
+Files are read, not imported: importing all tests takes longer than most of them.
+"""
+
+import ast
+import functools
 import re
-import subprocess
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 _CITED = re.compile(r"`((?:tests|e2e)/[\w/]+\.py::[^`]+)`")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def cited(text: str) -> list[str]:
@@ -16,11 +20,55 @@ def cited(text: str) -> list[str]:
 
 
 def collected(names: Iterable[str]) -> frozenset[str]:
-    """The ids of all tests, and the same without their parameters, as pytest finds them in the files of these names."""
-    files = sorted({one.partition("::")[0] for one in names})
-    there = [file for file in files if (ROOT / file).is_file()]
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *there]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    ids = [line for line in done.stdout.splitlines() if "::" in line]
-    return frozenset([*ids, *(one.partition("[")[0] for one in ids)])
+    """Those of these names that are tests: the file has the function, and its parameters have the id in brackets."""
+    return frozenset(name for name in names if _exists(name))
+
+
+def _exists(name: str) -> bool:
+    file, _, rest = name.partition("::")
+    function, bracket, words = rest.partition("[")
+    found = _tests(ROOT / file).get(function)
+    return found is not None and (not bracket or _composed(words.removesuffix("]"), found | _shared(ROOT / file)))
+
+
+def _composed(words: str, texts: frozenset[str]) -> bool:
+    """Whether an id is one of the texts, or some of them with hyphens between: a test may have several tables."""
+    parts = words.split("-")
+    heads = (("-".join(parts[:count]), "-".join(parts[count:])) for count in range(1, len(parts)))
+    return words in texts or any(head in texts and _composed(tail, texts) for head, tail in heads)
+
+
+@functools.cache
+def _tests(path: Path) -> dict[str, frozenset[str]]:
+    """Each test of a file with the texts of its decorators."""
+    if not path.is_file():
+        return {}
+    functions = [node for node in _tree(path).body if isinstance(node, _FUNCTIONS)]
+    return {one.name: _texts(one.decorator_list) for one in functions if one.name.startswith("test_")}
+
+
+@functools.cache
+def _shared(path: Path) -> frozenset[str]:
+    """The texts outside of functions, in a file and in the tests' modules that it imports: tables of cases."""
+    imported = [_shared(other) for other in _imported(path)]
+    own = _texts(node for node in _tree(path).body if not isinstance(node, _FUNCTIONS))
+    return own.union(*imported)
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    for node in _tree(path).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
+            folder = ROOT / str(node.module).replace(".", "/")
+            yield from filter(
+                Path.is_file, (folder.with_suffix(".py"), *(folder / f"{one.name}.py" for one in node.names))
+            )
+
+
+def _texts(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    every = (part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Constant))
+    return frozenset(part.value for part in every if isinstance(part.value, str))
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())

@@ -3,27 +3,28 @@
 Used by the tests of this folder and by the benchmarks. Everything listens on 127.0.0.1 and lies in one directory.
 """
 
+import http.client
 import json
 import os
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
-import time
-import urllib.error
-import urllib.request
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
+
+from tests.ports import free_port
+from tests.waiting import until
 
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytorchjob-operator"
 BIN = _CACHE / "bin"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 _READY_SECONDS = 90.0
-_POLL_SECONDS = 0.2
+_ERRORS = 400
 _CONTROLLERS = ("garbage-collector-controller", "namespace-controller", "serviceaccount-controller")
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -31,18 +32,6 @@ _AUDIT_POLICY = {
     "omitStages": ["RequestReceived"],
     "rules": [{"level": "Metadata"}],
 }
-
-
-_T = TypeVar("_T")
-
-
-def eventually(found: Callable[[], _T], seconds: float = _READY_SECONDS) -> _T:
-    """Polls until there is something, and returns it."""
-    for _ in range(int(seconds / _POLL_SECONDS)):
-        if value := found():
-            return value
-        time.sleep(_POLL_SECONDS)
-    raise ControlPlaneError(f"nothing came within {seconds:.0f} s")
 
 
 class ControlPlaneError(Exception):
@@ -56,11 +45,12 @@ class ControlPlane:
         self.directory = directory
         self.binaries = binaries
         self.token = secrets.token_hex(16)
-        self.url = f"https://127.0.0.1:{_free_port()}"
+        self.url = f"https://127.0.0.1:{free_port()}"
         self.kubeconfig = directory / "kubeconfig"
         self.ca = directory / "certs" / "apiserver.crt"
         self.audit_log = directory / "audit.log"
-        self._etcd = f"http://127.0.0.1:{_free_port()}"
+        self._etcd = f"http://127.0.0.1:{free_port()}"
+        self._kept = threading.local()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "ControlPlane":
@@ -157,18 +147,32 @@ class ControlPlane:
 
     def post(self, path: str, obj: dict[str, Any], validation: str = "Strict") -> tuple[int, str]:
         """What the API server says to a new object, which is not kept: the status code and its message."""
-        request = urllib.request.Request(
-            f"{self.url}{path}?dryRun=All&fieldValidation={validation}",
-            data=json.dumps(obj).encode(),
-            headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
-        )
         try:
-            with urllib.request.urlopen(
-                request, context=ssl.create_default_context(cafile=self.ca), timeout=30
-            ) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())["message"]
+            return self._post(path, obj, validation)
+        except ConnectionError:  # the server has closed the connection that was kept
+            return self._post(path, obj, validation)
+
+    def _post(self, path: str, obj: dict[str, Any], validation: str) -> tuple[int, str]:
+        target = f"{path}?dryRun=All&fieldValidation={validation}"
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", "User-Agent": "test/1"}
+        connection = self._connection()
+        try:
+            connection.request("POST", target, json.dumps(obj), headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        except BaseException:
+            connection.close()  # the next request connects again
+            raise
+        return answer.status, text if answer.status < _ERRORS else json.loads(text)["message"]
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        """A connection that this thread keeps: a handshake costs more than most requests."""
+        if not hasattr(self._kept, "connection"):
+            tls = ssl.create_default_context(cafile=self.ca)
+            host, _, port = self.url.removeprefix("https://").rpartition(":")
+            self._kept.connection = http.client.HTTPSConnection(host, int(port), context=tls, timeout=30)
+        found: http.client.HTTPSConnection = self._kept.connection
+        return found
 
     def audit(self) -> list[dict[str, Any]]:
         """Every audited request so far; the last line may still be in writing and is then left out."""
@@ -176,7 +180,7 @@ class ControlPlane:
         return [json.loads(line) for line in lines]
 
     def _start_etcd(self) -> None:
-        peer = f"http://127.0.0.1:{_free_port()}"
+        peer = f"http://127.0.0.1:{free_port()}"
         self.start_program(
             "etcd",
             f"--data-dir={self.directory / 'etcd'}",
@@ -226,8 +230,8 @@ class ControlPlane:
     def _wait(self, what: str, ready: Callable[[], bool]) -> None:
         """Polls until ready; names the program that ended meanwhile, with the end of its log."""
         try:
-            eventually(lambda: self._ended() or ready())
-        except ControlPlaneError:
+            until(lambda: self._ended() or ready(), _READY_SECONDS, every=0.2)
+        except AssertionError:
             raise ControlPlaneError(f"{what}: not ready within {_READY_SECONDS:.0f} s, see {self.directory}") from None
         if ended := self._ended():
             raise ControlPlaneError(f"{ended}, its log ends: {self._log_tail(ended.split()[0])}")
@@ -238,9 +242,3 @@ class ControlPlane:
 
     def _log_tail(self, name: str) -> str:
         return (self.directory / f"{name}.log").read_text(errors="replace")[-2000:]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

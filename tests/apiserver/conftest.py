@@ -7,10 +7,11 @@ import pytest
 
 from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import Client
-from tests.apiserver.cluster import ControlPlane, ControlPlaneError, eventually
+from tests.apiserver.cluster import ControlPlane, ControlPlaneError
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.apiserver.takeover import Reign
 from tests.apiserver.v1_process import V1Process
+from tests.waiting import until
 
 CRD = Path("crds/kubeflow.org_pytorchjobs.yaml")
 _ESTABLISHED = "{.status.conditions[?(@.type=='Established')].status}"
@@ -119,5 +120,5 @@ def install(plane: ControlPlane, path: Path) -> None:
     done = plane.kubectl("apply", "-f", str(path))
     assert done.returncode == 0, done.stderr
     # Not `kubectl wait`: it fails on a definition whose conditions are not written yet.
-    eventually(lambda: "True" in plane.kubectl("get", "-f", str(path), "-o", f"jsonpath={_ESTABLISHED}").stdout)
-    eventually(lambda: plane.kubectl("get", "pytorchjobs", "--all-namespaces").returncode == 0)
+    until(lambda: "True" in plane.kubectl("get", "-f", str(path), "-o", f"jsonpath={_ESTABLISHED}").stdout)
+    until(lambda: plane.kubectl("get", "pytorchjobs", "--all-namespaces").returncode == 0)

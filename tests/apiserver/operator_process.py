@@ -6,34 +6,32 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pytorchjob_operator.kube.client import Client, Scope
 from pytorchjob_operator.kube.resource import PODS
-from tests.apiserver.cluster import ControlPlane, _free_port
+from tests.apiserver.cluster import ControlPlane
 from tests.factories import make_template
+from tests.ports import free_port
+from tests.waiting import until
 
-T = TypeVar("T")
 Object = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 USER_AGENT = "pytorchjob-operator/"
-DEADLINE = 60.0
-"""Seconds that only a broken program needs."""
 
 
 class OperatorProcess:
     """`python -m pytorchjob_operator` against a control plane; it ends with this process at the latest."""
 
     def __init__(self, plane: ControlPlane, directory: Path, *options: str, **env: str) -> None:
-        self._port = _free_port()
+        self._port = free_port()
         self._options = options
         self._env = {
             **os.environ,
@@ -70,7 +68,7 @@ class OperatorProcess:
         return "pytorchjob_operator_leader 1.0" in self.http("/metrics")[1]
 
     def wait_ready(self, leading: bool = True) -> "OperatorProcess":
-        wait_until(lambda: self._ready() and (self.leads or not leading), lambda: self.log[-3000:])
+        until(lambda: self._ready() and (self.leads or not leading), story=lambda: self.log[-3000:])
         return self
 
     def _ready(self) -> bool:
@@ -220,24 +218,3 @@ class Jobs:
     def events(self) -> list[Object]:
         found = self.plane.get("-n", self.namespace, "events")["items"]
         return [one for one in found if one["source"].get("component") == "pytorchjob-controller"]
-
-
-async def eventually(holds: Callable[[], Awaitable[T]], seconds: float = DEADLINE) -> T:
-    """The first true answer; the test fails if none comes."""
-    async with asyncio.timeout(seconds):
-        while not (found := await holds()):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-        return found
-
-
-async def becomes(holds: Callable[[], object], why: Callable[[], str] = lambda: "") -> None:
-    """The same for a question that blocks."""
-    await asyncio.to_thread(wait_until, holds, why)
-
-
-def wait_until(holds: Callable[[], object], why: Callable[[], str] = lambda: "") -> None:
-    """The same where nothing else waits."""
-    deadline = time.monotonic() + DEADLINE  # noqa: TID251
-    while not holds():
-        assert time.monotonic() < deadline, f"did not come true within {DEADLINE:.0f} s: {why()}"  # noqa: TID251
-        time.sleep(0.1)

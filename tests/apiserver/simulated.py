@@ -6,7 +6,8 @@ A pod whose template carries the annotation `test/exits-with: "<code>"` ends wit
 from pathlib import Path
 from typing import Any
 
-from tests.apiserver.cluster import ControlPlane, ControlPlaneError, eventually
+from tests.apiserver.cluster import ControlPlane, ControlPlaneError
+from tests.waiting import until
 
 EXITS_WITH = "test/exits-with"
 _STAGES = Path(__file__).with_name("stages.yaml")
@@ -31,7 +32,7 @@ def start_nodes(plane: ControlPlane, count: int = 4) -> None:
     made = plane.apply(*(_node(index) for index in range(count)))
     if made.returncode:
         raise ControlPlaneError(f"nodes: {made.stderr}")
-    eventually(lambda: _ready(plane) >= count)
+    until(lambda: _ready(plane) >= count)
 
 
 _QUICK = ("--kube-api-qps=1000", "--kube-api-burst=1000")

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tests.apiserver.operator_process import Jobs, Kubelet, becomes, eventually
+from tests.apiserver.operator_process import Jobs, Kubelet
+from tests.waiting import becomes, until_async
 
 Object = dict[str, Any]
 Reign = Callable[..., AbstractContextManager[None]]
@@ -20,7 +21,7 @@ SUCCEEDED = [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
 async def runs(jobs: Jobs, kubelet: Kubelet, run_policy: Object | None = None, **role: Any) -> dict[str, str]:
     """A job of one Master and two Workers whose status says that it runs; returns its pods' uids."""
     jobs.apply("x", 2, run_policy, **role)
-    await eventually(lambda: pods_are(kubelet, TRIO))
+    await until_async(lambda: pods_are(kubelet, TRIO))
     await kubelet.report("Running")
     await becomes(lambda: jobs.conditions("x") == RUNNING)
     await becomes(lambda: active(jobs) == [1, 2])

@@ -14,9 +14,11 @@ import pytest
 from pytorchjob_agent.meeting import MeetingEnv
 from pytorchjob_agent.protocol import BEAT_SECONDS, Assigned, Beat, Failed, Hello, Join, RoundId
 from pytorchjob_operator.kube.client import Client
-from tests.apiserver.cluster import ControlPlane, _free_port
-from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess, becomes, eventually
+from tests.apiserver.cluster import ControlPlane
+from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.coordinator.talking import Talker
+from tests.ports import free_port
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
 
@@ -27,7 +29,7 @@ Object = dict[str, Any]
 @pytest.fixture
 def operator(control_plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
     """An operator with a Lease, a Secret and a port of this test's own."""
-    name, port = f"test-{secrets.token_hex(4)}", _free_port()
+    name, port = f"test-{secrets.token_hex(4)}", free_port()
     one = OperatorProcess(
         control_plane,
         tmp_path,
@@ -82,7 +84,7 @@ class Agents:
             rank=rank,
             size=2 if round_ else 0,
         )
-        return await eventually(lambda: self._greet(env, said))
+        return await until_async(lambda: self._greet(env, said))
 
     async def _greet(self, env: MeetingEnv, said: Hello) -> Talker | None:
         trust = ssl.create_default_context(cadata=base64.b64decode(env.ca))
@@ -138,7 +140,7 @@ async def started(jobs: Jobs, kubelet: Kubelet, **spec: Any) -> None:
     async def there() -> bool:
         return len(await kubelet.pods()) == 2
 
-    await eventually(there)
+    await until_async(there)
     await kubelet.report("Running")
     await becomes(lambda: ("Running", "True") in jobs.conditions("x"))
 

@@ -16,9 +16,10 @@ from pytorchjob_operator.control.apply import JOBS
 from pytorchjob_operator.errors import ApiError
 from pytorchjob_operator.kube.client import Client, Scope
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Jobs, OperatorProcess, eventually
+from tests.apiserver.operator_process import Jobs, OperatorProcess
 from tests.model import corpus
 from tests.model.invalid import AS_V1, BROKEN_PODS, INVALID
+from tests.waiting import until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -121,8 +122,8 @@ async def ends(submit: Submit, jobs: dict[str, corpus.Job], wanted: set[str]) ->
         found = await submit.conditions()
         return all(found[name] & wanted for name in jobs)
 
-    with suppress(TimeoutError):
-        await eventually(told, PATIENCE)
+    with suppress(AssertionError):
+        await until_async(told, PATIENCE)
     found = await submit.conditions()
     return [found[name] for name in jobs]
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_operator.crd.__main__ import rendered
-from tests.apiserver.cluster import ControlPlane, eventually
+from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.conftest import CRD, install
 from tests.model import corpus
+from tests.waiting import until
 
 pytestmark = pytest.mark.apiserver
 
@@ -45,7 +46,7 @@ def test_the_schema_is_structural(control_plane: ControlPlane) -> None:
     ],
 )  # fmt: skip
 def test_explain_reads_well(control_plane: ControlPlane, path: str, words: list[str]) -> None:
-    text = eventually(lambda: control_plane.kubectl("explain", path).stdout)
+    text = until(lambda: control_plane.kubectl("explain", path).stdout)
     assert [word for word in words if word not in text] == []
 
 
@@ -181,13 +182,13 @@ def test_the_preserving_variant_keeps_a_field_of_tomorrow(control_plane: Control
     job = corpus.changed(corpus.job("tomorrow"), {TYPO: {"gpu": "a100"}})
     install(control_plane, preserving)
     try:
-        eventually(lambda: control_plane.apply(job).returncode == 0)
+        until(lambda: control_plane.apply(job).returncode == 0)
         spec = control_plane.get("ptj", "tomorrow")["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
         assert spec["nodeSelectr"] == {"gpu": "a100"}
     finally:
         control_plane.kubectl("delete", "ptj", "tomorrow", "--ignore-not-found")
         install(control_plane, CRD)
-    eventually(lambda: control_plane.post(JOBS, job)[0] == 400)
+    until(lambda: control_plane.post(JOBS, job)[0] == 400)
 
 
 def plain(message: str) -> str:

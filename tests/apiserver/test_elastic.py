@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Jobs, Kubelet, becomes, eventually
+from tests.apiserver.operator_process import Jobs, Kubelet
 from tests.factories import make_template
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -28,7 +29,7 @@ def submit(jobs: Jobs, plane: ControlPlane, labels: dict[str, str] | None = None
 
 async def started(jobs: Jobs, kubelet: Kubelet, plane: ControlPlane, **policy: Any) -> None:
     submit(jobs, plane, **policy)
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     await kubelet.report("Running")
     await becomes(lambda: jobs.condition("x", "Running"))
 
@@ -60,7 +61,7 @@ async def test_the_autoscaler_lives_as_long_as_the_job_runs(
     await becomes(lambda: autoscaler(jobs) is None)
     jobs.patch("x", {"spec": {"runPolicy": {"suspend": False}}})
     await becomes(lambda: bounds(jobs) == (2, 4))
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     await kubelet.report("Succeeded", "x-worker-0")
     await becomes(lambda: jobs.condition("x", "Succeeded"))
     await becomes(lambda: autoscaler(jobs) is None)
@@ -70,11 +71,11 @@ async def test_scaling_leaves_the_other_pods_alone(control_plane: ControlPlane, 
     await started(jobs, kubelet, control_plane)
     uids = {name: pod["metadata"]["uid"] for name, pod in (await kubelet.pods()).items()}
     jobs.kubectl("scale", "ptj", "x", "--replicas=3")
-    await eventually(lambda: pods_are(kubelet, 3))
+    await until_async(lambda: pods_are(kubelet, 3))
     await kubelet.report("Running", "x-worker-2")
     await becomes(lambda: scale(jobs) == (3, 3))
     jobs.kubectl("scale", "ptj", "x", "--replicas=2")
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     assert {name: pod["metadata"]["uid"] for name, pod in (await kubelet.pods()).items()} == uids
     await becomes(lambda: scale(jobs) == (2, 2))
     assert jobs.conditions("x") == [("Created", "True"), ("Running", "True")]
@@ -94,7 +95,7 @@ async def test_a_metric_that_no_autoscaler_takes_is_told_and_the_job_runs(
 ) -> None:
     wrong = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}
     submit(jobs, control_plane, metrics=[wrong])
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     await becomes(lambda: jobs.condition("x", "ReplicaFailure"))
     told = jobs.condition("x", "ReplicaFailure") or {}
     assert told["reason"] == "FailedCreateAutoscaler"
@@ -105,7 +106,7 @@ async def test_under_kueue_the_metrics_have_no_effect_and_the_job_says_so(
     control_plane: ControlPlane, jobs: Jobs, kubelet: Kubelet
 ) -> None:
     submit(jobs, control_plane, {"kueue.x-k8s.io/queue-name": "q"})
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     await kubelet.report("Running")
     await becomes(lambda: ("Running", "True") in jobs.conditions("x"))
     first = jobs.get("x")["status"]["conditions"][0]

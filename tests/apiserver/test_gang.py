@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import BIN, ControlPlane
-from tests.apiserver.operator_process import Jobs, OperatorProcess, becomes
+from tests.apiserver.operator_process import Jobs, OperatorProcess
+from tests.waiting import becomes
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -198,12 +199,12 @@ async def test_a_missing_scheduler_is_told_and_the_job_goes_on_once_it_is_there(
     control_plane.kubectl("delete", "crd", PLUGINS, "--ignore-not-found")
     operator = start()
     jobs.apply("x", 1, gang("batch"))
-    await becomes(lambda: waits(jobs, "GangSchedulerUnavailable"), lambda: operator.log[-2000:])
+    await becomes(lambda: waits(jobs, "GangSchedulerUnavailable"), story=lambda: operator.log[-2000:])
     message = (jobs.condition("x", "Waiting") or {})["message"]
     assert all(word in message for word in ("scheduling.x-k8s.io/v1alpha1 PodGroup", "install batch", "none"))
     assert pods(jobs) == []
     install(control_plane, PLUGINS)
-    await becomes(lambda: len(pods(jobs)) == 2, lambda: operator.log[-2000:])
+    await becomes(lambda: len(pods(jobs)) == 2, story=lambda: operator.log[-2000:])
     report(jobs, "Running")
     await becomes(lambda: jobs.condition("x", "Running") and not jobs.condition("x", "Waiting"))
 

@@ -19,7 +19,7 @@ from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.names import EventType
 from tests.apiserver.cluster import ControlPlane
 from tests.fakes.values import Item
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.apiserver
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,9 +87,9 @@ async def test_a_reflector_follows_a_pod_from_birth_to_death(client: Client) -> 
         assert len(store) == 3
         made = await client.create(PODS, "default", pod("late", job="seen"))
         await client.create(PODS, "default", pod("unseen", job="other"))
-        await until(lambda: len(store) == 4)
+        await until_async(lambda: len(store) == 4)
         await client.delete(PODS, "default", "late", made["metadata"]["uid"], grace_seconds=0)
-        await until(lambda: len(store) == 3)
+        await until_async(lambda: len(store) == 3)
     assert (reflector.counters.lists, reflector.counters.failures) == (1, 0)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, becomes, eventually
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet
 from tests.factories import make_template
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -50,7 +51,7 @@ def set_pods(jobs: Jobs, *, suspend: bool, template: Object) -> None:
 
 
 async def running(jobs: Jobs, kubelet: Kubelet) -> None:
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     await kubelet.report("Running")
     await becomes(lambda: jobs.condition("x", "Running"))
 
@@ -76,7 +77,7 @@ async def test_admission_changes_templates_and_resumes_in_one_update(
     submit()
     await becomes(lambda: ("Suspended", "True") in jobs.conditions("x"))
     set_pods(jobs, suspend=False, template=ADMITTED)
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     for pod in (await kubelet.pods()).values():
         for key, value in ADMITTED["spec"].items():
             assert value == pod["spec"][key] or all(one in pod["spec"][key] for one in value), key
@@ -124,7 +125,7 @@ async def test_a_failure_is_finished_too(submit: Callable[..., None], jobs: Jobs
 async def test_its_selectors_find_the_pods(submit: Callable[..., None], jobs: Jobs, kubelet: Kubelet) -> None:
     submit()
     set_pods(jobs, suspend=False, template={})
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     assert len(jobs.kubectl("get", "pods", "-l", SELECTOR, "-o", "name").split()) == 2
     labels = {name: pod["metadata"]["labels"] for name, pod in (await kubelet.pods()).items()}
     assert {name: one["training.kubeflow.org/replica-index"] for name, one in labels.items()} == {

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, becomes, eventually
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -19,7 +20,7 @@ SUSPENDED = [CREATED, ("Running", "False"), ("Suspended", "True")]
 async def made(jobs: Jobs, kubelet: Kubelet, run_policy: dict[str, Any] | None = None, restart: str = "Never") -> None:
     """A job of two pods."""
     jobs.apply("x", 1, run_policy, restartPolicy=restart)
-    await eventually(lambda: pods_are(kubelet, PAIR))
+    await until_async(lambda: pods_are(kubelet, PAIR))
 
 
 async def started(
@@ -71,7 +72,7 @@ async def test_kueue_evicts_a_job_and_admits_it_to_other_nodes(jobs: Jobs, kubel
     ]
     await asyncio.sleep(1.1)  # times in a status are whole seconds
     admit(jobs, {"pool": "b"})
-    await eventually(lambda: pods_are(kubelet, PAIR))
+    await until_async(lambda: pods_are(kubelet, PAIR))
     assert [one["spec"]["nodeSelector"] for one in (await kubelet.pods()).values()] == [{"pool": "b"}] * 2
     await kubelet.report("Running")
     await becomes(lambda: jobs.condition("x", "Running"))
@@ -100,7 +101,7 @@ async def test_a_job_that_is_made_suspended_makes_nothing_until_it_is_admitted(j
     assert jobs.count("pods", "services") == 0
     assert "startTime" not in jobs.get("x")["status"]
     admit(jobs, {"pool": "a"})
-    await eventually(lambda: pods_are(kubelet, PAIR))
+    await until_async(lambda: pods_are(kubelet, PAIR))
     await becomes(lambda: jobs.get("x")["status"].get("startTime"))
 
 
@@ -110,7 +111,7 @@ async def test_the_deadline_fires_by_itself_and_keeps_what_has_ended(jobs: Jobs,
     await kubelet.report("Succeeded", "x-worker-0")
     await becomes(lambda: jobs.condition("x", "Failed"))
     assert message(jobs) == "Job x has failed because it was active longer than specified deadline"
-    await eventually(lambda: pods_are(kubelet, {"x-worker-0"}))
+    await until_async(lambda: pods_are(kubelet, {"x-worker-0"}))
     assert jobs.get("x")["status"]["completionTime"]
 
 
@@ -118,7 +119,7 @@ async def test_the_budget_counts_pods_that_are_made_again(jobs: Jobs, kubelet: K
     await started(jobs, kubelet, {"backoffLimit": 2}, restart="OnFailure")
     first = await uid_of(kubelet, "x-worker-0")
     await kubelet.report("Failed", "x-worker-0", exit_code=1)
-    await eventually(lambda: replaced(kubelet, "x-worker-0", first))
+    await until_async(lambda: replaced(kubelet, "x-worker-0", first))
     assert jobs.get("x")["status"]["restarts"] == 1
     second = await uid_of(kubelet, "x-worker-0")
     await kubelet.report("Failed", "x-worker-0", exit_code=1)
@@ -133,7 +134,7 @@ async def test_exit_code_makes_a_pod_again_after_a_signal_and_ends_the_job_after
     await started(jobs, kubelet, {"ttlSecondsAfterFinished": 3600}, restart="ExitCode")
     first = await uid_of(kubelet, "x-master-0")
     await kubelet.report("Failed", "x-master-0", exit_code=137)
-    await eventually(lambda: replaced(kubelet, "x-master-0", first))
+    await until_async(lambda: replaced(kubelet, "x-master-0", first))
     await becomes(lambda: jobs.conditions("x") == [CREATED, ("Restarting", "True")])
     await kubelet.report("Failed", "x-worker-0", exit_code=1)
     await becomes(lambda: jobs.condition("x", "Failed"))
@@ -153,7 +154,7 @@ async def test_clean_up(jobs: Jobs, kubelet: Kubelet, policy: str, pods: set[str
     await started(jobs, kubelet, {"cleanPodPolicy": policy})
     await kubelet.report("Succeeded", "x-master-0")
     await becomes(lambda: jobs.condition("x", "Succeeded"))
-    await eventually(lambda: pods_are(kubelet, pods))
+    await until_async(lambda: pods_are(kubelet, pods))
     await becomes(lambda: jobs.count("services") == services)
     assert jobs.count("ptj") == 1
 

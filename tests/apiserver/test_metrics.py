@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from pytorchjob_operator.kube.client import Client
 from pytorchjob_operator.kube.resource import PODS
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess, becomes, eventually
+from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
 
@@ -81,7 +82,7 @@ async def runs(jobs: Jobs, kubelet: Kubelet, name: str, **role: Any) -> None:
     """A job of two pods that run, and whose status says so."""
     pods = tuple(f"{name}-{one}" for one in PAIR)
     jobs.apply(name, 1, **role)
-    await eventually(lambda: there(kubelet, *pods))
+    await until_async(lambda: there(kubelet, *pods))
     await kubelet.report("Running", *pods)
     await becomes(lambda: jobs.condition(name, "Running"))
 
@@ -105,7 +106,7 @@ async def crash(jobs: Jobs, kubelet: Kubelet, name: str) -> None:
     pod = f"{name}-worker-0"
     before = await uid_of(kubelet, pod)
     await kubelet.report("Failed", pod, exit_code=137)
-    await eventually(lambda: replaced(kubelet, pod, before))
+    await until_async(lambda: replaced(kubelet, pod, before))
     await kubelet.report("Running", pod)
     await becomes(lambda: jobs.condition(name, "Running"))
 
@@ -168,7 +169,7 @@ async def test_what_keeps_a_pod_from_starting_is_told_once_and_shown_as_long_as_
 ) -> None:
     start().wait_ready()
     jobs.apply("x", 1)
-    await eventually(lambda: there(kubelet, "x-master-0", "x-worker-0"))
+    await until_async(lambda: there(kubelet, "x-master-0", "x-worker-0"))
     waiting = {"name": "pytorch", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
     status = {"phase": "Pending", "containerStatuses": [{**waiting, "state": {"waiting": PULL}}]}
     for name in ("x-master-0", "x-worker-0"):

@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import (
-    USER_AGENT,
-    Audit,
-    Jobs,
-    Kubelet,
-    OperatorProcess,
-    becomes,
-    eventually,
-)
+from tests.apiserver.operator_process import USER_AGENT, Audit, Jobs, Kubelet, OperatorProcess
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -27,7 +20,7 @@ QUIET_SECONDS = 3.0
 async def started(jobs: Jobs, kubelet: Kubelet, name: str, workers: int, **role: Any) -> None:
     """A job all of whose pods run, and whose status says so."""
     jobs.apply(name, workers, **role)
-    await eventually(lambda: pods_are(kubelet, workers + 1))
+    await until_async(lambda: pods_are(kubelet, workers + 1))
     await kubelet.report("Running")
     await becomes(lambda: RUNNING in jobs.conditions(name))
 
@@ -122,9 +115,9 @@ async def test_deleting_a_job_leaves_nothing(jobs: Jobs, kubelet: Kubelet) -> No
 async def test_scaling_with_kubectl_adds_and_removes_the_highest_workers(jobs: Jobs, kubelet: Kubelet) -> None:
     await started(jobs, kubelet, "x", 1)
     jobs.kubectl("scale", "ptj", "x", "--replicas=3")
-    await eventually(lambda: pods_are(kubelet, 4))
+    await until_async(lambda: pods_are(kubelet, 4))
     jobs.kubectl("scale", "ptj", "x", "--replicas=1")
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))
     assert set(await kubelet.pods()) == {"x-master-0", "x-worker-0"}
 
 
@@ -137,7 +130,7 @@ async def test_a_failed_pod_is_made_again_under_on_failure(jobs: Jobs, kubelet: 
         pod = (await kubelet.pods()).get("x-master-0")
         return pod is not None and pod["metadata"]["uid"] != before
 
-    await eventually(replaced)
+    await until_async(replaced)
     await becomes(lambda: jobs.conditions("x") == [CREATED, ("Restarting", "True")])
     await kubelet.report("Running")
     await becomes(lambda: jobs.conditions("x") == [CREATED, RUNNING])
@@ -162,7 +155,7 @@ async def test_a_quota_is_told_in_the_servers_words_and_obeyed_until_it_is_raise
     await becomes(lambda: any(words in one["message"] for one in jobs.events()))
     assert len(await kubelet.pods()) == 2
     quota(jobs, pods=9, used=2)
-    await eventually(lambda: pods_are(kubelet, 4))
+    await until_async(lambda: pods_are(kubelet, 4))
     await becomes(lambda: not jobs.condition("x", "ReplicaFailure"))
 
 
@@ -185,4 +178,4 @@ async def test_pod_security_is_told_in_the_servers_words(jobs: Jobs, kubelet: Ku
     assert 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false' in shown["message"]
     await becomes(lambda: any("violates" in one["message"] for one in jobs.events()))
     jobs.kubectl("label", "namespace", jobs.namespace, f"{label}-")
-    await eventually(lambda: pods_are(kubelet, 2))
+    await until_async(lambda: pods_are(kubelet, 2))

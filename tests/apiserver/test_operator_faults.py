@@ -12,7 +12,8 @@ import pytest
 from pytorchjob_operator.control.apply import IN_FLIGHT
 from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess, becomes, eventually
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
 
@@ -68,13 +69,13 @@ async def test_killed_in_the_middle_of_200_pods_it_makes_the_rest_and_none_twice
     audit = Audit(control_plane)
     one = start("--no-leader-elect", PYTORCHJOB_MAX_IN_FLIGHT="4").wait_ready()  # so that the middle lasts
     jobs.apply("x", 199)
-    await eventually(lambda: at_least(kubelet, 20))
+    await until_async(lambda: at_least(kubelet, 20))
     one.kill()
     left = len(await kubelet.pods())
     assert 20 <= left < 200, "it was not killed in the middle"
     one.start()
     one.wait_ready()
-    await eventually(lambda: at_least(kubelet, 200))
+    await until_async(lambda: at_least(kubelet, 200))
     await becomes(lambda: ("Created", "True") in jobs.conditions("x"))
     assert len(await kubelet.pods()) == 200
     assert twice(audit, jobs) == set()
@@ -83,7 +84,7 @@ async def test_killed_in_the_middle_of_200_pods_it_makes_the_rest_and_none_twice
 async def test_a_job_deleted_while_no_operator_runs_leaves_nothing(start: Start, jobs: Jobs, kubelet: Kubelet) -> None:
     one = start("--no-leader-elect").wait_ready()
     jobs.apply("x", 2)
-    await eventually(lambda: at_least(kubelet, 3))
+    await until_async(lambda: at_least(kubelet, 3))
     assert one.stop() == 0
     jobs.kubectl("delete", "ptj", "x")
     await becomes(lambda: jobs.count("pods", "services", "ptj") == 0)
@@ -95,11 +96,11 @@ async def test_when_the_leader_is_killed_the_other_goes_on(
     audit, leader = Audit(control_plane), start().wait_ready()
     standby = start().wait_ready(leading=False)
     jobs.apply("x", 99)
-    await eventually(lambda: at_least(kubelet, 10))
+    await until_async(lambda: at_least(kubelet, 10))
     leader.kill()
     assert not standby.leads
     await becomes(lambda: standby.leads)
-    await eventually(lambda: at_least(kubelet, 100))
+    await until_async(lambda: at_least(kubelet, 100))
     assert twice(audit, jobs) == set()
 
 
@@ -109,10 +110,10 @@ async def test_a_frozen_leader_changes_nothing_after_it_wakes_and_ends(
     frozen = start().wait_ready()
     standby = start().wait_ready(leading=False)
     jobs.apply("x", 99)
-    await eventually(lambda: at_least(kubelet, 10))
+    await until_async(lambda: at_least(kubelet, 10))
     frozen.signal(signal.SIGSTOP)
     await becomes(lambda: standby.leads)
-    await eventually(lambda: at_least(kubelet, 100))
+    await until_async(lambda: at_least(kubelet, 100))
     await becomes(lambda: ("Created", "True") in jobs.conditions("x"))
     standby.kill()
     jobs.kubectl("scale", "ptj", "x", "--replicas=119")
@@ -133,7 +134,7 @@ async def test_an_api_server_that_was_away_costs_no_process_and_no_job(
 ) -> None:
     one = start().wait_ready()
     jobs.apply("x", 2)
-    await eventually(lambda: at_least(kubelet, 3))
+    await until_async(lambda: at_least(kubelet, 3))
     await kubelet.report("Running")
     await becomes(lambda: jobs.condition("x", "Running"))
     control_plane.stop_program("kube-apiserver", kill=True)
@@ -142,8 +143,8 @@ async def test_an_api_server_that_was_away_costs_no_process_and_no_job(
     control_plane.start_apiserver()  # not in a helper thread: the program would end together with that
     await kubelet.report("Succeeded")
     jobs.apply("second", 2)
-    await becomes(lambda: jobs.condition("x", "Succeeded"), lambda: one.log[-3000:])
-    await eventually(lambda: at_least(kubelet, 6))
+    await becomes(lambda: jobs.condition("x", "Succeeded"), story=lambda: one.log[-3000:])
+    await until_async(lambda: at_least(kubelet, 6))
     assert one.process.poll() is None
 
 
@@ -154,7 +155,7 @@ async def test_confined_to_a_namespace_it_serves_that_and_asks_for_no_other(
     one = start("--no-leader-elect", "-n", jobs.namespace).wait_ready()
     elsewhere.apply("x", 1)
     jobs.apply("x", 1)
-    await eventually(lambda: at_least(kubelet, 2))
+    await until_async(lambda: at_least(kubelet, 2))
     await becomes(lambda: jobs.condition("x", "Created"))
     assert elsewhere.count("pods") == 0
     assert one.stop() == 0

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.cluster import ControlPlane, eventually
+from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.simulated import EXITS_WITH, start_nodes
+from tests.waiting import until
 
 pytestmark = pytest.mark.apiserver
 
@@ -34,10 +35,10 @@ def pod(name: str, **annotations: str) -> dict[str, Any]:
 )
 def test_a_pod_reaches_its_phase(nodes: ControlPlane, annotations: dict[str, str], phase: str) -> None:
     assert nodes.apply(pod(f"pod-{phase.lower()}", **annotations)).returncode == 0
-    eventually(lambda: nodes.get("pod", f"pod-{phase.lower()}")["status"].get("phase") == phase)
+    until(lambda: nodes.get("pod", f"pod-{phase.lower()}")["status"].get("phase") == phase)
 
 
 def test_a_deleted_pod_leaves(nodes: ControlPlane) -> None:
     nodes.apply(pod("leaver"))
-    eventually(lambda: nodes.get("pod", "leaver")["status"].get("phase") == "Running")
+    until(lambda: nodes.get("pod", "leaver")["status"].get("phase") == "Running")
     assert nodes.kubectl("delete", "pod", "leaver", "--timeout=30s").returncode == 0

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, becomes, eventually
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet
 from tests.factories import make_template
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -40,8 +41,8 @@ async def lost(jobs: Jobs, kubelet: Kubelet, restart: str = "OnFailure", **templ
     """A job that ran on a node of the namespace's name, and whose worker is told to go; the worker's uid."""
     on_node = make_template(nodeName=jobs.namespace, terminationGracePeriodSeconds=1)
     jobs.apply("x", 1, restartPolicy=restart, template={**on_node, **template})
-    await eventually(lambda: pod_uid(kubelet, "x-master-0"))
-    uid = str(await eventually(lambda: pod_uid(kubelet, LOST)))
+    await until_async(lambda: pod_uid(kubelet, "x-master-0"))
+    uid = str(await until_async(lambda: pod_uid(kubelet, LOST)))
     await kubelet.report("Running")
     await becomes(lambda: jobs.condition("x", "Running"))
     jobs.kubectl("delete", "pod", LOST, "--wait=false")
@@ -75,8 +76,8 @@ async def test_a_pod_is_made_again_when(
     if state is not None:
         node(*state)
     uid = await lost(jobs, kubelet)
-    await eventually(lambda: gone(kubelet, uid))
-    await eventually(lambda: pod_uid(kubelet, LOST))
+    await until_async(lambda: gone(kubelet, uid))
+    await until_async(lambda: pod_uid(kubelet, LOST))
     await kubelet.report("Running", LOST)
     await becomes(lambda: jobs.condition("x", "Running"))
     await becomes(lambda: forced(jobs))
@@ -112,7 +113,7 @@ def asked(audit: Audit) -> list[tuple[str, str, str]]:
 async def test_a_job_of_restart_policy_never_fails_and_its_pod_goes(jobs: Jobs, kubelet: Kubelet) -> None:
     uid = await lost(jobs, kubelet, restart="Never")
     await becomes(lambda: jobs.condition("x", "Failed"))
-    await eventually(lambda: gone(kubelet, uid))
+    await until_async(lambda: gone(kubelet, uid))
     assert await pod_uid(kubelet, LOST) is None
     await becomes(lambda: forced(jobs))
 
@@ -126,7 +127,7 @@ async def test_a_suspended_job_gets_rid_of_its_pods(jobs: Jobs, kubelet: Kubelet
 
 async def test_a_worker_that_the_job_no_longer_wants_goes(jobs: Jobs, kubelet: Kubelet) -> None:
     jobs.apply("x", 2, template=make_template(nodeName=jobs.namespace, terminationGracePeriodSeconds=1))
-    await eventually(lambda: pod_uid(kubelet, "x-worker-1"))
+    await until_async(lambda: pod_uid(kubelet, "x-worker-1"))
     await kubelet.report("Running")
     await becomes(lambda: jobs.condition("x", "Running"))
     jobs.kubectl("scale", "ptj", "x", "--replicas=1")
@@ -142,6 +143,6 @@ async def test_a_pod_that_a_finalizer_holds_is_deleted_by_force_once(
     assert not await gone(kubelet, uid)
     jobs.kubectl("annotate", "pod", LOST, "a=b")
     jobs.kubectl("patch", "pod", LOST, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": None}}))
-    await eventually(lambda: gone(kubelet, uid))
+    await until_async(lambda: gone(kubelet, uid))
     assert audit.counts(jobs.namespace)["delete", "pods"] == 1
     jobs.kubectl("patch", "pod", "x-master-0", "--type=merge", "-p", json.dumps({"metadata": {"finalizers": None}}))

@@ -9,7 +9,7 @@ import pytest
 from tests.apiserver import v1_process
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.conftest import CRD, install
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, becomes, eventually
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet
 from tests.apiserver.takeover import (
     RUNNING,
     SUCCEEDED,
@@ -29,6 +29,7 @@ from tests.apiserver.takeover import (
     uids,
 )
 from tests.factories import make_template
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -97,7 +98,7 @@ async def test_a_failed_pod_of_v1_is_made_again_by_its_name(
         before = await runs(jobs, kubelet)
     with ours():
         await kubelet.report("Failed", "x-worker-0", exit_code=1)
-        await eventually(lambda: replaced(kubelet, "x-worker-0", before))
+        await until_async(lambda: replaced(kubelet, "x-worker-0", before))
         pods = await kubelet.pods()
         assert env(pods["x-worker-0"], "MASTER_ADDR") == "x-master-0"
         assert env(pods["x-worker-0"], "RANK") == "1"
@@ -111,13 +112,13 @@ async def test_a_job_that_v1_has_only_begun_gets_the_rest_from_us(
 ) -> None:
     with v1():
         jobs.apply("x", 2)
-        await eventually(lambda: pods_are(kubelet, TRIO))
+        await until_async(lambda: pods_are(kubelet, TRIO))
         await becomes(lambda: jobs.conditions("x"))
     before = await uids(kubelet)
     jobs.kubectl("delete", "service", "x-master-0")
     jobs.kubectl("delete", "pod", "x-worker-1", "--force", "--grace-period=0")
     with ours():
-        await eventually(lambda: replaced(kubelet, "x-worker-1", before))
+        await until_async(lambda: replaced(kubelet, "x-worker-1", before))
         await becomes(lambda: services(jobs) == ["x", *TRIO])
         await kubelet.report("Running")
         await becomes(lambda: jobs.conditions("x") == RUNNING)
@@ -129,7 +130,7 @@ async def test_an_elastic_job_of_v1_keeps_its_autoscaler_and_its_meeting_point(
 ) -> None:
     with v1():
         apply_elastic(jobs)
-        await eventually(lambda: pods_are(kubelet, TRIO[1:]))
+        await until_async(lambda: pods_are(kubelet, TRIO[1:]))
         await kubelet.report("Running")
         await becomes(lambda: jobs.conditions("x") == RUNNING)
     before, pods = autoscaler(jobs), await uids(kubelet)
@@ -138,7 +139,7 @@ async def test_an_elastic_job_of_v1_keeps_its_autoscaler_and_its_meeting_point(
         assert autoscaler(jobs)["metadata"]["uid"] == before["metadata"]["uid"]
         assert autoscaler(jobs)["spec"] == before["spec"]
         jobs.kubectl("scale", "ptj", "x", "--replicas=3")
-        await eventually(lambda: pods_are(kubelet, [*TRIO[1:], "x-worker-2"]))
+        await until_async(lambda: pods_are(kubelet, [*TRIO[1:], "x-worker-2"]))
         assert env((await kubelet.pods())["x-worker-2"], "PET_RDZV_ENDPOINT") == "x-worker-0:23456"
         assert pods.items() <= (await uids(kubelet)).items()
         await kubelet.report("Succeeded", "x-worker-0")
@@ -168,10 +169,10 @@ async def test_a_job_of_v1_is_scaled_up_and_down(v1: Reign, ours: Reign, jobs: J
         before = await runs(jobs, kubelet)
     with ours():
         jobs.kubectl("scale", "ptj", "x", "--replicas=3")
-        await eventually(lambda: pods_are(kubelet, [*TRIO, "x-worker-2"]))
+        await until_async(lambda: pods_are(kubelet, [*TRIO, "x-worker-2"]))
         assert before.items() <= (await uids(kubelet)).items()
         jobs.kubectl("scale", "ptj", "x", "--replicas=1")
-        await eventually(lambda: pods_are(kubelet, TRIO[:2]))
+        await until_async(lambda: pods_are(kubelet, TRIO[:2]))
         await becomes(lambda: services(jobs) == ["x", *TRIO[:2]])
     assert (await uids(kubelet)).items() <= before.items()
 
@@ -186,7 +187,7 @@ async def test_a_job_that_v1_suspended_is_resumed(v1: Reign, ours: Reign, jobs: 
         await taken_over(jobs)
         assert jobs.count("pods", "services") == 0
         suspend(jobs, False)
-        await eventually(lambda: pods_are(kubelet, TRIO))
+        await until_async(lambda: pods_are(kubelet, TRIO))
         await kubelet.report("Running")
         await becomes(lambda: jobs.condition("x", "Running"))
     assert jobs.conditions("x") == [("Created", "True"), ("Suspended", "False"), ("Running", "True")]

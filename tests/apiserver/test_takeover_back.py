@@ -7,7 +7,7 @@ import pytest
 
 from tests.apiserver import v1_process
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.operator_process import Audit, Jobs, Kubelet, becomes, eventually
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet
 from tests.apiserver.takeover import (
     RUNNING,
     SUCCEEDED,
@@ -24,6 +24,7 @@ from tests.apiserver.takeover import (
     taken_over,
     uids,
 )
+from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
@@ -62,14 +63,14 @@ async def test_v1_makes_a_failed_pod_of_ours_again(v1: Reign, ours: Reign, jobs:
     with ours():
         before = await runs(jobs, kubelet)
         await kubelet.report("Failed", "x-worker-0", exit_code=1)
-        await eventually(lambda: replaced(kubelet, "x-worker-0", before))
+        await until_async(lambda: replaced(kubelet, "x-worker-0", before))
         await kubelet.report("Running", "x-worker-0")
         await becomes(lambda: jobs.conditions("x") == RUNNING)
     assert status(jobs)["restarts"] == 1
     before = await uids(kubelet)
     with v1():
         await kubelet.report("Failed", "x-worker-1", exit_code=1)
-        await eventually(lambda: replaced(kubelet, "x-worker-1", before))
+        await until_async(lambda: replaced(kubelet, "x-worker-1", before))
         await kubelet.report("Running", "x-worker-1")
         await becomes(lambda: jobs.conditions("x") == RUNNING)
 
@@ -83,7 +84,7 @@ async def test_with_v1s_services_switched_on_pods_of_ours_find_a_master_that_v1_
     assert {env(pod, "MASTER_ADDR") for pod in (await kubelet.pods()).values()} == {"x-master-0"}
     with v1():
         await kubelet.report("Failed", "x-master-0", exit_code=1)
-        await eventually(lambda: replaced(kubelet, "x-master-0", before))
+        await until_async(lambda: replaced(kubelet, "x-master-0", before))
     assert services(jobs) == ["x", *TRIO]
 
 
@@ -94,7 +95,7 @@ async def test_a_job_that_we_suspended_is_resumed_by_v1(v1: Reign, ours: Reign, 
         await becomes(lambda: jobs.conditions("x") == SUSPENDED and jobs.count("pods", "services") == 0)
     with v1():
         suspend(jobs, False)
-        await eventually(lambda: pods_are(kubelet, TRIO))
+        await until_async(lambda: pods_are(kubelet, TRIO))
         await kubelet.report("Running")
         await becomes(lambda: jobs.condition("x", "Running"))
 

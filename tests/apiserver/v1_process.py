@@ -15,8 +15,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.apiserver.cluster import ControlPlane, ControlPlaneError, _free_port
-from tests.apiserver.operator_process import ROOT, wait_until
+from tests.apiserver.cluster import ControlPlane, ControlPlaneError
+from tests.apiserver.operator_process import ROOT
+from tests.ports import free_port
+from tests.waiting import until
 
 PROGRAM = "training-operator"
 MODULE = "github.com/kubeflow/training-operator"
@@ -43,7 +45,7 @@ class V1Process:
         if not (plane.binaries / PROGRAM).is_file():
             raise ControlPlaneError(f"{PROGRAM} not found in {plane.binaries}: run `make binaries-apiserver` first")
         self._plane = plane
-        self._health = f"127.0.0.1:{_free_port()}"
+        self._health = f"127.0.0.1:{free_port()}"
         self.log_file = directory / "training-operator.log"
         made = plane.apply(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}},
@@ -58,7 +60,7 @@ class V1Process:
             "--enable-scheme=pytorchjob",
             "--metrics-bind-address=0",
             f"--health-probe-bind-address={self._health}",
-            f"--webhook-server-port={_free_port()}",
+            f"--webhook-server-port={free_port()}",
         ]
         env = {**os.environ, "KUBECONFIG": str(self._plane.kubeconfig)}
         with self.log_file.open("ab") as log:
@@ -69,9 +71,9 @@ class V1Process:
         return self.log_file.read_text(errors="replace")
 
     def wait_ready(self) -> "V1Process":
-        wait_until(self._secret, lambda: self.log[-3000:])
+        until(self._secret, story=lambda: self.log[-3000:])
         self._mount()
-        wait_until(self._ready, lambda: self.log[-3000:])
+        until(self._ready, story=lambda: self.log[-3000:])
         return self
 
     def _secret(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pytorchjob_operator.kube.config import Connection
 from tests.app.kopf_api import broken_watch, discovery, first
 from tests.factories import make_job
 from tests.fakes.apiserver import FakeApi, serving
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 JOBS = "apis/kubeflow.org/v1/pytorchjobs"
 SEEN = list[tuple[str | None, str]]
@@ -40,7 +40,7 @@ async def watching(api: FakeApi, *namespaces: str) -> AsyncIterator[tuple[JobWat
         stopper = threading.Thread(target=watch.stop)
         stopper.start()
         api.end_watches()
-        await until(lambda: not stopper.is_alive())
+        await until_async(lambda: not stopper.is_alive())
 
 
 def put(api: FakeApi, name: str) -> None:
@@ -50,18 +50,18 @@ def put(api: FakeApi, name: str) -> None:
 async def test_what_is_there_and_what_comes_and_goes_is_told(api: FakeApi) -> None:
     put(api, "old")
     async with watching(api) as (_, seen):
-        await until(lambda: (None, "old") in seen)
+        await until_async(lambda: (None, "old") in seen)
         put(api, "new")
         api.remove(JOBS, "old", "ns")
-        await until(lambda: {("ADDED", "new"), ("DELETED", "old")} <= set(seen))
+        await until_async(lambda: {("ADDED", "new"), ("DELETED", "old")} <= set(seen))
 
 
 async def test_nothing_is_ever_written_and_every_request_says_who_asks(api: FakeApi) -> None:
     async with watching(api) as (_, seen):
         put(api, "x")
-        await until(lambda: bool(seen))
+        await until_async(lambda: bool(seen))
         put(api, "x")
-        await until(lambda: len(seen) > 1)
+        await until_async(lambda: len(seen) > 1)
     assert {one.method for one in api.requests} == {"GET"}
     assert {one.headers["User-Agent"] for one in api.requests} == {"pytorchjob-operator/test"}
 
@@ -69,7 +69,7 @@ async def test_nothing_is_ever_written_and_every_request_says_who_asks(api: Fake
 async def test_confined_to_a_namespace_it_asks_for_no_other(api: FakeApi) -> None:
     async with watching(api, "ns") as (_, seen):
         put(api, "x")
-        await until(lambda: bool(seen))
+        await until_async(lambda: bool(seen))
     paths = {one.path for one in api.requests if one.path.endswith("/pytorchjobs")}
     assert paths == {"/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs"}
 
@@ -85,7 +85,7 @@ async def test_a_watch_that_breaks_begins_anew(api: FakeApi, fault: Callable[[],
     api.failing = first(1, fault)
     async with watching(api) as (watch, seen):
         put(api, "x")
-        await until(lambda: ("ADDED", "x") in seen or (None, "x") in seen)
+        await until_async(lambda: ("ADDED", "x") in seen or (None, "x") in seen)
         put(api, "y")
-        await until(lambda: ("ADDED", "y") in seen or (None, "y") in seen)
+        await until_async(lambda: ("ADDED", "y") in seen or (None, "y") in seen)
         assert (watch.alive, watch.restarts) == (True, restarts)

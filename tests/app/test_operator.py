@@ -13,7 +13,7 @@ from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.settings import Settings
 from tests.factories import make_job
 from tests.fakes.apiserver import FakeApi
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 PODS = "api/v1/pods"
 EVENTS = "api/v1/events"
@@ -41,7 +41,7 @@ def stored(api: FakeApi, name: str = "x", **spec: Any) -> dict[str, Any]:
 
 async def test_a_job_that_is_seen_gets_its_pods(api: FakeApi, operator: Operator) -> None:
     operator.job_changed("ADDED", stored(api))
-    await until(lambda: len(api.objects.get(PODS, {})) == 2)
+    await until_async(lambda: len(api.objects.get(PODS, {})) == 2)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def test_a_stored_job_that_cannot_be_read_is_told_and_harms_no_other(
 ) -> None:
     operator.job_changed(None, stored(api, "bad", **spec))
     operator.job_changed(None, stored(api, "good"))
-    await until(lambda: len(api.objects.get(EVENTS, {})) > 1)
+    await until_async(lambda: len(api.objects.get(EVENTS, {})) > 1)
     told = {one["involvedObject"]["name"]: one for one in api.objects[EVENTS].values()}
     assert (told["bad"]["reason"], field in told["bad"]["message"]) == ("InvalidSpec", True)
     assert {name for _, name in api.objects[PODS]} == {"good-master-0", "good-worker-0"}

@@ -1,25 +1,12 @@
 """What the tests on a real API server share."""
 
-import socket
-import time
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from tests.apiserver.cluster import ControlPlane
 
 NAME = "pytorchjob-operator"
 SPACE = "pytorchjob-system"
 CRD = "pytorchjobs.kubeflow.org"
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    for _ in range(150):
-        if true():
-            return
-        time.sleep(0.2)
-    pytest.fail("never became true")
 
 
 def served(plane: ControlPlane) -> bool:
@@ -36,12 +23,6 @@ def environment(container: dict[str, Any], space: str = SPACE) -> dict[str, str]
             value = value.replace(f"$({name})", known)
         made[one["name"]] = value
     return made
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def job(name: str, **replicas: int) -> dict[str, Any]:

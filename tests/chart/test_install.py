@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
-from tests.chart.support import CRD, NAME, SPACE, eventually, job, served
+from tests.chart.support import CRD, NAME, SPACE, job, served
+from tests.waiting import until
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 
@@ -50,7 +51,7 @@ def keeps_unknown_fields(plane: ControlPlane) -> bool:
 
 def test_install_upgrade_and_uninstall_lose_no_job(plane: ControlPlane, release: Callable[..., str]) -> None:
     assert "is installed in namespace pytorchjob-system" in release("install")
-    eventually(partial(served, plane))
+    until(partial(served, plane))
     assert plane.apply(job("kept", Worker=1)).returncode == 0
     uid = plane.get("ptj", "kept", "-n", "training")["metadata"]["uid"]
     assert not keeps_unknown_fields(plane)
@@ -145,7 +146,7 @@ def accounts(plane: ControlPlane, template: Any) -> None:
         roles = [one for (kind, _), one in template(*values).items() if "Role" in kind]
         assert plane.apply(*roles).returncode == 0
     for account in (NAME, "small"):  # the authorizer learns of roles by a watch, soon after they are made
-        eventually(partial(may, plane, account, "create pods -n training"))
+        until(partial(may, plane, account, "create pods -n training"))
 
 
 @pytest.mark.usefixtures("accounts", "resource")
@@ -158,7 +159,7 @@ def test_rights(plane: ControlPlane, question: str, everywhere: bool, namespaced
 def resource(plane: ControlPlane) -> None:
     """kubectl asks discovery for what a question names, so the resource must be served."""
     assert plane.kubectl("apply", "-f", str(ROOT / "crds/kubeflow.org_pytorchjobs.yaml")).returncode == 0
-    eventually(partial(served, plane))
+    until(partial(served, plane))
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/standalone", "overlays/namespaced"])

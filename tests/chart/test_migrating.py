@@ -13,7 +13,8 @@ import pytest
 from tests.apiserver import v1_process
 from tests.apiserver.cluster import ControlPlane
 from tests.chart.conftest import ROOT, tool
-from tests.chart.support import CRD, eventually, job
+from tests.chart.support import CRD, job
+from tests.waiting import until
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.timeout(240)]
 
@@ -30,8 +31,8 @@ def v1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         assert plane.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "training"}}).returncode == 0
         done = plane.kubectl("apply", "--server-side", "-k", str(sources() / "manifests/overlays/standalone"))
         assert done.returncode == 0, done.stderr
-        eventually(lambda: plane.kubectl("get", "pytorchjobs", "-A").returncode == 0)
-        eventually(lambda: created(plane))
+        until(lambda: plane.kubectl("get", "pytorchjobs", "-A").returncode == 0)
+        until(lambda: created(plane))
         yield plane
 
 

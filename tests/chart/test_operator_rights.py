@@ -17,7 +17,9 @@ from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import Client
 from pytorchjob_operator.settings import Settings
 from tests.apiserver.cluster import BIN, ControlPlane
-from tests.chart.support import NAME, SPACE, environment, eventually, free_port, job, served
+from tests.chart.support import NAME, SPACE, environment, job, served
+from tests.ports import free_port
+from tests.waiting import until
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 
@@ -35,7 +37,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
         for name in (SPACE, "training"):
             assert started.kubectl("create", "namespace", name).returncode == 0
         assert started.kubectl("apply", "-f", str(ROOT / "crds/kubeflow.org_pytorchjobs.yaml")).returncode == 0
-        eventually(partial(served, started))
+        until(partial(served, started))
         yield started
 
 
@@ -88,14 +90,14 @@ def test_the_rights_suffice(plane: ControlPlane, template: Any, operator: Any, m
     port = operator(objects)
     assert helm_test(objects, port) == 0
     assert plane.apply(job("first", Master=1, Worker=2)).returncode == 0
-    eventually(lambda: len(plane.get("pods", "-n", "training")["items"]) == 3)
-    eventually(lambda: "first" in plane.kubectl("get", "events", "-n", "training").stdout)
+    until(lambda: len(plane.get("pods", "-n", "training")["items"]) == 3)
+    until(lambda: "first" in plane.kubectl("get", "events", "-n", "training").stdout)
     finish(plane)
-    eventually(lambda: "Succeeded" in plane.kubectl("get", "ptj", "-n", "training").stdout)
+    until(lambda: "Succeeded" in plane.kubectl("get", "ptj", "-n", "training").stdout)
     set_run_policy(plane, "cleanPodPolicy: All")
-    eventually(lambda: not plane.get("pods,services", "-n", "training")["items"])
+    until(lambda: not plane.get("pods,services", "-n", "training")["items"])
     set_run_policy(plane, "ttlSecondsAfterFinished: 0")
-    eventually(lambda: not plane.get("ptj", "-n", "training")["items"])
+    until(lambda: not plane.get("ptj", "-n", "training")["items"])
     assert refused(plane) == []
 
 
@@ -111,11 +113,11 @@ def test_the_rights_suffice_for_a_gang_that_is_scaled(
     operator(objects)
     kinds = f"podgroups.{group},horizontalpodautoscalers"
     assert plane.apply(elastic_gang("volcano" if "volcano" in group else "batch")).returncode == 0
-    eventually(lambda: members(plane, kinds) == {None: 1, 1: None})
+    until(lambda: members(plane, kinds) == {None: 1, 1: None})
     set_spec(plane, "elasticPolicy: {minReplicas: 2}")
-    eventually(lambda: members(plane, kinds) == {None: 2, 2: None})
+    until(lambda: members(plane, kinds) == {None: 2, 2: None})
     set_run_policy(plane, "suspend: true")
-    eventually(lambda: not plane.get(kinds, "-n", "training")["items"])
+    until(lambda: not plane.get(kinds, "-n", "training")["items"])
     assert refused(plane) == []
 
 
@@ -125,7 +127,7 @@ def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, templat
     assert plane.apply(*install).returncode == 0
     operator(objects)
     assert plane.apply(elastic_gang("volcano")).returncode == 0
-    eventually(lambda: "forbidden" in waits(plane).get("message", ""))
+    until(lambda: "forbidden" in waits(plane).get("message", ""))
     assert waits(plane)["reason"] == "GangSchedulerUnavailable"
     assert plane.get("pods", "-n", "training")["items"] == []
 
@@ -137,7 +139,7 @@ async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
     assert plane.apply(*install).returncode == 0
     settings = Settings.from_env(environment(deployed(template())))
     asked = f"create secrets -n {SPACE} --as={ACCOUNT}".split()
-    eventually(lambda: plane.kubectl("auth", "can-i", *asked).stdout.strip() == "yes")
+    until(lambda: plane.kubectl("auth", "can-i", *asked).stdout.strip() == "yes")
     async with Client(config.from_kubeconfig([Path(account(plane))]), "test/1") as client:
         made = await load_credentials(client, SPACE, settings.coordinator_secret)
         assert await load_credentials(client, SPACE, settings.coordinator_secret) == made

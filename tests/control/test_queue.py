@@ -9,7 +9,7 @@ import pytest
 from pytorchjob_operator.control.queue import Handler, WorkQueue
 from pytorchjob_operator.errors import ApiError, Refused, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 QUICK = Backoff(first=0.01, cap=0.05)
 FIXED = Backoff(first=1.0, cap=300.0, spread=lambda: 1.0)
@@ -51,7 +51,7 @@ async def test_a_key_that_waits_is_not_doubled() -> None:
         queue.add(key)
     assert len(queue) == 2
     async with served(queue, desk):
-        await until(lambda: len(desk.done) == 2)
+        await until_async(lambda: len(desk.done) == 2)
     assert desk.done == ["a", "b"]
 
 
@@ -59,11 +59,11 @@ async def test_a_key_added_while_it_is_worked_on_comes_once_more_and_alone() -> 
     queue, desk = WorkQueue[str](), Desk(open_=False)
     async with served(queue, desk):
         queue.add("a")
-        await until(lambda: desk.busy == ["a"])
+        await until_async(lambda: desk.busy == ["a"])
         for _ in range(3):
             queue.add("a")
         desk.gate.set()
-        await until(lambda: desk.done == ["a", "a"] and not queue.active)
+        await until_async(lambda: desk.done == ["a", "a"] and not queue.active)
     assert (desk.most, len(queue)) == ({"a": 1}, 0)
 
 
@@ -72,7 +72,7 @@ async def test_different_keys_are_worked_on_together() -> None:
     async with served(queue, desk, workers=2):
         for key in "abc":
             queue.add(key)
-        await until(lambda: desk.busy == ["a", "b"])
+        await until_async(lambda: desk.busy == ["a", "b"])
         assert (queue.active, len(queue)) == (2, 1)
 
 
@@ -91,7 +91,7 @@ async def test_deadlines(wishes: list[float], first: bool) -> None:
         for seconds in wishes:
             queue.add_after("a", seconds)
         queue.add_after("marker", 0.05)
-        await until(lambda: "marker" in desk.done)
+        await until_async(lambda: "marker" in desk.done)
     assert desk.done == (["a", "marker"] if first else ["marker"])
 
 
@@ -113,7 +113,7 @@ async def test_a_handler_that_fails_is_tried_again_until_it_works() -> None:
 
     async with served(queue, handler):
         queue.add("a")
-        await until(lambda: len(tries) == 4 and not queue.active)
+        await until_async(lambda: len(tries) == 4 and not queue.active)
     assert queue._attempts == {}
 
 
@@ -125,7 +125,7 @@ async def test_the_server_says_when_to_come_back() -> None:
 
     async with served(queue, handler):
         queue.add("a")
-        await until(lambda: bool(queue._timers))
+        await until_async(lambda: bool(queue._timers))
         assert queue._timers["a"].when() > asyncio.get_running_loop().time() + 20
 
 
@@ -145,7 +145,7 @@ async def test_a_long_back_off(error: ApiError, seconds: float) -> None:
 
     async with served(queue, handler):
         queue.add("a")
-        await until(lambda: bool(queue._timers))
+        await until_async(lambda: bool(queue._timers))
         wait = queue._timers["a"].when() - asyncio.get_running_loop().time()
         assert seconds - 5 < wait <= seconds
 
@@ -160,7 +160,7 @@ async def test_a_handler_that_asks_for_a_retry_keeps_its_back_off() -> None:
 
     async with served(queue, handler):
         queue.add("a")
-        await until(lambda: len(waits) == 3 and not queue._attempts)
+        await until_async(lambda: len(waits) == 3 and not queue._attempts)
     assert waits == [0.01, 0.02, 0.04]
 
 
@@ -169,7 +169,7 @@ async def test_stop_finishes_what_is_in_hand_and_takes_no_more() -> None:
     task = asyncio.create_task(queue.run(desk, workers=1))
     queue.add("a")
     queue.add_after("later", 0.01)
-    await until(lambda: desk.busy == ["a"])
+    await until_async(lambda: desk.busy == ["a"])
     queue.add("b")
     queue.stop()
     desk.gate.set()
@@ -182,5 +182,5 @@ async def test_how_long_a_key_waited_is_told() -> None:
     queue, desk = WorkQueue[str](on_wait=waits.append), Desk()
     queue.add("a")
     async with served(queue, desk):
-        await until(lambda: len(waits) == 1)
+        await until_async(lambda: len(waits) == 1)
     assert waits[0] >= 0

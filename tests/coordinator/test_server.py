@@ -9,7 +9,7 @@ from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds.state import Word
 from tests.coordinator.talking import JOB, KEY, hello, house, pod
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 UNKNOWN_ROUND = Resumed(RoundId(1, 9), restarts=0)
 """It is answered each time that it is said."""
@@ -103,7 +103,7 @@ async def test_a_peer_that_does_not_read_is_dropped() -> None:
     async with house(Limits(rate=1e9, burst=1e9, unread=16 * 1024)) as home:
         talker = await home.member(deaf=True)
         flood = asyncio.create_task(_flood(talker.writer))
-        await until(lambda: (state := home.jobs.state(JOB)) is not None and state.members[0].link is None)
+        await until_async(lambda: (state := home.jobs.state(JOB)) is not None and state.members[0].link is None)
         flood.cancel()
 
 
@@ -122,7 +122,7 @@ async def test_a_job_has_so_many_connections_and_no_more() -> None:
         assert refused.again
         assert "1 at most" in refused.message
         first.close()
-        await until(lambda: (known := home.jobs.known(JOB)) is not None and known.links == 0)
+        await until_async(lambda: (known := home.jobs.known(JOB)) is not None and known.links == 0)
         await home.member(1)
 
 

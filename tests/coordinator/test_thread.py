@@ -17,7 +17,7 @@ from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.state import News, Policy, Word
 from tests.coordinator.talking import JOB, KEY, Talker, hello, seats
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 POLICY = Policy(1, 1)
 
@@ -63,9 +63,9 @@ async def test_what_was_expected_before_the_start_is_known(coordinator: Coordina
 async def test_a_job_that_is_forgotten_is_unknown(coordinator: Coordinator) -> None:
     port = coordinator.start("127.0.0.1", 0)
     coordinator.expect(JOB, POLICY, seats(1))
-    await until(lambda: coordinator.report(JOB) is not None)
+    await until_async(lambda: coordinator.report(JOB) is not None)
     coordinator.forget(JOB)
-    await until(lambda: coordinator.report(JOB) is None)
+    await until_async(lambda: coordinator.report(JOB) is None)
     talker = (await Talker.dial(port)).say(hello())
     assert "does not know this job" in (await talker.hear_kind("refused")).message
     talker.close()
@@ -86,7 +86,7 @@ async def test_a_loop_that_breaks_begins_anew_with_what_is_known(coordinator: Co
     port = coordinator.start("127.0.0.1", 0)
     coordinator.expect(JOB, POLICY, seats(1))
     talker = await alone(port)
-    await until(lambda: coordinator._serving is not None)
+    await until_async(lambda: coordinator._serving is not None)
     assert coordinator._loop is not None
     coordinator._loop.call_soon_threadsafe(coordinator._loop.stop)
     assert await talker.hear() is None
@@ -132,7 +132,7 @@ async def test_over_tls_strangers_are_refused_and_have_no_more_time_than_without
         for talker in (*told, shaking_hands):
             assert await talker.hear() is None
             talker.close()
-        await until(lambda: coordinator.connections == 0)
+        await until_async(lambda: coordinator.connections == 0)
         assert coordinator.refusals == 2
     finally:
         await asyncio.to_thread(coordinator.stop)
@@ -190,6 +190,6 @@ async def test_connections_and_refusals_are_counted(coordinator: Coordinator) ->
     talker = await alone(port)
     stranger = (await Talker.dial(port)).say(hello(token="0" * 64))
     assert await stranger.heard_all() == ["refused"]
-    await until(lambda: (coordinator.connections, coordinator.refusals) == (1, 1))
+    await until_async(lambda: (coordinator.connections, coordinator.refusals) == (1, 1))
     talker.close()
     stranger.close()

@@ -12,7 +12,7 @@ from pytorchjob_operator.kube.client import Client, Scope
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.resource import LEASES, PODS, Resource
 from tests.fakes.apiserver import FakeApi, Request, failure
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 JOBS = Resource("kubeflow.org", "v1", "pytorchjobs")
 CLUSTER_WIDE = Resource("", "v1", "nodes", namespaced=False)
@@ -201,7 +201,7 @@ async def test_writes_in_flight_are_bounded_and_reads_are_not_held_up(api: FakeA
         api.hang()
         writes = [asyncio.create_task(client.create(PODS, "ns", pod(f"p{index}"))) for index in range(5)]
         read = asyncio.create_task(client.get(PODS, "ns", "p0"))
-        await until(lambda: len(api.requests) == 3)
+        await until_async(lambda: len(api.requests) == 3)
         await asyncio.sleep(0.05)
         arrived = api.count("create")
         api.hang(False)

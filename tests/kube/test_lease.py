@@ -12,7 +12,7 @@ from pytorchjob_operator.kube.client import Client
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from tests.fakes.apiserver import FakeApi, failure
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 LEASES = "apis/coordination.k8s.io/v1/leases"
 QUICK = LeaseSettings(duration=2.0, deadline=1.5, period=0.05, request=0.5)
@@ -75,15 +75,15 @@ async def test_the_lease_is_made_if_it_is_missing(api: FakeApi, stand: Stand) ->
 
 async def test_a_leader_renews_with_one_request(api: FakeApi, stand: Stand) -> None:
     one = await stand("one")
-    await until(lambda: api.count("update") >= 3)
+    await until_async(lambda: api.count("update") >= 3)
     assert one.elector.valid()
     assert api.count("get") == 1
 
 
 async def test_of_two_one_leads(api: FakeApi, stand: Stand) -> None:
     one, two = await stand("one"), await stand("two")
-    await until(lambda: one.elector.acquired.is_set() or two.elector.acquired.is_set())
-    await until(lambda: api.count("update") >= 30)
+    await until_async(lambda: one.elector.acquired.is_set() or two.elector.acquired.is_set())
+    await until_async(lambda: api.count("update") >= 30)
     assert one.elector.valid() != two.elector.valid()
 
 
@@ -124,10 +124,10 @@ async def test_a_leader_that_cannot_renew_is_fenced_until_it_can(
     one = await stand("one")
     await one.elector.acquired.wait()
     fault(api)
-    await until(lambda: not one.elector.valid())
+    await until_async(lambda: not one.elector.valid())
     api.failing = lambda _: None
     api.hang(False)
-    await until(one.elector.valid)
+    await until_async(one.elector.valid)
     assert (one.elector.term, one.task.done()) == (1, False)
 
 
@@ -136,7 +136,7 @@ async def test_a_leader_that_was_away_too_long_ends(api: FakeApi, stand: Stand, 
     one = await stand("one")
     await one.elector.acquired.wait()
     api.failing = lambda _: failure(500, "Internal")
-    await until(lambda: not one.elector.valid())
+    await until_async(lambda: not one.elector.valid())
     api.put(LEASES, _held_by(holder, transitions=2))
     api.failing = lambda _: None
     await _lost(one)
@@ -166,7 +166,7 @@ async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: St
         api.cut()
         await asyncio.sleep(0.02)
     before = api.count("update")
-    await until(lambda: api.count("update") >= before + 3)
+    await until_async(lambda: api.count("update") >= before + 3)
     assert one.elector.valid()
     assert one.elector.term == 1
 
@@ -175,7 +175,7 @@ async def test_a_lease_that_somebody_deleted_is_made_again(api: FakeApi, stand: 
     one = await stand("one")
     await one.elector.acquired.wait()
     api.remove(LEASES, "leader", "ns")
-    await until(lambda: ("ns", "leader") in api.objects[LEASES])
+    await until_async(lambda: ("ns", "leader") in api.objects[LEASES])
     assert (lease(api)["leaseTransitions"], one.task.done()) == (1, False)
 
 
@@ -203,7 +203,7 @@ async def test_the_term_counts_from_before_the_request() -> None:
     elector = Elector(Slow(), LeaseName("ns", "leader", "one"), lambda: now[0], lambda: NOON)  # type: ignore[arg-type]
     task = asyncio.create_task(elector.run())
     await made.wait()
-    await until(elector.acquired.is_set)
+    await until_async(elector.acquired.is_set)
     assert not elector.valid()
     task.cancel()
     with suppress(asyncio.CancelledError):

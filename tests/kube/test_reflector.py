@@ -15,7 +15,7 @@ from pytorchjob_operator.kube.resource import PODS
 from pytorchjob_operator.kube.store import Store
 from tests.fakes.apiserver import FakeApi, failure
 from tests.fakes.values import Item
-from tests.fakes.waiting import until
+from tests.waiting import until_async
 
 POD_PATH = "api/v1/pods"
 QUICK = ReflectorSettings(page=2, silence=0.3, steady=0.1, backoff=Backoff(first=0.01, cap=0.05))
@@ -57,23 +57,23 @@ async def test_it_lists_in_pages_and_then_watches(api: FakeApi, client: Client) 
         assert seen.names() == ["a", "b", "c"]
         api.put(POD_PATH, pod("d"))
         api.remove(POD_PATH, "a")
-        await until(lambda: seen.names() == ["b", "c", "d"])
+        await until_async(lambda: seen.names() == ["b", "c", "d"])
     assert seen.reflector.counters.lists == 1
 
 
 async def test_the_selector_is_on_the_wire(api: FakeApi, client: Client) -> None:
     async with watching(client) as seen:
-        await until(lambda: seen.reflector.counters.watches == 1)
+        await until_async(lambda: seen.reflector.counters.watches == 1)
     assert [one.query["labelSelector"] for one in api.requests] == ["app=ours", "app=ours"]
 
 
 async def test_an_orderly_end_costs_one_watch_and_no_list(api: FakeApi, client: Client) -> None:
     async with watching(client) as seen:
-        await until(lambda: api.count("watch") == 1)
+        await until_async(lambda: api.count("watch") == 1)
         api.end_watches()
-        await until(lambda: api.count("watch") == 2)
+        await until_async(lambda: api.count("watch") == 2)
         api.put(POD_PATH, pod("a"))
-        await until(lambda: seen.names() == ["a"])
+        await until_async(lambda: seen.names() == ["a"])
     assert seen.reflector.counters.lists == 1
 
 
@@ -133,37 +133,37 @@ async def test_it_heals_and_nothing_is_left_behind(
     api.put(POD_PATH, pod("dies in the gap"))
     api.put(POD_PATH, pod("stays"))
     async with watching(client) as seen:
-        await until(lambda: seen.reflector.counters.watches == 1)
+        await until_async(lambda: seen.reflector.counters.watches == 1)
         fault(api)
         api.remove(POD_PATH, "dies in the gap")
         api.put(POD_PATH, pod("made in the gap"))
-        await until(lambda: seen.names() == ["made in the gap", "stays"])
+        await until_async(lambda: seen.names() == ["made in the gap", "stays"])
 
 
 async def test_what_died_in_a_gap_of_history_is_swept(api: FakeApi, client: Client) -> None:
     api.put(POD_PATH, pod("a"))
     async with watching(client) as seen:
-        await until(lambda: seen.names() == ["a"])
+        await until_async(lambda: seen.names() == ["a"])
         api.failing = lambda request: failure(503, "ServiceUnavailable")
         api.cut()
         api.remove(POD_PATH, "a")
         api.compact()
         api.failing = lambda request: None
-        await until(lambda: seen.names() == [])
+        await until_async(lambda: seen.names() == [])
     assert seen.reflector.counters.swept == 1
 
 
 async def test_a_silent_watch_is_opened_again(api: FakeApi, client: Client) -> None:
     api.mute = True
     async with watching(client) as seen:
-        await until(lambda: seen.reflector.counters.watches >= 3)
+        await until_async(lambda: seen.reflector.counters.watches >= 3)
     assert seen.reflector.counters.failures >= 2
 
 
 async def test_watches_that_end_at_once_are_slowed_down(api: FakeApi, client: Client) -> None:
     settings = replace(QUICK, backoff=Backoff(first=0.05, cap=30.0, spread=lambda: 1.0), steady=60.0)
     async with watching(client, settings) as seen:
-        await until(lambda: api.count("watch") == 1)
+        await until_async(lambda: api.count("watch") == 1)
         for _ in range(40):
             api.end_watches()
             await asyncio.sleep(0.01)
@@ -174,14 +174,14 @@ async def test_a_server_restored_from_an_older_copy_is_believed(api: FakeApi, cl
     api.put(POD_PATH, pod("a"))
     api.put(POD_PATH, pod("b"))
     async with watching(client) as seen:
-        await until(lambda: seen.names() == ["a", "b"])
+        await until_async(lambda: seen.names() == ["a", "b"])
         api.objects.clear()
         api.version, api.history = 50, []
         api.put(POD_PATH, pod("old"))
         _compacted(api)
         api.failing = lambda request: failure(410, "Expired") if request.verb == "watch" and _ahead(request) else None
         api.cut()
-        await until(lambda: seen.names() == ["old"])
+        await until_async(lambda: seen.names() == ["old"])
 
 
 def _ahead(request: Any) -> bool:
@@ -194,7 +194,7 @@ async def test_reflectors_of_two_namespaces_fill_one_store(api: FakeApi, client:
         api.put(POD_PATH, {"metadata": {"name": namespace, "namespace": namespace}})
     reflectors = [Reflector(client, Scope(PODS, one), store, Item.decode, QUICK) for one in ("one", "two")]
     tasks = [asyncio.create_task(one.run()) for one in reflectors]
-    await until(lambda: all(one.synced.is_set() for one in reflectors))
+    await until_async(lambda: all(one.synced.is_set() for one in reflectors))
     assert sorted(one.name for one in store.by_owner("job")) == ["one", "two"]
     for task in tasks:
         task.cancel()
@@ -211,7 +211,7 @@ async def test_a_decoder_with_a_bug_does_not_end_it(api: FakeApi, client: Client
     api.put(POD_PATH, pod("a"))
     async with watching(client) as seen:
         seen.reflector._decode = decode
-        await until(lambda: seen.names() == ["a"])
+        await until_async(lambda: seen.names() == ["a"])
     assert seen.reflector.counters.failures == 1
 
 
@@ -222,4 +222,4 @@ async def test_the_age_of_the_last_contact(api: FakeApi, client: Client) -> None
     async with watching(client) as other:
         await other.reflector.synced.wait()
         assert other.reflector.last_contact_age(loop.time() + 100) >= 100
-        await until(lambda: other.reflector.last_contact_age(loop.time()) < 1)
+        await until_async(lambda: other.reflector.last_contact_age(loop.time()) < 1)

@@ -27,6 +27,8 @@ _CENSUS_SECONDS = 300
 
 def main(arguments: list[str], env: Mapping[str, str]) -> int:
     """Run what can run; return the exit code."""
+    # A shell that starts this in the background has it ignored, and children would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     long = "--long" in arguments
     strict = env.get("STRICT") == "1"
     OUT.mkdir(parents=True, exist_ok=True)

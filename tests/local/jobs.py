@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -76,7 +76,7 @@ class Run:
             raise AssertionError(f"still running:\n{self.out}\n{self.err}") from None
 
     def until(self, says: str, times: int = 1) -> None:
-        eventually(lambda: (self.out + self.err).count(says) >= times or self.process.poll() is not None)
+        until(lambda: (self.out + self.err).count(says) >= times or self.process.poll() is not None, PATIENCE)
         assert (self.out + self.err).count(says) >= times, self.out + self.err
 
     def pids(self) -> list[int]:
@@ -88,12 +88,6 @@ class Run:
 
     def conditions(self) -> list[tuple[str, str]]:
         return [(one["type"], one["status"]) for one in json.loads(self.out)["status"]["conditions"]]
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE  # noqa: TID251
-    while not holds() and time.monotonic() < end:  # noqa: TID251
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:

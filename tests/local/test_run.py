@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.pods import build_pod
-from tests.local.jobs import Run, alive, eventually, job, parent, python, role, write
+from tests.local.jobs import Run, alive, job, parent, python, role, write
+from tests.ports import free_port
+from tests.waiting import until
 
 Start = Callable[..., Run]
 
@@ -115,12 +116,6 @@ def test_a_gang_waits_for_nobody_here(start: Start) -> None:
     assert "note: runPolicy.schedulingPolicy is ignored" in run.err
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize(
     "elastic",
     [
@@ -185,8 +180,7 @@ def test_sighup_scales_the_workers_up_and_down(start: Start, tmp_path: Path) -> 
     run.until("pid=", times=4)
     write(path, job(Master=python(SLEEP), Worker=python(SLEEP, replicas=1)))
     run.signal(signal.SIGHUP)
-    eventually(lambda: sum(map(alive, run.pids())) == 2)
-    assert sum(map(alive, run.pids())) == 2
+    until(lambda: sum(map(alive, run.pids())) == 2)
     assert "workers: 1 -> 3" in run.err
     assert "Deleted 2 pods: tiny-worker-2, tiny-worker-1: the job was scaled down" in run.err
 
@@ -214,9 +208,8 @@ def test_nothing_is_left(start: Start, number: signal.Signals, status: int) -> N
     run.until("pid=", times=6)
     run.signal(number)
     assert run.wait() == status
-    eventually(lambda: not any(map(alive, run.pids())))
+    until(lambda: not any(map(alive, run.pids())))
     assert len(run.pids()) == 6
-    assert not any(map(alive, run.pids()))
 
 
 def test_the_second_ctrl_c_kills_at_once(start: Start) -> None:

@@ -1,8 +1,6 @@
 """A real LocalElasticAgent with a rendezvous that is over at once, and workers of one line."""
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
 from pytorchjob_agent import compat
+from tests.waiting import until
 
 dist: Any = torch.distributed  # its stores are put there at run time
 
@@ -115,12 +114,3 @@ def until_over(agent: Any) -> Any:
 
     until(over)
     return results[-1]
-
-
-def until(condition: Callable[[], bool], timeout: float = 60) -> None:
-    """Poll until the condition holds."""
-    for _ in range(int(timeout / 0.05)):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen in time")

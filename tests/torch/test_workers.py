@@ -20,9 +20,10 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.launcher.api import LaunchConfig
 
 from pytorchjob_agent import compat
+from tests.waiting import until
 
 from . import agents
-from .agents import Meeting, begin, group, until, until_over
+from .agents import Meeting, begin, group, until_over
 
 pytestmark = pytest.mark.torch
 Make = Callable[..., Any]
