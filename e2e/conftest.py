@@ -1,5 +1,6 @@
 """The cluster of `make cluster`, the operator installed as a user would, and a fresh namespace for each test."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -47,8 +48,18 @@ def cluster() -> Kubectl:
 
 
 @pytest.fixture(scope="session")
-def operator(cluster: Kubectl) -> Kubectl:
-    return install(cluster)
+def operator(cluster: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    """The operator, installed once for all processes of this test run: the first one installs, the others wait."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return install(cluster)
+    done = tmp_path_factory.getbasetemp().parent / f"installed-{run}"
+    with open(done.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            install(cluster)
+            done.touch()
+    return Kubectl(cluster.program, KUBECONFIG, SYSTEM)
 
 
 def install(cluster: Kubectl) -> Kubectl:

@@ -18,7 +18,7 @@ from e2e.drama import WARM, Act, Drama, by_members, degraded
 from e2e.kubectl import Kubectl, until
 from pytorchjob_operator.settings import Settings
 
-pytestmark = pytest.mark.skipif(not faults.on_kind(), reason="strikes nodes, which are containers")
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(not faults.on_kind(), reason="strikes nodes, which are containers")]
 DEPLOYMENT = f"deployment/{RELEASE}"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 PORT = Settings.coordinator_port

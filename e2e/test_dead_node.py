@@ -15,7 +15,7 @@ HOSTNAME = "kubernetes.io/hostname"
 SLEEP = "import time; time.sleep(3600)"
 REACH = "import socket; socket.create_connection(('pytorchjob-operator.pytorchjob-system', 8080), 5)"
 
-pytestmark = pytest.mark.skipif(not on_kind(), reason="kills a node, which is a container")
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(not on_kind(), reason="kills a node, which is a container")]
 
 
 def pod_spec(command: str, **fields: Any) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import pytest
 from e2e.conftest import RELEASE, ROOT
 from e2e.kubectl import Kubectl, until
 
+# The operator is stopped here, and other jobs would move pods to nodes that are shared.
+pytestmark = pytest.mark.alone
 YAML = ROOT / "examples" / "digits" / "pytorchjob.yaml"
 
 

@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from e2e import as_v1
 from e2e.conftest import RELEASE
 from e2e.kubectl import Kubectl, until
 
+pytestmark = pytest.mark.alone  # the operator is stopped
 TRIO = ["x-master-0", "x-worker-0", "x-worker-1"]
 TRAIN = """
 import os, time, torch, torch.distributed as dist

@@ -15,21 +15,21 @@ OTHERS = ["simple", "cpu-demo", "send-recv", "mnist-gloo", "echo-c10d", "echo-st
 def submitted(operator: Kubectl) -> Iterator[Kubectl]:
     """All jobs at once but those that meet by etcd."""
     with fresh_namespace(operator) as kubectl:
-        _apply(kubectl, ["etcd", *OTHERS])
+        _apply(kubectl, OTHERS)
         yield kubectl
 
 
 @pytest.fixture(scope="module")
-def by_etcd(submitted: Kubectl) -> Kubectl:
-    """The jobs that meet by etcd, once the others are out of the way.
+def by_etcd(operator: Kubectl) -> Iterator[Kubectl]:
+    """The jobs that meet by etcd, without any others.
 
     An etcd that is short of CPU loses requests, and torch closes the rendezvous for ever when one of its agents ends.
     """
-    for job in OTHERS:
-        submitted.finish(job)
-    submitted("wait", "--for=condition=Available", "--timeout=120s", "deployment/etcd")
-    _apply(submitted, ETCD)
-    return submitted
+    with fresh_namespace(operator) as kubectl:
+        _apply(kubectl, ["etcd"])
+        kubectl("wait", "--for=condition=Available", "--timeout=120s", "deployment/etcd")
+        _apply(kubectl, ETCD)
+        yield kubectl
 
 
 def _apply(kubectl: Kubectl, names: list[str]) -> None:
@@ -61,6 +61,7 @@ def _succeeds(submitted: Kubectl, job: str, said: str) -> None:
     )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("job", "said"),
     [
