@@ -19,6 +19,7 @@ SDK := out/kubeflow-training/installed
 TORCH_OLDEST := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pytorchjob-operator/torch-oldest
 
 include e2e/cluster/cluster.mk
+include install/install.mk
 
 ##@ Use
 run: .venv ## Train the digits example on this machine, without any cluster

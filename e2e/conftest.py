@@ -63,21 +63,21 @@ def operator(cluster: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Kube
 
 
 def install(cluster: Kubectl) -> Kubectl:
-    """Install the operator by helm into a namespace that enforces Pod Security `restricted`."""
+    """Install the operator as `make install` does, into a namespace that enforces Pod Security `restricted`."""
     system = Kubectl(cluster.program, KUBECONFIG, SYSTEM)
     if SYSTEM not in cluster("get", "namespaces", "-o", "name"):
         cluster("create", "namespace", SYSTEM)
     cluster("label", "--overwrite", "namespace", SYSTEM, RESTRICTED)
-    helm = [program("helm"), f"--kubeconfig={KUBECONFIG}", f"--namespace={SYSTEM}", "upgrade", "--install", RELEASE]
-    values = ["--set", "image.tag=dev", "--set", "image.pullPolicy=Never", "--wait", "--timeout=3m"]
-    if os.environ.get("PROVIDER") == "existing":
-        values = ["--wait", "--timeout=5m", *os.environ.get("HELM_ARGS", "").split()]
+    # What `make install` does, with the images that `make cluster` has brought into the nodes.
     done = subprocess.run(
-        [*helm, str(ROOT / "charts" / RELEASE), *values], capture_output=True, text=True, timeout=400, check=False
+        [str(ROOT / "install" / "install.sh"), "chart"],
+        env={**os.environ, "KUBECONFIG": str(KUBECONFIG)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
     )
     assert done.returncode == 0, done.stderr + system("describe", "pods", check=False)
-    # The image may be newer than the pods: a tag does not change when its content does.
-    system("rollout", "restart", f"deployment/{RELEASE}")
     system("rollout", "status", f"deployment/{RELEASE}", "--timeout=180s")
     return system
 

@@ -104,6 +104,7 @@ apiserver) apiserver ;;
 tests) tests ;;
 node) node ;;
 clients) clients ;;
+helm) helm ;;
 metrics) metrics ;;
 all) apiserver && clients && metrics && node ;;
 *) fail "unknown group '$1': use apiserver, tests, clients, metrics, node or all" ;;

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Builds the images of this repository. Each has a large stage `base` and one small layer `code` (see load_images.py).
+# usage: images.sh [IMAGE...]     (default: agent operator examples e2e; examples needs agent, e2e needs examples)
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./common.sh
@@ -15,9 +16,13 @@ build() { # image, build arguments
     echo "images: pytorchjob/$image:dev"
 }
 
-build agent --build-arg "BASE=$base"
-build operator --build-arg "BASE=$base"
-build examples
-build e2e
+[ $# -gt 0 ] || set -- agent operator examples e2e
+for image in "$@"; do
+    case $image in
+    agent | operator) build "$image" --build-arg "BASE=$base" ;;
+    examples | e2e) build "$image" ;;
+    *) fail "unknown image '$image': use agent, operator, examples or e2e" ;;
+    esac
+done
 # What yesterday's builds left behind; today's is the cache of the next build.
 docker image prune --force --filter until=24h >/dev/null

@@ -8,10 +8,11 @@ layer of `NAME-code`, and the configuration of `NAME`.
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import io
 import json
 import subprocess
-import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -68,7 +69,9 @@ def code_layers(image: str) -> list[bytes]:
 
         def content(path: str) -> bytes:
             member = archive.extractfile(path)
-            return member.read() if member else b""
+            data = member.read() if member else b""
+            # A Docker whose store is containerd's saves layers compressed.
+            return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
 
         return [content(path) for path in json.loads(content("manifest.json"))[0]["Layers"]]
 
@@ -87,13 +90,17 @@ def load(node: str, image: str, code: list[bytes]) -> None:
 
 
 def main() -> None:
-    """Loads every image into the nodes named as arguments, the nodes side by side."""
-    nodes = sys.argv[1:]
+    """Loads images into the nodes named as arguments, the nodes side by side."""
+    parser = argparse.ArgumentParser(description="Bring this repository's images into nodes of a kind cluster.")
+    parser.add_argument("--images", default=",".join(IMAGES), help="names, with commas between them; default: all")
+    parser.add_argument("nodes", nargs="+", help="containers that are nodes")
+    given = parser.parse_args()
+    images = given.images.split(",")
     with ThreadPoolExecutor() as pool:
-        for image in IMAGES:
+        for image in images:
             code = code_layers(image)
-            list(pool.map(lambda node, image=image, code=code: load(node, image, code), nodes))
-    print(f"load_images: {', '.join(IMAGES)} in {len(nodes)} nodes")
+            list(pool.map(lambda node, image=image, code=code: load(node, image, code), given.nodes))
+    print(f"load_images: {', '.join(images)} in {len(given.nodes)} nodes")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ CACHE = Path(
 )
 # helm's own default is older than what the chart asks for.
 KUBE_VERSION = "1.34.0"
+# The chart and the manifests refuse to render without an image, because none is published.
+REPOSITORY = "pytorchjob/operator"
+NAMED = ("--set", f"image.repository={REPOSITORY}")
 
 Objects = dict[tuple[str, str], dict[str, Any]]
 Template = Callable[..., Objects]
@@ -59,7 +62,7 @@ def template(helm: Callable[..., str]) -> Template:
     """Render the chart with these `key=value` settings; without its CRD unless asked, as that is large."""
 
     def render(*settings: str, crd: bool = False) -> Objects:
-        given = [f"crds.install={str(crd).lower()}", *settings]
+        given = [f"crds.install={str(crd).lower()}", f"image.repository={REPOSITORY}", *settings]
         flags = [word for one in given for word in ("--set-json" if "=[" in one or "={" in one else "--set", one)]
         where = ("pytorchjob-operator", str(CHART), "--namespace", "pytorchjob-system", "--kube-version", KUBE_VERSION)
         return objects(helm("template", *where, *flags))
@@ -68,7 +71,19 @@ def template(helm: Callable[..., str]) -> Template:
 
 
 @pytest.fixture(scope="session")
-def kustomize() -> Callable[[str], Objects]:
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of manifests/ whose image is named, as a user names it."""
+    copy = tmp_path_factory.mktemp("named")
+    for folder in ("crds", "manifests"):
+        shutil.copytree(ROOT / folder, copy / folder)
+    component = copy / "manifests/image/kustomization.yaml"
+    named, _, _ = component.read_text().partition("patches:\n")
+    component.write_text(named.replace("registry.example.com/pytorchjob-operator", REPOSITORY))
+    return copy / "manifests"
+
+
+@pytest.fixture(scope="session")
+def kustomize(manifests: Path) -> Callable[[str], Objects]:
     """Render one folder below manifests/."""
     path = tool("kubectl")
-    return lambda folder: objects(output(path, "kustomize", str(ROOT / "manifests" / folder)))
+    return lambda folder: objects(output(path, "kustomize", str(manifests / folder)))

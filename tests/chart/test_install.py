@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.cluster import ControlPlane
+from tests.chart.conftest import NAMED
 from tests.chart.support import CRD, NAME, SPACE, job, served
 from tests.waiting import until
 
@@ -35,7 +36,7 @@ def release(plane: ControlPlane, helm: Callable[..., str]) -> Iterator[Callable[
     """Run helm against the API server; afterwards neither release nor resource is left."""
 
     def run(verb: str, *flags: str) -> str:
-        chart = [] if verb == "uninstall" else [CHART]
+        chart = [] if verb == "uninstall" else [CHART, *NAMED]
         return helm(verb, NAME, *chart, "--kubeconfig", str(plane.kubeconfig), "--namespace", SPACE, *flags)
 
     yield run
@@ -163,8 +164,8 @@ def resource(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/standalone", "overlays/namespaced"])
-def test_kustomize_applies_and_nothing_is_left_to_change(plane: ControlPlane, folder: str) -> None:
-    path = str(ROOT / "manifests" / folder)
+def test_kustomize_applies_and_nothing_is_left_to_change(plane: ControlPlane, manifests: Path, folder: str) -> None:
+    path = str(manifests / folder)
     done = plane.kubectl("apply", "-k", path)
     assert done.returncode == 0, done.stderr
     assert plane.kubectl("diff", "-k", path).returncode == 0

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.chart.conftest import ROOT, output, tool
+
 pytestmark = pytest.mark.helm
 
 NAME = "pytorchjob-operator"
@@ -24,6 +26,12 @@ def content(one: Any) -> Any:
     metadata = {key: value for key, value in one["metadata"].items() if key in ("name", "namespace")}
     aggregate = {key for key in one["metadata"].get("labels", {}) if "aggregate-to" in key}
     return {**bare(one), "metadata": metadata, "aggregate": aggregate}
+
+
+@pytest.mark.parametrize("folder", ["base", "overlays/standalone", "overlays/namespaced"])
+def test_without_an_image_it_refuses_and_says_what_to_do(folder: str) -> None:
+    with pytest.raises(RuntimeError, match="no image is named: see manifests/image/kustomization"):
+        output(tool("kubectl"), "kustomize", str(ROOT / "manifests" / folder))
 
 
 def test_base_is_the_charts_defaults(template: Any, kustomize: Callable[[str], Any]) -> None:

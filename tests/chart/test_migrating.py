@@ -12,7 +12,7 @@ import pytest
 
 from tests.apiserver import v1_process
 from tests.apiserver.cluster import ControlPlane
-from tests.chart.conftest import ROOT, tool
+from tests.chart.conftest import NAMED, ROOT, tool
 from tests.chart.support import CRD, job
 from tests.waiting import until
 
@@ -66,7 +66,7 @@ def follow(plane: ControlPlane, heading: str, *, block: int | None = None) -> st
     script = "\n".join(line for one in chosen for line in one.splitlines() if NEEDS_NODES not in line)
     folders = [ROOT / ".venv/bin", plane.binaries, Path(tool("helm")).parent]
     path = os.pathsep.join([*map(str, folders), os.environ["PATH"]])
-    env = {**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig), "V1": str(sources())}
+    env = {**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig), "V1": str(sources()), "REGISTRY": "r.test"}
     command = ["bash", "-euo", "pipefail", "-c", script]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -117,6 +117,6 @@ def test_the_definition_marked_by_hand_is_taken_over_without_a_flag(v1: ControlP
     assert done.returncode == 0, done.stderr
     follow(v1, "Swap", block=1)
     helm = [tool("helm"), "upgrade", "--install", "pytorchjob-operator", str(ROOT / "charts/pytorchjob-operator")]
-    where = ["--kubeconfig", str(v1.kubeconfig), "--namespace", "pytorchjob-system", "--create-namespace"]
+    where = [*NAMED, "--kubeconfig", str(v1.kubeconfig), "--namespace", "pytorchjob-system", "--create-namespace"]
     done = subprocess.run([*helm, *where], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr

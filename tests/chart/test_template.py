@@ -11,6 +11,7 @@ import pytest
 
 from pytorchjob_operator.crd.build import build_crd
 from pytorchjob_operator.settings import Settings
+from tests.chart.conftest import KUBE_VERSION, NAMED
 from tests.chart.support import environment
 
 pytestmark = pytest.mark.helm
@@ -73,10 +74,16 @@ def test_no_pod_uses_the_host(template: Any) -> None:
     assert [list(one) for one in spec["volumes"]] == [["name", "emptyDir"]]
 
 
+def test_without_an_image_it_refuses_and_says_what_to_do(helm: Callable[..., str]) -> None:
+    with pytest.raises(RuntimeError, match="is not set and no image is published yet: run `make install`"):
+        helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION)
+
+
 DIGEST = "sha256:" + "0" * 64
 IMAGES = [
     pytest.param([], "pytorchjob/operator:0.1.0", id="the tag is the chart's appVersion"),
     pytest.param(["image.tag=dev"], "pytorchjob/operator:dev", id="a tag"),
+    pytest.param(["image.repository=own/operator"], "own/operator:0.1.0", id="a repository"),
     pytest.param([f"image.digest={DIGEST}", "image.tag=dev"], f"pytorchjob/operator@{DIGEST}", id="a digest wins"),
     pytest.param(["image.registry=r.test"], "r.test/pytorchjob/operator:0.1.0", id="a registry"),
     pytest.param(["global.imageRegistry=g.test"], "g.test/pytorchjob/operator:0.1.0", id="a registry for all charts"),
@@ -275,7 +282,7 @@ def test_the_resource_goes_with_the_release_if_told_so(template: Any) -> None:
 
 
 def test_a_release_fits_into_its_secret(helm: Callable[..., str]) -> None:
-    manifest = helm("template", "x", str(CHART), "--kube-version", "1.34.0")
+    manifest = helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION, *NAMED)
     files = [base64.b64encode(one.read_bytes()).decode() for one in CHART.rglob("*") if one.is_file()]
     release = json.dumps({"manifest": manifest, "files": files}).encode()
     # Helm keeps base64 of the compressed release; half of the limit is left for growth.

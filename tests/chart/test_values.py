@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pytorchjob_agent import __version__
+from tests.chart.conftest import KUBE_VERSION, NAMED
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/pytorchjob-operator"
@@ -54,9 +55,9 @@ def test_readme_lists_every_value() -> None:
 
 def test_versions_are_those_of_the_distribution() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    base = yaml.safe_load((ROOT / "manifests/base/kustomization.yaml").read_text())
+    component = yaml.safe_load((ROOT / "manifests/image/kustomization.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == __version__
-    assert base["images"] == [{"name": "pytorchjob/operator", "newTag": __version__}]
+    assert [image["newTag"] for image in component["images"]] == [__version__]
 
 
 REFUSED = [
@@ -85,4 +86,4 @@ REFUSED = [
 @pytest.mark.parametrize(("value", "words"), REFUSED)
 def test_refuses(helm: Callable[..., str], value: str, words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
-        helm("template", "x", str(CHART), "--kube-version", "1.34.0", "--set", value)
+        helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION, *NAMED, "--set", value)

@@ -30,6 +30,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "pytorchjob-operator.image" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository is not set and no image is published yet: run `make install`, which builds the image and sets it, or push one with `make push REGISTRY=...` and name it with --set image.repository=..." -}}
+{{- end -}}
 {{- $registry := .Values.image.registry | default .Values.global.imageRegistry -}}
 {{- with $registry }}{{ . }}/{{ end -}}
 {{ .Values.image.repository }}
