@@ -70,7 +70,7 @@ def test_a_bad_job_ends_with_2_and_names_the_field(
     ("text", "said"),
     [
         pytest.param("a: [", "job.yaml:", id="text that is no YAML is named with its place"),
-        pytest.param("", "holds no object", id="an empty file"),
+        pytest.param("", "contains no object", id="an empty file"),
         pytest.param(yaml.safe_dump_all([GOOD, changed("metadata.name", "other")]), "--job NAME", id="two jobs"),
     ],
 )

@@ -19,11 +19,13 @@ def rule(**fields: Any) -> corpus.Job:
 @pytest.mark.parametrize(
     ("fields", "field", "words"),
     [
-        pytest.param({"pattern": "loss=("}, f"{_RULE}[0].pattern", "must be a regular expression", id="no expression"),
+        pytest.param(
+            {"pattern": "loss=("}, f"{_RULE}[0].pattern", "must be a Python regular expression", id="no expression"
+        ),
         pytest.param(
             {"pattern": "x", "stopPattern": "*"},
             f"{_RULE}[0].stopPattern",
-            "must be a regular expression",
+            "must be a Python regular expression",
             id="nor is this",
         ),
         pytest.param(

@@ -52,5 +52,5 @@ def test_what_is_null_is_not_there() -> None:
 
 @pytest.mark.parametrize("nothing", ["", "# only words", "---\n---\n"])
 def test_a_file_without_an_object_is_refused(nothing: str) -> None:
-    with pytest.raises(InvalidJob, match=r"job\.yaml: holds no object, a PyTorchJob was expected"):
+    with pytest.raises(InvalidJob, match=r"job\.yaml: contains no object; expected a PyTorchJob"):
         load_jobs(nothing, "job.yaml")

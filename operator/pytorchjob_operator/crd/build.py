@@ -1,4 +1,4 @@
-"""Puts the CustomResourceDefinition together: the models' schema, the rules, columns and subresources."""
+"""Builds the CustomResourceDefinition: the models' schema, the rules, columns and subresources."""
 
 import copy
 from collections.abc import Iterator
@@ -18,21 +18,21 @@ _LATEST = ".status.conditions[-1:]"
 
 _COLUMNS = (
     ("State", "string", f"{_LATEST}.type", 0, "Type of the latest condition"),
-    ("Master", "integer", f"{_MASTER}.active", 0, "Masters that run"),
-    ("Workers", "integer", f"{_WORKER}.active", 0, "Workers that run"),
-    ("Desired", "integer", _WORKER_REPLICAS, 0, "Workers that were asked for"),
+    ("Master", "integer", f"{_MASTER}.active", 0, "Running Masters"),
+    ("Workers", "integer", f"{_WORKER}.active", 0, "Running workers"),
+    ("Desired", "integer", _WORKER_REPLICAS, 0, "Requested workers"),
     ("Age", "date", ".metadata.creationTimestamp", 0, ""),
-    ("World", "integer", ".status.elastic.worldSize", 1, "Processes that train together"),
-    ("Step", "integer", ".status.progress.step", 1, "Steps done, by the script's own word"),
-    ("Started", "date", ".status.startTime", 1, "When the operator took up the job"),
+    ("World", "integer", ".status.elastic.worldSize", 1, "Worker processes that train together"),
+    ("Step", "integer", ".status.progress.step", 1, "Steps done, as the script reports"),
+    ("Started", "date", ".status.startTime", 1, "When the operator started the job"),
     ("Finished", "date", ".status.completionTime", 1, "When the job succeeded or failed"),
-    ("Reason", "string", f"{_LATEST}.reason", 1, "Why it is in this state"),
+    ("Reason", "string", f"{_LATEST}.reason", 1, "Why the job is in this state"),
     ("Message", "string", f"{_LATEST}.message", 1, "What happened"),
 )
 
 
 def build_crd(preserve_unknown: bool = False) -> dict[str, Any]:
-    """The whole definition; with `preserve_unknown`, pod templates keep fields newer than our copy of their schema."""
+    """Return the definition; with `preserve_unknown`, pod templates keep fields that our copy of their schema lacks."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -54,7 +54,7 @@ def build_crd(preserve_unknown: bool = False) -> dict[str, Any]:
 
 
 def job_schema(preserve_unknown: bool = False) -> Schema:
-    """The structural schema of a job, with its rules."""
+    """Return the structural schema of a job, with its rules."""
     template = pod_template.load()
     if preserve_unknown:
         _preserve(template)
@@ -74,7 +74,7 @@ def _version(preserve_unknown: bool) -> dict[str, Any]:
         "name": names.VERSION,
         "served": True,
         "storage": True,
-        "additionalPrinterColumns": [_column(*one) for one in _COLUMNS],
+        "additionalPrinterColumns": [_column(*column) for column in _COLUMNS],
         "subresources": {
             "status": {},
             "scale": {
@@ -98,7 +98,7 @@ def _validation(rule: Rule) -> dict[str, str]:
 
 
 def _node(schema: Schema, rule: Rule) -> Schema:
-    """The schema node that a rule looks at; a copy is made of what several parents share."""
+    """Return the schema node that a rule checks; nodes that several parents share are copied."""
     node = schema
     for part in filter(None, rule.path.split(".")):
         parent = node if part in _INNER else node["properties"]
@@ -114,7 +114,7 @@ def _preserve(schema: Schema) -> None:
 
 
 def _objects(schema: Schema) -> Iterator[Schema]:
-    """Every node with fields of its own."""
+    """Yield every node with fields of its own."""
     if "properties" in schema:
         yield schema
         for inner in schema["properties"].values():

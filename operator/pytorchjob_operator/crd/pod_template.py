@@ -31,7 +31,7 @@ _METADATA: Schema = {
     "type": "object",
     "properties": {
         "annotations": _STRINGS,
-        # Go clients write `creationTimestamp: null`: it means nothing and must not be an unknown field.
+        # Go clients write `creationTimestamp: null`: it has no meaning and must not be an unknown field.
         "creationTimestamp": {"type": "string", "format": "date-time", "nullable": True},
         "finalizers": {"type": "array", "items": {"type": "string"}},
         "labels": _STRINGS,
@@ -49,13 +49,13 @@ _REPLACED: dict[str, Schema] = {
 
 
 def load() -> Schema:
-    """The checked-in schema."""
+    """Return the checked-in schema."""
     schema: Schema = json.loads(files(__package__).joinpath("pod_template.json").read_text())
     return schema
 
 
 def build(swagger: Schema) -> Schema:
-    """The structural schema of a pod template, from an API server's swagger."""
+    """Return the structural schema of a pod template, from an API server's swagger."""
     schema = _inline({"$ref": f"#/definitions/{_ROOT}"}, swagger["definitions"])
     schema["required"] = ["spec"]
     pod = schema["properties"]["spec"]["properties"]
@@ -65,13 +65,13 @@ def build(swagger: Schema) -> Schema:
         item["name"]["maxLength"] = _MAX_NAME
         item["ports"]["maxItems"] = _MAX_PORTS
         item["ports"]["items"]["properties"]["containerPort"].update(minimum=1, maximum=65535)
-    # No API server takes such a container in a new pod: the words that containers have would be a waste of its size.
-    pod["ephemeralContainers"]["items"] = _wordless(pod["ephemeralContainers"]["items"])
+    # No API server accepts such a container in a new pod, so its descriptions would only cost space.
+    pod["ephemeralContainers"]["items"] = _without_descriptions(pod["ephemeralContainers"]["items"])
     return schema
 
 
 def short(text: str) -> str:
-    """The beginning of a description, cut at a whole word."""
+    """Return the start of a description, cut at a whole word."""
     text = " ".join(text.split())
     if len(text) <= _MAX_DESCRIPTION:
         return text
@@ -79,7 +79,7 @@ def short(text: str) -> str:
 
 
 def _inline(node: Schema, definitions: dict[str, Schema]) -> Schema:
-    """One schema node with its references replaced by what they name."""
+    """Return a schema node with its references resolved."""
     description = node.get("description", "")
     if "$ref" in node:
         name = node["$ref"].removeprefix("#/definitions/")
@@ -95,13 +95,17 @@ def _inline(node: Schema, definitions: dict[str, Schema]) -> Schema:
     return out
 
 
-def _wordless(node: Any) -> Any:
-    """The same without descriptions: a field of that name stays, as its value is no text."""
+def _without_descriptions(node: Any) -> Any:
+    """Return the node without descriptions; a field named description stays, because its value is a map."""
     if isinstance(node, list):
-        return [_wordless(one) for one in node]
+        return [_without_descriptions(item) for item in node]
     if not isinstance(node, dict):
         return node
-    return {key: _wordless(one) for key, one in node.items() if key != "description" or isinstance(one, dict)}
+    return {
+        key: _without_descriptions(value)
+        for key, value in node.items()
+        if key != "description" or isinstance(value, dict)
+    }
 
 
 def _children(node: Schema, definitions: dict[str, Schema]) -> Schema:

@@ -1,7 +1,7 @@
 """From pydantic's JSON schema to a structural schema, as the API server wants it.
 
 References are inlined, `null` alternatives and titles dropped, `int | str` becomes int-or-string, and only the marked
-defaults stay: what v1 defaults in memory must not show up in a stored object.
+defaults stay: a default that v1 applies in memory must not appear in a stored object.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ _COPIED = (
 
 
 def structural(model: type[BaseModel], pod_template: Schema) -> Schema:
-    """The structural schema of a model; `pod_template` stands where a pod template is."""
+    """Return the structural schema of a model; `pod_template` replaces the field of a pod template."""
     source = model.model_json_schema(by_alias=True)
     return _convert(source, source.get("$defs", {}), pod_template)
 
@@ -29,8 +29,8 @@ def _convert(node: Schema, defs: dict[str, Schema], pod_template: Schema) -> Sch
     node = _resolve(node, defs)
     if POD_TEMPLATE in node:
         return {**pod_template, "description": node["description"]}
-    if "anyOf" in node:  # int | str; every other union is not structural
-        assert {one["type"] for one in node["anyOf"]} == {"integer", "string"}, node
+    if "anyOf" in node:  # int | str; no other union is structural
+        assert {choice["type"] for choice in node["anyOf"]} == {"integer", "string"}, node
         return {"x-kubernetes-int-or-string": True, **{key: node[key] for key in _COPIED if key in node}}
     out = {key: node[key] for key in _COPIED if key in node}
     if CRD_DEFAULT in node:
@@ -48,8 +48,8 @@ def _convert(node: Schema, defs: dict[str, Schema], pod_template: Schema) -> Sch
 
 
 def _resolve(node: Schema, defs: dict[str, Schema]) -> Schema:
-    """The node with its reference and its `null` alternative folded in; its own words win."""
-    alternatives = [one for one in node.get("anyOf", ()) if one.get("type") != "null"]
+    """Return the node with its reference and its `null` alternative merged; its own keywords win."""
+    alternatives = [choice for choice in node.get("anyOf", ()) if choice.get("type") != "null"]
     if len(alternatives) == 1:
         node = {**alternatives[0], **{key: value for key, value in node.items() if key != "anyOf"}}
     if "$ref" in node:

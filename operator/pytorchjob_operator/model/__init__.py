@@ -1,4 +1,4 @@
-"""The resource: PyTorchJob as frozen values, its defaults, its rules. It talks to nobody."""
+"""The resource: PyTorchJob as frozen values, its defaults and its rules. Makes no requests."""
 
 from pytorchjob_operator.model.agent import AgentPolicy
 from pytorchjob_operator.model.base import (

@@ -1,7 +1,7 @@
-"""spec.agent: how the elastic agent in the job's pods starts workers, watches them, and looks at its machine first.
+"""spec.agent: how the elastic agent in the job's pods starts workers, watches them, and checks its machine first.
 
-All of it is optional and ours alone: training-operator v1 knows no such field. It may not decide anything: what it
-means in a pod is in `plan/environment/agent`, rules over several fields are in `rules/agent`.
+Every field is optional, and training-operator v1 has none of them. This file decides nothing: `plan/environment/agent`
+turns the fields into a pod's environment, and `rules/agent` has the rules over several fields.
 """
 
 import re
@@ -19,11 +19,11 @@ Window = Annotated[int, Field(ge=1, le=INT32_MAX, json_schema_extra={"format": "
 
 
 def _compiles(text: str) -> str:
-    """No API server knows Python's expressions: one that is none is told when the job is read."""
+    """Refuse what Python cannot compile when the job is read: an API server cannot check Python's expressions."""
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"must be a regular expression of Python's: {error}") from None
+        raise ValueError(f"must be a Python regular expression: {error}") from None
     return text
 
 
@@ -33,13 +33,13 @@ Module = Annotated[
     Field(
         max_length=128,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)*$",
-        description="A module by the name that import takes.",
+        description="Name of a Python module, as in an import statement.",
     ),
 ]
 
 
 class StartMode(StrEnum):
-    """Where the processes of a round come from."""
+    """How the worker processes of a round are started."""
 
     COLD = "Cold"
     WARM = "Warm"
@@ -47,7 +47,7 @@ class StartMode(StrEnum):
 
 
 class PreflightMode(StrEnum):
-    """What a problem means that the agent finds before its first round."""
+    """What the agent does about a problem that it finds before its first round."""
 
     WARN = "Warn"
     FAIL = "Fail"
@@ -55,84 +55,88 @@ class PreflightMode(StrEnum):
 
 
 class LogRule(Model):
-    """One thing that the workers' log says of their health; HyperPod's rules under shorter names."""
+    """A rule that judges the workers' health by their log; HyperPod's rules under shorter names."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)] = Field(
-        description="What the rule is called where it is told of. Example: loss."
+        description="Name of the rule in messages and events. Example: loss."
     )
     pattern: Pattern = Field(
-        description="Regular expression (Python's) that is searched in each line. Its first group is the number"
-        " that value is compared with. Example: 'loss=([0-9.]+|nan)'."
+        description="Python regular expression, searched in each line. Its first group is the number that is"
+        " compared with value. Example: 'loss=([0-9.]+|nan)'."
     )
     start_seconds: Limit | None = Field(
-        default=None, description="The first match must come within so many seconds of the start. Unset: any time."
+        default=None, description="The first match must come within this many seconds of the start. Unset: no limit."
     )
     every_seconds: Limit | None = Field(
-        default=None, description="Each further match must come within so many seconds of the last. Unset: any time."
+        default=None, description="Each further match must come within this many seconds of the last. Unset: no limit."
     )
     stop_pattern: Pattern | None = Field(
-        default=None, description="The rule is over once a line has this. Unset: it never is."
+        default=None, description="A line that matches this ends the rule. Unset: the rule does not end."
     )
     operator: Comparison | None = Field(
-        default=None, description="A match counts as bad if its number is lt, gt, lteq, gteq or eq to value."
+        default=None,
+        description="A match is bad if its number is lt, gt, lteq, gteq or eq to value. Unset: no comparison.",
     )
-    value: Number | None = Field(default=None, description="What the number is compared with. Example: 0.5.")
+    value: Number | None = Field(default=None, description="The number to compare with. Example: 0.5.")
     points: Annotated[int, Field(ge=1, le=1000, json_schema_extra={"format": "int32"})] | None = Field(
-        default=None, description="So many bad matches in a row are a hang. Unset: 1."
+        default=None, description="Number of bad matches in a row that count as a hang. Unset: 1."
     )
-    fault_on_match: bool | None = Field(default=None, description="Any match is a hang. Unset: false.")
+    fault_on_match: bool | None = Field(default=None, description="true: any match counts as a hang. Unset: false.")
 
     @model_validator(mode="after")
     def _has_a_number(self) -> Self:
         if self.operator is not None and not re.compile(self.pattern).groups:
-            raise ValueError("pattern must have a group around the number that is compared, like 'loss=([0-9.]+)'")
+            raise ValueError("pattern must have a group around the number to compare, like 'loss=([0-9.]+)'")
         return self
 
 
 class Hang(Model):
-    """When workers that are alive are taken for stuck, and started again in place."""
+    """When running workers count as hung; the agent then restarts them in their pod."""
 
     progress_seconds: Limit | None = Field(
         default=None,
-        description="Longest time without a new step, by the script's own progress(). 0: no limit. Unset: 5 times"
-        " what the slowest 1 % of its steps took, 10 at least.",
+        description="Longest time without a new step, in seconds; the script reports steps with progress()."
+        " 0: no limit. Unset: 5 times the duration of the slowest 1 % of its steps, at least 10.",
     )
     first_progress_seconds: Limit | None = Field(
-        default=None, description="Longest time until the first step. 0: no limit. Unset: 1200."
+        default=None, description="Longest time until the first step, in seconds. 0: no limit. Unset: 1200."
     )
     idle_seconds: Limit | None = Field(
         default=None,
-        description="Longest time with neither CPU time used nor bytes sent, for a script that says nothing."
-        " Unset or 0: no limit.",
+        description="Longest time without CPU use and without sent bytes, in seconds; for a script that reports no"
+        " steps. Unset or 0: no limit.",
     )
     log_rules: Annotated[tuple[LogRule, ...], Field(max_length=16)] | None = Field(
-        default=None, description="What the log must say, and what it must not. Unset: nothing."
+        default=None, description="Rules for what the workers' log must and must not contain. Unset: none."
     )
 
 
 class AgentPolicy(Model):
-    """What the agent in the job's pods does beyond running torchrun's workers."""
+    """What the agent in the job's pods does besides running torchrun's workers."""
 
     inject: bool | None = Field(
         default=None,
-        description="Puts the agent's rendezvous into pods whose image has torchrun and nothing of ours, by an init"
-        " container. Unset: false, the image brings the agent or does without.",
+        description="true: an init container installs the agent's rendezvous in pods whose image has torchrun but not"
+        " the agent. Unset: false, the image contains the agent or works without it.",
     )
     start_mode: StartMode | None = Field(
         default=None,
-        description="Warm forks workers from a process that has torch loaded, Auto does where that is safe, Cold"
-        " starts each anew. Unset: Cold.",
+        description="Warm forks workers from a process that has loaded torch. Auto does so where that is safe. Cold"
+        " starts every worker as a new process. Unset: Cold.",
     )
     preload: Annotated[tuple[Module, ...], Field(max_length=32)] | None = Field(
-        default=None, description="Further modules that a warm start has loaded. Unset: none. Example: [transformers]."
+        default=None, description="Modules that a warm start loads besides torch. Unset: none. Example: [transformers]."
     )
     restart_window_seconds: Window | None = Field(
         default=None,
-        description="elasticPolicy.maxRestarts counts restarts within so many seconds. Unset: all. Example: 3600.",
+        description="Only restarts of the last restartWindowSeconds count against elasticPolicy.maxRestarts. Unset:"
+        " all restarts count. Example: 3600.",
     )
-    hang: Hang | None = Field(default=None, description="When living workers are taken for stuck. Unset: see there.")
+    hang: Hang | None = Field(
+        default=None, description="When running workers count as hung. Unset: each field's default."
+    )
     preflight: PreflightMode | None = Field(
         default=None,
-        description="What it means if a pod is not fit for the job: Warn says it, Fail ends the pod, Off does not"
-        " look. Unset: Warn, and Fail for what cannot work.",
+        description="What the agent does if its checks find the pod unfit for the job: Warn logs it, Fail ends the pod,"
+        " Off skips the checks. Unset: Warn, but Fail for problems with which the job cannot run.",
     )

@@ -1,7 +1,7 @@
 """What all parts of the resource share: frozen models with camelCase names, times, bounded types, the enumerations.
 
-Stored objects may carry more than this version knows, so unknown fields are ignored here; the API server and
-`model.load` are where they are refused.
+Stored objects may have fields that this version does not know, so the models ignore unknown fields. The API server
+and `model.load` refuse them.
 """
 
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
     def to_api(self) -> dict[str, Any]:
-        """The object as the API server takes it: camelCase, absent where unset, times in RFC 3339."""
+        """Return the object as the API server takes it: camelCase, absent where unset, times in RFC 3339."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
@@ -62,7 +62,7 @@ Long = Annotated[str, Field(max_length=1024)]
 
 
 class RestartPolicy(StrEnum):
-    """What happens to a replica whose container ended; the empty string is v1's way to say the default."""
+    """What happens to a replica whose container ended; the empty string is v1's way to write the default."""
 
     UNSET = ""
     ALWAYS = "Always"
@@ -72,7 +72,7 @@ class RestartPolicy(StrEnum):
 
 
 class CleanPodPolicy(StrEnum):
-    """Which pods go when the job has ended; the empty string is v1's way to say the default."""
+    """Which pods are deleted when the job has ended; the empty string is v1's way to write the default."""
 
     UNSET = ""
     NONE = "None"
@@ -81,14 +81,14 @@ class CleanPodPolicy(StrEnum):
 
 
 class ManagedBy(StrEnum):
-    """Who reconciles a job."""
+    """The controller that reconciles a job."""
 
     OPERATOR = "kubeflow.org/training-operator"
     MULTIKUEUE = "kueue.x-k8s.io/multikueue"
 
 
 class ConditionType(StrEnum):
-    """v1's condition types, ReplicaFailure with the meaning that a ReplicaSet gives it, and three of our own."""
+    """v1's condition types, ReplicaFailure with the meaning that it has for a ReplicaSet, and three of our own."""
 
     CREATED = "Created"
     RUNNING = "Running"
@@ -103,7 +103,7 @@ class ConditionType(StrEnum):
 
 
 class ConditionStatus(StrEnum):
-    """Whether a condition holds."""
+    """Whether a condition is true now."""
 
     TRUE = "True"
     FALSE = "False"

@@ -1,6 +1,6 @@
-"""Judges a job's dict as the API server would, without one: the schema with unknown fields refused, then the rules.
+"""Checks a job's dict as the API server would, without one: the schema with unknown fields refused, then the rules.
 
-`jsonschema` is loaded only when something is checked: the operator never does.
+`jsonschema` is loaded only when a job is checked, which the operator never does.
 """
 
 import re
@@ -42,7 +42,7 @@ _KINDS = {
     "string": "a string",
     "boolean": "true or false",
 }
-_SAY = {
+_MESSAGES = {
     "minimum": "must be at least {limit}",
     "maximum": "must be at most {limit}",
     "minLength": "must be at least {limit} character",
@@ -55,7 +55,7 @@ _SAY = {
 
 
 def validate_dict(obj: object) -> list[Problem]:
-    """Everything that is wrong with a job, by field; empty for a job that the API server would take."""
+    """Return all problems of a job by field; empty for a job that the API server would accept."""
     if not isinstance(obj, dict):
         return [Problem("", f"must be a {names.KIND} object, got {_shown(obj)}")]
     wanted = {"apiVersion": names.API_VERSION, "kind": names.KIND}
@@ -75,27 +75,27 @@ def validate_dict(obj: object) -> list[Problem]:
 
 
 def without_nulls(obj: dict[str, Any]) -> dict[str, Any]:
-    """The job as the API server reads it: a field that is null is one that is not there, unless it may be null."""
+    """Return the job as the API server reads it: without fields that are null, except where the schema allows null."""
     pruned: dict[str, Any] = _pruned(obj, _validator().schema)
     return pruned
 
 
 def _pruned(value: Any, schema: Any) -> Any:
     if isinstance(value, list) and "items" in schema:
-        return [_pruned(one, schema["items"]) for one in value]
+        return [_pruned(item, schema["items"]) for item in value]
     if not isinstance(value, dict):
         return value
     known, other = schema.get("properties", {}), schema.get("additionalProperties")
     inner = {key: known.get(key, other) for key in value}
     return {
-        key: one if inner[key] is None else _pruned(one, inner[key])
-        for key, one in value.items()
-        if one is not None or inner[key] is None or inner[key].get("nullable")
+        key: item if inner[key] is None else _pruned(item, inner[key])
+        for key, item in value.items()
+        if item is not None or inner[key] is None or inner[key].get("nullable")
     }
 
 
 def broken_rules(obj: dict[str, Any]) -> list[Problem]:
-    """The rules that a job of the right structure breaks."""
+    """Return the rules that a job breaks whose structure fits the schema."""
     return [
         Problem(field_path((*path, *filter(None, (rule.field,)))), rule.message)
         for rule in RULES
@@ -106,7 +106,7 @@ def broken_rules(obj: dict[str, Any]) -> list[Problem]:
 
 
 def _nodes(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[object, ...], Any]]:
-    """Every value that a rule's path leads to, with its concrete path."""
+    """Yield every value that a rule's path matches, with its concrete path."""
     if not path:
         yield (), node
         return
@@ -133,11 +133,11 @@ def _message(error: "ValidationError") -> str:
     if kind == "type":
         return f"must be {_KINDS.get(str(limit), limit)}{got}"
     if kind == "enum" and isinstance(limit, list):
-        return f"must be one of {', '.join(str(one) for one in limit if one)}{got}"
+        return f"must be one of {', '.join(str(choice) for choice in limit if choice)}{got}"
     if limit == QUANTITY_PATTERN:
         return f"must be a quantity such as 2, 500m or 4Gi{got}"
-    if kind in _SAY:
-        return _SAY[kind].format(limit=limit) + got
+    if kind in _MESSAGES:
+        return _MESSAGES[kind].format(limit=limit) + got
     return error.message
 
 
@@ -177,7 +177,7 @@ def _type(validator: "Validator", kind: str, value: Any, schema: dict[str, Any])
 
 
 def _pattern(_: "Validator", pattern: str, value: object, __: dict[str, Any]) -> Iterator["ValidationError"]:
-    """Every pattern of ours is for the whole text; Python's `$` alone would let a line break pass."""
+    """Match the whole text: Python's `$` alone would accept a line break at the end."""
     from jsonschema import ValidationError
 
     if isinstance(value, str) and re.fullmatch(pattern, value) is None:
@@ -187,7 +187,7 @@ def _pattern(_: "Validator", pattern: str, value: object, __: dict[str, Any]) ->
 def _properties(
     validator: "Validator", properties: dict[str, Any], value: object, schema: dict[str, Any]
 ) -> Iterator["ValidationError"]:
-    """Judges the known fields and refuses the others, unless the schema keeps them."""
+    """Check the known fields and refuse the others, unless the schema keeps them."""
     from jsonschema import ValidationError
 
     if not isinstance(value, dict):

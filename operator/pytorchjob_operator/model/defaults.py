@@ -1,6 +1,6 @@
-"""What an unset field means (contract A.3): applied in memory before a plan is made, never written back to a spec.
+"""Defaults of unset fields (contract A.3): applied in memory before a plan is made, never written back to a spec.
 
-Pure. The job's own YAML stays what the user wrote, so GitOps sees no drift.
+Pure. The job's YAML stays as the user wrote it, so GitOps sees no drift.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ DEFAULT_NPROC_PER_NODE = "auto"
 
 
 def with_defaults(job: PyTorchJob) -> PyTorchJob:
-    """The same job with every default of v1 filled in; idempotent."""
+    """Return the job with every default of v1 filled in; idempotent."""
     spec = job.spec
     replicas = _replica_specs(spec.pytorch_replica_specs)
     changes = {
@@ -30,14 +30,14 @@ def with_defaults(job: PyTorchJob) -> PyTorchJob:
 
 
 def main_container(template: dict[str, Any]) -> dict[str, Any] | None:
-    """The container that trains: the one named `pytorch`, otherwise the first."""
+    """Return the container that trains: the container named `pytorch`, otherwise the first."""
     containers: list[dict[str, Any]] = (template.get("spec") or {}).get("containers") or []
-    named = (one for one in containers if one.get("name") == names.CONTAINER)
+    named = (container for container in containers if container.get("name") == names.CONTAINER)
     return next(named, containers[0] if containers else None)
 
 
 def master_port(template: dict[str, Any]) -> int:
-    """The port where the ranks meet: the main container's port named `pytorchjob-port`, otherwise 23456."""
+    """Return the port of MASTER_ADDR: the main container's port named `pytorchjob-port`, otherwise 23456."""
     ports = (main_container(template) or {}).get("ports") or []
     found = (port.get("containerPort") for port in ports if port.get("name") == names.PORT_NAME)
     return int(next(found, None) or names.DEFAULT_PORT)
@@ -58,22 +58,22 @@ def _replica_spec(spec: ReplicaSpec) -> ReplicaSpec:
 
 
 def _with_port(template: dict[str, Any]) -> dict[str, Any]:
-    """The template with the default port in its main container; the given dict is not touched."""
+    """Return the template with the default port in its main container; the given dict stays unchanged."""
     main = main_container(template)
     if main is None or template["spec"].get("hostNetwork"):
-        # On the host's network a container port becomes a host port, and two pods of a node would clash.
+        # On the host's network a container port is a host port, and two pods on a node would conflict.
         return template
     if any(port.get("name") == names.PORT_NAME for port in main.get("ports") or []):
         return template
     port = {"name": names.PORT_NAME, "containerPort": names.DEFAULT_PORT}
     changed = {**main, "ports": [*(main.get("ports") or []), port]}
     pod = template["spec"]
-    containers = [changed if one is main else one for one in pod["containers"]]
+    containers = [changed if container is main else container for container in pod["containers"]]
     return {**template, "spec": {**pod, "containers": containers}}
 
 
 def _nproc_per_node(spec: JobSpec) -> str | None:
-    """`auto`, unless the deprecated elasticPolicy.nProcPerNode says the number."""
+    """Return `auto`, unless the deprecated elasticPolicy.nProcPerNode sets the number."""
     if spec.nproc_per_node is not None:
         return spec.nproc_per_node
     deprecated = spec.elastic_policy and spec.elastic_policy.n_proc_per_node

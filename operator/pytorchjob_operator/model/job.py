@@ -1,4 +1,4 @@
-"""The whole resource: metadata as far as it is read, spec and status."""
+"""The whole resource: spec, status, and the metadata that the operator reads."""
 
 from pydantic import Field
 
@@ -30,5 +30,5 @@ class PyTorchJob(Model):
     metadata: Metadata = Field(default_factory=Metadata)
     spec: JobSpec = Field(description="What the user wants: the pods by role, and how the job runs.")
     status: JobStatus = Field(
-        default_factory=JobStatus, description="What the operator has seen and done. Written by the operator only."
+        default_factory=JobStatus, description="What the operator observed and did. Only the operator writes it."
     )

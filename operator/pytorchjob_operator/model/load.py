@@ -1,4 +1,4 @@
-"""From a file's text to checked jobs: what `plan`, `validate` and `run` read. No API server is asked."""
+"""From a file's text to checked jobs, for `plan`, `validate` and `run`; needs no API server."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +14,11 @@ __all__ = ["load_jobs", "validate_dict"]
 
 
 def load_jobs(text: str, source: str) -> list[PyTorchJob]:
-    """Every job of a YAML text; raises InvalidJob with all problems of all of them."""
+    """Return every job of a YAML text; raises InvalidJob with all problems of all of them."""
     found = documents(text, source)
-    objects = [one for document in found for one in _items(document)]
+    objects = [item for document in found for item in _items(document)]
     if not objects:
-        raise InvalidJob([Problem("", f"{source}: holds no object, a {names.KIND} was expected")])
+        raise InvalidJob([Problem("", f"{source}: contains no object; expected a {names.KIND}")])
     problems = [
         Problem(f"{_document(source, index, objects)}{problem.field}", problem.message)
         for index, obj in enumerate(objects)
@@ -30,13 +30,13 @@ def load_jobs(text: str, source: str) -> list[PyTorchJob]:
 
 
 def _items(document: Any) -> Iterator[Any]:
-    """The objects of a document: `kubectl get -o yaml` puts several into one List."""
+    """Yield the objects of a document: `kubectl get -o yaml` puts several into one List."""
     listed = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
     yield from listed if isinstance(listed, list) else [document]
 
 
 def _document(source: str, index: int, objects: list[Any]) -> str:
-    """Tells objects of one file apart, by their names where they have some; a file of one needs no such prefix."""
+    """Return a prefix that identifies an object within a file; empty if the file has one object."""
     meta = objects[index].get("metadata") if isinstance(objects[index], dict) else None
     named = [meta[key] for key in ("namespace", "name") if meta.get(key)] if isinstance(meta, dict) else []
     name = f" ({'/'.join(map(str, named))})" if named else ""

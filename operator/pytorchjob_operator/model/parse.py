@@ -1,6 +1,6 @@
-"""From a stored object to a PyTorchJob, for the operator: cheap, and every problem is named by its field.
+"""From a stored object to a PyTorchJob, for the operator: cheap, and every problem names its field.
 
-Unknown fields are ignored here. `model.check` is the strict judge, for files.
+Unknown fields are ignored here. `model.check` is the strict check, for files.
 """
 
 from collections.abc import Iterable
@@ -13,16 +13,16 @@ from pytorchjob_operator.model.job import PyTorchJob
 
 
 def parse_job(obj: dict[str, Any]) -> PyTorchJob:
-    """The job; raises InvalidJob for an object that no job can be made of, such as one stored before our schema."""
+    """Return the job; raises InvalidJob for an object that is not a valid job, such as one stored before our schema."""
     try:
         return PyTorchJob.model_validate(obj)
     except ValidationError as error:
-        problems = [Problem(field_path(one["loc"]), one["msg"]) for one in error.errors(include_url=False)]
+        problems = [Problem(field_path(found["loc"]), found["msg"]) for found in error.errors(include_url=False)]
         raise InvalidJob(problems) from error
 
 
 def field_path(parts: Iterable[object]) -> str:
-    """A path as the API server writes it: `spec.containers[0].image`."""
+    """Return a path as the API server writes it: `spec.containers[0].image`."""
     text = ""
     for part in parts:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)

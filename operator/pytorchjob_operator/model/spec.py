@@ -1,6 +1,7 @@
-"""The spec of a PyTorchJob: every field of training-operator v1, with the bounds and the words of `kubectl explain`.
+"""The spec of a PyTorchJob: every field of training-operator v1, with its bounds and its text for `kubectl explain`.
 
-It may not decide anything: defaults are in `defaults`, rules over several fields in `rules`.
+This file decides nothing: defaults are in `defaults`, rules over several fields in `rules`. CONTRIBUTING has the
+recipe for a new field.
 """
 
 from collections.abc import Iterator
@@ -27,10 +28,10 @@ from pytorchjob_operator.model.base import (
 from pytorchjob_operator.names import ReplicaType
 
 MAX_REPLICAS = 10_000
-"""Most replicas of one type. A guard against a slip of the finger: it is far beyond any real job."""
+"""Most replicas of one type: far more than any real job has, so that a typing error is refused."""
 
 _MAX_ROLES = 4
-"""Room for a misspelt role, so that a rule can say what is wrong with it."""
+"""Room for a misspelt role, so that a rule can report it."""
 
 Replicas = Annotated[int, Field(ge=1, le=MAX_REPLICAS, json_schema_extra={"format": "int32"})]
 Port = Annotated[int, Field(ge=1, le=65535, json_schema_extra={"format": "int32"})]
@@ -47,17 +48,17 @@ _METRIC = {
         "type": {
             "type": "string",
             "enum": ["Resource", "ContainerResource", "Pods", "Object", "External"],
-            "description": "Where the metric comes from; the field of that name says which it is.",
+            "description": "Source of the metric; the field of that name describes it.",
         },
-        "resource": _part("cpu or memory of all containers of the pods, and the value to keep it at."),
-        "containerResource": _part("cpu or memory of one container of the pods, and the value to keep it at."),
-        "pods": _part("A metric of each pod, and the average to keep it at."),
-        "object": _part("A metric of one other object, and the value to keep it at."),
-        "external": _part("A metric from outside the cluster, and the value to keep it at."),
+        "resource": _part("cpu or memory of all containers of the pods, and its target value."),
+        "containerResource": _part("cpu or memory of one container of the pods, and its target value."),
+        "pods": _part("A metric of each pod, and its target average."),
+        "object": _part("A metric of one other object, and its target value."),
+        "external": _part("A metric from outside the cluster, and its target value."),
     },
 }
 Metric = Annotated[dict[str, Any], Field(json_schema_extra=_METRIC)]
-"""An autoscaling/v2 MetricSpec, handed on as it is: refused is only what no HorizontalPodAutoscaler takes."""
+"""An autoscaling/v2 MetricSpec, passed on unchanged; refused only if no HorizontalPodAutoscaler would take it."""
 
 
 class RdzvConf(Model):
@@ -84,8 +85,8 @@ class ElasticPolicy(Model):
     )
     rdzv_backend: Short | None = Field(
         default=None,
-        description="Rendezvous backend given to torchrun: c10d, etcd, etcd-v2 or one that the image brings."
-        " Unset: c10d.",
+        description="Rendezvous backend given to torchrun: c10d, etcd, etcd-v2 or a backend that the image"
+        " contains. Unset: the coordinator for pods with the agent, otherwise c10d.",
     )
     rdzv_port: Port | None = Field(
         default=None,
@@ -98,7 +99,8 @@ class ElasticPolicy(Model):
         " <job>-worker-0.",
     )
     rdzv_id: Short | None = Field(
-        default=None, description="Name of the run that members of a rendezvous must agree on. Unset: torchrun's own."
+        default=None,
+        description="Id of the run; all members of a rendezvous must use the same. Unset: torchrun's default.",
     )
     rdzv_conf: Annotated[tuple[RdzvConf, ...], Field(max_length=64)] | None = Field(
         default=None,
@@ -116,28 +118,29 @@ class ElasticPolicy(Model):
     )
     max_restarts: Count | None = Field(
         default=None,
-        description="How often torchrun restarts the workers' processes before it gives up. Unset: torchrun's"
+        description="How often failed workers are restarted before the job fails. Unset: limited by restartPolicy Never"
+        " and backoffLimit, otherwise unlimited while training makes progress; without the coordinator torchrun's"
         " default, 0.",
     )
     metrics: Annotated[tuple[Metric, ...], Field(max_length=64)] | None = Field(
         default=None,
         description="Metrics (autoscaling/v2 MetricSpec) by which a HorizontalPodAutoscaler scales the workers"
-        " between minReplicas and maxReplicas. Unset: no autoscaler is made.",
+        " between minReplicas and maxReplicas. Unset: no autoscaler.",
     )
 
 
 class SchedulingPolicy(Model):
-    """What a gang scheduler is told of the job."""
+    """Settings for a gang scheduler."""
 
     gang_scheduler: Short | None = Field(
         default=None,
-        description="Who places the job's pods all together or not at all: volcano, the name of another scheduler that"
-        " has scheduler-plugins' coscheduling, or none. Unset: what the operator's settings say.",
+        description="Scheduler that places all of the job's pods or none of them: volcano, the name of another"
+        " scheduler with the coscheduling of scheduler-plugins, or none. Unset: the operator's settings.",
     )
     min_available: Annotated[int, Field(ge=1, le=MAX_REPLICAS, json_schema_extra={"format": "int32"})] | None = Field(
         default=None,
-        description="Fewest pods that must be schedulable together before any starts. Unset: all replicas of the job,"
-        " or minReplicas and the Master where it is elastic.",
+        description="Fewest pods that must be schedulable together before any starts. Unset: all replicas of the job;"
+        " for an elastic job, minReplicas and the Master.",
     )
     queue: Short | None = Field(
         default=None, description="Queue of the gang scheduler, immutable. Unset: the scheduler's default queue."
@@ -152,53 +155,54 @@ class SchedulingPolicy(Model):
     )
     schedule_timeout_seconds: Seconds32 | None = Field(
         default=None,
-        description="Seconds that the gang scheduler waits for the gang to fit. Unset: the scheduler's default.",
+        description="Seconds that the gang scheduler waits until all pods of the gang fit. Unset: the scheduler's"
+        " default.",
     )
 
 
 class RunPolicy(Model):
-    """How long a job runs, how often it is tried, and what is left of it."""
+    """How long a job runs, how often its pods are restarted, and what remains after its end."""
 
     clean_pod_policy: CleanPodPolicy | None = Field(
         default=None,
-        description="Which pods are deleted when the job has ended: None, Running (those still running) or All,"
-        " which takes the Service too. A job past its deadline always stops its running pods. Unset: None, so that logs"
-        " stay.",
+        description="Which pods are deleted when the job has ended: None, Running (pods that still run) or All, which"
+        " deletes the Service too. A job past its deadline always stops its running pods. Unset: None, which keeps the"
+        " logs.",
     )
     ttl_seconds_after_finished: Seconds32 | None = Field(
         default=None,
-        description="Seconds after its end when the job itself is deleted, with all its pods. Unset: it is kept."
+        description="Seconds from the job's end until the job is deleted, with all its pods. Unset: the job is kept."
         " Example: 86400.",
     )
     active_deadline_seconds: Seconds64 | None = Field(
         default=None,
         description="Seconds, counted from status.startTime, after which the job fails and its running pods are"
-        " deleted. They begin anew when the job is resumed. Unset: no deadline. Example: 3600.",
+        " deleted. The count starts again when the job is resumed. Unset: no deadline. Example: 3600.",
     )
     backoff_limit: Count | None = Field(
         default=None,
-        description="The job fails with its restart of this number; 0 is the same as 1. Counted are restarts of"
-        " containers and pods that failed and are made again (status.restarts). Unset: unlimited. Example: 6.",
+        description="The job fails at this number of restarts; 0 means the same as 1. Restarts of containers count, and"
+        " so do failed pods that are replaced (status.restarts). Unset: unlimited. Example: 6.",
     )
     scheduling_policy: SchedulingPolicy | None = Field(
         default=None,
-        description="What a gang scheduler (Volcano, scheduler-plugins) or Kueue is told of the job. Unset: nothing.",
+        description="Settings for a gang scheduler (Volcano, scheduler-plugins) and for Kueue. Unset: none.",
     )
     suspend: bool = Field(
         default=False,
         json_schema_extra={CRD_DEFAULT: False},
-        description="true deletes the job's pods and Service and makes none until it is false again, by the template as"
-        " it is then; Kueue sets it. Default: false.",
+        description="true deletes the job's pods and Service. false creates them again, from the template as it is"
+        " then. Kueue sets this field. Default: false.",
     )
     managed_by: ManagedBy | None = Field(
         default=None,
-        description="Who reconciles the job, immutable: kubeflow.org/training-operator or kueue.x-k8s.io/multikueue."
-        " Unset: this operator.",
+        description="Controller that reconciles the job: kubeflow.org/training-operator or kueue.x-k8s.io/multikueue."
+        " Immutable. Unset: this operator.",
     )
 
 
 class ReplicaSpec(Model):
-    """One role of a job: how many pods, and what each of them is."""
+    """One role of a job: the number of pods, and their template."""
 
     replicas: Replicas | None = Field(
         default=None,
@@ -208,18 +212,18 @@ class ReplicaSpec(Model):
     )
     template: dict[str, Any] = Field(
         json_schema_extra={POD_TEMPLATE: True},
-        description="The pod of each replica. It needs a container named pytorch; its restartPolicy is replaced"
-        " by the replica's. Environment, host name and labels are added.",
+        description="The pod of each replica. It needs a container named pytorch. The operator replaces its"
+        " restartPolicy by the replica's, and adds environment, host name and labels.",
     )
     restart_policy: RestartPolicy | None = Field(
         default=None,
-        description="What happens when a container ends: Always, OnFailure, Never, or ExitCode (128 and above"
-        " are tried again, 1 to 127 fail the job). Unset: OnFailure.",
+        description="What happens when a container ends: Always, OnFailure, Never, or ExitCode (codes of 128 and above"
+        " restart the pod, 1 to 127 fail the job). Unset: OnFailure.",
     )
 
 
 class ReplicaSpecs(Model):
-    """The roles of a job. In the API it is a map, as in v1: one template schema then serves both keys."""
+    """The roles of a job. In the API it is a map, as in v1, so that one template schema serves both keys."""
 
     model_config = ConfigDict(alias_generator=str.capitalize)
 
@@ -228,17 +232,17 @@ class ReplicaSpecs(Model):
 
     @model_validator(mode="after")
     def _has_a_role(self) -> Self:
-        """A job that was stored before this definition may have none, and there is nothing to plan for it."""
+        """Refuse a job without roles, which may have been stored before this definition: no plan is possible."""
         if self.master is None and self.worker is None:
             raise ValueError("must have a Master, a Worker, or both")
         return self
 
     def get(self, replica_type: ReplicaType) -> ReplicaSpec | None:
-        """The spec of one role, if the job has it."""
+        """Return the spec of one role, if the job has it."""
         return self.master if replica_type is ReplicaType.MASTER else self.worker
 
     def items(self) -> Iterator[tuple[ReplicaType, ReplicaSpec]]:
-        """The roles that the job has, the Master first."""
+        """Yield the roles that the job has, the Master first."""
         for replica_type in ReplicaType:
             spec = self.get(replica_type)
             if spec is not None:
@@ -246,10 +250,10 @@ class ReplicaSpecs(Model):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A map of role to ReplicaSpec."""
+        """Return the schema of a map from role to ReplicaSpec."""
         schema = handler.resolve_ref_schema(handler(core))
-        one = schema.pop("properties")[ReplicaType.WORKER.value]
-        return {**schema, "additionalProperties": one, "maxProperties": _MAX_ROLES}
+        role = schema.pop("properties")[ReplicaType.WORKER.value]
+        return {**schema, "additionalProperties": role, "maxProperties": _MAX_ROLES}
 
 
 class JobSpec(Model):
@@ -267,15 +271,15 @@ class JobSpec(Model):
     elastic_policy: ElasticPolicy | None = Field(
         default=None,
         description="Makes the job elastic: it trains with any number of workers between minReplicas and"
-        " maxReplicas, and goes on when one is lost or added. Unset: the number of workers is fixed.",
+        " maxReplicas, and continues when a worker is lost or added. Unset: the number of workers is fixed.",
     )
     agent: AgentPolicy | None = Field(
         default=None,
-        description="How the elastic agent in the pods starts and watches the workers; not of training-operator v1."
-        " Unset: see its fields.",
+        description="How the elastic agent in the pods starts and watches the workers. training-operator v1 has no such"
+        " field. Unset: each field's default.",
     )
     run_policy: RunPolicy = Field(
         default_factory=RunPolicy,
-        description="Limits, suspension, scheduling and clean-up of the job. Unset: it runs until it ends and"
-        " its pods stay.",
+        description="Limits, suspension, scheduling and clean-up of the job. Unset: no limits, and its pods"
+        " stay after its end.",
     )

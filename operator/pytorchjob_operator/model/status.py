@@ -1,6 +1,6 @@
-"""The status of a PyTorchJob: v1's fields, and the generation that the operator has seen.
+"""The status of a PyTorchJob: v1's fields, the generation that it is about, and the state of training.
 
-Written by the operator only; a reader may rely on v1's order of conditions (the latest change is the last element).
+Only the operator writes it. Readers may rely on v1's order of conditions: the latest change is the last element.
 """
 
 from typing import Annotated, Any
@@ -21,24 +21,25 @@ from pytorchjob_operator.names import ReplicaType
 
 _MAX_MESSAGE = 32768
 MAX_REPLACING = 1000
-"""Failed pods that are replaced at a time: each is listed by its uid, and an object's size is bounded."""
+"""Most failed pods that are replaced at a time: each is listed by its uid, and an object's size is bounded."""
 
 Uid = Annotated[str, Field(max_length=128)]
 Word = Annotated[str, Field(max_length=64)]
 Position = Generation
-MetricValue = Annotated[Number, Field(description="The number as it was told last.")]
+MetricValue = Annotated[Number, Field(description="The last number that the script reported.")]
 
 
 class Condition(Model):
     """One fact of a job's life."""
 
     type: ConditionType = Field(
-        description="Created, Running, Restarting, Succeeded, Suspended or Failed; one element of each at most."
+        description="Created, Running, Restarting, Succeeded, Suspended, Failed, ReplicaFailure, Waiting, ConfigValid"
+        " or Degraded; at most one element of each."
     )
-    status: ConditionStatus = Field(description="True, False or Unknown: whether the condition holds now.")
+    status: ConditionStatus = Field(description="True, False or Unknown: whether the condition is true now.")
     reason: Annotated[str, Field(max_length=1024)] = Field(
         default="",
-        description="One CamelCase word for programs: why the condition is as it is. Example: PyTorchJobRunning.",
+        description="Why the condition has this status: one CamelCase word for programs. Example: PyTorchJobRunning.",
     )
     message: Annotated[str, Field(max_length=_MAX_MESSAGE)] = Field(
         default="", description="A sentence for people: what happened."
@@ -49,12 +50,12 @@ class Condition(Model):
     )
     observed_generation: Generation | None = Field(
         default=None,
-        description="metadata.generation of the job that this condition was decided for. Unset: not known.",
+        description="metadata.generation of the job when the condition was set. Unset: unknown.",
     )
 
 
 class ReplicaStatus(Model):
-    """How many pods of one role are in which state."""
+    """The number of pods of one role, by state."""
 
     active: Count = Field(
         default=0, description="Pods that run and are not being deleted. Read by the scale subresource."
@@ -74,8 +75,12 @@ class ReplicaStatuses(Model):
 
     model_config = ConfigDict(alias_generator=str.capitalize)
 
-    master: ReplicaStatus | None = Field(default=None, description="Counts of the Master. Unset: the job has none.")
-    worker: ReplicaStatus | None = Field(default=None, description="Counts of the workers. Unset: the job has none.")
+    master: ReplicaStatus | None = Field(
+        default=None, description="Counts of the Master. Unset: the job has no Master."
+    )
+    worker: ReplicaStatus | None = Field(
+        default=None, description="Counts of the workers. Unset: the job has no workers."
+    )
 
     def get(self, replica_type: ReplicaType) -> ReplicaStatus | None:
         """The counts of one role."""
@@ -83,96 +88,96 @@ class ReplicaStatuses(Model):
 
 
 class Restart(Model):
-    """Why the workers of a group were started again."""
+    """A restart of the workers: when, and why."""
 
-    time: Time = Field(description="When they were stopped.")
+    time: Time = Field(description="When the workers stopped.")
     reason: Word = Field(description="One CamelCase word for programs. Example: WorkerFailed.")
     message: Annotated[str, Field(max_length=4096)] = Field(
-        default="", description="A sentence for people: which pod and rank was the first, and how it ended."
+        default="", description="A sentence for people: which pod and rank failed first, and how."
     )
 
 
 class ElasticStatus(Model):
-    """The group of pods that train together now, as the coordinator has put it together."""
+    """The pods that train together now, by the coordinator's report."""
 
     round: Annotated[str, Field(max_length=64)] | None = Field(
-        default=None, description="The present round, as the agents' logs name it. Unset: none yet. Example: 3.7."
+        default=None, description="Id of the current round, as in the agents' logs. Unset: no round yet. Example: 3.7."
     )
-    members: Count | None = Field(default=None, description="Pods that take part in it. Unset: none yet.")
-    world_size: Count | None = Field(default=None, description="Processes of all members. Unset: none yet.")
+    members: Count | None = Field(default=None, description="Pods that take part in the round. Unset: no round yet.")
+    world_size: Count | None = Field(default=None, description="Worker processes of all members. Unset: no round yet.")
     restarts: Count | None = Field(
         default=None,
-        description="Restarts of workers inside their pods after failures, over the job's life; a change of the members"
-        " is none. Counts against elasticPolicy.maxRestarts. Unset: none.",
+        description="Restarts of workers inside their pods after failures, over the job's life. A change of the members"
+        " does not count. Counts against elasticPolicy.maxRestarts. Unset: no restarts.",
     )
-    last_restart: Restart | None = Field(default=None, description="The newest of them. Unset: none.")
+    last_restart: Restart | None = Field(default=None, description="The latest restart. Unset: no restarts.")
 
 
 class ProgressStatus(Model):
-    """How far the training is, by the word of the script that is furthest."""
+    """Training progress, as the most advanced member reports it."""
 
-    step: Position | None = Field(default=None, description="Steps done. Unset: not told.")
-    total: Position | None = Field(default=None, description="Steps to do. Unset: not told.")
+    step: Position | None = Field(default=None, description="Steps done. Unset: the script reports no steps.")
+    total: Position | None = Field(default=None, description="Steps to do. Unset: the script reports no total.")
     percent: Annotated[int, Field(ge=0, le=100, json_schema_extra={"format": "int32"})] | None = Field(
-        default=None, description="Steps done of those to do. Unset: total is not told."
+        default=None, description="Percent complete. Unset: the script reports no total."
     )
     remaining_seconds: Seconds64 | None = Field(
-        default=None, description="How long it will go on at the present speed. Unset: not known."
+        default=None, description="Remaining time at the current speed, in seconds. Unset: unknown."
     )
     metrics: Annotated[dict[str, MetricValue], Field(max_length=16)] | None = Field(
-        default=None, description="Numbers that the script tells, by their names. Unset: none."
+        default=None, description="Metrics that the script reports, by name. Unset: none."
     )
-    time: Time | None = Field(default=None, description="When this was seen.")
+    time: Time | None = Field(default=None, description="When the operator recorded this.")
 
 
 class JobStatus(Model):
-    """What the operator has seen and done."""
+    """What the operator observed and did."""
 
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32)] = Field(
         default=(), description="The job's conditions in the order of their last change: the last element is its state."
     )
     replica_statuses: ReplicaStatuses | None = Field(
-        default=None, description="Counts of pods by role. Unset: not yet seen."
+        default=None, description="Counts of pods by role. Unset: not counted yet."
     )
     start_time: Time | None = Field(
         default=None,
-        description="When the operator took up the job, or resumed it. activeDeadlineSeconds counts from here.",
+        description="When the operator started or resumed the job. activeDeadlineSeconds counts from here.",
     )
     completion_time: Time | None = Field(
         default=None, description="When the job succeeded or failed. ttlSecondsAfterFinished counts from here."
     )
     last_reconcile_time: Time | None = Field(
-        default=None, description="When the job was last held back by a gang scheduler. Unset: it was not."
+        default=None, description="When a gang scheduler last held the job's pods back. Unset: never."
     )
     observed_generation: Generation | None = Field(
         default=None,
-        description="metadata.generation that this status answers to; older than it means the operator has yet"
-        " to look.",
+        description="metadata.generation that this status is about. If it is older, the operator has not processed the"
+        " newest spec yet.",
     )
 
     restarts: Count | None = Field(
         default=None,
-        description="Restarts used up by pods that the operator has replaced after they failed: one for each, and those"
-        " of its containers. Counts against runPolicy.backoffLimit. Unset: none.",
+        description="Restarts by pods that failed and were replaced: one for each pod, plus the restarts of its"
+        " containers. Counts against runPolicy.backoffLimit. Unset: none.",
     )
     replacing: Annotated[tuple[Uid, ...], Field(max_length=MAX_REPLACING)] | None = Field(
         default=None,
-        description="uids of the failed pods that are counted in restarts and not gone yet. Written before they are"
-        " deleted, so that none is counted twice. Unset: none.",
+        description="uids of failed pods that restarts includes and that still exist. Written before the pods are"
+        " deleted, so that no pod counts twice. Unset: none.",
     )
 
     elastic: ElasticStatus | None = Field(
-        default=None, description="The group that trains now. Unset: no agent has come to the coordinator."
+        default=None, description="The pods that train together now. Unset: no agent has reported to the coordinator."
     )
     progress: ProgressStatus | None = Field(
-        default=None, description="How far the training is. Unset: the script tells nothing (progress())."
+        default=None, description="Training progress. Unset: the script does not report any with progress()."
     )
 
     def condition(self, kind: ConditionType) -> Condition | None:
-        """The condition of a type, if the job has it."""
-        return next((one for one in self.conditions if one.type is kind), None)
+        """Return the condition of a type, if the job has it."""
+        return next((condition for condition in self.conditions if condition.type is kind), None)
 
     def holds(self, kind: ConditionType) -> bool:
-        """Whether the condition is there and True."""
+        """Whether the condition exists and is True."""
         found = self.condition(kind)
         return found is not None and found.status is ConditionStatus.TRUE

@@ -9,7 +9,7 @@ from pytorchjob_operator.errors import InvalidJob, Problem
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_NODES = 200_000
-"""Most values after aliases are followed: a few lines of YAML can otherwise stand for billions."""
+"""Most values after aliases are resolved: a few lines of YAML can otherwise expand to billions."""
 
 _MERGE = "tag:yaml.org,2002:merge"
 _STRING = "tag:yaml.org,2002:str"
@@ -20,7 +20,7 @@ class _Loader(yaml.SafeLoader):
     """YAML's safe subset without dates and without silent duplicates."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 -- the name and the kind are PyYAML's
-        first: [one for one in found if one[0] != _TIMESTAMP]
+        first: [resolver for resolver in found if resolver[0] != _TIMESTAMP]
         for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -39,17 +39,17 @@ class _Loader(yaml.SafeLoader):
 
 
 def documents(text: str, source: str) -> list[Any]:
-    """Every document of a YAML (or JSON) text that is not empty; raises InvalidJob with line and column."""
+    """Return every document of a YAML (or JSON) text that is not empty; raises InvalidJob with line and column."""
     if len(text) > MAX_CHARACTERS:
         raise InvalidJob([Problem("", f"{source}: must be at most {MAX_CHARACTERS} characters, got {len(text)}")])
     try:
-        found = [one for one in yaml.load_all(text, Loader=_Loader) if one is not None]
+        found = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except yaml.YAMLError as error:
         raise InvalidJob([Problem("", f"{source}{_where(error)}: not valid YAML: {_what(error)}")]) from error
     except (RecursionError, ValueError, TypeError) as error:
         raise InvalidJob([Problem("", f"{source}: not valid YAML: {error}")]) from error
     if _too_large(found):
-        raise InvalidJob([Problem("", f"{source}: must have at most {MAX_NODES} values, its aliases stand for more")])
+        raise InvalidJob([Problem("", f"{source}: must have at most {MAX_NODES} values; its aliases expand to more")])
     return found
 
 

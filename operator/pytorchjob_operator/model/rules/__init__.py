@@ -1,8 +1,8 @@
-"""The rules over a job that a structural schema cannot say: one table, for the API server (CEL) and for this machine.
+"""The rules over a job that a structural schema cannot express: one table, for the API server (CEL) and for Python.
 
-A rule speaks of the dict as the user wrote it. `broken` is the Python twin of `cel`; a transition rule, which compares
-with the object stored before, has none. Messages continue the sentence "<field> ...". What v1 accepted and ran is never
-refused: a rule says what would have ended in no pod, no rendezvous, or two kinds of pods.
+A rule applies to the dict as the user wrote it. `broken` is the Python twin of `cel`; a transition rule, which compares
+with the object stored before, has no twin. Messages continue the sentence "<field> ...". A rule never refuses a job
+that ran under v1, only jobs that would get no pods, no rendezvous, or two kinds of pods.
 """
 
 from pytorchjob_operator.model.rules.agent import AGENT

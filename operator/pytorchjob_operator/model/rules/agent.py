@@ -1,4 +1,4 @@
-"""spec.agent: settings that would be read by nobody, and log rules that could never say anything."""
+"""spec.agent: refuses settings without effect, and log rules that could never match."""
 
 from pytorchjob_operator.model.rules.rule import Node, Rule, elastic_policy
 
@@ -14,20 +14,20 @@ def _inject_beside_another_rendezvous(spec: Node) -> bool:
     return bool((spec.get("agent") or {}).get("inject")) and own
 
 
-def _says_nothing(rule: Node) -> bool:
+def _has_no_effect(rule: Node) -> bool:
     limits = ("startSeconds", "everySeconds", "operator")
     return not any(key in rule for key in limits) and not rule.get("faultOnMatch")
 
 
 def _named_twice(rules: list[Node]) -> bool:
-    return len({one["name"] for one in rules}) < len(rules)
+    return len({rule["name"] for rule in rules}) < len(rules)
 
 
 AGENT = (
     Rule(
         path="spec",
         field="agent.inject",
-        message="brings a rendezvous of its own: remove elasticPolicy.rdzvBackend, rdzvHost and standalone, or inject",
+        message="has its own rendezvous: remove elasticPolicy.rdzvBackend, rdzvHost and standalone, or inject",
         cel=f"!has(self.agent) || !has(self.agent.inject) || !self.agent.inject || !has({_P})"
         f" || (!has({_P}.rdzvBackend) && !has({_P}.rdzvHost) && (!has({_P}.standalone) || !{_P}.standalone))",
         broken=_inject_beside_another_rendezvous,
@@ -35,36 +35,36 @@ AGENT = (
     Rule(
         path=_AGENT,
         field="preload",
-        message="is for warm starts: set startMode to Warm or Auto, or remove preload",
+        message="is only for warm starts: set startMode to Warm or Auto, or remove preload",
         cel=f"!has(self.preload) || (has(self.startMode) && self.startMode in {list(_WARM)})",
         broken=lambda agent: "preload" in agent and agent.get("startMode") not in _WARM,
     ),
     Rule(
         path=_LOG_RULES,
         field="",
-        message="must have names that differ: each rule is told of by its name",
+        message="must have different names, because messages name the rule: rename one of them",
         cel="self.all(one, self.exists_one(other, other.name == one.name))",
         broken=_named_twice,
     ),
     Rule(
         path=f"{_LOG_RULES}.[]",
         field="",
-        message="says nothing: give it startSeconds, everySeconds, operator with value, or faultOnMatch: true",
+        message="has no effect: set startSeconds, everySeconds, operator with value, or faultOnMatch: true",
         cel="has(self.startSeconds) || has(self.everySeconds) || has(self.operator)"
         " || (has(self.faultOnMatch) && self.faultOnMatch)",
-        broken=_says_nothing,
+        broken=_has_no_effect,
     ),
     Rule(
         path=f"{_LOG_RULES}.[]",
         field="value",
-        message="and operator go together: set both or neither",
+        message="and operator belong together: set both or neither",
         cel="has(self.value) == has(self.operator)",
         broken=lambda rule: ("value" in rule) != ("operator" in rule),
     ),
     Rule(
         path=f"{_LOG_RULES}.[]",
         field="points",
-        message="counts numbers that operator finds bad: set operator and value, or remove points",
+        message="counts bad matches of operator: set operator and value, or remove points",
         cel="!has(self.points) || has(self.operator)",
         broken=lambda rule: "points" in rule and "operator" not in rule,
     ),

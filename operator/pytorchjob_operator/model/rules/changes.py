@@ -1,7 +1,7 @@
-"""What may not change, or only while no pod runs. These rules compare with the object as it was stored before.
+"""Fields that are immutable, or immutable while pods run. These rules compare with the object stored before.
 
-A job is free to change while it is suspended, on its way into or out of that (Kueue does both in one update), and once
-it has ended. Otherwise its pods would run by two different specs: those that are there, and those made from now on.
+A job may change while it is suspended, in the update that suspends or resumes it (Kueue does both in one update), and
+after its end. Otherwise its existing pods and its new pods would have different specs.
 """
 
 from pytorchjob_operator.model.rules.rule import SPECS, Rule
@@ -12,24 +12,24 @@ _ENDED = (
     " && oldSelf.status.conditions.exists(one, one.type in ['Succeeded', 'Failed'] && one.status == 'True')"
 )
 _FREE = " || ".join((_SUSPENDED.format("self"), _SUSPENDED.format("oldSelf"), _ENDED))
-_REMEDY = "suspend the job first (runPolicy.suspend), or delete it and create it anew"
-_MEETING = ("rdzvBackend", "rdzvHost", "rdzvPort", "rdzvId")
+_REMEDY = "suspend the job first (runPolicy.suspend), or delete it and create it again"
+_RENDEZVOUS = ("rdzvBackend", "rdzvHost", "rdzvPort", "rdzvId")
 
 
 def _managed(of: str) -> str:
     return f"has({of}.runPolicy) && has({of}.runPolicy.managedBy)"
 
 
-def _meeting(of: str) -> str:
-    return "[" + ", ".join(f"dyn({of}.spec.?elasticPolicy.?{field})" for field in _MEETING) + "]"
+def _rendezvous(of: str) -> str:
+    return "[" + ", ".join(f"dyn({of}.spec.?elasticPolicy.?{field})" for field in _RENDEZVOUS) + "]"
 
 
 def _template(of: str) -> str:
-    """What decides what a pod does and where, in forms that stay equal when a client reads and writes a job back.
+    """Return the fields that decide what a pod does and where, in forms that stay equal when a client rewrites a job.
 
-    Whole templates would not: Go's typed clients, Kueue's webhook among them, add `resources: {}` and a null
+    Whole templates would differ: Go's typed clients, Kueue's webhook among them, add `resources: {}` and a null
     creationTimestamp and write quantities in another form (`nvidia.com/gpu: 1` becomes '1'). Lists around optional
-    values keep the cost that the API server estimates low: it knows no size of an optional.
+    values keep the cost that the API server estimates low: the estimate has no size for an optional.
     """
     template = f"{of}.{SPECS}[role].template"
     container = "one, [dyn(one.name), dyn(one.?image), dyn(one.?command), dyn(one.?args), dyn(one.?env)]"
@@ -65,23 +65,23 @@ CHANGES = (
     Rule(
         path="",
         field="spec.elasticPolicy",
-        message=f"must stay, and keep {', '.join(_MEETING)}, while the job runs, or new pods would not meet the others:"
-        f" {_REMEDY}",
+        message=f"must stay, and keep {', '.join(_RENDEZVOUS)}, while the job runs, or new pods would not find the"
+        f" others: {_REMEDY}",
         cel=f"{_FREE} || (has(self.spec.elasticPolicy) == has(oldSelf.spec.elasticPolicy)"
-        f" && {_meeting('self')} == {_meeting('oldSelf')})",
+        f" && {_rendezvous('self')} == {_rendezvous('oldSelf')})",
         broken=None,
     ),
     Rule(
         path="",
         field="spec.agent",
-        message=f"must stay while the job runs, or new pods would behave otherwise than the others: {_REMEDY}",
+        message=f"must stay while the job runs, or new pods would behave differently from the others: {_REMEDY}",
         cel=f"{_FREE} || [dyn(self.spec.?agent)] == [dyn(oldSelf.spec.?agent)]",
         broken=None,
     ),
     Rule(
         path="spec",
         field="runPolicy.managedBy",
-        message="is immutable: delete the job and create it anew to hand it to another controller",
+        message="is immutable: delete the job and create it again to hand it to another controller",
         cel=f"({_managed('self')}) == ({_managed('oldSelf')})"
         f" && (!({_managed('self')}) || self.runPolicy.managedBy == oldSelf.runPolicy.managedBy)",
         broken=None,

@@ -1,6 +1,6 @@
-"""spec.elasticPolicy: numbers that fit each other, and a rendezvous that torchrun can take part in.
+"""spec.elasticPolicy: numbers that fit together, and a rendezvous that torchrun can join.
 
-What torchrun itself refuses (torch.distributed.elastic.rendezvous) is refused before any pod is made for it.
+What torchrun itself refuses (torch.distributed.elastic.rendezvous) is refused before any pod is created.
 """
 
 import re
@@ -12,7 +12,7 @@ _CONF = f"{_ELASTIC}.rdzvConf"
 _P = "self.elasticPolicy"
 _BACKEND = "^[A-Za-z0-9][-A-Za-z0-9_.]*$"
 _HOST = r"^([-A-Za-z0-9_.]+|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)$"
-"""A DNS name, an IPv4 or an IPv6 address: what torchrun takes before `:<port>`."""
+"""A DNS name, an IPv4 or an IPv6 address: what torchrun accepts before `:<port>`."""
 _OWN_STORE = ("etcd", "etcd-v2")
 _PARTS = {
     "Resource": "resource",
@@ -103,7 +103,7 @@ RENDEZVOUS = (
     Rule(
         path=f"{_ELASTIC}.rdzvBackend",
         field="",
-        message="must be the name of a rendezvous backend: c10d, etcd, etcd-v2, static, or one that the image brings",
+        message="must be the name of a rendezvous backend: c10d, etcd, etcd-v2, static, or a backend of the image",
         cel=f"self.matches('{_BACKEND}')",
         broken=lambda text: re.fullmatch(_BACKEND, text) is None,
     ),
@@ -124,15 +124,14 @@ RENDEZVOUS = (
     Rule(
         path=_ELASTIC,
         field="rdzvHost",
-        message="must be set for rdzvBackend etcd and etcd-v2: name the host of the etcd, for example its Service",
+        message="must be set for rdzvBackend etcd and etcd-v2: name the etcd host, for example its Service",
         cel=f"!has(self.rdzvBackend) || !(self.rdzvBackend in {list(_OWN_STORE)}) || has(self.rdzvHost)",
         broken=lambda policy: policy.get("rdzvBackend") in _OWN_STORE and "rdzvHost" not in policy,
     ),
     Rule(
         path="spec",
         field="elasticPolicy.rdzvBackend",
-        message="static does not change its size: minReplicas, maxReplicas and Worker.replicas must be equal; or use"
-        " c10d",
+        message="static has a fixed size: make minReplicas, maxReplicas and Worker.replicas equal, or use c10d",
         cel=f"!has({_P}) || !has({_P}.rdzvBackend) || {_P}.rdzvBackend != 'static' || !has({ROLES}.Worker)"
         f" || ((!has({_P}.minReplicas) || {_P}.minReplicas == {ROLES}.Worker.replicas)"
         f" && (!has({_P}.maxReplicas) || {_P}.maxReplicas == {ROLES}.Worker.replicas))",
@@ -151,7 +150,7 @@ RENDEZVOUS = (
     Rule(
         path=_ELASTIC,
         field="standalone",
-        message="brings its own rendezvous: remove rdzvHost and any rdzvBackend other than c10d, or remove standalone",
+        message="has its own rendezvous: remove rdzvHost and any rdzvBackend other than c10d, or remove standalone",
         cel="!has(self.standalone) || !self.standalone"
         " || (!has(self.rdzvHost) && (!has(self.rdzvBackend) || self.rdzvBackend == 'c10d'))",
         broken=lambda policy: (
@@ -171,7 +170,7 @@ SETTINGS = (
     Rule(
         path=f"{_CONF}.[]",
         field="key",
-        message="must have no ',' and no '=': settings are handed on as key=value,key=value",
+        message="must have no ',' and no '=': settings are passed on as key=value,key=value",
         cel="!has(self.key) || !self.key.matches('[,=]')",
         broken=lambda conf: re.search("[,=]", conf.get("key", "")) is not None,
     ),
@@ -185,7 +184,7 @@ SETTINGS = (
     Rule(
         path=f"{_CONF}.[]",
         field="value",
-        message="must have no ',': settings are handed on as key=value,key=value; give each an element of its own",
+        message="must have no ',': settings are passed on as key=value,key=value; give each an element of its own",
         cel="!has(self.value) || !self.value.contains(',')",
         broken=lambda conf: "," in conf.get("value", ""),
     ),

@@ -1,4 +1,4 @@
-"""A job's name: it becomes the host names of its pods and the name of its Service."""
+"""A job's name, which becomes the host names of its pods and the name of its Service."""
 
 import re
 

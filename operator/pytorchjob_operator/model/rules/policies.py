@@ -1,4 +1,4 @@
-"""spec.nprocPerNode and spec.runPolicy: what a policy says must be possible for this job."""
+"""spec.nprocPerNode and spec.runPolicy: a policy must be possible for this job."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The roles of a job and their pods, as far as the job would never run otherwise."""
+"""The roles of a job and their pods: refuses jobs that could never run."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from pytorchjob_operator.model.rules.rule import MASTER, ROLES, SPECS, Node, Rul
 
 _LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _POD = f"{SPECS}.*.template.spec"
-_KINDS = {str(one) for one in names.ReplicaType}
+_KINDS = {str(role) for role in names.ReplicaType}
 
 
 def _shares_a_name(pod: Node) -> bool:
@@ -16,7 +16,7 @@ def _shares_a_name(pod: Node) -> bool:
 
 
 def _names(containers: Iterable[Node]) -> set[str]:
-    return {one["name"] for one in containers}
+    return {container["name"] for container in containers}
 
 
 def _ports_named(ports: Iterable[Node]) -> int:
@@ -27,14 +27,14 @@ ROLE_RULES = (
     Rule(
         path=SPECS,
         field="",
-        message="must have only the keys Master and Worker, spelled so",
+        message="must have only the keys Master and Worker, in this spelling: rename or remove the others",
         cel="self.all(key, key in ['Master', 'Worker'])",
         broken=lambda roles: not set(roles) <= _KINDS,
     ),
     Rule(
         path=SPECS,
         field="",
-        message="must have a Master, a Worker, or both",
+        message="must have a Master, a Worker, or both: add one",
         cel="has(self.Master) || has(self.Worker)",
         broken=lambda roles: not _KINDS & set(roles),
     ),
@@ -48,14 +48,14 @@ ROLE_RULES = (
     Rule(
         path=_POD,
         field="containers",
-        message=f"must have one container named {names.CONTAINER}: it is the one that trains",
+        message=f"must have one container named {names.CONTAINER}, which runs the training: rename a container",
         cel=f"self.containers.exists(one, one.name == '{names.CONTAINER}')",
         broken=lambda pod: names.CONTAINER not in _names(pod["containers"]),
     ),
     Rule(
         path=_POD,
         field="initContainers",
-        message="must have other names than the containers: rename the init container",
+        message="must not have the name of a container: rename the init container",
         cel="!has(self.initContainers)"
         " || self.initContainers.all(init, !self.containers.exists(one, one.name == init.name))",
         broken=_shares_a_name,
@@ -77,7 +77,7 @@ ROLE_RULES = (
     Rule(
         path=f"{_POD}.containers.[].ports",
         field="",
-        message=f"must have at most one port named {names.PORT_NAME}: it is where the ranks meet",
+        message=f"must have at most one port named {names.PORT_NAME}: it becomes MASTER_PORT; rename the others",
         cel=f"self.filter(port, has(port.name) && port.name == '{names.PORT_NAME}').size() <= 1",
         broken=lambda ports: _ports_named(ports) > 1,
     ),

@@ -1,4 +1,4 @@
-"""What a rule is, and the few questions about a job's dict that several rules ask."""
+"""What a rule is, and what several rules read from a job's dict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ Node = dict[str, Any]
 MASTER, WORKER = names.ReplicaType.MASTER, names.ReplicaType.WORKER
 SPECS = "spec.pytorchReplicaSpecs"
 ROLES = "self.pytorchReplicaSpecs"
-"""The same for CEL, in a rule that looks at the spec."""
+"""The same for CEL, in a rule whose path is the spec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One thing that must hold, where it is checked, and what to say if it does not."""
+    """One condition on a job: where it is checked, and the message if it is broken."""
 
     path: str
-    """The schema node that the rule looks at: keys joined by dots, `*` for any key, `[]` for any element."""
+    """The schema node that the rule checks: keys joined by dots, `*` for any key, `[]` for any element."""
     field: str
     """The field to name, relative to `path`; empty for the node itself."""
     message: str
@@ -29,12 +29,12 @@ class Rule:
 
 
 def replicas(spec: Node, kind: names.ReplicaType) -> int:
-    """How many pods of a role the spec asks for; 0 where it has no such role."""
+    """Return the number of pods of a role in the spec; 0 without that role."""
     roles: Node = spec["pytorchReplicaSpecs"]
     return int(roles[kind].get("replicas", DEFAULT_REPLICAS)) if kind in roles else 0
 
 
 def elastic_policy(spec: Node) -> Node:
-    """The elasticPolicy; empty where there is none."""
+    """Return the elasticPolicy, or an empty dict."""
     policy: Node = spec.get("elasticPolicy") or {}
     return policy
