@@ -76,6 +76,7 @@ CLEAN_PAGES = [
     "docs/accelerators.md",
     "docs/agent.md",
     "docs/cluster.md",
+    "docs/compatibility.md",
     "docs/decisions/0001-architecture.md",
     "docs/decisions/0002-contract.md",
     "docs/decisions/0003-tiers.md",
