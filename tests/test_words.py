@@ -94,7 +94,14 @@ CLEAN_PAGES = [
     "docs/warm.md",
     "examples/README.md",
 ]
-CLEAN_SOURCE: list[str] = []
+CLEAN_SOURCE = [
+    "operator/pytorchjob_operator/__main__.py",
+    "operator/pytorchjob_operator/cli.py",
+    "operator/pytorchjob_operator/control",
+    "operator/pytorchjob_operator/errors.py",
+    "operator/pytorchjob_operator/settings.py",
+    "operator/pytorchjob_operator/tokens.py",
+]
 _PROSE = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for words, instead in PROSE.items()}
 _MEANT = re.compile("|".join(f"(?:{pattern})" for pattern in MEANT).replace("(?i)", ""), re.MULTILINE | re.IGNORECASE)
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

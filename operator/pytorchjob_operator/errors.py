@@ -25,7 +25,7 @@ class OperatorError(Exception):
 
 
 class Problem(NamedTuple):
-    """One error in a job: the field, and a message that says what is wrong and how to correct it."""
+    """One error in a job: the field, what is wrong with it, and how to correct it."""
 
     field: str
     message: str

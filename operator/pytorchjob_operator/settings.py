@@ -85,8 +85,8 @@ class Settings:
         settings = cls(**given)
         if settings.coordinator:
             _address(_variable("coordinator_address"), settings.coordinator_address)
-        _one_of(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
-        _one_of(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
+        _choice(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
+        _choice(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
         return settings
 
 
@@ -106,7 +106,7 @@ def _address(name: str, text: str) -> None:
 def _parse(name: str, text: str, default: object, least: int) -> object:
     match default:
         case bool():
-            return _one_of(name, text.lower(), ("true", "false")) == "true"
+            return _choice(name, text.lower(), ("true", "false")) == "true"
         case int():
             if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) < 65536):
                 raise OperatorError(f"{name}: {text!r} is not a number from {least} to 65535")
@@ -117,7 +117,7 @@ def _parse(name: str, text: str, default: object, least: int) -> object:
             return text
 
 
-def _one_of(name: str, text: str, allowed: tuple[str, ...]) -> str:
+def _choice(name: str, text: str, allowed: tuple[str, ...]) -> str:
     if text not in allowed:
         raise OperatorError(f"{name}: {text!r} is not one of {', '.join(allowed)}")
     return text

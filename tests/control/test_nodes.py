@@ -106,7 +106,7 @@ def broken(request: Request) -> web.Response | None:
 @pytest.mark.parametrize(
     ("fault", "told", "count"),
     [
-        pytest.param(forbidden, "let the operator's account get nodes", 1, id="forbidden: told once, and what to do"),
+        pytest.param(forbidden, "allow its service account to get nodes", 1, id="forbidden: told once, and what to do"),
         pytest.param(broken, "node n cannot be read", 3, id="broken: told each time"),
     ],
 )

@@ -175,12 +175,3 @@ async def test_stop_finishes_what_is_in_hand_and_takes_no_more() -> None:
     desk.gate.set()
     await asyncio.wait_for(task, 10)
     assert desk.done == ["a"]
-
-
-async def test_how_long_a_key_waited_is_told() -> None:
-    waits: list[float] = []
-    queue, desk = WorkQueue[str](on_wait=waits.append), Desk()
-    queue.add("a")
-    async with served(queue, desk):
-        await until_async(lambda: len(waits) == 1)
-    assert waits[0] >= 0

@@ -201,7 +201,7 @@ async def test_without_the_lead_nothing_is_asked(world: World) -> None:
 async def test_a_lead_that_is_lost_midway_stops_the_very_next_write(world: World) -> None:
     world.submit(make_job(workers=200))
     world.leads = lambda: world.api.count("create") < 40
-    with pytest.raises(Unavailable, match="does not lead"):
+    with pytest.raises(Unavailable, match="is not the leader"):
         await world.reconcile()
     in_flight = 32
     assert 40 <= world.asked()[("create", "pods")] + world.asked()[("create", "services")] < 40 + in_flight

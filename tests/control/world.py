@@ -12,7 +12,7 @@ from aiohttp import web
 from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
-from pytorchjob_operator.control.jobs import JobCache
+from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.kube.client import Client

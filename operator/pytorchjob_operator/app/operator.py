@@ -17,7 +17,7 @@ from pytorchjob_operator.app.handlers import JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
-from pytorchjob_operator.control.jobs import JobCache
+from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.queue import WorkQueue
 from pytorchjob_operator.control.reconcile import Reconciler

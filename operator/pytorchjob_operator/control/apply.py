@@ -1,7 +1,8 @@
-"""The only place that writes: it sends a plan to the API server and puts what comes back into the caches.
+"""The only module that writes jobs and their children: it sends a plan's writes and stores the responses in the caches.
 
-Creation is one pass with a bounded number of requests in flight, in the plan's order, and stops at the first refusal:
-a quota is not asked a thousand times. What was made stays made; the next plan sees it.
+Writes go out in the plan's order, a limited number at a time, and stop at the first refusal, for example by a quota:
+`_refusal` turns it into an event reason and the server's message, `reconcile` publishes it as a warning event, and
+`plan/status.py` as the condition ReplicaFailure. Objects that were created stay; the next plan sees them.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from pytorchjob_operator.plan.writes import (
 
 JOBS = Resource(names.GROUP, names.VERSION, names.PLURAL)
 IN_FLIGHT = 32
-"""Requests of one job at a time; each needs a connection of its own (HTTP/1.1)."""
+"""Maximum number of concurrent requests for one job; each needs a connection of its own (HTTP/1.1)."""
 _FAILED_CREATE = {
     ChildKind.SERVICE: Reason.FAILED_CREATE_SERVICE,
     ChildKind.AUTOSCALER: Reason.FAILED_CREATE_AUTOSCALER,
@@ -45,12 +46,12 @@ class Applier:
     client: Client
     caches: Caches
     may_write: Callable[[], bool]
-    """The fence, asked before each write: false once this process may no longer be the leader."""
+    """The fence, checked before each write: False once this process may no longer be the leader."""
 
     async def write(self, job: PyTorchJob, writes: Sequence[Write]) -> Refusal | None:
         """Send all writes, and return the first refusal if there was one.
 
-        Raises ApiError where nothing is known about a request's fate: plan again, later.
+        Raises ApiError if the outcome of a request is unknown; the caller must plan again later.
         """
         pending, stops = iter(writes), list[Refusal | ApiError]()
         await asyncio.gather(*(self._drain(job, pending, stops) for _ in range(min(IN_FLIGHT, len(writes)))))
@@ -60,10 +61,10 @@ class Applier:
         return next((stop for stop in stops if isinstance(stop, Refusal)), None)
 
     async def _drain(self, job: PyTorchJob, pending: Iterator[Write], stops: list[Refusal | ApiError]) -> None:
-        """Take writes until there are none or one went wrong; what is in flight by then is let through."""
+        """Send writes until none is left or one has failed; requests that are in flight by then are completed."""
         for write in pending:
             try:
-                await self._one(job, write)
+                await self._send(job, write)
             except (Refused, NotFound) as error:
                 stops.append(_refusal(write, error))
             except ApiError as error:
@@ -71,7 +72,7 @@ class Applier:
             if stops:
                 return
 
-    async def _one(self, job: PyTorchJob, write: Write) -> None:
+    async def _send(self, job: PyTorchJob, write: Write) -> None:
         self._fence()
         match write:
             case CreatePod():
@@ -90,7 +91,7 @@ class Applier:
                 self.caches.jobs.forget(uid)
 
     async def _create(self, job: PyTorchJob, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
-        """Create a child; a name that is taken by our own child is a cache that lags, not an error."""
+        """Create a child; if this job already has a child of that name, the cache was behind: return that child."""
         try:
             return await self.client.create(resource, job.metadata.namespace, body)
         except Conflict as error:
@@ -99,12 +100,12 @@ class Applier:
         name = body["metadata"]["name"]
         found = await self.client.get(resource, job.metadata.namespace, name)
         if controller_uid(found["metadata"]) != job.metadata.uid:
-            whose = f"{resource.plural} {name!r} already exists and does not belong to this job"
-            raise Refused(409, "NameTaken", f"{whose}: delete it or rename the job")
+            problem = f"{resource.plural} {name!r} already exists and does not belong to this job"
+            raise Refused(409, "NameTaken", f"{problem}: delete it or rename the job")
         return found
 
     async def _update(self, job: PyTorchJob, kind: ChildKind, uid: str, wanted: dict[str, Any]) -> None:
-        """Bring a child up to date by its live state, so that what others put into it stays."""
+        """Update a child based on its live state, so that fields set by other clients stay."""
         namespace, name = job.metadata.namespace, wanted["metadata"]["name"]
         try:
             live = await self.client.get(CHILDREN[kind], namespace, name)
@@ -119,30 +120,30 @@ class Applier:
         self.caches.children[kind].put(Child.from_api(kind, obj))
 
     async def _delete_pod(self, job: PyTorchJob, name: str, uid: str, force: bool) -> None:
-        """Delete one pod; the reply shows what is left of it, but after force only a finalizer leaves anything."""
-        left = await self._delete(PODS, job, name, uid, grace_seconds=0 if force else None)
-        if not left or (force and not (left.get("metadata") or {}).get("finalizers")):
+        """Delete one pod; the response shows the terminating pod. Force leaves a pod only if it has finalizers."""
+        remaining = await self._delete(PODS, job, name, uid, grace_seconds=0 if force else None)
+        if not remaining or (force and not (remaining.get("metadata") or {}).get("finalizers")):
             self.caches.pods.gone(job.metadata.namespace, name, uid)
-        elif left.get("kind") == "Pod":
-            self.caches.pods.put(Pod.from_api(left))
+        elif remaining.get("kind") == "Pod":
+            self.caches.pods.put(Pod.from_api(remaining))
 
     async def _delete(
         self, resource: Resource, job: PyTorchJob, name: str, uid: str, grace_seconds: int | None = None
     ) -> dict[str, Any]:
-        """Delete one incarnation; empty if it is gone already, or another has its name."""
+        """Delete the object with this uid; returns {} if it is already gone or another object has its name."""
         try:
             return await self.client.delete(resource, job.metadata.namespace, name, uid, grace_seconds)
         except (NotFound, Conflict):
             return {}
 
     async def patch_status(self, job: PyTorchJob, status: JobStatus) -> None:
-        """Write the status of exactly this version of the job; raises Conflict when a newer one exists."""
+        """Write the status for exactly this version of the job; raises Conflict if a newer version exists."""
         self._fence()
         meta = job.metadata
         unset = {field.alias: None for field in JobStatus.model_fields.values()}
         body = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "status": unset | _over(job.status.to_api(), status.to_api()),
+            "status": unset | _merge_patch(job.status.to_api(), status.to_api()),
         }
         try:
             self.caches.jobs.put(await self.client.patch_status(JOBS, meta.namespace, meta.name, body))
@@ -150,9 +151,10 @@ class Applier:
             self.caches.jobs.forget(meta.uid)
 
     async def confirm(self, job: PyTorchJob) -> bool:
-        """Read the job itself before its children are touched again: a cache may be stale.
+        """Return whether the cached job is current; read from the server before its children change, and cached.
 
-        Without this a job that is gone would be served for ever, and one that was just scaled up lose its new pod.
+        Without this check a deleted job would get pods for ever, and a job that was just scaled up would lose its new
+        pod.
         """
         try:
             found = await self.client.get(JOBS, job.metadata.namespace, job.metadata.name)
@@ -166,24 +168,27 @@ class Applier:
 
     def _fence(self) -> None:
         if not self.may_write():
-            raise Unavailable(0, "NotLeader", "this process does not lead: nothing was written")
+            raise Unavailable(0, "NotLeader", "this process is not the leader: nothing was written")
 
 
-def _over(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What a merge patch has to say so that the new stands in the place of the old, at every depth."""
-    gone = {key: None for key in old if key not in new}
-    inner = {key: _over(old.get(key) or {}, value) if isinstance(value, dict) else value for key, value in new.items()}
-    return {**gone, **inner}
+def _merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that replaces `old` by `new` at every depth: a missing key is set to None."""
+    removed = {key: None for key in old if key not in new}
+    changed = {
+        key: _merge_patch(old.get(key) or {}, value) if isinstance(value, dict) else value for key, value in new.items()
+    }
+    return {**removed, **changed}
 
 
 def _merged(live: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The live object with what is wanted over it, one level deep."""
+    """Return the live object with the wanted labels, annotations and spec fields set, one level deep."""
     meta, new = live["metadata"], wanted["metadata"]
     texts = {key: {**(meta.get(key) or {}), **new[key]} for key in ("labels", "annotations")}
     return {**live, "metadata": {**meta, **texts}, "spec": {**(live.get("spec") or {}), **wanted["spec"]}}
 
 
 def _refusal(write: Write, error: ApiError) -> Refusal:
+    """Return what the user sees of a refused write: the event reason, and the server's message (quota, admission)."""
     match write:
         case CreateChild(kind):
             return Refusal(_FAILED_CREATE[kind], error.message)

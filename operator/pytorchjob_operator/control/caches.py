@@ -1,10 +1,10 @@
-"""What the operator knows of the cluster, and the only place that turns it into an observation."""
+"""The operator's caches of the cluster, and the only place that turns them into an observation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pytorchjob_operator.control.jobs import JobCache
+from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ChildKind
@@ -13,21 +13,21 @@ from pytorchjob_operator.observed import Child, Observed, Options, Pod, Refusal
 
 @dataclass
 class Caches:
-    """The jobs and their children, kept up to date by watches and by the replies to our own writes."""
+    """The jobs and their children, kept up to date by watches and by responses to the operator's own writes."""
 
     jobs: JobCache
     pods: Store[Pod]
     children: Mapping[ChildKind, Store[Child]]
-    """One store for each kind of child: names are unique within a kind only."""
+    """One store for each kind of child: names are unique only within a kind."""
     options: Options = field(default_factory=Options)
-    """Set anew once, when the credentials of the coordinator are there."""
+    """Replaced once, when the coordinator's credentials are loaded."""
     unserved: dict[ChildKind, str] = field(default_factory=dict)
     """Kinds that are not watched now, with the reason."""
 
     def observe(
         self, job: PyTorchJob, now: datetime, refusal: Refusal | None = None, status_due: datetime | None = None
     ) -> Observed:
-        """One snapshot of a job and its children."""
+        """Return a snapshot of a job and its children."""
         uid = job.metadata.uid
         return Observed(
             job=job,

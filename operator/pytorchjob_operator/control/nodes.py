@@ -1,7 +1,7 @@
-"""The nodes that plans ask for: read one by one, and remembered for a few seconds.
+"""The nodes that plans request: read one by one, and cached for a few seconds.
 
-Nodes are not watched: the heartbeats of thousands of them are nobody's news here, and a plan asks for one only when a
-pod on it does not end. A node that cannot be read is unknown, which never costs a pod its life.
+Nodes are not watched: their heartbeats would be thousands of irrelevant events. A plan requests a node only if a pod on
+it does not terminate. A node that cannot be read has the state UNKNOWN, and its pods are never deleted.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from pytorchjob_operator.observed import NodeHealth, NodeState
 logger = logging.getLogger(__name__)
 
 FRESH = timedelta(seconds=5)
-"""How long an answer is good for: the pods of one node are often those of several jobs."""
+"""Validity of a read: one node often runs pods of several jobs."""
 _IN_FLIGHT = 16
 
 
 class Nodes:
-    """Reads nodes, and knows those that were read just now."""
+    """Reads nodes, and caches their states for `FRESH`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -31,15 +31,15 @@ class Nodes:
         self._forbidden = False
 
     def known(self, now: datetime) -> dict[str, NodeState]:
-        """The states that are still good; the others are forgotten."""
-        self._read = {name: one for name, one in self._read.items() if abs(now - one[0]) < FRESH}
+        """Return the states that are still valid; the others are removed."""
+        self._read = {name: read for name, read in self._read.items() if abs(now - read[0]) < FRESH}
         return {name: state for name, (_, state) in self._read.items()}
 
     async def read(self, names: Iterable[str], now: datetime) -> None:
-        """Ask for these nodes; raises nothing, a node that cannot be read is unknown."""
-        await asyncio.gather(*(self._one(name, now) for name in names))
+        """Read these nodes; raises nothing: a node that cannot be read is UNKNOWN."""
+        await asyncio.gather(*(self._read_node(name, now) for name in names))
 
-    async def _one(self, name: str, now: datetime) -> None:
+    async def _read_node(self, name: str, now: datetime) -> None:
         async with self._gate:
             self._read[name] = now, await self._state(name)
 
@@ -49,17 +49,17 @@ class Nodes:
         except NotFound:
             return NodeState(NodeHealth.GONE)
         except Refused as error:
-            self._tell_forbidden(error)
+            self._log_forbidden(error)
         except ApiError as error:
-            logger.warning("node %s cannot be read, its pods are left alone for now: %s", name, error)
+            logger.warning("node %s cannot be read, its pods are not deleted for now: %s", name, error)
         return NodeState(NodeHealth.UNKNOWN)
 
-    def _tell_forbidden(self, error: Refused) -> None:
-        """Say once what the operator lacks."""
+    def _log_forbidden(self, error: Refused) -> None:
+        """Log the missing permission, once."""
         if not self._forbidden:
             self._forbidden = True
             logger.warning(
-                "pods that are stuck on dead nodes stay where they are, because nodes cannot be read: %s; to have them"
-                " deleted, let the operator's account get nodes in a ClusterRole (chart: rbac.nodes=true)",
+                "pods that are stuck on dead nodes are not deleted, because the operator cannot read nodes: %s; to have"
+                " them deleted, allow its service account to get nodes by a ClusterRole (chart: rbac.nodes=true)",
                 error,
             )

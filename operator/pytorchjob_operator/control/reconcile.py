@@ -1,7 +1,7 @@
-"""One job at a time, again and again: observe, plan, apply; then status; then events.
+"""One pass over one job: observe, plan, apply; then the status; then the events.
 
-The order is the contract: children before the status that speaks of them, events only for what has been written. It
-decides nothing itself; a crash at any point leaves what the next observation explains.
+The order is a contract: children are written before the status that counts them, and an event is sent only for what was
+written. Decisions are made in `plan`; after a crash at any point the next pass continues from what it observes.
 """
 
 import logging
@@ -27,10 +27,10 @@ from pytorchjob_operator.report import Report
 logger = logging.getLogger(__name__)
 
 SOON = 0.05
-"""Seconds until the next look after somebody else changed the job: its newest version is on its way."""
+"""Seconds until the next pass after another client changed the job: the watch will deliver the new version."""
 
 FENCED = 1.0
-"""Seconds until the next look while the lead is in doubt; nothing is lost by then, and nothing is asked."""
+"""Seconds until the next pass while the Lease is not renewed; until then the operator sends no request for the job."""
 
 
 class Coordinator(Protocol):
@@ -45,7 +45,7 @@ class Coordinator(Protocol):
 
 @dataclass
 class _Memory:
-    """What one look at a job leaves for the next; losing it costs a repeated line or event, an early status write."""
+    """State from one pass to the next; losing it only repeats a log line or an event, or writes a status early."""
 
     reason: str = ""
     refusal: Refusal | None = None
@@ -55,7 +55,7 @@ class _Memory:
 
 @dataclass
 class Reconciler:
-    """Brings jobs from what is observed to what they want."""
+    """Reconciles jobs: each call runs one pass over one job."""
 
     caches: Caches
     applier: Applier
@@ -63,16 +63,16 @@ class Reconciler:
     clock: Callable[[], datetime]
     nodes: Nodes
     want: Callable[[frozenset[ChildKind]], None] = lambda kinds: None
-    """Told which kinds of children a plan would need to see and cannot."""
+    """Called with the kinds of children that a plan needs to observe and that are not watched yet."""
     lost: Callable[[str, tuple[Cause, ...]], None] = lambda namespace, causes: None
-    """Told why pods of a namespace were taken away."""
+    """Called with the causes for which pods of a namespace were lost."""
     coordinator: Coordinator | None = None
     _memories: dict[str, _Memory] = field(default_factory=dict)
 
     async def __call__(self, uid: str) -> float | None:
-        """Reconcile one job once; returns the seconds until the next look that it needs, None for no such time.
+        """Run one pass; returns the seconds until the next pass, None if only a change requires one.
 
-        Raises an ApiError when it has to be tried again, with back-off: Refused once the status shows why.
+        Raises an ApiError if the pass must be repeated with back-off; Refused is raised after the status shows why.
         """
         job = self.caches.jobs.get(uid)
         if job is None:
@@ -112,14 +112,17 @@ class Reconciler:
             self.coordinator.apply(uid, update)
 
     def _after(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:
-        """What is left to say once the writes went out: as planned, or what the API server would not take."""
+        """Return what to publish after the writes: the plan as it is, or the plan with the API server's refusal.
+
+        A new refusal, for example by a quota, becomes a warning event here and a condition in `plan/status.py`.
+        """
         if refusal == memory.refusal:
             return plan if refusal is None else replace(plan, events=())
-        reported = plan.events if refusal is None else (Event(refusal.reason, refusal.message, EventType.WARNING),)
-        return replace(self._plan(job, replace(memory, refusal=refusal)), events=reported)
+        events = plan.events if refusal is None else (Event(refusal.reason, refusal.message, EventType.WARNING),)
+        return replace(self._plan(job, replace(memory, refusal=refusal)), events=events)
 
     async def _publish(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:
-        """Status, then events; what could not be written is not remembered as told."""
+        """Write the status, then send the events; a status that was not written leaves the memory unchanged."""
         plan = self._after(job, plan, refusal, memory)
         if plan.status is not None:
             await self.applier.patch_status(job, plan.status)

@@ -213,7 +213,7 @@ class Client:
             data = json.dumps(call.body, separators=(",", ":")).encode()
             headers["Content-Type"] = call.content_type
         url = self._connection.server + call.path
-        # An API server never redirects these; following one would hand the token to whoever answers.
+        # An API server never redirects these requests; a followed redirect would send the token to another host.
         return await self._session.request(
             call.method, url, params=call.query, data=data, headers=headers, timeout=limits, allow_redirects=False
         )

@@ -69,7 +69,7 @@ class Elector:
         self._valid_until = _NEVER
         self._leading = False
         self.term = 0
-        """Grows with each change of leadership; orders the messages of successive leaders."""
+        """Grows with each change of leadership; the messages of a later leader have a higher term."""
         self.acquired = asyncio.Event()
 
     def valid(self) -> bool:

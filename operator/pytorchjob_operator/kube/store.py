@@ -1,7 +1,7 @@
 """The cached state of one kind of object: small values, the newest version wins, a deleted object stays deleted.
 
-Events, lists and responses to the operator's own writes may arrive in any order, twice, or not at all. The
-resourceVersion, an integer that only grows, orders them. The store sends nothing; its clock is an argument.
+Events, lists and responses to the operator's own writes may arrive in any order, twice, or not at all. The store
+compares them by resourceVersion, an integer that only grows. It sends nothing; its clock is an argument.
 """
 
 from collections import OrderedDict

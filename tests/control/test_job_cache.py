@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pytorchjob_operator.control.jobs import JobCache
+from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.model import PyTorchJob
 from tests.factories import make_job
 

@@ -1,6 +1,6 @@
-"""The jobs as the operator knows them: the newest version seen, from the watch or from a reply to a write.
+"""The cache of jobs: the newest version of each, from the watch or from the response to a write.
 
-A resourceVersion only grows, so that a late event never takes back what a reply has already told. It decides nothing.
+A resourceVersion only grows, so that a late event never replaces the newer state from a response.
 """
 
 from collections import OrderedDict
@@ -13,14 +13,14 @@ from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.model import PyTorchJob
 
 OnChange = Callable[[PyTorchJob | None, PyTorchJob | None], None]
-"""Called with a job's version before and after: None before its first, None once it is gone."""
+"""Called with a job's previous and new version; None stands for a job that was not known, or that is gone."""
 _MAX_GONE = 10_000
 
 
 class JobCache:
-    """Jobs by uid; a stored object that this version cannot read is kept out and reported.
+    """Jobs by uid; an object that this operator version cannot parse is rejected with InvalidJob.
 
-    `on_change` hears of each newer version, and once of each end, also when a late event brings a job back.
+    `on_change` is called for each newer version, and once for each deletion, even if a late event brings a job back.
     """
 
     def __init__(self, on_change: OnChange = lambda old, new: None) -> None:
@@ -29,11 +29,11 @@ class JobCache:
         self._on_change = on_change
 
     def put(self, obj: dict[str, Any]) -> str:
-        """Keep an API object unless a newer one is known, and return its uid; raises InvalidJob naming the fields."""
+        """Store an API object unless a newer one is known, and return its uid; raises InvalidJob with the fields."""
         try:
             job = PyTorchJob.model_validate(obj)
         except ValidationError as error:
-            problems = [Problem(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
+            problems = [Problem(".".join(map(str, detail["loc"])), detail["msg"]) for detail in error.errors()]
             raise InvalidJob(problems) from error
         uid, known = job.metadata.uid, self._jobs.get(job.metadata.uid)
         if known is None or _version(known) < _version(job):
@@ -42,11 +42,11 @@ class JobCache:
         return uid
 
     def get(self, uid: str) -> PyTorchJob | None:
-        """The job, or None once it is gone."""
+        """The job; None once it is gone."""
         return self._jobs.get(uid)
 
     def forget(self, uid: str) -> None:
-        """The job is gone."""
+        """Remove a job that is gone."""
         job = self._jobs.pop(uid, None)
         if job is None or uid in self._gone:
             return
@@ -56,7 +56,7 @@ class JobCache:
         self._on_change(job, None)
 
     def sweep(self, living: set[str], known_before: frozenset[str]) -> list[str]:
-        """Forget the jobs that a list taken after `known_before` no longer has; returns their uids."""
+        """Remove the jobs in `known_before` that a later list (`living`) lacks, and return their uids."""
         gone = [uid for uid in known_before if uid not in living and uid in self._jobs]
         for uid in gone:
             self.forget(uid)
