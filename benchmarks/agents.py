@@ -7,8 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from pytorchjob_agent.meeting import SERVER_NAME
-from pytorchjob_agent.protocol import BEAT_SECONDS, Beat, Failed, Hello, Join, Message, RoundId
+from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
+from pytorchjob_agent.contract.messages import BEAT_SECONDS, Beat, Failed, Hello, Join, Message, RoundId
 from pytorchjob_operator import tokens
 
 JOB = "simulated"

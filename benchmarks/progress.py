@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.table import Row, load, spread
-from pytorchjob_agent import training
-from pytorchjob_agent.board import PROGRESS
-from pytorchjob_agent.boards import Boards
-from pytorchjob_agent.rules import HangRules
-from pytorchjob_agent.watch import Watch
+from pytorchjob_agent.contract.hang_rules import HangRules
+from pytorchjob_agent.hangs.watch import Watch
+from pytorchjob_agent.script import api
+from pytorchjob_agent.script.progress_file import PROGRESS
+from pytorchjob_agent.script.progress_files import Boards
 
 _CALLS = 100_000
 _LOOKS = 2_000
@@ -28,9 +28,9 @@ async def measure(repeat: int) -> list[Row]:
         boards = Boards(Path(directory), _WORKERS)
         os.environ.update(boards.env(0))
         rows = [
-            _row("progress(step, total)", repeat, lambda: training.progress(5, 100)),
+            _row("progress(step, total)", repeat, lambda: api.progress(5, 100)),
             _row("progress(step, total) with 3 metrics", repeat, _three),
-            _row("checkpoint_requested() in a group of one", repeat, training.checkpoint_requested),
+            _row("checkpoint_requested() in a group of one", repeat, api.checkpoint_requested),
             _looks(boards, repeat),
         ]
         boards.close()
@@ -38,7 +38,7 @@ async def measure(repeat: int) -> list[Row]:
 
 
 def _three() -> None:
-    training.progress(5, 100, loss=0.5, lr=0.1, accuracy=0.9)
+    api.progress(5, 100, loss=0.5, lr=0.1, accuracy=0.9)
 
 
 def _row(name: str, repeat: int, call: Callable[[], object]) -> tuple[str, str, str, str, str]:
@@ -52,7 +52,7 @@ def _row(name: str, repeat: int, call: Callable[[], object]) -> tuple[str, str, 
 def _looks(boards: Boards, repeat: int) -> tuple[str, str, str, str, str]:
     """One look a second: its CPU time in seconds is the share of one core."""
     watch = Watch(HangRules(), boards, dict.fromkeys(range(_WORKERS), os.getpid()))
-    workers = [training.Script(boards.env(local_rank)[PROGRESS]).board for local_rank in range(_WORKERS)]
+    workers = [api.Script(boards.env(local_rank)[PROGRESS]).board for local_rank in range(_WORKERS)]
     shares, used, now = list[float](), 0.0, time.monotonic()
     for look in range(1, repeat * _LOOKS + 1):
         now += 1.0  # time is told, so that the looks need not wait for it

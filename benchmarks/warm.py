@@ -15,9 +15,9 @@ from statistics import median
 from typing import Protocol
 
 from benchmarks.table import Row, load, ratio, spread
-from pytorchjob_agent import startmode
-from pytorchjob_agent.forking import Server
-from pytorchjob_agent.ports import listen
+from pytorchjob_agent.contract.environment import start_mode
+from pytorchjob_agent.system.ports import listen
+from pytorchjob_agent.workers.fork_client import Server
 
 _WORLD = 2
 _LIMIT_SECONDS = 300
@@ -103,7 +103,7 @@ def _rows(cold: list[Round], warm: list[Round], own: float, notes: tuple[str, st
 
 @contextlib.contextmanager
 def _server() -> Iterator[Server]:
-    server = Server.start(startmode.modules({}))
+    server = Server.start(start_mode.modules({}))
     yield server
     server.close()
 

@@ -13,7 +13,7 @@ from e2e.conftest import fresh_namespace
 from e2e.drama import degraded, termination
 from e2e.elastic import TRAIN, elastic_job, events, log, starts, submit, until_step
 from e2e.kubectl import Kubectl, until
-from pytorchjob_agent import meeting
+from pytorchjob_agent.contract import coordinator_endpoint
 
 CRASH = TRAIN.replace(
     "    time.sleep(seconds)",
@@ -136,7 +136,7 @@ def test_unequal_versions_name_the_odd_one(kubectl: Kubectl) -> None:
 
 def test_a_wrong_token_is_refused_and_the_job_says_so_and_trains_on(kubectl: Kubectl) -> None:
     until_step(kubectl, "visited", 0, 5)
-    stranger(kubectl, "thief", **{meeting.TOKEN: "0" * 64})
+    stranger(kubectl, "thief", **{coordinator_endpoint.TOKEN: "0" * 64})
     until(lambda: "'visited-worker-0' has a wrong token" in story(kubectl), 90, lambda: kubectl.story("visited"))
     until(lambda: "refuses this agent" in kubectl("logs", "thief"), 60, lambda: kubectl("logs", "thief"))
     assert len(starts(log(kubectl, "visited", 0))) == 1
@@ -145,7 +145,7 @@ def test_a_wrong_token_is_refused_and_the_job_says_so_and_trains_on(kubectl: Kub
 def test_of_two_agents_for_one_replica_the_first_trains_on_and_the_job_says_so(kubectl: Kubectl) -> None:
     until_step(kubectl, "visited", 0, 5)
     uid = kubectl.get("pod", "visited-worker-0")["metadata"]["uid"]
-    stranger(kubectl, "twin", **{meeting.POD_UID: uid})
+    stranger(kubectl, "twin", **{coordinator_endpoint.POD_UID: uid})
     until(lambda: "DuplicateReplica" in story(kubectl), 90, lambda: kubectl.story("visited"))
     until(lambda: "another agent stands for replica 0" in kubectl("logs", "twin"), 60, lambda: kubectl("logs", "twin"))
     assert len(starts(log(kubectl, "visited", 0))) == 1

@@ -3,7 +3,7 @@
 import json
 
 from e2e.kubectl import Kubectl, until
-from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_agent.contract.environment import ReplicaEnv
 
 PROBE = """
 import json, os, socket, time

@@ -11,7 +11,22 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "operator"
 AGENT = SOURCE / "pytorchjob_agent"
-NEED_TORCH = {"alone", "compat", "launcher", "piped", "spec", "warm"}
+NEED_TORCH = {
+    "command.launcher",
+    "rendezvous.handler",
+    "rendezvous.loop",
+    "rendezvous.membership",
+    "rendezvous.round_store",
+    "rendezvous.round_workers",
+    "rendezvous.run",
+    "rendezvous.single_node",
+    "torch_compat",
+    "workers.torch_output",
+    "workers.torch_spec",
+    "workers.warm",
+}
+NO_MODULES = {"__init__", "workers.startup.sitecustomize"}
+"""The package itself, and what only Python's own `site` imports."""
 FILES = sorted(SOURCE.rglob("*.py"))
 
 MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 350, 50, 5
@@ -40,7 +55,8 @@ def test_operator_is_the_standard_librarys_also_in_the_root() -> None:
 
 def test_the_agent_starts_without_any_other_package() -> None:
     """`-S` leaves site-packages out, `-I` the environment and the working folder."""
-    modules = sorted(path.stem for path in AGENT.glob("*.py") if path.stem not in NEED_TORCH)
+    paths = (path.relative_to(AGENT).with_suffix("") for path in AGENT.rglob("*.py"))
+    modules = sorted({".".join(path.parts).removesuffix(".__init__") for path in paths} - NEED_TORCH - NO_MODULES)
     imports = "; ".join(f"import pytorchjob_agent.{name}" for name in modules)
     assert python(f"import sys; sys.path.insert(0, {str(SOURCE)!r}); {imports}; print('fine')", "-I", "-S") == "fine"
 

@@ -19,14 +19,15 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .standalone import StandaloneError, StandaloneResult, run_standalone
-    from .training import checkpoint_requested, progress, seconds_left, should_stop
+    from pytorchjob_agent.script.api import checkpoint_requested, progress, seconds_left, should_stop
+    from pytorchjob_agent.standalone.api import StandaloneError, StandaloneResult, run_standalone
 
-_TRAINING = ("checkpoint_requested", "progress", "seconds_left", "should_stop")
+_SCRIPT_API = ("checkpoint_requested", "progress", "seconds_left", "should_stop")
 
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for, and not before: the operator imports this package too."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'training' if name in _TRAINING else 'standalone'}"), name)
+    module = "script.api" if name in _SCRIPT_API else "standalone.api"
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -3,9 +3,16 @@
 import argparse
 import sys
 
-from . import __version__
-from .console import say
-from .contract import GRACE, PREFLIGHT, TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ExitCode
+from pytorchjob_agent import __version__
+from pytorchjob_agent.contract.environment import (
+    GRACE,
+    PREFLIGHT,
+    TERMINATION_LOG,
+    TERMINATION_LOG_PATH,
+    ContractError,
+    ExitCode,
+)
+from pytorchjob_agent.system.console import say
 
 _HELP = f"""\
 pytorchjob-agent run [--] TORCHRUN-ARGUMENTS SCRIPT [SCRIPT-ARGUMENTS]
@@ -39,11 +46,11 @@ def main(argv: list[str] | None = None) -> int:
     """Parse the first word and run; returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["doctor"]:
-        from . import doctor
+        from pytorchjob_agent.preflight import doctor
 
         return doctor.main(arguments[1:])
     if arguments[:1] == ["install"]:
-        from . import install
+        from pytorchjob_agent.command import install
 
         return install.main(arguments[1:])
     if arguments[:1] != ["run"] or arguments[1:2] in (["-h"], ["--help"]):
@@ -52,10 +59,10 @@ def main(argv: list[str] | None = None) -> int:
     rest = arguments[2:] if arguments[1:2] == ["--"] else arguments[1:]
     if not rest:
         _parser().error("nothing to run: expected a script behind `run`")
-    from . import init
+    from pytorchjob_agent.command import first_process
 
     try:
-        return init.run(rest)
+        return first_process.run(rest)
     except (ContractError, FileNotFoundError) as error:  # the latter: no folder for temporary files
         say(str(error))
         return ExitCode.SETUP

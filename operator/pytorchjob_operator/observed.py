@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pytorchjob_agent.meeting import COORDINATOR
+from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, ReplicaType

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract import TerminationMessage
+from pytorchjob_agent.contract.environment import TerminationMessage
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.meeting import MeetingEnv
-from pytorchjob_agent.protocol import BEAT_SECONDS, Assigned, Beat, Failed, Hello, Join, RoundId
+from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.messages import BEAT_SECONDS, Assigned, Beat, Failed, Hello, Join, RoundId
 from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess

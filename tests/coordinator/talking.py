@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pytorchjob_agent.meeting import SERVER_NAME
-from pytorchjob_agent.protocol import Hello, Join, Message, ToAgent, read_to_agent
+from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
+from pytorchjob_agent.contract.messages import Hello, Join, Message, ToAgent, read_to_agent
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pytorchjob_agent.protocol import LINE_LIMIT, Beat, Done, Join, Message, Refused, Resumed, RoundId
+from pytorchjob_agent.contract.messages import LINE_LIMIT, Beat, Done, Join, Message, Refused, Resumed, RoundId
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds.state import Word

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.protocol import Beat, Join, RoundId
+from pytorchjob_agent.contract.messages import Beat, Join, RoundId
 from pytorchjob_operator.coordinator import tls
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator

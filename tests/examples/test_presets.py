@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytorchjob_agent import contract
+from pytorchjob_agent.contract import environment
 
 ROOT = Path(__file__).parents[2]
 PRESETS = sorted((ROOT / "examples" / "presets").glob("*.yaml"))
-OURS = {value for value in vars(contract).values() if isinstance(value, str) and re.fullmatch("[A-Z_]+", value)}
+OURS = {value for value in vars(environment).values() if isinstance(value, str) and re.fullmatch("[A-Z_]+", value)}
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in PRESETS])

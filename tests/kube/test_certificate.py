@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from pytorchjob_agent.meeting import SERVER_NAME
+from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
 from pytorchjob_operator.app.operator import now
 from pytorchjob_operator.kube import certificate, credentials
 from pytorchjob_operator.kube.credentials import Credentials

@@ -10,8 +10,8 @@ from tests.local.jobs import Run, job, role
 
 AGENT = """
 import os, socket, sys, time
-from pytorchjob_agent.meeting import MeetingEnv
-from pytorchjob_agent.protocol import Beat, Done, Failed, Hello, Join, read_to_agent
+from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.messages import Beat, Done, Failed, Hello, Join, read_to_agent
 
 env = MeetingEnv.from_env(os.environ)
 if env is None:

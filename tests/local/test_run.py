@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytorchjob_agent.contract import TERMINATION_LOG
+from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan import replicas

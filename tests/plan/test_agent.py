@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.meeting import MeetingEnv
-from pytorchjob_agent.rules import HangRules
+from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_operator import tokens
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.observed import CoordinatorAccess, Observed, Options

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_agent.contract.environment import ReplicaEnv
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan.environment.replica import build_env

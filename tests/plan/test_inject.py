@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_agent.contract.environment import ReplicaEnv
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import full_job, make_template, replica

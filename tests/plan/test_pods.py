@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_agent.contract.environment import ReplicaEnv
 from pytorchjob_operator import names
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan.pods import build_pod

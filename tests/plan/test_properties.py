@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pytorchjob_agent.contract import ReplicaEnv
+from pytorchjob_agent.contract.environment import ReplicaEnv
 from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
 from pytorchjob_operator.names import ChildKind, ReplicaType

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pytorchjob_agent.protocol import (
+from pytorchjob_agent.contract.messages import (
     BEAT_SECONDS,
     LEASE_SECONDS,
     Assigned,

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pytorchjob_agent.protocol import Assigned, RoundId
+from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_operator.rounds.state import Decision, EndReason, Policy, Tell
 from tests.rounds.model_agent import ECHO, REAL, Agent
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from pytorchjob_agent.protocol import Hello, Refused
+from pytorchjob_agent.contract.messages import Hello, Refused
 from pytorchjob_operator.rounds import decide
 from pytorchjob_operator.rounds.state import Closed, Event, Expect, Hangup, JobState, Policy, Said, Seat, Tell, Tick
 from tests.rounds.model_agent import Agent

@@ -4,7 +4,18 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pytorchjob_agent.protocol import Assigned, Beat, Done, Draining, Failed, FromAgent, Hello, Join, Pong, RoundId
+from pytorchjob_agent.contract.messages import (
+    Assigned,
+    Beat,
+    Done,
+    Draining,
+    Failed,
+    FromAgent,
+    Hello,
+    Join,
+    Pong,
+    RoundId,
+)
 from pytorchjob_operator.rounds import decide
 from pytorchjob_operator.rounds.state import Closed, Event, Expect, Hangup, JobState, Policy, Said, Seat, Tell, Tick
 

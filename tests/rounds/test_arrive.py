@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.protocol import Join, Restart, RoundId
+from pytorchjob_agent.contract.messages import Join, Restart, RoundId
 from tests.rounds.story import Job, another_leader, running, seat
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.protocol import RoundId
+from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_operator.rounds.state import Tick
 from tests.rounds.story import another_leader, running, seat, stopped
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.protocol import RoundId
+from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_operator.report import Ended, LastRestart, Report
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.report import report

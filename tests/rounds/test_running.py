@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from pytorchjob_agent.protocol import (
+from pytorchjob_agent.contract.messages import (
     BEAT_SECONDS,
     LEASE_SECONDS,
     UNTOLD,

@@ -10,7 +10,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs
 from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo, RendezvousStoreInfo
 
-from pytorchjob_agent import compat
+from pytorchjob_agent import torch_compat
 from tests.waiting import until
 
 dist: Any = torch.distributed  # its stores are put there at run time
@@ -61,7 +61,7 @@ def make(
     directory: Path, code: str, nproc: int = 1, meeting: Meeting | None = None, cls: type[Any] = LocalElasticAgent
 ) -> Any:
     """Make an agent as the launcher does; nothing is started."""
-    options = compat.supported(
+    options = torch_compat.supported(
         WorkerSpec.__init__,
         role="default",
         local_world_size=nproc,
@@ -73,7 +73,7 @@ def make(
         event_log_handler="null",
     )
     return cls(
-        **compat.supported(
+        **torch_compat.supported(
             LocalElasticAgent.__init__,
             spec=WorkerSpec(**options),
             logs_specs=Files(log_dir=str(directory)),

@@ -16,7 +16,7 @@ from torch.distributed.run import (
     parse_min_max_nnodes,
 )
 
-from pytorchjob_agent import compat
+from pytorchjob_agent import torch_compat
 
 pytestmark = pytest.mark.torch
 
@@ -61,7 +61,7 @@ def test_variables_are_the_defaults_of_arguments(monkeypatch: pytest.MonkeyPatch
 def test_a_port_is_a_port_only_if_somebody_asked_for_it(default: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     def port(*argv: str) -> Any:
         parser = get_args_parser()
-        compat.ask_for_port(parser, default)
+        torch_compat.ask_for_port(parser, default)
         return parser.parse_args([*argv, "train.py"]).master_port
 
     assert (port(), port("--master-port=29500")) == (default, 29500)
@@ -124,4 +124,4 @@ def test_how_many_processes() -> None:
 )
 def test_parameters_that_every_version_knows(what: Any, names: str) -> None:
     wanted = dict.fromkeys(names.split())
-    assert compat.supported(what.__init__, **wanted, unheard_of=1) == wanted
+    assert torch_compat.supported(what.__init__, **wanted, unheard_of=1) == wanted

@@ -17,7 +17,7 @@ FILES = sorted(
     if re.search(r"pytest\.mark\.torch\b", file.read_text())
 )
 CASES = [pytest.param(file, "", id=Path(file).stem) for file in FILES]
-CASES.append(pytest.param("tests/agent/elastic/test_members.py", "cold or has_to_go or launcher", id="members"))
+CASES.append(pytest.param("tests/agent/rendezvous/test_members.py", "cold or has_to_go or launcher", id="members"))
 _LONGEST = 600
 """Seconds for one file; gloo of that time may hang for ever when a process ends."""
 
@@ -42,7 +42,7 @@ def run(python: Path, *command: str) -> str:
 
 def test_it_is_the_oldest_that_is_supported(python: Path) -> None:
     words = run(python, "-c", "import torch; print(torch.__version__)")
-    said = (ROOT / "operator/pytorchjob_agent/child.py").read_text()
+    said = (ROOT / "operator/pytorchjob_agent/command/launcher_process.py").read_text()
     assert re.search(r"install torch (\d+\.\d+) or newer", said)[1] == words.rpartition(".")[0]  # type: ignore[index]
 
 

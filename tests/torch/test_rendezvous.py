@@ -25,13 +25,13 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
-from pytorchjob_agent import compat
+from pytorchjob_agent import torch_compat
 
 from .agents import Meeting, dist
 
 pytestmark = pytest.mark.torch
 SECONDS = timedelta(seconds=20)
-FINDS_HANDLERS = compat.version() >= (2, 6)
+FINDS_HANDLERS = torch_compat.version() >= (2, 6)
 
 
 # --- the handler
@@ -145,7 +145,7 @@ def client(port: int) -> Any:
 
 @pytest.mark.parametrize("where", ["by TCP", "in memory"])
 def test_a_store_does_what_a_round_needs(where: str, listener: socket.socket) -> None:
-    server = compat.store_on(listener, timeout=SECONDS) if where == "by TCP" else dist.HashStore()
+    server = torch_compat.store_on(listener, timeout=SECONDS) if where == "by TCP" else dist.HashStore()
     store = dist.PrefixStore("round/7", server)
     store.set("word", "here")
     assert (store.get("word"), server.get("round/7/word")) == (b"here", b"here")
@@ -160,7 +160,7 @@ def test_a_store_does_what_a_round_needs(where: str, listener: socket.socket) ->
 
 
 def test_a_word_that_never_comes_is_an_error_in_time(listener: socket.socket) -> None:
-    server = compat.store_on(listener, timeout=SECONDS)
+    server = torch_compat.store_on(listener, timeout=SECONDS)
     with pytest.raises(RuntimeError):
         server.wait(["never"], timedelta(milliseconds=50))
 
@@ -168,7 +168,7 @@ def test_a_word_that_never_comes_is_an_error_in_time(listener: socket.socket) ->
 def test_a_store_on_a_bound_socket_is_a_new_one_each_time(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     for _ in range(2):
-        server = compat.store_on(listener, timeout=SECONDS)
+        server = torch_compat.store_on(listener, timeout=SECONDS)
         assert server.port == port
         assert client(port).check(["stale"]) is False
         client(port).set("stale", "x")
@@ -176,7 +176,7 @@ def test_a_store_on_a_bound_socket_is_a_new_one_each_time(listener: socket.socke
 
 
 def test_a_store_that_is_gone_is_a_runtime_error(listener: socket.socket) -> None:
-    server = compat.store_on(listener, timeout=SECONDS)
+    server = torch_compat.store_on(listener, timeout=SECONDS)
     peer = client(listener.getsockname()[1])
     del server
     listener.close()

@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing import SubprocessContext
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.launcher.api import LaunchConfig
 
-from pytorchjob_agent import compat
+from pytorchjob_agent import torch_compat
 from tests.waiting import until
 
 from . import agents
@@ -211,7 +211,7 @@ def test_deaf_workers_are_killed_at_once_when_asked(agent: Make, tmp_path: Path)
 def test_workers_stop_when_the_group_is_stopped_and_the_rendezvous_goes_on(agent: Make) -> None:
     meeting = Meeting()
     one = begin(agent(agents.SLEEP, nproc=2, meeting=meeting))
-    compat.keep_rendezvous(one)
+    torch_compat.keep_rendezvous(one)
     one._stop_workers(group(one))
     assert not any(alive(pid) for pid in one._pcontext.pids().values())
     one._shutdown()
@@ -220,7 +220,7 @@ def test_workers_stop_when_the_group_is_stopped_and_the_rendezvous_goes_on(agent
 
 def test_workers_that_were_stopped_after_a_failure_are_named(agent: Make) -> None:
     one = begin(agent(agents.ONE_FAILS, nproc=3))
-    failures = compat.failures(one, until_over(one))
+    failures = torch_compat.failures(one, until_over(one))
     assert {rank: failure.exitcode for rank, failure in failures.items()} == {0: -15, 1: 7, 2: -15}
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pytorchjob_agent.contract import (
+from pytorchjob_agent.contract.environment import (
     MASTER_ADDR,
     MASTER_PORT,
     PET_MASTER_ADDR,
@@ -20,8 +20,7 @@ from pytorchjob_agent.contract import (
     RANK,
     WORLD_SIZE,
 )
-
-from .facts import CUDA, Facts
+from pytorchjob_agent.preflight.facts import CUDA, Facts
 
 MIB = 1024 * 1024
 SHM_PER_PROCESS = 128 * MIB  # twice the default of containers, which is too small for one DataLoader

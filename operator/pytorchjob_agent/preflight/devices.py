@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Any
 
-from .facts import CUDA, Torch
+from pytorchjob_agent.preflight.facts import CUDA, Torch
 
 
 def look() -> Torch:

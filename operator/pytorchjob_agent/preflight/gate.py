@@ -6,11 +6,10 @@ It asks nobody outside this pod: the wait for the meeting place comes after it a
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from pytorchjob_agent.console import say
-
-from . import devices, read
-from .facts import Request, Torch
-from .policy import Finding, Level, judge, levels
+from pytorchjob_agent.preflight import devices, read
+from pytorchjob_agent.preflight.facts import Request, Torch
+from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels
+from pytorchjob_agent.system.console import say
 
 
 class PreflightError(Exception):

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from pytorchjob_agent.contract import PREFLIGHT, ContractError, MemberReport
-
-from .checks import CHECKS, Check
-from .facts import Facts
+from pytorchjob_agent.contract.environment import PREFLIGHT, ContractError, MemberReport
+from pytorchjob_agent.preflight.checks import CHECKS, Check
+from pytorchjob_agent.preflight.facts import Facts
 
 OFF = "off"
 _VERSIONS = "versions"

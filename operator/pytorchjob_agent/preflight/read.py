@@ -12,11 +12,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pytorchjob_agent import reach
-from pytorchjob_agent.contract import TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ReplicaEnv
-
-from . import cgroup, devices
-from .facts import Facts, Machine, Meeting, Place, Request, Torch
+from pytorchjob_agent.contract.environment import TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ReplicaEnv
+from pytorchjob_agent.preflight import devices
+from pytorchjob_agent.preflight.facts import Facts, Machine, Meeting, Place, Request, Torch
+from pytorchjob_agent.system import cgroup, network
 
 _ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 _IS_HOST = "is_host"
@@ -120,10 +119,10 @@ def _ask(host: str, port: int, ours: bool | None) -> Meeting:
     def attempt() -> None:
         meeting = found[0]
         try:
-            reach.resolve(host, port)
+            network.resolve(host, port)
             meeting = replace(meeting, ours=_is_here(host, port) if ours is None else ours, resolves=True)
             found.append(meeting)
-            reach.connect(host, port)
+            network.connect(host, port)
             found.append(replace(meeting, problem=""))
         except OSError as error:
             found.append(replace(meeting, problem=str(error)))
@@ -137,4 +136,4 @@ def _ask(host: str, port: int, ours: bool | None) -> Meeting:
 def _is_here(host: str, port: int) -> bool:
     """Whether the name is this machine's: then it is this member that opens the port."""
     addresses = {str(one[4][0]) for one in socket.getaddrinfo(host, port)}
-    return reach.own_address(host, port) in addresses
+    return network.own_address(host, port) in addresses

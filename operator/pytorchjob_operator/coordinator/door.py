@@ -6,7 +6,7 @@ The token decides first, so that nobody learns anything of a job whose pod it is
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytorchjob_agent.protocol import Hello, Refused
+from pytorchjob_agent.contract.messages import Hello, Refused
 from pytorchjob_operator import tokens
 
 UNKNOWN_JOB = "the operator does not know this job (yet)"

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pytorchjob_agent.protocol import LINE_LIMIT, Message, Refused
+from pytorchjob_agent.contract.messages import LINE_LIMIT, Message, Refused
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
 
 

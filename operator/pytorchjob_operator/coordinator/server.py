@@ -13,7 +13,14 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 
-from pytorchjob_agent.protocol import LINE_LIMIT, FromAgent, Hello, ProtocolError, Refused, read_from_agent
+from pytorchjob_agent.contract.messages import (
+    LINE_LIMIT,
+    FromAgent,
+    Hello,
+    ProtocolError,
+    Refused,
+    read_from_agent,
+)
 from pytorchjob_operator.coordinator import door
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Bucket, Limits

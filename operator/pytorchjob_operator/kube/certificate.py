@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from pytorchjob_agent.meeting import SERVER_NAME
+from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
 
 LIFE = timedelta(days=3653)
 _EARLY = timedelta(days=1)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from pytorchjob_agent.contract import exit_code_of
+from pytorchjob_agent.contract.environment import exit_code_of
 from pytorchjob_operator.local.command import Command
 
 TERMINATE = b"T"

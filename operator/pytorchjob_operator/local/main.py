@@ -10,7 +10,7 @@ from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 
-from pytorchjob_agent.install import install
+from pytorchjob_agent.command.install import install
 from pytorchjob_operator.local import addresses, gpus, keeper, notes, result, source
 from pytorchjob_operator.local.addresses import Addresses, Claims
 from pytorchjob_operator.local.command import Command

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytorchjob_agent.contract import TERMINATION_LIMIT, TERMINATION_LOG, ContractError, TerminationMessage
+from pytorchjob_agent.contract.environment import TERMINATION_LIMIT, TERMINATION_LOG, ContractError, TerminationMessage
 from pytorchjob_operator.local import kubelet, processes
 from pytorchjob_operator.local.command import Command
 from pytorchjob_operator.local.gpus import Pool

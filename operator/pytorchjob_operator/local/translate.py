@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytorchjob_agent import contract
+from pytorchjob_agent.contract import environment
 from pytorchjob_operator import names
 from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
 from pytorchjob_operator.local.command import Command
@@ -33,7 +33,7 @@ _OF_A_JOB = re.compile(
 _REFERENCE = re.compile(r"\$(?:\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
 _LABEL_OR_ANNOTATION = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _AGENT = "pytorchjob-agent"
-_AGENT_ROOT = Path(contract.__file__).parent
+_AGENT_ROOT = Path(environment.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _local_env(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> di
     env |= {
         HOSTNAME: name,
         _LOCAL_ADDR: machine.addresses.of(*replica(pod)),
-        contract.TERMINATION_LOG: termination_log(machine.scratch, name),
+        environment.TERMINATION_LOG: termination_log(machine.scratch, name),
     }
     return env if gpus is None else env | {VISIBLE_GPUS: gpus}
 

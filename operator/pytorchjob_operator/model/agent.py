@@ -10,7 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pytorchjob_agent.rules import Comparison
+from pytorchjob_agent.contract.hang_rules import Comparison
 from pytorchjob_operator.model.base import INT32_MAX, Model, Number
 
 _DAY = 86_400

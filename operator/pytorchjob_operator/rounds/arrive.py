@@ -7,7 +7,17 @@ coordinator that has forgotten learns the running round from those who say hello
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytorchjob_agent.protocol import VERSION, Checkpoint, Finished, Hello, Refused, Restart, RoundId, Stop, Welcome
+from pytorchjob_agent.contract.messages import (
+    VERSION,
+    Checkpoint,
+    Finished,
+    Hello,
+    Refused,
+    Restart,
+    RoundId,
+    Stop,
+    Welcome,
+)
 from pytorchjob_operator.rounds import gather, running
 from pytorchjob_operator.rounds.state import EndReason, Member, Round, Tell, Word
 from pytorchjob_operator.rounds.turn import Turn

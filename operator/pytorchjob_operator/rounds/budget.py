@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pytorchjob_agent.protocol import UNTOLD
+from pytorchjob_agent.contract.messages import UNTOLD
 from pytorchjob_operator.rounds.state import End, EndReason, Failure, JobState, PastRestart, Word
 
 SAME_ERROR = 3

@@ -4,7 +4,16 @@ The coordinator's shell feeds it with what agents say and with time, and sends w
 what is needed of it comes back with the agents' hellos.
 """
 
-from pytorchjob_agent.protocol import Beat, Done, Draining, Failed, Hello, Join, Resumed, Unreachable
+from pytorchjob_agent.contract.messages import (
+    Beat,
+    Done,
+    Draining,
+    Failed,
+    Hello,
+    Join,
+    Resumed,
+    Unreachable,
+)
 from pytorchjob_operator.rounds import arrive, gather, lost, running
 from pytorchjob_operator.rounds.state import Closed, Decision, Event, Expect, JobState, Said, TurnedAway
 from pytorchjob_operator.rounds.turn import Turn

@@ -6,7 +6,7 @@ on, and so does everybody's.
 
 from dataclasses import replace
 
-from pytorchjob_agent.protocol import BEAT_SECONDS, LEASE_SECONDS
+from pytorchjob_agent.contract.messages import BEAT_SECONDS, LEASE_SECONDS
 from pytorchjob_operator.rounds import gather, running
 from pytorchjob_operator.rounds.state import Expect, JobState, Member, Word
 from pytorchjob_operator.rounds.turn import Turn

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pytorchjob_agent.protocol import (
+from pytorchjob_agent.contract.messages import (
     PONG_SECONDS,
     Beat,
     Checkpoint,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pytorchjob_agent.protocol import FromAgent, RoundId, ToAgent
+from pytorchjob_agent.contract.messages import FromAgent, RoundId, ToAgent
 
 
 class Word(StrEnum):

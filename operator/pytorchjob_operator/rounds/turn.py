@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from pytorchjob_agent.protocol import ToAgent
+from pytorchjob_agent.contract.messages import ToAgent
 from pytorchjob_operator.rounds.state import Hangup, JobState, Member, News, Order, Tell, Word
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytorchjob_agent.contract import ContractError
+from pytorchjob_agent.contract.environment import ContractError
 from pytorchjob_agent.preflight.facts import Facts, Machine, Torch
 from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels, of_versions, report
 

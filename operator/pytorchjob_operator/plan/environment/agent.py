@@ -8,11 +8,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pytorchjob_agent import meeting
-from pytorchjob_agent.contract import GRACE, PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, PREFLIGHT
-from pytorchjob_agent.meeting import MeetingEnv
-from pytorchjob_agent.rules import HANG
-from pytorchjob_agent.startmode import PRELOAD, START_MODE
+from pytorchjob_agent.contract import coordinator_endpoint
+from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.environment import GRACE, PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, PREFLIGHT
+from pytorchjob_agent.contract.hang_rules import HANG
+from pytorchjob_agent.contract.start_mode import PRELOAD, START_MODE
 from pytorchjob_operator import names, tokens
 from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, main_container
 from pytorchjob_operator.names import Reason
@@ -20,7 +20,7 @@ from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.replicas import Replica
 
-_CHOICES = (PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, meeting.COORDINATOR)
+_CHOICES = (PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, coordinator_endpoint.COORDINATOR)
 
 DEFAULT_TERMINATION = 30
 """terminationGracePeriodSeconds of a pod that does not say."""

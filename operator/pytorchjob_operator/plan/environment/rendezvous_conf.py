@@ -5,7 +5,7 @@ Only what the user has not said, and never beside pods that v1 made. Why these v
 
 from typing import Any
 
-from pytorchjob_agent.contract import DEFAULT_BACKEND, PET_RDZV_CONF, ContractError, rdzv_conf
+from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, PET_RDZV_CONF, ContractError, rdzv_conf
 from pytorchjob_operator.model import ElasticPolicy, main_container
 from pytorchjob_operator.observed import Options
 

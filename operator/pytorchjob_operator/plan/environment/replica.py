@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from pytorchjob_agent.contract import DEFAULT_BACKEND, SEPARATE_STORES, Rendezvous, ReplicaEnv
-from pytorchjob_agent.meeting import BACKEND
+from pytorchjob_agent.contract.coordinator_endpoint import BACKEND
+from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, SEPARATE_STORES, Rendezvous, ReplicaEnv
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, master_port
 from pytorchjob_operator.names import ReplicaType

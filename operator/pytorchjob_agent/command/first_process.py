@@ -1,0 +1,110 @@
+"""The first process of the pod: signals, orphans, the end. Pure decisions in `supervise`; torch only in the child.
+
+It never blocks in C++, so that SIGTERM works at every moment, before the first rendezvous too.
+"""
+
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from pytorchjob_agent.command import launcher_process
+from pytorchjob_agent.command.supervise import Again, Forward, Kill, Leave, View, decide
+from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
+from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE, ContractError, TerminationMessage, seconds
+from pytorchjob_agent.system import processes, signals
+from pytorchjob_agent.system.console import say
+from pytorchjob_agent.workers.failure_report import sentence, write_termination_log
+
+_TICK = 3600.0
+_LIVES = 10
+"""Launchers that may crash in one container before the kubelet has to look after it."""
+
+
+def run(argv: list[str]) -> int:
+    """Run torchrun's arguments to their end and return the exit code of the pod."""
+    grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
+    signals.block()
+    processes.adopt_orphans()
+    lives = _LIVES if os.environ.get(COORDINATOR) else 0  # only there do the others know what became of us
+    with tempfile.TemporaryDirectory(prefix="pytorchjob-agent-") as directory:
+        while True:
+            pid, receive = _launch(argv, Path(directory))
+            end = _supervise(View(now=time.monotonic(), grace=grace, lives=lives), pid, receive)
+            os.close(receive)
+            if isinstance(end, Leave):
+                return _end(end)
+            lives -= 1
+
+
+def _launch(argv: list[str], directory: Path) -> tuple[int, int]:
+    """Fork a launcher; returns its pid and the pipe by which it reports."""
+    receive, send = os.pipe()
+    os.set_blocking(receive, False)
+    pid = os.fork()
+    if pid == 0:
+        _be_child(argv, directory, send)
+    os.close(send)
+    return pid, receive
+
+
+def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
+    """Become the launcher; never returns into the parent's frames."""
+    code = 1
+    try:
+        code = launcher_process.main(argv, directory, pipe)
+    finally:
+        os._exit(code)
+
+
+def _supervise(view: View, pid: int, receive: int) -> Leave | Again:
+    """Observe, decide, act until the launcher is gone and nothing is left below."""
+    while True:
+        decision = decide(view)
+        if isinstance(decision, Leave | Again):
+            processes.kill_below(os.getpid())
+            if isinstance(decision, Again):
+                say(decision.reason)
+            return decision
+        if isinstance(decision, Forward):
+            os.kill(pid, decision.signum)
+            view = replace(view, forwarded=True)
+            continue
+        if isinstance(decision, Kill):
+            say(decision.reason)
+            ended = processes.kill_below(os.getpid())
+            view = _observe(view, ended, pid, receive)
+            view = view if view.child is not None else replace(view, child=-9)  # not even SIGKILL ended it
+            continue
+        until = decision.until if decision.until is not None else view.now + _TICK
+        view = _take(view, signals.wait(until - view.now))
+        view = _observe(view, processes.reap(), pid, receive)
+
+
+def _take(view: View, signum: int | None) -> View:
+    now = time.monotonic()
+    if signum is None:
+        return replace(view, now=now)
+    asked = view.asked_at if view.signals else now
+    return replace(view, now=now, signals=(*view.signals, signum), asked_at=asked)
+
+
+def _observe(view: View, ended: dict[int, int], pid: int, receive: int) -> View:
+    if pid not in ended:
+        return view
+    return replace(view, child=ended[pid], report=_read_report(receive))
+
+
+def _read_report(receive: int) -> TerminationMessage | None:
+    try:
+        return TerminationMessage.from_json(os.read(receive, 65536).decode())
+    except (BlockingIOError, ContractError):
+        return None  # it was cut short
+
+
+def _end(leave: Leave) -> int:
+    if leave.message is not None:
+        say(sentence(leave.message))
+        write_termination_log(leave.message, os.environ)
+    return leave.exit_code

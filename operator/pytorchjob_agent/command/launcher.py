@@ -1,0 +1,209 @@
+"""Runs the workers with torch's LocalElasticAgent, as torchrun does, and says what came of it.
+
+The only module that imports torch; it runs in a process of its own, below the one that handles signals.
+"""
+
+import argparse
+import os
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.elastic import events
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.rendezvous import RendezvousParameters, rendezvous_handler_registry
+from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
+from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+from torch.distributed.launcher.api import LaunchConfig
+from torch.distributed.run import config_from_args, get_args_parser, parse_min_max_nnodes
+
+from pytorchjob_agent import torch_compat
+from pytorchjob_agent.command.isolation import nested, without_outer
+from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, MeetingEnv
+from pytorchjob_agent.contract.environment import (
+    DEFAULT_RDZV_PORT,
+    ContractError,
+    Reason,
+    TerminationMessage,
+    exit_code_of,
+)
+from pytorchjob_agent.rendezvous import run as elastic
+from pytorchjob_agent.rendezvous import single_node
+from pytorchjob_agent.rendezvous.failure_messages import failure
+from pytorchjob_agent.system import network
+from pytorchjob_agent.system.ports import LOOPBACK
+from pytorchjob_agent.workers import warm
+from pytorchjob_agent.workers.failure_report import explain
+from pytorchjob_agent.workers.fork_client import Server
+from pytorchjob_agent.workers.torch_output import PipedLogs
+from pytorchjob_agent.workers.torch_spec import STATIC as _STATIC
+from pytorchjob_agent.workers.torch_spec import agent_options, worker_spec
+
+_JOIN_TIMEOUT = 600  # torch's own, for both kinds of rendezvous
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Parse torchrun's arguments by torchrun's parser: PET_* variables are defaults, flags win over them."""
+    parser = get_args_parser()
+    torch_compat.ask_for_port(parser, None)
+    args = parser.parse_args(argv)
+    if args.standalone:
+        return _standalone(argv)
+    coordinator = MeetingEnv.from_env(os.environ)
+    if coordinator is not None and not _meets_elsewhere(argv):
+        args.rdzv_backend, args.rdzv_endpoint = BACKEND, f"{coordinator.host}:{coordinator.port}"
+        args.rdzv_id, args.master_port = coordinator.job, 0
+        args.node_rank = 0  # the rounds say which node is which; torch would warn that it ignores ours
+        return args
+    alone_too = args.rdzv_backend == _STATIC and not args.rdzv_endpoint and args.master_port is None
+    if alone_too and parse_min_max_nnodes(args.nnodes)[1] == 1:
+        return _alone(args, 0)
+    if args.master_port is None:
+        args.master_port = 29500
+    return args
+
+
+def _meets_elsewhere(argv: list[str]) -> bool:
+    """Whether the command line names a rendezvous of the user's own: it wins over what the operator offers."""
+    parser = get_args_parser()
+    unset = object()
+    parser.set_defaults(rdzv_backend=unset, rdzv_endpoint=unset)
+    args = parser.parse_args(argv)
+    return args.rdzv_backend is not unset or args.rdzv_endpoint is not unset
+
+
+def _standalone(argv: list[str]) -> argparse.Namespace:
+    """Parse again, without what a job around this run left in the environment."""
+    kept = without_outer(os.environ, below_worker=nested(os.environ))
+    for name in os.environ.keys() - kept.keys():
+        del os.environ[name]  # the workers inherit it
+    parser = get_args_parser()
+    torch_compat.ask_for_port(parser, 0)
+    args = parser.parse_args(argv)
+    if parse_min_max_nnodes(args.nnodes)[1] != 1:
+        raise ContractError(f"--nnodes: {args.nnodes} with --standalone: expected 1, or no flag at all")
+    return _alone(args, args.master_port)
+
+
+def _alone(args: argparse.Namespace, port: int) -> argparse.Namespace:
+    args.rdzv_backend, args.rdzv_endpoint, args.rdzv_id = single_node.BACKEND, f"{LOOPBACK}:{port}", str(uuid.uuid4())
+    args.master_port = port
+    return args
+
+
+def run(args: argparse.Namespace, directory: Path, early: Server | None = None) -> TerminationMessage | None:
+    """Run the workers that `parse` was told of to their end; None when they succeeded.
+
+    `early` is a fork server that has begun its imports; it is taken or ended.
+    """
+    torch_compat.separate_stores()
+    torch_compat.use_plain_stores()
+    torch_compat.keep_tracebacks_cheap()
+    config, command, command_args = config_from_args(args)
+    logs = _logs(args, directory)
+    if logs is not None:
+        config.logs_specs = logs
+    # The numbers of signals that torch handles once workers run; before that the kernel's defaults end us.
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+    if config.rdzv_backend == BACKEND:
+        start = elastic.Start(directory, warm.begin(args, early))  # it imports while the others are waited for
+        return _run_elastic(config, (command, command_args), start)
+    if early is not None:
+        early.close()
+    _meet(config)
+    agent = _agent(config, command, command_args)
+    try:
+        result = _run_agent(agent, config)
+    except SignalException as error:
+        return TerminationMessage(Reason.DRAINED, exit_code_of(-error.sigval), message=str(error))
+    finally:
+        if logs is not None:
+            logs.close()
+    if result is None or not result.is_failed():
+        return None
+    return explain([failure(rank, one, logs) for rank, one in torch_compat.failures(agent, result).items()])
+
+
+def _run_elastic(
+    config: LaunchConfig, program: tuple[Any, list[str]], start: elastic.Start
+) -> TerminationMessage | None:
+    """Run as a member of the job's rounds."""
+    logs = config.logs_specs if isinstance(config.logs_specs, PipedLogs) else None
+    try:
+        return elastic.run(config, program, logs, start)
+    finally:
+        if logs is not None:
+            logs.close()
+        if start.server is not None:
+            start.server.close()
+
+
+def _logs(args: argparse.Namespace, directory: Path) -> PipedLogs | None:
+    """Return our pipes, or None where the user asked torchrun for something else with its output."""
+    chosen = (args.tee != "0", args.redirects != "0", args.log_dir, args.logs_specs, args.local_ranks_filter)
+    asked = getattr(args, "log_line_prefix_template", None)  # newer than torch 2.4
+    template = asked or os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
+    if any(chosen) or template or args.run_path:
+        return None
+    return PipedLogs(Path(tempfile.mkdtemp(prefix="logs-", dir=directory)))
+
+
+def _meet(config: LaunchConfig) -> None:
+    """Wait for the meeting place, and for whoever opens it if that is not us."""
+    host, port = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=DEFAULT_RDZV_PORT)
+    if port == 0 or config.rdzv_backend not in (_STATIC, "c10d"):
+        return
+    wanted = config.rdzv_configs.get("timeout" if config.rdzv_backend == _STATIC else "join_timeout")
+    timeout = float(wanted or _JOIN_TIMEOUT)
+    network.wait_until(network.resolve, host, port, timeout)
+    if not _hosts(config, host):
+        network.wait_until(network.connect, host, port, timeout)
+    if config.rdzv_backend != _STATIC and not config.local_addr:
+        config.local_addr = network.own_address(host, port)
+
+
+def _hosts(config: LaunchConfig, host: str) -> bool:
+    """Whether the store is, or may be, opened by this agent: then nobody can be waited for."""
+    if config.rdzv_backend == _STATIC:
+        return bool(config.rdzv_configs["rank"] == 0)
+    wanted = str(config.rdzv_configs.get("is_host", "")).lower()
+    if wanted:
+        return wanted in {"1", "true", "t", "yes", "y"}
+    try:
+        from torch.distributed.elastic.rendezvous.utils import _matches_machine_hostname
+    except ImportError:
+        return True
+    return _matches_machine_hostname(host)
+
+
+def _agent(config: LaunchConfig, command: Any, command_args: list[str]) -> LocalElasticAgent:
+    parameters = RendezvousParameters(
+        backend=config.rdzv_backend,
+        endpoint=config.rdzv_endpoint,
+        run_id=config.run_id or str(uuid.uuid4()),
+        min_nodes=config.min_nodes,
+        max_nodes=config.max_nodes,
+        **torch_compat.supported(RendezvousParameters.__init__, local_addr=config.local_addr),
+        **config.rdzv_configs,
+    )
+    rendezvous_handler_registry.register(single_node.BACKEND, single_node.create)
+    handler = rendezvous_registry.get_rendezvous_handler(parameters)
+    spec = worker_spec(config, command, command_args, handler)
+    agent = LocalElasticAgent(spec=spec, **agent_options(config))
+    torch_compat.keep_rendezvous(agent)  # the end of the run closes it
+    return agent
+
+
+def _run_agent(agent: LocalElasticAgent, config: LaunchConfig) -> Any:
+    """Run to the end, then close the rendezvous; a signal leaves it open for the others, as torchrun does."""
+    handler = getattr(config, "event_log_handler", "null")
+    try:
+        result = agent.run()
+    except Exception:
+        events.record(agent.get_event_failed(), handler)
+        raise
+    events.record(agent.get_event_succeeded(), handler)
+    agent.get_worker_group().spec.rdzv_handler.shutdown()
+    return result

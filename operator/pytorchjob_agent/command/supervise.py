@@ -1,0 +1,112 @@
+"""Decides what the first process of the pod does next: wait, pass a signal on, kill, or leave with a message.
+
+Pure: the clock, the signals and the child's end come in as a `View`; processes are touched elsewhere.
+"""
+
+from dataclasses import dataclass
+from signal import SIGINT, Signals
+
+from pytorchjob_agent.contract.environment import ExitCode, Reason, TerminationMessage, exit_code_of
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known at one moment."""
+
+    now: float
+    grace: float
+    signals: tuple[int, ...] = ()  # asked to leave, in the order they came
+    asked_at: float = 0.0
+    forwarded: bool = False
+    child: int | None = None  # the launcher's return code, None while it runs
+    report: TerminationMessage | None = None  # what it left to say; None when it was cut short
+    lives: int = 0  # how often the launcher may be started again in this container
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do before `until` (None: before something happens)."""
+
+    until: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Pass the signal to the launcher, which stops its workers."""
+
+    signum: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """SIGKILL to everything below."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The end: kill what is left, write the message, exit with its code."""
+
+    message: TerminationMessage | None  # None: all went well
+    exit_code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """SIGKILL to everything below, then another launcher: sooner than the kubelet starts another container."""
+
+    reason: str
+
+
+Decision = Wait | Forward | Kill | Leave | Again
+
+
+def decide(view: View) -> Decision:
+    """Return the next step and its reason."""
+    if view.child is not None:
+        crashed = view.child < 0 and view.report is None and not view.signals
+        if crashed and view.lives > 0:
+            return Again(f"the launcher {_end(view.child)}: starting it again")
+        return _leave(view)
+    if not view.signals:
+        return Wait(None, "the workers run")
+    name = Signals(view.signals[0]).name
+    if not view.forwarded:
+        return Forward(view.signals[0], f"{name} received")
+    if len(view.signals) > 1:
+        return Kill(f"a second signal after {name}: not waiting for the workers")
+    deadline = view.asked_at + view.grace
+    if view.now >= deadline:
+        return Kill(f"the workers did not stop within {view.grace:g} s after {name}")
+    return Wait(deadline, f"the workers stop after {name}")
+
+
+def _leave(view: View) -> Leave:
+    if view.child == 0:
+        return Leave(None, ExitCode.OK, "the workers succeeded")
+    if view.signals:
+        return _message_of(_drained(view.signals[0]))
+    if view.report is not None:
+        return _message_of(view.report)
+    code = exit_code_of(view.child or 0)
+    return _message_of(TerminationMessage(Reason.AGENT_FAILED, code, message=f"the launcher {_end(view.child or 0)}"))
+
+
+def _message_of(message: TerminationMessage) -> Leave:
+    return Leave(message, message.exit_code, message.message)
+
+
+def _drained(signum: int) -> TerminationMessage:
+    code = ExitCode.INTERRUPTED if signum == SIGINT else exit_code_of(-signum)
+    return TerminationMessage(Reason.DRAINED, code, message=f"{Signals(signum).name}: the workers were stopped")
+
+
+def _end(returncode: int) -> str:
+    if returncode >= 0:
+        return f"exited with {returncode} and left no word"
+    hint = " (out of memory?)" if returncode == -9 else ""
+    return f"was killed by {Signals(-returncode).name}{hint}"

@@ -1,0 +1,75 @@
+"""What the workers' lines say by the author's rules: takes each line, keeps what a verdict needs and no more.
+
+Pure: the time of a line comes with it. Whether it is too late for something is decided in `hang`.
+"""
+
+import re
+from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt
+
+from pytorchjob_agent.contract.hang_rules import Comparison, LogRule
+
+LONGEST_LINE = 4096  # bytes that are searched, which bounds what a slow expression can cost
+_LONGEST_QUOTE = 200
+_COMPARE = {Comparison.LT: lt, Comparison.GT: gt, Comparison.LTEQ: le, Comparison.GTEQ: ge, Comparison.EQ: eq}
+
+
+@dataclass(frozen=True, slots=True)
+class LogSeen:
+    """What one rule has found; `bad` counts a worker's bad numbers in a row, of the worst worker."""
+
+    rule: LogRule
+    first: float | None = None
+    last: float | None = None
+    line: str = ""  # the newest match
+    bad: int = 0
+    fault: bool = False
+    over: bool = False
+
+
+class Tracker:
+    """One rule and what it has found in one round."""
+
+    def __init__(self, rule: LogRule) -> None:
+        """Compile its expressions, which were tried when the rule was read."""
+        self._rule = rule
+        self._pattern = re.compile(rule.pattern)
+        self._stop = None if rule.stop_pattern is None else re.compile(rule.stop_pattern)
+        self._first: float | None = None
+        self._last: float | None = None
+        self._line = ""
+        self._bad: dict[int, int] = {}
+        self._fault = self._over = False
+
+    def take(self, local_rank: int, line: str, now: float) -> None:
+        """Look at one line of a worker."""
+        if self._over or self._fault:
+            return
+        if self._stop is not None and self._stop.search(line):
+            self._over = True
+            return
+        match = self._pattern.search(line)
+        if match is None:
+            return
+        self._first = now if self._first is None else self._first
+        self._last, self._line = now, line[:_LONGEST_QUOTE]
+        self._fault = self._rule.fault_on_match
+        if self._rule.operator is not None:
+            worse = _is_bad(self._rule, match[1])
+            self._bad[local_rank] = self._bad.get(local_rank, 0) + 1 if worse else 0
+
+    def seen(self) -> LogSeen:
+        """Return what was found so far."""
+        bad = max(self._bad.values(), default=0)
+        return LogSeen(self._rule, self._first, self._last, self._line, bad, self._fault, self._over)
+
+
+def _is_bad(rule: LogRule, text: str | None) -> bool:
+    """Whether the number is as the rule says that it must not be; `nan` always is, what is no number never."""
+    try:
+        number = float(text or "")
+    except ValueError:
+        return False
+    if number != number:
+        return True
+    return rule.operator is not None and _COMPARE[rule.operator](number, rule.value)

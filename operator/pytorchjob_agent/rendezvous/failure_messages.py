@@ -1,0 +1,95 @@
+"""What goes into a failure's message: torch's word on workers that ended, or where those are that hang."""
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pytorchjob_agent.contract.environment import ExitCode, Reason, TerminationMessage
+from pytorchjob_agent.contract.messages import TAIL_LIMIT, Assigned, Failed, Stop
+from pytorchjob_agent.hangs.judge import Kind, Verdict
+from pytorchjob_agent.hangs.stacks import Place, odd_one
+from pytorchjob_agent.workers import failure_report
+
+_NO_STACK = "it gives no stack: it is frozen, or inside a call that does not return"
+
+_REASONS: dict[int, Reason] = {
+    ExitCode.FENCED: Reason.FENCED,
+    ExitCode.RENDEZVOUS: Reason.RENDEZVOUS_FAILED,
+    ExitCode.PREFLIGHT: Reason.PREFLIGHT_FAILED,
+}
+"""What an agent's end is called that the coordinator ordered with one of the agent's own codes."""
+
+
+def explain(result: Any, group: Any, killed: Collection[int], logs: Any) -> TerminationMessage:
+    """Return the first failure of torch's RunResult; `killed` are local ranks, `logs` has the tails of their output."""
+    local = {worker.global_rank: worker.local_rank for worker in group.workers}
+    own = {rank: one for rank, one in result.failures.items() if local.get(rank) not in killed}
+    if not (own or result.failures):
+        return TerminationMessage(Reason.WORKER_FAILED, ExitCode.WORKER_FAILED, message="the workers are unwell")
+    return failure_report.explain([failure(rank, one, logs) for rank, one in (own or result.failures).items()])
+
+
+def failure(rank: int, failed: Any, logs: Any) -> failure_report.Failure:
+    """Read torch's ProcessFailure."""
+    data = failed.error_file_data if os.path.isfile(failed.error_file) else {}  # torch's filler says nothing
+    return failure_report.Failure(
+        rank=rank,
+        local_rank=failed.local_rank,
+        returncode=failed.exitcode,
+        timestamp=failed.timestamp,
+        error=data if isinstance(data, dict) else {},
+        tail=logs.tail(failed.local_rank) if logs is not None else "",
+    )
+
+
+def hang(verdict: Verdict, places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
+    """Return the message of workers that hang, and whether they only wait for others."""
+    suspects = verdict.local_ranks or tuple(places)
+    local = next((one for one in suspects if not _waits(places.get(one))), suspects[0] if suspects else 0)
+    place = places.get(local)
+    message = f"{verdict.reason}; {_where(place, places, first_rank)}"
+    told = TerminationMessage(Reason.WORKER_HANGS, ExitCode.WORKER_FAILED, first_rank + local, local, message)
+    return told, _waits(place)
+
+
+def _where(place: Place | None, places: Mapping[int, Place | None], first_rank: int) -> str:
+    """Word where the one is, and of several workers who of them is elsewhere than the others."""
+    if len(places) > 1:
+        return odd_one({first_rank + local: one for local, one in places.items()})
+    return f"it {place.words}" if place is not None else _NO_STACK
+
+
+def bystander(places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
+    """Return where the workers here are while those of another agent hang."""
+    return hang(Verdict(kind=Kind.HANGING, reason="stopped because of another rank"), places, first_rank)
+
+
+def ordered(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
+    """Return why an agent ends that the coordinator told to; `own` is the last failure here."""
+    return TerminationMessage(
+        _REASONS.get(stop.exit_code, Reason.WORKER_FAILED),
+        stop.exit_code,
+        rank=own.rank if own else None,
+        local_rank=own.local_rank if own else None,
+        message=stop.message,
+        traceback=own.traceback if own else "",
+    )
+
+
+def message(assigned: Assigned, told: TerminationMessage, *, waits: bool = False) -> Failed:
+    """Return what the coordinator is told."""
+    return Failed(
+        round=assigned.round,
+        rank=told.rank if told.rank is not None else assigned.first_rank,
+        local_rank=told.local_rank or 0,
+        exit_code=told.exit_code,
+        message=told.message[:4096],
+        traceback=told.traceback[-TAIL_LIMIT:],
+        also=told.failed_after,
+        hang=told.reason == Reason.WORKER_HANGS,
+        waits=waits,
+    )
+
+
+def _waits(place: Place | None) -> bool:
+    return place is not None and place.collective is not None

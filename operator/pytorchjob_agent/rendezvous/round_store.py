@@ -1,0 +1,34 @@
+"""The stores of rounds: bound before they are announced, one for each round, gone with it."""
+
+import socket
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed
+
+from pytorchjob_agent import torch_compat
+
+_dist: Any = torch.distributed  # compat may replace its TCPStore, so it is looked up when it is needed
+CONNECT_SECONDS = 10.0
+_CALL = timedelta(seconds=CONNECT_SECONDS)
+
+
+def listen(address: str) -> socket.socket:
+    """Return a socket that listens on a free port of this address."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, 0), family=family, backlog=4096)
+
+
+def serve(listener: socket.socket) -> Any:
+    """Open the store behind a bound socket; it lives as long as the object."""
+    return torch_compat.store_on(listener, timeout=_CALL)
+
+
+def connect(host: str, port: int) -> Any:
+    """Connect to a store; raises torch's DistError where nobody answers in time."""
+    return _dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=_CALL)
+
+
+def beside(store: Any, prefix: str) -> Any:
+    """Return the part of a store that workers do not use."""
+    return _dist.PrefixStore(prefix, store)

@@ -1,0 +1,121 @@
+"""The workers of one round as far as torch does not look after them: their boards, their stacks, signs of a hang."""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytorchjob_agent import torch_compat
+from pytorchjob_agent.contract.hang_rules import HangRules
+from pytorchjob_agent.hangs import stacks
+from pytorchjob_agent.hangs.judge import Verdict
+from pytorchjob_agent.hangs.stack_dump import Stacks
+from pytorchjob_agent.hangs.stacks import Place
+from pytorchjob_agent.hangs.watch import Watch
+from pytorchjob_agent.script.progress_file import Kind
+from pytorchjob_agent.script.progress_files import Boards, Progress
+
+_STACK_SECONDS = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the workers of this agent have told of themselves."""
+
+    step: int | None = None
+    total: int | None = None
+    metrics: Mapping[str, float] | None = None
+    cooperative: bool = False
+
+
+class Crew:
+    """One round of workers."""
+
+    def __init__(self, directory: Path, nproc: int, rules: HangRules, logs: Any, *, reports: bool = False) -> None:
+        """Make what the workers need below `directory`; `reports`: the script called progress() in an earlier round."""
+        self._directory, self._rules, self._logs = directory, rules, logs
+        self._boards = Boards(directory, nproc)
+        self._stacks = Stacks(directory, nproc)
+        self._pids: dict[int, int] = {}
+        self._watch: Watch | None = None
+        self._reported = reports
+        self._asked: int | None = None
+
+    def equipping(self) -> AbstractContextManager[None]:
+        """Within it, torch starts workers that know their boards."""
+
+        def start(original: Callable[..., Any], **options: Any) -> Any:
+            for local_rank, env in options["envs"].items():
+                env.update(self._boards.env(local_rank))
+                env.update(self._stacks.env(local_rank, os.environ))
+            return original(**options)
+
+        return torch_compat.starting(start)
+
+    def begin(self, pids: Mapping[int, int], *, leads: bool) -> None:
+        """Watch the processes that were started, by local rank; `leads` where rank 0 is one of them."""
+        self._pids = dict(pids)
+        self._watch = Watch(self._rules, self._boards, self._pids, self._stacks)
+        self._watch.leads, self._watch.reports = leads, self._reported
+        if self._watch.hears and self._logs is not None:
+            self._logs.listen(self._watch.line)
+
+    @property
+    def reports(self) -> bool:
+        """Whether the script is known to call progress()."""
+        return self._reported if self._watch is None else self._watch.reports
+
+    def look(self, now: float) -> Verdict | None:
+        """Return why the workers are stuck, if so."""
+        return None if self._watch is None else self._watch.look(now)
+
+    def pause(self, now: float) -> float:
+        """Return in how many seconds the next look is due."""
+        return 0.0 if self._watch is None else self._watch.pause(now)
+
+    def told(self) -> Told:
+        """Return how far the workers are: the one that is furthest."""
+        said = self._said()
+        best = max((one for one in said if one.step is not None), key=lambda one: one.step or 0, default=None)
+        cooperative = any(one.asks_checkpoint or one.asks_stop for one in said)
+        if best is None:
+            return Told(cooperative=cooperative)
+        return Told(best.step, best.total, best.metrics, cooperative)
+
+    def request(self, number: int, seconds: float) -> None:
+        """Ask the workers to save, and to end where they listen to that."""
+        self._asked = number
+        self._boards.request(Kind.STOP, number, seconds)
+
+    def answered(self) -> int:
+        """Return the number of the last request that no worker here owes an answer to; 0 before the first."""
+        if self._asked is None:
+            return 0
+        return 0 if any(one.owes(self._asked, Kind.STOP) for one in self._said()) else self._asked
+
+    @property
+    def asked(self) -> bool:
+        """Whether the workers were asked to save: those that end by themselves now have not finished their work."""
+        return self._asked is not None
+
+    def obeys(self) -> bool:
+        """Whether a script that was asked to stop ends when it is: then its end is no success."""
+        return self._asked is not None and any(one.asks_stop for one in self._said())
+
+    def _said(self) -> tuple[Progress, ...]:
+        return self._boards.read()
+
+    def places(self) -> dict[int, Place | None]:
+        """Print the workers' stacks and return where they are, by local rank; None: no answer, as of a frozen one."""
+        streams = self._logs.streams() if self._logs is not None else {}
+        texts = self._stacks.collect(self._pids, streams, _STACK_SECONDS)
+        return {local_rank: stacks.place(texts.get(local_rank)) for local_rank in self._pids}
+
+    def close(self) -> None:
+        """Remove everything; the workers have to be gone."""
+        self._boards.close()
+        self._stacks.close()
+        shutil.rmtree(self._directory, ignore_errors=True)

@@ -1,0 +1,61 @@
+"""Runs torchrun's configuration as a member of the job that the coordinator keeps together."""
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.elastic import events
+from torch.distributed.launcher.api import LaunchConfig
+
+from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE, TerminationMessage, seconds
+from pytorchjob_agent.contract.hang_rules import HangRules
+from pytorchjob_agent.preflight import devices, policy
+from pytorchjob_agent.rendezvous.handler import JOIN_TIMEOUT, Meeting, member
+from pytorchjob_agent.rendezvous.loop import ElasticAgent, Means
+from pytorchjob_agent.system import network
+from pytorchjob_agent.workers.fork_client import Server
+from pytorchjob_agent.workers.torch_spec import agent_options, worker_spec
+
+
+@dataclass(frozen=True)
+class Start:
+    """How workers are started."""
+
+    directory: Path
+    server: Server | None
+    """Where warm ones come from."""
+
+
+def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: Start) -> TerminationMessage | None:
+    """Run the workers through all rounds to the end; None when they succeeded."""
+    env = MeetingEnv.from_env(os.environ)
+    assert env is not None
+    address = config.local_addr or network.own_address(env.host, env.port) or "127.0.0.1"
+    timeout = float(config.rdzv_configs.get("join_timeout") or JOIN_TIMEOUT)
+    level = policy.of_versions(os.environ)
+    versions = {} if level == policy.OFF else _versions()
+    warns = level != policy.Level.FAIL
+    membership = member(env, address, config.nproc_per_node, timeout, versions=versions, warnings=warns)
+    membership.client.start()
+    meeting = Meeting(membership, env.job)
+    grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
+    means = Means(logs, start.directory, grace, HangRules.from_env(os.environ), start.server)
+    agent = ElasticAgent(worker_spec(config, *program, meeting), meeting, means, **agent_options(config))
+    record = getattr(config, "event_log_handler", "null")
+    try:
+        agent.run()
+    except Exception:
+        events.record(agent.get_event_failed(), record)
+        raise
+    finally:
+        meeting.shutdown()
+    events.record(agent.get_event_succeeded(), record)
+    return agent.last_words
+
+
+def _versions() -> dict[str, str | None]:
+    torch = devices.look()
+    return {"python": platform.python_version(), "torch": torch.version, "cuda": torch.cuda, "nccl": torch.nccl}

@@ -1,0 +1,82 @@
+"""What the loop sleeps on: the ends of workers, news of other threads, the signals that ask this pod to go."""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable
+from types import FrameType
+
+from pytorchjob_agent.system.alarm import Alarm
+
+_WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+_SOON_SECONDS = 1.0
+
+
+class Wakeup:
+    """One loop's alarm clock."""
+
+    def __init__(self) -> None:
+        """Start without processes to watch."""
+        self._alarm = Alarm()
+        self.wake = self._alarm.ring
+        """Ends the sleep; any thread may."""
+        self._pidfds: list[int] = []
+        self.ended_at = 0.0
+        """When a worker was last seen to end; its exit code may be known a moment later."""
+        self.asked: tuple[int, float] | None = None
+        """The signal that asked this pod to go, and when."""
+        self.on_asked: Callable[[], None] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until something happens, or so long."""
+        waited: list[Alarm | int] = [self._alarm, *self._pidfds]
+        ready, _, _ = select.select(waited, [], [], seconds)
+        for fd in set(self._pidfds).intersection(ready):  # it stays readable for ever
+            self._pidfds.remove(fd)
+            os.close(fd)
+            self.ended_at = time.monotonic()
+        if self._alarm in ready:
+            self._alarm.hush()
+
+    @property
+    def watches(self) -> bool:
+        """Whether the end of a worker ends the sleep, and none has ended just now."""
+        return bool(self._pidfds) and time.monotonic() - self.ended_at > _SOON_SECONDS
+
+    def watch(self, pids: Iterable[int]) -> None:
+        """Be woken by the end of these processes, and of no others any more."""
+        self.forget()
+        try:
+            for pid in pids:
+                self._watch(pid)
+        except (OSError, AttributeError):  # an old kernel, too many files: then the workers are looked at all the time
+            self.forget()
+
+    def _watch(self, pid: int) -> None:
+        try:
+            self._pidfds.append(os.pidfd_open(pid))
+        except ProcessLookupError:  # it has ended, and somebody has collected it
+            self.ended_at = time.monotonic()
+
+    def forget(self) -> None:
+        """Watch no process any more."""
+        fds, self._pidfds = self._pidfds, []
+        for fd in fds:
+            os.close(fd)
+
+    def handle_signals(self) -> None:
+        """Take the signals; torch puts its own handlers in place with every start of workers."""
+        for signum in _WATCHED:
+            signal.signal(signum, self._on_signal)
+
+    def asked_by(self) -> str:
+        """Return the name of the signal."""
+        return signal.Signals(self.asked[0]).name if self.asked else "asked to go"
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        if self.asked is None:
+            self.asked = (signum, time.monotonic())
+        self.wake()
+        self.on_asked()

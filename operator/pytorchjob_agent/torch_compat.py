@@ -1,0 +1,148 @@
+"""Differences between torch's versions (2.4 to 2.15) and builds, kept out of the launcher."""
+
+import argparse
+import contextlib
+import functools
+import inspect
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed
+from torch.distributed.elastic.agent.server import local_elastic_agent
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+from pytorchjob_agent.contract.environment import SEPARATE_STORES
+
+_log = logging.getLogger(__name__)
+_dist: Any = torch.distributed  # TCPStore is put there at run time, which type checkers do not see
+_agent: Any = local_elastic_agent  # its start_processes is not declared as its own
+_USE_LIBUV = "USE_LIBUV"
+_LIBUV_LISTENS = (2, 8)  # from here on a store on libuv takes a socket that is bound already
+
+
+def supported(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    """Return those of the arguments that this version of the function knows."""
+    known = inspect.signature(function).parameters
+    return {name: value for name, value in arguments.items() if name in known}
+
+
+def version() -> tuple[int, ...]:
+    """Return torch's version as far as it says what is there: major and minor."""
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+@contextlib.contextmanager
+def starting(change: Callable[..., Any]) -> Iterator[None]:
+    """Within it, LocalElasticAgent starts its workers by `change(start, **options)`; `start` is what did it before."""
+    original = _agent.start_processes
+    _agent.start_processes = functools.partial(change, original)
+    try:
+        yield
+    finally:
+        _agent.start_processes = original
+
+
+def ask_for_port(parser: argparse.ArgumentParser, default: int | None) -> None:
+    """Let torchrun's parser leave `default` where nobody names a port; older ones say 29500 then, newer ones None."""
+    if not isinstance(parser.get_default("master_port"), str):  # a string comes from PET_MASTER_PORT
+        parser.set_defaults(master_port=default)
+
+
+def store_on(listener: socket.socket, **options: Any) -> Any:
+    """Open an empty store on the bound socket, which is still open when the store has gone."""
+    host, port = listener.getsockname()[:2]
+    if version() < _LIBUV_LISTENS:
+        options["use_libuv"] = False
+    fd = os.dup(listener.fileno())  # the store closes its own
+    return _dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=fd, **options)
+
+
+def keep_rendezvous(agent: Any) -> None:
+    """Leave the rendezvous open when workers stop; before 2.8 torch closes it then, for all other agents too."""
+    agent._rdzv_handler = None  # used for nothing else
+
+
+def failures(agent: Any, result: Any) -> dict[int, Any]:
+    """Return the failures by rank, with the workers stopped after the first one; older torch keeps none of these."""
+    context, found = agent._pcontext, dict(result.failures)
+    handlers = getattr(context, "subprocess_handlers", {})
+    for worker in agent.get_worker_group().workers if handlers else ():
+        local_rank, process = worker.local_rank, handlers[worker.local_rank].proc
+        if process.poll() and worker.global_rank not in found:
+            file = context.error_files[local_rank]
+            found[worker.global_rank] = ProcessFailure(local_rank, process.pid, process.poll(), file)
+    return found
+
+
+def separate_stores() -> None:
+    """Give every round a store of its own, unless the user decided.
+
+    Workers that share the agents' store meet the addresses of dead workers after a restart, and hang.
+    """
+    os.environ.setdefault(SEPARATE_STORES, "1")
+
+
+def keep_tracebacks_cheap() -> None:
+    """Keep torch's log formatter from importing torch._dynamo, for a second or more, when a worker has failed.
+
+    It does so at the first record with a traceback: with --run-path, every agent's first restart had to wait for it.
+    """
+    for logger in (logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))):
+        for handler in logger.handlers:
+            if type(handler.formatter).__module__.startswith("torch."):
+                handler.addFilter(write_traceback)
+
+
+def write_traceback(record: logging.LogRecord) -> bool:
+    """Put a record's traceback into words, so that no formatter has to; a filter that lets everything pass."""
+    if record.exc_info:
+        record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
+        record.exc_info = None
+    return True
+
+
+def lacks_libuv(store: Callable[..., Any]) -> bool:
+    """Whether this build's TCPStore refuses its own default; it says so only when one is made."""
+    try:
+        store("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    except (RuntimeError, ValueError) as error:
+        return "libuv" in str(error)
+    return False
+
+
+def use_plain_stores() -> None:
+    """Make torch's rendezvous and the workers work on builds without libuv, or when USE_LIBUV=0 asks for it.
+
+    torch reads that variable in the workers, but its rendezvous in the agent always asks for libuv.
+    """
+    if os.environ.get(_USE_LIBUV) != "0":
+        if not lacks_libuv(_dist.TCPStore):
+            return
+        _log.info("this torch has no libuv: TCPStore works without")
+        os.environ[_USE_LIBUV] = "0"
+    replace_store(plain(_dist.TCPStore))
+
+
+def plain(store: Any) -> Any:
+    """Return a TCPStore that does not ask for libuv unless told to."""
+
+    class PlainTCPStore(store):  # type: ignore[misc]
+        """TCPStore on plain sockets."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **({"use_libuv": False} | kwargs))
+
+    return PlainTCPStore
+
+
+def replace_store(replacement: Any) -> None:
+    """Put the replacement wherever torch's modules hold TCPStore by name."""
+    original = _dist.TCPStore
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch.distributed") and getattr(module, "TCPStore", None) is original:
+            module.TCPStore = replacement  # type: ignore[attr-defined]

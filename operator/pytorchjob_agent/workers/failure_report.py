@@ -1,0 +1,103 @@
+"""Says why the workers failed: picks the first failure among many, words it, writes the termination log."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from signal import SIGABRT, SIGTERM, Signals
+from typing import Any
+
+from pytorchjob_agent.contract.environment import (
+    TERMINATION_LOG,
+    TERMINATION_LOG_PATH,
+    ExitCode,
+    Reason,
+    TerminationMessage,
+    exit_code_of,
+)
+
+_log = logging.getLogger(__name__)
+_TAIL_LINES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One worker that failed; `error` is torch's error file, `tail` the end of its output."""
+
+    rank: int
+    local_rank: int
+    returncode: int
+    timestamp: int = 0
+    error: Mapping[str, Any] = field(default_factory=dict)
+    tail: str = ""
+
+
+def first_failure(failures: Sequence[Failure]) -> Failure:
+    """Return the root cause: the earliest, and of one second the one that is least likely to have followed another."""
+    return min(failures, key=lambda one: (one.timestamp, _doubt(one), one.rank))
+
+
+def _doubt(failure: Failure) -> int:
+    """Rank what speaks against a root cause; a worker that wrote its error down failed before it was stopped."""
+    if failure.error:
+        return 0
+    return {-SIGTERM: 2, -SIGABRT: 1}.get(failure.returncode, 0)  # stopped by us; torch aborts when a peer is gone
+
+
+def explain(failures: Sequence[Failure]) -> TerminationMessage:
+    """Return the message that names the first failure and the ranks that fell after it."""
+    first = first_failure(failures)
+    message, traceback = _recorded(first.error)
+    return TerminationMessage(
+        reason=Reason.WORKER_FAILED,
+        exit_code=_code(first),
+        rank=first.rank,
+        local_rank=first.local_rank,
+        message=message or _from_output(first),
+        traceback=traceback or "\n".join(first.tail.splitlines()[-_TAIL_LINES:]),
+        failed_after=tuple(sorted(one.rank for one in failures if one is not first)),
+    )
+
+
+def _code(failure: Failure) -> int:
+    """Return the worker's own code; one that was stopped after its error never came to give it."""
+    if failure.returncode == -SIGTERM and failure.error:
+        return ExitCode.WORKER_FAILED
+    return exit_code_of(failure.returncode)
+
+
+def _recorded(error: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what torch's @record wrote: the error and its stack; empty when the script has no @record."""
+    inner = error.get("message")
+    if not isinstance(inner, dict):
+        return (inner, "") if isinstance(inner, str) and "errorTraits" not in error else ("", "")
+    extra = inner.get("extraInfo")
+    stack = extra.get("py_callstack", "") if isinstance(extra, dict) else ""
+    return str(inner.get("message", "")), str(stack)
+
+
+def _from_output(failure: Failure) -> str:
+    if failure.returncode < 0:
+        name = Signals(-failure.returncode).name
+        return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+    lines = [line.strip() for line in failure.tail.splitlines() if line.strip()]
+    return lines[-1] if lines else f"exited with {failure.returncode} and printed nothing"
+
+
+def sentence(message: TerminationMessage) -> str:
+    """Return the message as one line for a person."""
+    where = "" if message.rank is None else f"rank {message.rank} (local rank {message.local_rank}): "
+    after = f"; {len(message.failed_after)} more ended after it" if message.failed_after else ""
+    return f"{message.reason}: {where}{message.message}{after} (exit code {message.exit_code})"
+
+
+def write_termination_log(message: TerminationMessage, env: Mapping[str, str]) -> None:
+    """Write the message where the kubelet looks; outside a pod that file does not exist, and none is made in /dev."""
+    named = env.get(TERMINATION_LOG)
+    flags = os.O_WRONLY | os.O_TRUNC | (os.O_CREAT if named else 0)
+    try:
+        fd = os.open(named or TERMINATION_LOG_PATH, flags, 0o644)
+        with open(fd, "w", encoding="utf-8", errors="replace") as file:
+            file.write(message.to_json())
+    except OSError as error:
+        _log.debug("no termination log: %s", error)

@@ -1,0 +1,117 @@
+"""The launcher's side of warm workers: starts the fork server, asks it for workers, falls back to cold ones.
+
+A warm worker is to torch what a cold one is: a process in a session of its own with `pid`, `poll` and `wait`.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
+from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+
+from pytorchjob_agent import torch_compat
+from pytorchjob_agent.contract import start_mode
+from pytorchjob_agent.system import cgroup
+from pytorchjob_agent.workers.fork_client import Server, say_cold
+
+_LOOK_SECONDS = 0.25
+_SETTLING = 480
+
+
+def begin(args: argparse.Namespace, early: Server | None = None) -> Server | None:
+    """Start a fork server if the user's environment and torchrun's arguments allow it; else say why, if it was asked.
+
+    One that was started early is taken, or ended.
+
+    Call it when config_from_args has set OMP_NUM_THREADS, and before the rendezvous: the import takes seconds.
+    """
+    wanted = start_mode.mode(os.environ)
+    modules = start_mode.modules(os.environ)
+    request = start_mode.Request(
+        wanted,
+        no_python=args.no_python,
+        run_path=args.run_path,
+        start_method=args.start_method,
+        numa_binding=getattr(args, "numa_binding", None) is not None,
+        memory=cgroup.memory(),
+        linux=sys.platform == "linux",
+    )
+    verdict = start_mode.decide(request)
+    if verdict.warm and early is not None:
+        return early
+    if early is not None:
+        early.close()
+    if verdict.warm:
+        folder = os.getcwd() if args.module else os.path.dirname(os.path.realpath(args.training_script))
+        return Server.start(modules, folder)
+    if wanted != start_mode.StartMode.COLD:
+        say_cold(verdict.reason)
+    return None
+
+
+def settle(server: Server | None, enough: Callable[[], bool]) -> None:
+    """Wait until the imports are done, or until it is enough, or for two minutes.
+
+    The others of a running job stop for a newcomer when it joins: it does so when it has nothing else to do.
+    """
+    for _ in range(_SETTLING):
+        if server is None or enough() or server.wait(_LOOK_SECONDS):
+            return
+
+
+def starting(server: Server | None) -> AbstractContextManager[None]:
+    """Within it, LocalElasticAgent's own `_start_workers` starts warm workers; None changes nothing."""
+
+    def start(original: Callable[..., PContext], **options: Any) -> PContext:
+        if server is None or not isinstance(options["entrypoint"], str):
+            return original(**options)
+        return start_processes(server, **options)
+
+    return torch_compat.starting(start)
+
+
+def start_processes(server: Server, **options: Any) -> PContext:
+    """Start workers as torch's function of this name does for a command, with its parameters."""
+    context = WarmContext(server, **torch_compat.supported(SubprocessContext.__init__, **options))
+    try:
+        context.start()
+    except Exception:
+        context.close()
+        raise
+    return context
+
+
+class WarmContext(SubprocessContext):
+    """torch's set of workers that are commands, with warm ones where that can be."""
+
+    def __init__(self, server: Server, **options: Any) -> None:
+        """Take the parameters of SubprocessContext."""
+        super().__init__(**options)
+        self._server = server
+
+    def _start(self) -> None:
+        for local_rank in range(self.nprocs):
+            self.subprocess_handlers[local_rank] = _Handler(
+                self._server,
+                entrypoint=self.entrypoint,
+                args=self.args[local_rank],
+                env=self.envs[local_rank],
+                stdout=self.stdouts[local_rank],
+                stderr=self.stderrs[local_rank],
+                local_rank_id=local_rank,
+                numa_options=getattr(self, "_numa_options", None),
+            )
+        self._server.revive()
+
+
+class _Handler(SubprocessHandler):
+    def __init__(self, server: Server, **options: Any) -> None:
+        self._server = server
+        super().__init__(**torch_compat.supported(SubprocessHandler.__init__, **options))
+
+    def _popen(self, args: tuple[str, ...], env: dict[str, str]) -> Any:
+        return self._server.popen(args, env, self._stdout, self._stderr) or super()._popen(args, env)

@@ -1,0 +1,173 @@
+"""Real torch processes below a real agent."""
+
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.conftest import Agent, alive, until
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+WORKER = str(Path(__file__).parents[1] / "worker.py")
+Start = Callable[..., Agent]
+
+
+def free_port() -> str:
+    """Return a port that nobody has at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+def two_nodes(port: str, rank: int) -> dict[str, str]:
+    """Return the environment of one of two replicas, as the operator writes it."""
+    names = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank), "WORLD_SIZE": "2"}
+    pet = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port, "PET_NODE_RANK": str(rank), "PET_NNODES": "2"}
+    return {**names, **pet, "PET_NPROC_PER_NODE": "1"}
+
+
+def elastic(port: str, least: int) -> dict[str, str]:
+    """Return the environment of one replica of an elastic job."""
+    return {
+        "PET_RDZV_ENDPOINT": f"127.0.0.1:{port}",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_CONF": "last_call_timeout=1",
+        "PET_NNODES": f"{least}:2",
+        "PET_NPROC_PER_NODE": "1",
+    }
+
+
+def test_two_workers_of_one_pod_succeed(agent: Start) -> None:
+    one = agent("--nproc-per-node=2", WORKER, "reduce")
+    assert one.end() == 0, one.text()
+    assert "[rank0]: rank=0 sum=2" in one.text()
+    assert "[rank1]: rank=1 sum=2" in one.text()
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "words"),
+    [
+        pytest.param("raise", 1, "ValueError: no such luck", id="an exception, without @record"),
+        pytest.param("exit", 17, "exited with 17", id="a code of its own"),
+        pytest.param("kill", 137, "killed by SIGKILL", id="a signal"),
+    ],
+)
+def test_the_first_failed_worker_is_named(agent: Start, what: str, code: int, words: str) -> None:
+    one = agent("--nproc-per-node=2", WORKER, what)
+    assert one.end() == code, one.text()
+    message = one.message()
+    assert (message.exit_code, message.rank, message.failed_after) == (code, 1, (0,))
+    assert words in message.message
+
+
+def test_a_worker_that_fails_once_is_started_again(agent: Start) -> None:
+    one = agent("--nproc-per-node=2", "--max-restarts=1", WORKER, "once")
+    assert one.end() == 0, one.text()
+    assert "[rank1]: round 1" in one.text()
+
+
+@pytest.mark.parametrize(
+    ("signum", "code"), [pytest.param(signal.SIGTERM, 143, id="SIGTERM"), pytest.param(signal.SIGINT, 130, id="Ctrl-C")]
+)
+def test_a_signal_in_training_leaves_nothing_behind(agent: Start, signum: int, code: int, tmp_path: Path) -> None:
+    one = agent("--nproc-per-node=2", WORKER, "busy", TAG=f"tag={tmp_path}")
+    one.says("[rank1]: busy")
+    assert one.leave(signum) == code, one.text()
+    assert one.message().reason == "Drained"
+    assert alive(f"tag={tmp_path}") == []
+
+
+def test_a_worker_that_ignores_sigterm_is_killed_when_its_time_is_over(agent: Start, tmp_path: Path) -> None:
+    one = agent(WORKER, "deaf", PYTORCHJOB_GRACE_SECONDS="1", TAG=f"tag={tmp_path}")
+    one.says("deaf")
+    assert one.leave() == 143, one.text()
+    assert "did not stop within 1 s" in one.text()
+    assert alive(f"tag={tmp_path}") == []
+
+
+def test_workers_go_when_the_agent_is_killed(agent: Start, tmp_path: Path) -> None:
+    one = agent(WORKER, "deaf", TAG=f"tag={tmp_path}", TORCH_ELASTIC_SHUTDOWN_TIMEOUT="1")
+    one.says("deaf")
+    assert one.leave(signal.SIGKILL) == -signal.SIGKILL
+    until(lambda: alive(f"tag={tmp_path}") == [])
+
+
+@pytest.mark.parametrize("rank", [pytest.param(0, id="the master waits"), pytest.param(1, id="a worker waits")])
+def test_sigterm_before_the_others_came(agent: Start, rank: int, tmp_path: Path) -> None:
+    port = free_port()
+    one = agent(WORKER, "reduce", TAG=f"tag={tmp_path}", **two_nodes(port, rank))
+    until(lambda: _listens(port) if rank == 0 else len(alive(f"tag={tmp_path}")) == 2)
+    assert one.leave() == 143, one.text()
+    assert alive(f"tag={tmp_path}") == []
+
+
+def _listens(port: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(port))) == 0
+
+
+def test_two_pods_meet_at_the_master(agent: Start) -> None:
+    port = free_port()
+    pair = [agent(WORKER, "reduce", **two_nodes(port, rank)) for rank in (1, 0)]
+    assert [one.end() for one in pair] == [0, 0], pair[0].text() + pair[1].text()
+    assert "rank=1 sum=2" in pair[0].text()
+
+
+@pytest.mark.parametrize("least", [pytest.param(1, id="one is enough"), pytest.param(2, id="both are needed")])
+def test_two_pods_meet_elastically(agent: Start, least: int) -> None:
+    env = elastic(free_port(), least)
+    pods = [agent(WORKER, "reduce", **env) for _ in range(least)]
+    assert [one.end() for one in pods] == [0] * least, pods[0].text()
+    assert f"sum={least}" in pods[0].text()
+
+
+@pytest.mark.parametrize(
+    "outer",
+    [
+        pytest.param({"PET_NPROC_PER_NODE": "2"}, id="in a pod: its size counts"),
+        pytest.param({"TORCHELASTIC_RUN_ID": "x", "PET_NPROC_PER_NODE": "3"}, id="below a worker: nothing counts"),
+    ],
+)
+def test_a_standalone_run_is_no_part_of_the_job_around_it(agent: Start, outer: dict[str, str]) -> None:
+    rest = {"MASTER_ADDR": "10.0.0.1", "PET_NNODES": "3", "PET_RDZV_ENDPOINT": "10.0.0.1:1", "PET_MASTER_PORT": "1"}
+    sizes = ["--nproc-per-node=2"] if "TORCHELASTIC_RUN_ID" in outer else []
+    one = agent("--standalone", *sizes, "--", WORKER, "reduce", **rest, **outer)
+    assert one.end() == 0, one.text()
+    assert "rank=1 sum=2" in one.text()
+
+
+def test_a_standalone_run_keeps_its_port_through_restarts(agent: Start) -> None:
+    one = agent(
+        "--standalone", f"--master-port={free_port()}", "--nproc-per-node=2", "--max-restarts=1", WORKER, "once"
+    )
+    assert one.end() == 0, one.text()
+    assert "[rank1]: round 1" in one.text()
+
+
+def test_a_standalone_run_has_one_node(agent: Start) -> None:
+    one = agent("--standalone", "--nnodes=2", WORKER, "reduce")
+    assert one.end() == 78, one.text()
+    assert "--nnodes: 2 with --standalone: expected 1" in one.message().message
+
+
+def test_rendezvous_and_workers_do_without_libuv(agent: Start) -> None:
+    port = free_port()
+    pair = [agent(WORKER, "reduce", USE_LIBUV="0", **two_nodes(port, rank)) for rank in (0, 1)]
+    assert [one.end() for one in pair] == [0, 0], pair[0].text() + pair[1].text()
+    assert "sum=2 libuv=0" in pair[0].text()
+
+
+def test_a_master_that_never_comes_is_named(agent: Start) -> None:
+    port = free_port()
+    one = agent("--rdzv-conf=timeout=1", WORKER, "reduce", **two_nodes(port, 1))
+    assert one.end() == 201, one.text()
+    assert f"127.0.0.1:{port} was not reached within 1 s" in one.message().message
+
+
+def test_arguments_that_torchrun_does_not_know(agent: Start) -> None:
+    one = agent("--no-such-flag", WORKER)
+    assert one.end() == 2
+    assert one.message().reason == "BadUsage"

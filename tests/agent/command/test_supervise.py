@@ -1,0 +1,66 @@
+"""The first process: what it does next."""
+
+from signal import SIGINT, SIGTERM
+
+import pytest
+
+from pytorchjob_agent.command.supervise import Forward, Kill, Leave, View, Wait, decide
+from pytorchjob_agent.contract.environment import Reason, TerminationMessage
+
+REPORT = TerminationMessage(Reason.WORKER_FAILED, 17, rank=1, message="no such luck")
+
+
+def asked(
+    now: float, child: int | None = None, *, forwarded: bool = True, report: TerminationMessage | None = None
+) -> View:
+    """Return the view after a SIGTERM at second 10."""
+    return View(now, 25, signals=(SIGTERM,), asked_at=10.0, forwarded=forwarded, child=child, report=report)
+
+
+@pytest.mark.parametrize(
+    ("view", "step"),
+    [
+        pytest.param(View(0, 25), Wait(None, "the workers run"), id="nothing happened: wait"),
+        pytest.param(
+            asked(10, forwarded=False), Forward(SIGTERM, "SIGTERM received"), id="a signal is passed to the launcher"
+        ),
+        pytest.param(
+            asked(11),
+            Wait(35.0, "the workers stop after SIGTERM"),
+            id="then it has its time",
+        ),
+        pytest.param(
+            asked(35),
+            Kill("the workers did not stop within 25 s after SIGTERM"),
+            id="and when the time is over all are killed",
+        ),
+        pytest.param(
+            View(11, 25, signals=(SIGINT, SIGINT), asked_at=10, forwarded=True),
+            Kill("a second signal after SIGINT: not waiting for the workers"),
+            id="a second Ctrl-C does not wait",
+        ),
+    ],
+)
+def test_while_the_launcher_runs(view: View, step: object) -> None:
+    assert decide(view) == step
+
+
+@pytest.mark.parametrize(
+    ("view", "code", "words"),
+    [
+        pytest.param(View(0, 25, child=0), 0, "succeeded", id="success"),
+        pytest.param(View(0, 25, child=17, report=REPORT), 17, "no such luck", id="the worker's own code and words"),
+        pytest.param(View(0, 25, child=-9), 137, "killed by SIGKILL (out of memory?)", id="a launcher that was killed"),
+        pytest.param(View(0, 25, child=3), 3, "left no word", id="a launcher that says nothing"),
+        pytest.param(asked(12, -15), 143, "SIGTERM", id="asked to go: 143"),
+        pytest.param(asked(12, 1, report=REPORT), 143, "SIGTERM", id="workers that die of the signal"),
+        pytest.param(View(12, 25, child=-2, signals=(SIGINT,)), 130, "SIGINT", id="Ctrl-C: 130"),
+        pytest.param(asked(12, 0), 0, "succeeded", id="finished just before the signal: success"),
+    ],
+)
+def test_when_the_launcher_is_gone(view: View, code: int, words: str) -> None:
+    step = decide(view)
+    assert isinstance(step, Leave)
+    assert step.exit_code == code
+    assert words in step.reason
+    assert (step.message is None) == (code == 0)

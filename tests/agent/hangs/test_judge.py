@@ -1,0 +1,209 @@
+"""Stuck or not: all that is known, and what follows from it. `now` is 1000, the round began at 0."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytorchjob_agent.contract.hang_rules import Comparison, HangRules, LogRule
+from pytorchjob_agent.hangs import judge
+from pytorchjob_agent.hangs.judge import Kind, Look, Pace, Pulse, Seen, Verdict, Worker
+from pytorchjob_agent.hangs.log_rules import LogSeen
+from pytorchjob_agent.hangs.stacks import Place
+
+NOW = 1000.0
+BUSY, QUIET, STOPPED, GONE = Pulse(), Pulse(quiet_for=500.0), Pulse(500.0, stopped=True), Pulse(500.0, gone=True)
+BLOCKED, IN_C = Place("data.py:9 next()", blocked=True), Place("train.py:42 step()")
+IN_COLLECTIVE = Place("train.py:41 step()", "all_reduce")
+
+
+def silent(seconds: float, **more: object) -> Worker:
+    """A worker that was at step 5 so long ago, and busy since."""
+    worker = Worker(0, step=5, at=NOW - seconds, pace=0.1, pulse=BUSY)
+    return replace(worker, **more)  # type: ignore[arg-type]
+
+
+def judged(worker: Worker, rules: HangRules = HangRules(), **more: object) -> Verdict | Look | None:  # noqa: B008
+    return judge.decide(replace(Seen(0.0, (worker,)), **more), rules, NOW)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("worker", "rules", "reason"),
+    [
+        pytest.param(silent(9, pulse=STOPPED), HangRules(), None, id="stopped for 9 s: not yet"),
+        pytest.param(silent(11, pulse=STOPPED), HangRules(), "it is stopped (SIGSTOP)", id="stopped for 11 s"),
+        pytest.param(silent(30, pulse=STOPPED, pace=10.0), HangRules(), None, id="stopped, but its steps are long"),
+        pytest.param(silent(51, pulse=STOPPED, pace=10.0), HangRules(), "limit 50 s", id="longer than five steps"),
+        pytest.param(silent(11, pulse=QUIET), HangRules(), None, id="waiting for data for 11 s"),
+        pytest.param(
+            silent(61, pulse=QUIET, asked=True, place=BLOCKED),
+            HangRules(),
+            "does nothing: it is in data.py:9 next()",
+            id="doing nothing for 61 s, and waiting for no other rank",
+        ),
+        pytest.param(
+            silent(61, pulse=QUIET, asked=True, place=IN_COLLECTIVE), HangRules(), None, id="waiting for another rank"
+        ),
+        pytest.param(
+            silent(61, pulse=QUIET, asked=True, place=IN_C), HangRules(), None, id="in C, maybe for another rank"
+        ),
+        pytest.param(silent(61, pulse=QUIET, asked=True), HangRules(), None, id="no stack: nothing to judge by"),
+        pytest.param(silent(61, pulse=Pulse(20)), HangRules(), None, id="quiet only lately"),
+        pytest.param(silent(700), HangRules(), None, id="working for 700 s: evaluating, maybe"),
+        pytest.param(silent(1300), HangRules(), "limit 1200 s", id="working for longer than the first step may take"),
+        pytest.param(silent(1300), HangRules(None, 0.0), None, id="unless that is off"),
+        pytest.param(silent(61, pace=None, pulse=STOPPED), HangRules(), None, id="no pace yet"),
+        pytest.param(silent(61, total=5, pulse=STOPPED), HangRules(), None, id="its last step is done"),
+        pytest.param(silent(11), HangRules(10.0), "no step after 5 for 11 s (limit 10 s)", id="the author's limit"),
+        pytest.param(silent(9), HangRules(10.0), None, id="within the author's limit"),
+        pytest.param(silent(99), HangRules(0.0), None, id="the author wants no limit"),
+        pytest.param(silent(1300), HangRules(0.0), None, id="none at all"),
+        pytest.param(silent(99, total=5), HangRules(10.0), None, id="done, within the limit of the first step"),
+        pytest.param(silent(1300, total=5), HangRules(10.0), "limit 1200 s", id="done, and not gone"),
+        pytest.param(silent(99, pulse=GONE), HangRules(10.0), None, id="it has ended: no hang"),
+        pytest.param(silent(99, pulse=None), HangRules(10.0), None, id="not looked at yet"),
+        pytest.param(silent(11, step=None), HangRules(10.0), "no step for 11 s", id="a word, but no step"),
+    ],
+)
+def test_a_silent_worker(worker: Worker, rules: HangRules, reason: str | None) -> None:
+    verdict = judged(worker, rules)
+    if reason is None:
+        assert verdict is None
+    else:
+        assert isinstance(verdict, Verdict)
+        assert (verdict.kind, verdict.local_ranks) == (Kind.HANGING, (0,))
+        assert reason in verdict.reason
+
+
+def test_stacks_are_asked_for_before_a_quiet_worker_is_judged() -> None:
+    assert judged(silent(61, pulse=QUIET)) == Look((0,), "local rank 0 has done nothing for 61 s")
+
+
+def test_stacks_of_all_quiet_workers_are_asked_for_at_once() -> None:
+    workers = tuple(silent(61, local_rank=rank, pulse=QUIET) for rank in range(3))
+    look = judge.decide(Seen(0.0, workers), HangRules(), NOW)
+    assert isinstance(look, Look)
+    assert look.local_ranks == (0, 1, 2)
+
+
+def test_a_verdict_goes_before_a_question() -> None:
+    workers = (silent(61, pulse=QUIET), silent(61, local_rank=1, pulse=STOPPED))
+    verdict = judge.decide(Seen(0.0, workers), HangRules(), NOW)
+    assert isinstance(verdict, Verdict)
+    assert verdict.local_ranks == (1,)
+
+
+def test_a_worker_that_never_reports_is_not_judged_beside_one_that_does() -> None:
+    assert judge.decide(Seen(0.0, (silent(1), Worker(1))), HangRules(5.0), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "reports", "leads", "stuck"),
+    [
+        pytest.param(HangRules(), False, True, False, id="a script that may never report"),
+        pytest.param(HangRules(None, 900.0), False, True, True, id="the author says that it does"),
+        pytest.param(HangRules(None, 1100.0), False, True, False, id="within the author's limit"),
+        pytest.param(HangRules(None, 900.0), False, False, False, id="rank 0 is elsewhere"),
+        pytest.param(HangRules(), True, True, False, id="it did before, within 20 minutes"),
+        pytest.param(HangRules(None, 0.0), True, True, False, id="the author wants no limit"),
+    ],
+)
+def test_the_first_step(rules: HangRules, reports: bool, leads: bool, stuck: bool) -> None:
+    verdict = judged(Worker(0), rules, reports=reports, leads=leads)
+    expected = Verdict(Kind.HANGING, "no first step within 900 s", (0,))
+    assert verdict == (expected if stuck else None)
+
+
+def test_the_first_step_of_a_script_that_reported_in_an_earlier_round() -> None:
+    seen = Seen(NOW - 1201, (Worker(0),), reports=True)
+    assert judge.decide(seen, HangRules(), NOW) == Verdict(Kind.HANGING, "no first step within 1200 s", (0,))
+
+
+@pytest.mark.parametrize(
+    ("rules", "idle", "reports", "stuck"),
+    [
+        pytest.param(HangRules(), 900.0, False, False, id="not asked for"),
+        pytest.param(HangRules(idle_seconds=300.0), 200.0, False, False, id="not idle for that long"),
+        pytest.param(HangRules(idle_seconds=300.0), 301.0, False, True, id="idle"),
+        pytest.param(HangRules(idle_seconds=300.0), 301.0, True, False, id="a script that reports is judged by that"),
+        pytest.param(
+            HangRules(idle_seconds=300.0, log_rules=(LogRule("a", "b"),)), 301.0, False, False, id="or by its lines"
+        ),
+    ],
+)
+def test_idleness(rules: HangRules, idle: float, reports: bool, stuck: bool) -> None:
+    verdict = judged(Worker(0), rules, idle_for=idle, reports=reports, started=900.0)
+    assert (verdict is not None) == stuck
+    if isinstance(verdict, Verdict):
+        assert verdict.reason == "no CPU time and no network traffic for 301 s (limit 300 s)"
+
+
+LATE = LogRule("epoch", "epoch", start_seconds=60.0, every_seconds=30.0)
+SLOW = LogRule("speed", "(.*)/s", operator=Comparison.LT, value=80.0, points=3)
+FAULT = LogRule("xid", "Xid", fault_on_match=True)
+
+
+@pytest.mark.parametrize(
+    ("log", "started", "leads", "verdict"),
+    [
+        pytest.param(LogSeen(LATE), 950.0, True, None, id="no match yet, in time"),
+        pytest.param(LogSeen(LATE), 900.0, True, (Kind.HANGING, "within 60 s of the start"), id="no match in time"),
+        pytest.param(LogSeen(LATE), 900.0, False, None, id="no match, but others may print instead"),
+        pytest.param(LogSeen(LATE, 910, 980), 900.0, False, None, id="a match 20 s ago"),
+        pytest.param(LogSeen(LATE, 910, 960), 900.0, False, (Kind.HANGING, "for 40 s (limit 30 s)"), id="40 s ago"),
+        pytest.param(LogSeen(LATE, 910, 960, over=True), 900.0, True, None, id="40 s ago, but the rule is over"),
+        pytest.param(LogSeen(SLOW, 1, 2, "79/s", bad=2), 0.0, True, None, id="two bad numbers of three"),
+        pytest.param(LogSeen(SLOW, 1, 2, "79/s", bad=3), 0.0, True, (Kind.SLOW, "lt 80 3 times in a row"), id="three"),
+        pytest.param(LogSeen(FAULT, 1, 2, "Xid 79"), 0.0, True, None, id="a match that is no fault"),
+        pytest.param(LogSeen(FAULT, 1, 2, "Xid 79", fault=True), 0.0, True, (Kind.FAULTED, "found: Xid 79"), id="is"),
+    ],
+)
+def test_lines(log: LogSeen, started: float, leads: bool, verdict: tuple[Kind, str] | None) -> None:
+    found = judged(Worker(0), logs=(log,), started=started, leads=leads)
+    if verdict is None:
+        assert found is None
+    else:
+        assert isinstance(found, Verdict)
+        assert found.kind is verdict[0]
+        assert found.reason.startswith(f"log rule {log.rule.name!r}")
+        assert verdict[1] in found.reason
+
+
+@pytest.mark.parametrize(
+    ("worker", "rules", "seconds"),
+    [
+        pytest.param(silent(0), HangRules(), 5.0, id="half of the automatic limit"),
+        pytest.param(silent(0, pace=None), HangRules(), 600.0, id="half of the first step's before there is a pace"),
+        pytest.param(silent(0), HangRules(4.0), 2.0, id="half of the author's"),
+        pytest.param(silent(0), HangRules(0.0, 0.0), float("inf"), id="never"),
+    ],
+)
+def test_when_a_silent_worker_is_looked_at(worker: Worker, rules: HangRules, seconds: float) -> None:
+    assert judge.attention(worker, rules) == seconds
+
+
+def pace(*steps: tuple[int, float]) -> Pace:
+    found = Pace()
+    for step, at in steps:
+        found.take(step, at)
+    return found
+
+
+def test_the_pace_needs_ten_steps() -> None:
+    assert pace((0, 0.0), (9, 9.0)).p99 is None
+    assert pace((0, 0.0), (10, 10.0)).p99 == 1.0
+
+
+def test_the_pace_is_that_of_the_slowest_percent() -> None:
+    steps = [(step, float(step)) for step in range(100)]
+    assert pace(*steps, (100, 150.0)).p99 == 1.0
+    assert pace(*steps, (100, 150.0), (101, 200.0)).p99 == 50.0
+
+
+def test_the_pace_of_long_ago_is_forgotten() -> None:
+    slow = [(step, step * 100.0) for step in range(20)]
+    fast = [(step, 1900.0 + step - 19) for step in range(20, 240)]
+    assert pace(*slow, *fast).p99 == 1.0
+
+
+def test_a_step_back_begins_anew() -> None:
+    assert pace(*((step, float(step)) for step in range(12)), (3, 100.0), (4, 101.0)).p99 == 1.0

@@ -1,0 +1,146 @@
+"""Stacks as faulthandler writes them, and what is said of them."""
+
+import pytest
+
+from pytorchjob_agent.hangs.stacks import LONGEST, Place, cut, odd_one, place
+
+TORCH = "/usr/lib/python3.11/site-packages/torch"
+
+
+def stack(*frames: tuple[str, int, str], head: str = "Current thread 0x00007fdcb2a54b80") -> str:
+    lines = [f'  File "{file}", line {line} in {name}' for file, line, name in frames]
+    return "\n".join([f"{head} (most recent call first):", *lines, ""])
+
+
+C10D = (f"{TORCH}/distributed/distributed_c10d.py", 4181, "all_reduce")
+WRAPPER = (f"{TORCH}/distributed/c10d_logger.py", 83, "wrapper")
+MAIN = ("/app/train.py", 15, "main")
+MODULE = ("/app/train.py", 22, "<module>")
+OTHER_THREAD = stack(("/usr/lib/python3.11/threading.py", 320, "wait"), head="Thread 0x00007f1923ca56c0")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", None, id="nothing"),
+        pytest.param("  <no Python frame>\n", None, id="no frame"),
+        pytest.param("garbage\n\x00", None, id="what is no stack"),
+        pytest.param(stack(MAIN, MODULE), Place("train.py:15 main()"), id="in the script"),
+        pytest.param(stack(MODULE), Place("train.py:22 <module>"), id="at its top"),
+        pytest.param(stack(C10D, WRAPPER, MAIN), Place("train.py:15 main()", "all_reduce"), id="in a collective"),
+        pytest.param(
+            stack((C10D[0], 5430, "all_gather_single"), WRAPPER, (C10D[0], 4473, "all_gather_object"), WRAPPER, MAIN),
+            Place("train.py:15 main()", "all_gather_object"),
+            id="the collective that the script called, not one below",
+        ),
+        pytest.param(
+            stack((f"{TORCH}/autograd/graph.py", 1113, "_engine_run_backward"), MAIN),
+            Place("train.py:15 main()", "backward"),
+            id="in backward, where DDP reduces",
+        ),
+        pytest.param(
+            stack(("/usr/lib/python3.11/queue.py", 180, "get"), (f"{TORCH}/utils/data/dataloader.py", 1, "_get"), MAIN),
+            Place("train.py:15 main()", blocked=True),
+            id="waiting for data",
+        ),
+        pytest.param(
+            stack((f"{TORCH}/utils/data/dataloader.py", 1, "_get"), MAIN),
+            Place("train.py:15 main()"),
+            id="in a package",
+        ),
+        pytest.param(stack(MAIN, C10D), Place("train.py:15 main()"), id="a callback of a collective is not in it"),
+        pytest.param(OTHER_THREAD + "\n" + stack(MAIN), Place("train.py:15 main()"), id="other threads do not count"),
+        pytest.param(
+            stack(MAIN, head="Current thread 0x1") + stack(MODULE, head="Thread 0x00007f19 [python]"),
+            Place("train.py:22 <module>"),
+            id="the main thread is the last, whichever took the signal",
+        ),
+    ],
+)
+def test_where_a_rank_is(text: str, expected: Place | None) -> None:
+    assert place(text) == expected
+
+
+def test_of_many_threads_the_main_one_is_kept() -> None:
+    text = OTHER_THREAD * 200 + stack(C10D, WRAPPER, MAIN)
+    assert len(cut(text)) <= LONGEST
+    assert place(cut(text)) == Place("train.py:15 main()", "all_reduce")
+
+
+def test_of_a_deep_stack_the_newest_frames_are_kept() -> None:
+    text = stack(C10D, WRAPPER, MAIN, *[("/app/train.py", 30, "again")] * 1000)
+    assert len(cut(text)) <= LONGEST
+    assert place(cut(text)) == Place("train.py:15 main()", "all_reduce")
+
+
+REDUCE = Place("train.py:44 main()", "all_reduce")
+BROADCAST = Place("train.py:50 main()", "broadcast")
+LOAD = Place("train.py:41 load()")
+
+
+@pytest.mark.parametrize(
+    ("places", "steps", "words"),
+    [
+        pytest.param(
+            {0: REDUCE, 1: REDUCE, 2: REDUCE, 3: LOAD},
+            {},
+            "rank 3 is in train.py:41 load(); ranks 0, 1, 2 wait in all_reduce (train.py:44 main())",
+            id="one is not in the collective",
+        ),
+        pytest.param(
+            {0: LOAD, 1: REDUCE},
+            {},
+            "rank 0 is in train.py:41 load(); rank 1 waits in all_reduce (train.py:44 main())",
+            id="of two, the one that does not wait",
+        ),
+        pytest.param(
+            {0: LOAD, 1: LOAD, 2: LOAD, 3: REDUCE},
+            {},
+            "ranks 0, 1, 2 are in train.py:41 load(); rank 3 waits in all_reduce (train.py:44 main())",
+            id="many that do not wait",
+        ),
+        pytest.param(
+            {0: REDUCE, 1: REDUCE, 2: BROADCAST},
+            {},
+            "rank 2 waits in broadcast (train.py:50 main()); ranks 0, 1 wait in all_reduce (train.py:44 main())",
+            id="another collective than the others'",
+        ),
+        pytest.param(
+            {0: REDUCE, 1: None, 2: REDUCE},
+            {},
+            "rank 1 gives no stack: stopped, or stuck in the kernel;"
+            " ranks 0, 2 wait in all_reduce (train.py:44 main())",
+            id="one gives no stack",
+        ),
+        pytest.param({0: None, 1: None}, {}, "no stack of ranks 0, 1", id="none gives one"),
+        pytest.param({}, {}, "no stacks", id="nobody"),
+        pytest.param({0: REDUCE}, {}, "rank 0 waits in all_reduce (train.py:44 main())", id="one alone"),
+        pytest.param(
+            {0: REDUCE, 1: REDUCE},
+            {0: 42, 1: 41},
+            "ranks 0, 1 wait in all_reduce (train.py:44 main()); rank 1 is at step 41, the others at up to 42",
+            id="all in one place, one is a step behind",
+        ),
+        pytest.param(
+            {0: REDUCE, 1: REDUCE},
+            {0: 42, 1: 42},
+            "ranks 0, 1 wait in all_reduce (train.py:44 main())",
+            id="all in one place at one step",
+        ),
+        pytest.param(
+            {0: Place("a.py:1 f()"), 1: Place("a.py:1 f()"), 2: Place("a.py:2 g()")},
+            {},
+            "rank 2 is in a.py:2 g(); ranks 0, 1 are in a.py:1 f()",
+            id="nobody waits: the one that is elsewhere",
+        ),
+        pytest.param(
+            dict.fromkeys(range(1000), REDUCE) | {7: LOAD},
+            {},
+            "rank 7 is in train.py:41 load(); ranks 0, 1, 2, 3, 4, 5, 6, 8 and 991 more wait in all_reduce"
+            " (train.py:44 main())",
+            id="a thousand",
+        ),
+    ],
+)
+def test_the_odd_one_is_named(places: dict[int, Place | None], steps: dict[int, int | None], words: str) -> None:
+    assert odd_one(places, steps) == words

@@ -1,0 +1,213 @@
+"""The watch over real workers; time is told to it, so that no test waits for a limit."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
+from pytorchjob_agent.hangs.judge import Kind, Verdict
+from pytorchjob_agent.hangs.stack_dump import Stacks
+from pytorchjob_agent.hangs.watch import Watch
+from pytorchjob_agent.script.progress_files import Boards
+
+ROOT = Path(__file__).parents[3]
+REPORTS = "from pytorchjob_agent import progress\nfor step in range(20): progress(step)\n"
+READY = "print('ready', flush=True); "
+SLEEP = f"import time; {READY}time.sleep(600)"
+BLOCKED = f"import queue\ndef load():\n    {READY}queue.Queue().get()\nload()"
+STEP = 40.0
+
+
+AGES = 1e5  # a step in time so long that no traffic of this machine matters
+
+
+def clock() -> float:
+    """The clock of the boards, from which time is told; nothing is measured."""
+    return time.monotonic()  # noqa: TID251
+
+
+class Worker:
+    """One worker of one round, and who watches it."""
+
+    def __init__(self, folder: Path, code: str) -> None:
+        self.boards, self.stacks = Boards(folder, 1), Stacks(folder, 1)
+        path = folder / "train.py"
+        path.write_text(code)
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **self.boards.env(0)}
+        env |= self.stacks.env(0, env)
+        self.process = subprocess.Popen([sys.executable, path], env=env, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def watch(self, rules: HangRules = HangRules()) -> Watch:  # noqa: B008
+        watch = Watch(rules, self.boards, {0: self.process.pid}, self.stacks)
+        for seconds in range(3):  # looks while all is well
+            assert watch.look(clock() + seconds / 10) is None
+        return watch
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
+    workers: list[Worker] = []
+
+    def start(code: str) -> Worker:
+        workers.append(Worker(tmp_path, code))
+        return workers[-1]
+
+    yield start
+    for one in workers:
+        one.end()
+
+
+def verdict_of(watch: Watch, until: float, step: float = STEP) -> tuple[Verdict | None, float]:
+    """The first verdict within so many seconds of time as it is told, and when it came."""
+    begin = clock()
+    for seconds in itertools.takewhile(lambda passed: passed <= until, itertools.count(0.0, step)):
+        verdict = watch.look(begin + seconds)
+        if verdict is not None:
+            return verdict, seconds
+        time.sleep(0.05)  # a stack that was asked for needs a moment
+    return None, until
+
+
+def paced(
+    worker: Callable[[str], Worker],
+    code: str,
+    tmp_path: Path,
+    rules: HangRules = HangRules(),  # noqa: B008
+) -> tuple[Worker, Watch]:
+    """A worker whose pace is known, and which then runs the code."""
+    go = tmp_path / "go"
+    waits = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+    begin = f"from pytorchjob_agent import progress\nprogress(0)\n{READY}\n"
+    one = worker(begin + waits + "progress(20)\n" + code)
+    watch = one.watch(rules)
+    go.touch()
+    now = clock()
+    for tenths in range(900):
+        assert watch.look(now + 2 + tenths / 100) is None
+        if watch.progress[0].step == 20:
+            break
+        now = clock()
+        time.sleep(0.1)
+    assert watch.progress[0].step == 20
+    return one, watch
+
+
+def test_a_stopped_worker_is_found_after_ten_seconds(worker: Callable[[str], Worker], tmp_path: Path) -> None:
+    one, watch = paced(worker, SLEEP, tmp_path)
+    one.process.send_signal(signal.SIGSTOP)
+    os.waitpid(one.process.pid, os.WUNTRACED)
+    verdict, after = verdict_of(watch, 600, step=2.0)
+    assert verdict is not None
+    assert verdict.kind is Kind.HANGING
+    assert "it is stopped (SIGSTOP)" in verdict.reason
+    assert after <= 20
+    assert watch.look(clock()) is verdict
+
+
+def test_a_worker_that_is_blocked_outside_of_collectives_is_found(
+    worker: Callable[[str], Worker], tmp_path: Path
+) -> None:
+    _, watch = paced(worker, BLOCKED, tmp_path, HangRules(first_progress_seconds=1e9))
+    verdict, _ = verdict_of(watch, 100 * AGES, AGES)
+    assert verdict is not None
+    assert "does nothing: it is in train.py:" in verdict.reason
+    assert verdict.reason.endswith("load()")
+
+
+def test_a_worker_that_sleeps_in_its_own_code_has_longer(worker: Callable[[str], Worker], tmp_path: Path) -> None:
+    _, watch = paced(worker, SLEEP, tmp_path)
+    verdict, after = verdict_of(watch, 2000)
+    assert verdict is not None
+    assert "limit 1200 s" in verdict.reason
+    assert after > 1100
+
+
+def test_the_authors_limit_needs_no_pace(worker: Callable[[str], Worker]) -> None:
+    one = worker(REPORTS + SLEEP)
+    verdict, _ = verdict_of(one.watch(HangRules(progress_seconds=100.0)), 300)
+    assert verdict is not None
+    assert "no step after 19" in verdict.reason
+    assert "(limit 100 s)" in verdict.reason
+
+
+def test_looks_are_rare_while_nothing_can_become_true_in_between(worker: Callable[[str], Worker]) -> None:
+    one = worker(f"from pytorchjob_agent import progress\nprogress(1)\n{SLEEP}")
+    watch, now = one.watch(HangRules(progress_seconds=100.0)), clock()
+    assert watch.look(now) is None
+    assert [watch.pause(now + age) for age in (0, 31, 40, 51)] == [1.0, 4.0, 4.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param(HangRules(progress_seconds=4.0), id="a limit that is near"),
+        pytest.param(HangRules(idle_seconds=60.0), id="idleness"),
+        pytest.param(HangRules(log_rules=(LogRule("steps", "step", every_seconds=60.0),)), id="lines"),
+    ],
+)
+def test_looks_are_frequent_where_something_is_watched_closely(
+    worker: Callable[[str], Worker], rules: HangRules
+) -> None:
+    one = worker(f"from pytorchjob_agent import progress\nprogress(1)\n{SLEEP}")
+    watch, now = one.watch(rules), clock()
+    watch.look(now)
+    assert watch.pause(now + 31) == 1.0
+
+
+def test_a_worker_that_never_reports_is_left_alone(worker: Callable[[str], Worker]) -> None:
+    assert verdict_of(worker(SLEEP).watch(), 4000)[0] is None
+
+
+def test_a_worker_that_has_ended_does_not_hang(worker: Callable[[str], Worker]) -> None:
+    one = worker(REPORTS + "print('ready')")
+    one.process.wait()
+    assert verdict_of(one.watch(HangRules(progress_seconds=10.0)), 400)[0] is None
+
+
+def test_idleness_where_it_is_asked_for(worker: Callable[[str], Worker]) -> None:
+    verdict, after = verdict_of(worker(SLEEP).watch(HangRules(idle_seconds=300.0)), 100 * AGES, AGES)
+    assert verdict is not None
+    assert "no CPU time and no network traffic" in verdict.reason
+    assert after > 300
+
+
+def test_lines_are_judged(worker: Callable[[str], Worker]) -> None:
+    watch = worker(SLEEP).watch(HangRules(log_rules=(LogRule("xid", "Xid", fault_on_match=True),)))
+    assert watch.hears
+    watch.line(0, b"fine")
+    assert watch.look(clock() + 10) is None
+    watch.line(0, b"\xff Xid 79 " + b"x" * 100_000)
+    verdict = watch.look(clock() + 20)
+    assert verdict is not None
+    assert verdict.kind is Kind.FAULTED
+
+
+def test_a_match_beyond_what_is_searched_is_none(worker: Callable[[str], Worker]) -> None:
+    watch = worker(SLEEP).watch(HangRules(log_rules=(LogRule("xid", "Xid", fault_on_match=True),)))
+    watch.line(0, b"x" * 5000 + b"Xid")
+    assert watch.look(clock() + 10) is None
+
+
+def test_without_rules_no_line_is_wanted(worker: Callable[[str], Worker]) -> None:
+    assert not worker(SLEEP).watch().hears
+
+
+def test_a_first_step_that_never_comes_where_reports_are_known(worker: Callable[[str], Worker]) -> None:
+    watch = worker(SLEEP).watch()
+    watch.reports = True
+    verdict, _ = verdict_of(watch, 2000)
+    assert verdict is not None
+    assert verdict.reason == "no first step within 1200 s"

@@ -1,0 +1,74 @@
+"""The command `doctor`, with and without torch."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.preflight import doctor
+from pytorchjob_agent.preflight.policy import Finding, Level
+
+ROOT = Path(__file__).parents[3]
+FINDINGS = (
+    Finding("torch", Level.OK, "torch 2.15.0"),
+    Finding("shm", Level.WARN, "64 MiB in /dev/shm", "mount more"),
+    Finding("gpus", Level.FAIL, "0 GPUs", "ask for some"),
+)
+
+
+def run(*words: str, flags: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    command = [sys.executable, *flags, "-P", "-m", "pytorchjob_agent", "doctor", *words]
+    everything = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "operator")} | env
+    return subprocess.run(command, env=everything, capture_output=True, text=True, timeout=100)
+
+
+def test_the_table_has_each_remedy_below_its_problem() -> None:
+    assert doctor.table(FINDINGS).splitlines() == [
+        "ok    torch  torch 2.15.0",
+        "WARN  shm    64 MiB in /dev/shm",
+        "             -> mount more",
+        "FAIL  gpus   0 GPUs",
+        "             -> ask for some",
+        "",
+        "1 failed, 1 to look at, 1 ok",
+    ]
+
+
+def test_an_image_without_torch() -> None:
+    done = run(flags=("-S",))
+    assert done.returncode == 200
+    assert "FAIL  torch" in done.stdout
+    assert "-> install torch 2.4 or newer" in done.stdout
+
+
+def test_a_variable_of_the_operator_that_is_broken() -> None:
+    done = run("--json", flags=("-S",), PET_NNODES="many", PYTORCHJOB_PREFLIGHT_TORCH="warn")
+    first, second, *_ = json.loads(done.stdout)["findings"]
+    assert (done.returncode, first["level"], second["level"]) == (200, "fail", "warn")
+    assert "PET_NNODES: 'many'" in first["found"]
+
+
+def test_a_check_that_is_unknown_is_told() -> None:
+    assert "PYTORCHJOB_PREFLIGHT_SMH is not a check" in run(flags=("-S",), PYTORCHJOB_PREFLIGHT_SMH="off").stdout
+
+
+def test_warnings_alone_are_no_failure() -> None:
+    done = run(flags=("-S",), PYTORCHJOB_PREFLIGHT="warn", PET_NNODES="2")
+    assert done.returncode == 0
+    assert "nothing says where they meet" in done.stdout
+
+
+def test_an_argument_that_is_unknown() -> None:
+    assert run("--fix", flags=("-S",)).returncode == 2
+
+
+@pytest.mark.torch
+def test_a_machine_with_torch_is_reported() -> None:
+    torch = pytest.importorskip("torch")
+    done = run("--json", "--nproc-per-node=2")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["versions"]["torch"] == torch.__version__

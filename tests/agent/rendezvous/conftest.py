@@ -1,0 +1,195 @@
+"""A job of real agents on this machine: a coordinator in this process, each agent on a loopback address of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract import coordinator_endpoint
+from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_LOG, TerminationMessage
+from pytorchjob_agent.system.processes import descendants
+from pytorchjob_operator import tokens
+from pytorchjob_operator.coordinator.thread import Coordinator
+from pytorchjob_operator.report import Report
+from pytorchjob_operator.rounds.state import News, Policy, Seat
+
+ROOT = Path(__file__).parents[3]
+TRAIN = Path(__file__).parent / "train.py"
+KEY = b"k" * tokens.KEY_BYTES
+JOB = "job-uid"
+_STEP = re.compile(r"step (\d+) sum (\d+) of (\d+) restarts (\d+)")
+
+
+def until(condition: Callable[[], bool], what: str, timeout: float = 100) -> None:
+    """Poll until the condition holds."""
+    for _ in range(int(timeout / 0.05)):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"did not happen in time: {what}")
+
+
+@dataclass
+class Pod:
+    """One agent."""
+
+    index: int
+    process: subprocess.Popen[bytes]
+    output: Path
+    words: Path
+    seen: int = 0
+
+    def text(self) -> str:
+        """What it printed since `forget`."""
+        return self.output.read_text(errors="replace")[self.seen :]
+
+    def forget(self) -> None:
+        """Leave out what it has printed so far."""
+        self.seen = len(self.output.read_text(errors="replace"))
+
+    def says(self, words: str) -> None:
+        """Wait until it prints this."""
+        until(lambda: re.search(words, self.text()) is not None, f"{words!r} in:\n{self.output.read_text()[-4000:]}")
+
+    def steps(self) -> list[tuple[int, int, int, int]]:
+        """Its steps: number, sum, world size, restarts."""
+        return [tuple(int(part) for part in found) for found in _STEP.findall(self.text())]  # type: ignore[misc]
+
+    def worker(self) -> int:
+        """The pid of its worker, which has a rank in its environment and is no agent."""
+        for pid in descendants(self.process.pid):
+            try:
+                env, command = Path(f"/proc/{pid}/environ").read_bytes(), Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"\0LOCAL_RANK=0\0" in env and b"pytorchjob_agent\0run" not in command:
+                return pid
+        raise AssertionError("no worker")
+
+    def launcher(self) -> int:
+        """The pid of the process below its first one."""
+        children = [pid for pid in descendants(self.process.pid) if _parent(pid) == self.process.pid]
+        return children[0]
+
+    def message(self) -> TerminationMessage:
+        """Its last words."""
+        return TerminationMessage.from_json(self.words.read_text())
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@dataclass
+class Job:
+    """One job."""
+
+    folder: Path
+    env: dict[str, str]
+    policy: Policy = field(default_factory=lambda: Policy(2, 2))
+    pods: dict[int, Pod] = field(default_factory=dict)
+    seats: dict[int, Seat] = field(default_factory=dict)
+    news: list[News] = field(default_factory=list)
+    port: int = 0
+    epoch: int = 0
+    coordinator: Coordinator | None = None
+
+    def lead(self) -> None:
+        """Start a coordinator that knows nothing but the job's pods."""
+        self.epoch += 1
+        self.coordinator = Coordinator(KEY, self.epoch)
+        self.coordinator.on_change = lambda uid, news: self.news.extend(news)
+        self.port = self.coordinator.start("127.0.0.1", self.port)
+        self.coordinator.expect(JOB, self.policy, self.seats)
+
+    def away(self) -> None:
+        """Stop the coordinator."""
+        assert self.coordinator is not None
+        self.coordinator.stop()
+        self.coordinator = None
+
+    def expect(self, *indices: int, uid: str = "u") -> None:
+        """Say which pods there are."""
+        self.seats = {one: self.seats.get(one) or Seat(f"pod-{one}", f"{uid}-{one}") for one in indices}
+        if self.coordinator is not None:
+            self.coordinator.expect(JOB, self.policy, self.seats)
+
+    def start(self, index: int, uid: str = "u", command: tuple[str, ...] = (), **env: str) -> Pod:
+        """Start the agent of one pod; its seat is as this pod is."""
+        self.seats[index] = Seat(f"pod-{index}", f"{uid}-{index}")
+        self.expect(*self.seats)
+        output, words = self.folder / f"pod-{index}-{uid}.log", self.folder / f"pod-{index}-{uid}.words"
+        own = coordinator_endpoint.MeetingEnv(
+            "127.0.0.1", self.port, tokens.token(KEY, JOB, f"pod-{index}"), JOB, f"pod-{index}", index
+        )
+        named = {one["name"]: one["value"] for one in own.to_env() if "value" in one}
+        given = {
+            TERMINATION_LOG: str(words),
+            "PET_LOCAL_ADDR": f"127.0.0.{index + 1}",
+            "PET_NODE_RANK": str(index),
+            coordinator_endpoint.POD_UID: f"{uid}-{index}",
+        }
+        argv = command or (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(TRAIN))
+        with output.open("wb") as out:
+            process = subprocess.Popen(
+                argv,
+                env={**self.env, **named, **given, **env},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.pods[index] = Pod(index, process, output, words)
+        return self.pods[index]
+
+    def start_all(self, **env: str) -> list[Pod]:
+        """Start as many as there may be."""
+        self.seats = {index: Seat(f"pod-{index}", f"u-{index}") for index in range(self.policy.most)}
+        return [self.start(index, **env) for index in range(self.policy.most)]
+
+    def report(self) -> Report:
+        """How the coordinator sees it."""
+        assert self.coordinator is not None
+        found = self.coordinator.report(JOB)
+        assert found is not None
+        return found
+
+    def end(self) -> list[int]:
+        """Wait for all pods; returns their exit codes by index."""
+        return [pod.process.wait(100) for _, pod in sorted(self.pods.items())]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """A job whose coordinator leads; nothing of it is left behind."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "PYTORCHJOB_"))}
+    env = {
+        **clean,
+        "PYTHONPATH": str(ROOT / "operator"),
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_NNODES": "2",
+        PREFLIGHT: "off",
+        GRACE: "15",
+        "STEPS": "60",
+        "CHECKPOINT": str(tmp_path / "checkpoint"),
+    }
+    made = Job(tmp_path, env)
+    made.lead()
+    yield made
+    for pod in made.pods.values():
+        for pid in [pod.process.pid, *descendants(pod.process.pid)]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        pod.process.wait(10)
+    if made.coordinator is not None:
+        made.coordinator.stop()

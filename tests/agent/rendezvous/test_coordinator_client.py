@@ -1,0 +1,47 @@
+"""What an agent says first on each of its connections, and whom the answers wake."""
+
+import socket
+
+from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.messages import Beat, Hello, Hold, Message, Pong, Welcome, read_from_agent
+from pytorchjob_agent.rendezvous.coordinator_client import Client, Standing
+
+
+def _hello(server: socket.socket) -> Hello:
+    """Accept a connection, read its first line, and hang up."""
+    connection, _ = server.accept()
+    with connection, connection.makefile("rb") as lines:
+        said = read_from_agent(lines.readline())
+    assert isinstance(said, Hello)
+    return said
+
+
+def _client(server: socket.socket) -> Client:
+    """Start a client of this server."""
+    server.settimeout(30)
+    env = MeetingEnv("127.0.0.1", server.getsockname()[1], "token", "job", "pod-0", 0)
+    client = Client(env, Standing(Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first")), Beat)
+    client.start()
+    return client
+
+
+def test_each_hello_tells_the_time_at_which_it_is_sent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = _client(server)
+        first, second = _hello(server), _hello(server)
+        client.close()
+    assert 0 < first.clock < second.clock
+
+
+def test_a_pong_wakes_nobody() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = _client(server)
+        woken: list[str] = []
+        client.on_news = lambda: woken.append(client.inbox.hold)
+        connection, _ = server.accept()
+        with connection:
+            said: tuple[Message, ...] = (Welcome(1), Pong(), Pong(), Hold("one is missing"))
+            connection.sendall(b"".join(one.to_line() for one in said))
+            client.wait(lambda inbox: bool(inbox.hold), 30)
+            client.close()
+    assert woken[:2] == ["", "one is missing"]

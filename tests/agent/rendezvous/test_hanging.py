@@ -1,0 +1,36 @@
+"""How a hang is told: who it is, by the stacks of this agent's workers."""
+
+import pytest
+
+from pytorchjob_agent.hangs.judge import Kind, Verdict
+from pytorchjob_agent.hangs.stacks import Place
+from pytorchjob_agent.rendezvous import failure_messages
+
+REDUCE, LOAD = Place("train.py:44 main()", "all_reduce"), Place("train.py:41 load()")
+
+
+@pytest.mark.parametrize(
+    ("suspects", "places", "rank", "waits", "words"),
+    [
+        pytest.param((0,), {0: LOAD}, 6, False, "it is in train.py:41 load()", id="one worker"),
+        pytest.param((0,), {0: REDUCE}, 6, True, "it waits in all_reduce (train.py:44 main())", id="one that waits"),
+        pytest.param((0,), {0: None}, 6, False, "it gives no stack", id="one that is frozen"),
+        pytest.param(
+            (0, 1),
+            {0: REDUCE, 1: LOAD},
+            7,
+            False,
+            "rank 7 is in train.py:41 load(); rank 6 waits in all_reduce (train.py:44 main())",
+            id="of two the one that does not wait",
+        ),
+        pytest.param((0, 1), {0: REDUCE, 1: REDUCE}, 6, True, "ranks 6, 7 wait in all_reduce", id="both wait"),
+        pytest.param((), {0: REDUCE, 1: None}, 7, False, "rank 7 gives no stack", id="by a log rule: the frozen one"),
+    ],
+)
+def test_the_one_at_fault_is_named(
+    suspects: tuple[int, ...], places: dict[int, Place | None], rank: int, waits: bool, words: str
+) -> None:
+    told, echo = failure_messages.hang(Verdict(Kind.HANGING, "no step for 11 s", suspects), places, first_rank=6)
+    assert (told.rank, echo) == (rank, waits)
+    assert told.message.startswith("no step for 11 s; ")
+    assert words in told.message

@@ -1,0 +1,94 @@
+"""Which orders stand: the newest of each kind, and none of a round that is over."""
+
+import pytest
+
+from pytorchjob_agent.contract.messages import (
+    Assigned,
+    Checkpoint,
+    Finished,
+    Hold,
+    Refused,
+    Restart,
+    RoundId,
+    Stop,
+    Welcome,
+)
+from pytorchjob_agent.rendezvous.inbox import Inbox, begin, ended, hear, over, skip
+
+OLD, NOW, NEXT, LATER = RoundId(1, 1), RoundId(1, 2), RoundId(1, 2, 1), RoundId(2, 1)
+
+
+def assigned(id_: RoundId) -> Assigned:
+    """A place in a round."""
+    return Assigned(id_, 0, 2, 0, 2, "10.0.0.1", 1, 0)
+
+
+HERE = Inbox(round=NOW)
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "stands"),
+    [
+        pytest.param(assigned(OLD), "assigned", False, id="an old round"),
+        pytest.param(assigned(NOW), "assigned", False, id="the round that runs"),
+        pytest.param(assigned(NEXT), "assigned", True, id="a round that the members agreed on"),
+        pytest.param(assigned(LATER), "assigned", True, id="another leader's round"),
+        pytest.param(Restart(OLD), "restart", False, id="an old round's restart"),
+        pytest.param(Restart(NOW), "restart", True, id="a restart"),
+        pytest.param(Restart(LATER), "restart", True, id="a restart of a round that we have missed"),
+        pytest.param(Checkpoint(OLD, 1, 1.0), "checkpoint", False, id="an old round's request"),
+        pytest.param(Checkpoint(NOW, 1, 1.0), "checkpoint", True, id="a request"),
+        pytest.param(Finished(OLD), "finished", False, id="an old round's end"),
+        pytest.param(Finished(NOW), "finished", True, id="the end"),
+        pytest.param(Stop(1, "x", "y"), "stop", True, id="an order to end"),
+        pytest.param(Hold("wait"), "hold", True, id="what is waited for"),
+        pytest.param(Refused("no"), "refused", True, id="a refusal"),
+    ],
+)
+def test_what_is_heard(message: object, field: str, stands: bool) -> None:
+    assert bool(getattr(hear(HERE, message), field)) is stands  # type: ignore[arg-type]
+
+
+def test_of_two_rounds_the_later_one_stands() -> None:
+    for first, second in ((NEXT, LATER), (LATER, NEXT)):
+        inbox = hear(hear(HERE, assigned(first)), assigned(second))
+        assert inbox.assigned is not None
+        assert inbox.assigned.round == LATER
+
+
+def test_a_round_that_begins_voids_what_was_said_of_older_ones() -> None:
+    inbox = HERE
+    for message in (Restart(NOW), Checkpoint(NOW, 1, 1.0), Finished(NOW), Hold("wait"), assigned(NEXT)):
+        inbox = hear(inbox, message)
+    assert begin(inbox, NEXT) == Inbox(round=NEXT)
+
+
+def test_a_later_order_outlives_the_begin_of_a_round() -> None:
+    inbox = begin(hear(hear(HERE, Restart(LATER)), assigned(LATER)), NEXT)
+    assert inbox.restart == Restart(LATER)
+    assert inbox.assigned == assigned(LATER)
+
+
+def test_a_welcome_ends_a_refusal() -> None:
+    inbox = hear(hear(HERE, Refused("no")), Welcome(1))
+    assert (inbox.refused, inbox.welcomes) == (None, 1)
+
+
+def test_a_round_may_end_before_it_begins() -> None:
+    inbox = hear(hear(Inbox(), assigned(NOW)), Restart(NOW))
+    assert over(inbox)
+    assert skip(inbox) == Inbox(round=NOW)
+    assert not over(hear(hear(HERE, Restart(NOW)), assigned(NEXT)))
+
+
+@pytest.mark.parametrize(
+    ("inbox", "expected"),
+    [
+        pytest.param(Inbox(), None, id="nothing has begun"),
+        pytest.param(HERE, NOW, id="our last round"),
+        pytest.param(hear(HERE, Restart(NEXT)), NEXT, id="one that the members may still agree on"),
+        pytest.param(hear(Inbox(), Restart(NOW)), NOW, id="one that a lost agent of this pod was in"),
+    ],
+)
+def test_a_round_that_is_over_for_whoever_waits(inbox: Inbox, expected: RoundId | None) -> None:
+    assert ended(inbox) == expected

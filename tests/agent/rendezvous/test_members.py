@@ -1,0 +1,175 @@
+"""Real agents with real torch workers, and a real coordinator: what happens to whom, by the training's own lines."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.environment import ExitCode, Reason
+from pytorchjob_operator.rounds.state import Policy
+
+from .conftest import Job
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+WARM = {"PYTORCHJOB_START_MODE": "warm"}
+
+
+@pytest.mark.parametrize("how", [pytest.param({}, id="cold"), pytest.param(WARM, id="warm")])
+def test_a_crash_restarts_the_workers_of_all_and_the_containers_of_none(job: Job, how: dict[str, str]) -> None:
+    pods = job.start_all(FAIL="1:25:1", **how)
+    assert job.end() == [0, 0]
+    for pod in pods:
+        before = [step for step, _, _, restarts in pod.steps() if restarts == 0]
+        after = [step for step, _, _, restarts in pod.steps() if restarts == 1]
+        assert (before[0], before[-1] in (24, 25)) == (1, True)
+        assert after == list(range(21, 61)), "on from the last checkpoint, each step once"
+        assert "node_rank" not in pod.text(), "torch warns of nothing that the operator set"
+    assert job.report().restarts == 1
+    assert "rank 1 (pod-1) exited with 7 at step 25" in job.report().last_restart.message  # type: ignore[union-attr]
+
+
+def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> None:
+    job.env["STEPS"] = "150"
+    zero, one = job.start_all()
+    zero.says("step 5 ")
+    job.away()
+    time.sleep(2)
+    os.kill(one.worker(), signal.SIGKILL)
+    zero.says("restarts 1")
+    job.lead()
+    assert job.end() == [0, 0]
+    assert job.report().round == "1.1.1"
+    assert {world for _, _, world, _ in zero.steps()} == {2}
+
+
+def test_a_job_ends_well_without_a_coordinator(job: Job) -> None:
+    zero, _ = job.start_all()
+    zero.says("step 5 ")
+    job.away()
+    assert job.end() == [0, 0]
+
+
+def test_a_pod_that_has_to_go_costs_no_step(job: Job) -> None:
+    job.policy = Policy(1, 2)
+    job.env["STEPS"] = "200"
+    zero, one = job.start_all()
+    zero.says("step 33 ")
+    one.process.send_signal(signal.SIGTERM)
+    job.expect(0)
+    zero.says("of 1 restarts 0")
+    assert one.process.wait(60) == ExitCode.DRAINED
+    assert one.message().reason == Reason.DRAINED
+    zero.says("finished at 200")
+    assert [step for step, _, _, _ in zero.steps()] == list(range(1, 201)), "each step once, none lost"
+
+
+def test_a_pod_that_comes_in_addition_joins_without_a_step_lost(job: Job) -> None:
+    job.policy = Policy(1, 2, last_call=0.0)
+    job.env["STEPS"] = "400"
+    zero = job.start(0)
+    zero.says("of 1 restarts 0")
+    job.start(1)
+    zero.says("of 2 restarts 0")
+    zero.says("finished at 400")
+    assert [step for step, _, _, _ in zero.steps()] == list(range(1, 401))
+    assert job.end() == [0, 0]
+
+
+def test_rank_0_may_die_and_come_back_as_another_pod(job: Job) -> None:
+    job.env["STEPS"] = "150"
+    zero, one = job.start_all()
+    one.says("step 20 ")
+    one.forget()
+    os.killpg(zero.process.pid, signal.SIGKILL)
+    for pid in (zero.launcher, zero.worker):
+        try:
+            os.kill(pid(), signal.SIGKILL)
+        except (AssertionError, ProcessLookupError, IndexError):
+            continue
+    zero.process.wait(60)
+    job.start(0, uid="v")
+    one.says("of 2 restarts 0")
+    assert [pod.process.wait(100) for pod in job.pods.values()] == [0, 0]
+    assert job.report().restarts == 0, "a member that is lost uses up no restart"
+
+
+def test_a_launcher_that_crashes_is_started_again_in_its_container(job: Job) -> None:
+    job.env["STEPS"] = "120"
+    zero, one = job.start_all()
+    zero.says("step 20 ")
+    os.kill(one.launcher(), signal.SIGKILL)
+    one.says("starting it again")
+    assert job.end() == [0, 0]
+    assert zero.steps()[-1][0] == one.steps()[-1][0] == 120
+
+
+def test_a_hang_is_found_named_and_ended_after_everybodys_stacks(job: Job) -> None:
+    rules = '{"progressSeconds": 3, "firstProgressSeconds": 60}'
+    zero, one = job.start_all(FAIL="1:25:1", HOW="hang", PYTORCHJOB_HANG=rules)
+    assert job.end() == [0, 0]
+    assert "hang_here" in one.text(), "the stack of the one that hangs is in its log"
+    assert "all_reduce" in zero.text(), "and so is that of the one that waits for it"
+    told = job.report().last_restart
+    assert told is not None
+    assert told.message.startswith("rank 1 (pod-1) hangs at step 25")
+    assert "hang_here" in told.message
+
+
+def test_the_budget_ends_the_job_with_the_first_error(job: Job) -> None:
+    job.policy = Policy(2, 2, restarts=1)
+    _, one = job.start_all(FAIL="1:5:9")
+    assert job.end() == [7, 7]
+    assert one.message().reason == Reason.WORKER_FAILED
+    assert one.message().message.startswith("rank 1 (pod-1) exited with 7")
+    ended = job.report().ended
+    assert ended is not None
+    assert "The one restart is used up" in ended.message
+
+
+def test_a_frozen_agent_is_left_behind_and_fenced_when_it_wakes(job: Job) -> None:
+    job.policy = Policy(1, 2)
+    job.env["STEPS"] = "600"
+    zero, one = job.start_all()
+    zero.says("step 20 ")
+    frozen = [one.process.pid, one.launcher(), one.worker()]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    zero.says("of 1 restarts 0")
+    zero.forget()
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    zero.says("of 2 restarts 0")
+    one.forget()
+    zero.says("finished at 600")
+    assert job.end() == [0, 0]
+
+
+def test_a_wrong_token_is_told_in_the_log_and_ends_the_agent_in_time(job: Job) -> None:
+    pod = job.start(0, PYTORCHJOB_TOKEN="0" * 64, PET_RDZV_CONF="join_timeout=4")
+    assert pod.process.wait(60) == ExitCode.RENDEZVOUS
+    assert "refuses this agent" in pod.message().message
+
+
+def test_a_coordinator_that_never_answers_is_told_and_ends_the_agent_in_time(job: Job) -> None:
+    job.away()
+    pod = job.start(0, PET_RDZV_CONF="join_timeout=4")
+    assert pod.process.wait(60) == ExitCode.RENDEZVOUS
+    assert "is the operator running" in pod.message().message
+
+
+def test_an_unmodified_torchrun_finds_our_rendezvous(job: Job) -> None:
+    torchrun = str(Path(sys.executable).parent / "torchrun")
+    env = {"PET_RDZV_BACKEND": "pytorchjob", "PET_RDZV_ENDPOINT": f"127.0.0.1:{job.port}", "PET_MAX_RESTARTS": "1000"}
+    folder = job.folder / "put-there"
+    job.env["PYTHONPATH"] = str(folder)
+    from pytorchjob_agent.command import install
+
+    install.install(folder)
+    command = (torchrun, str(Path(__file__).parent / "train.py"))
+    pods = [job.start(index, command=command, FAIL="1:25:1", **env) for index in range(2)]
+    assert job.end() == [0, 0]
+    assert {restarts for _, _, _, restarts in pods[0].steps()} <= {0, 1}
+    assert job.report().restarts == 1

@@ -1,0 +1,37 @@
+"""Process trees: found and killed whole."""
+
+import os
+import subprocess
+import sys
+
+from pytorchjob_agent.system import processes
+
+# A child that makes a grandchild in a session of its own, and says when both are there.
+TREE = (
+    "import subprocess, time; subprocess.Popen(['sleep', '600'], start_new_session=True);"
+    " print(flush=True); time.sleep(600)"
+)
+# In a process of its own: the test's own children are not to be reaped.
+KILL = f"""
+import os, subprocess, sys
+from pytorchjob_agent import processes
+processes.adopt_orphans()
+child = subprocess.Popen([sys.executable, "-c", {TREE!r}], stdout=subprocess.PIPE)
+child.stdout.readline()
+below = processes.descendants(os.getpid())
+ended = processes.kill_below(os.getpid(), timeout=50)
+print(len(below), sorted(below) == sorted(ended), set(ended.values()), processes.descendants(os.getpid()))
+os._exit(0)
+"""
+
+
+def test_a_whole_tree_is_killed_and_reaped() -> None:
+    env = os.environ | {"PYTHONPATH": "operator"}
+    done = subprocess.run([sys.executable, "-c", KILL], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "2 True {-9} []", done.stderr
+
+
+def test_a_process_that_ended_has_nothing_below() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert processes.descendants(child.pid) == []

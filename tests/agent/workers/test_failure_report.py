@@ -1,0 +1,65 @@
+"""Why the workers failed: the first failure, in words."""
+
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.environment import TERMINATION_LOG, Reason, TerminationMessage
+from pytorchjob_agent.workers.failure_report import Failure, explain, sentence, write_termination_log
+
+RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "5"}}}
+
+
+@pytest.mark.parametrize(
+    ("failures", "rank"),
+    [
+        pytest.param([Failure(0, 0, 1, timestamp=9), Failure(3, 1, 1, timestamp=5)], 3, id="the earliest"),
+        pytest.param([Failure(0, 0, -15), Failure(1, 1, 1)], 1, id="not the one that was stopped because of it"),
+        pytest.param([Failure(0, 0, -6), Failure(1, 1, -15, error=RECORDED)], 1, id="stopped with its error written"),
+        pytest.param([Failure(2, 0, 1), Failure(1, 1, 1)], 1, id="the lowest rank of one second"),
+    ],
+)
+def test_the_first_failure_is_named(failures: list[Failure], rank: int) -> None:
+    message = explain(failures)
+    assert message.rank == rank
+    assert message.failed_after == tuple(sorted(one.rank for one in failures if one.rank != rank))
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "words"),
+    [
+        pytest.param(Failure(0, 0, 1, error=RECORDED), 1, "ValueError: x", id="torch's error file"),
+        pytest.param(Failure(0, 0, -15, error=RECORDED), 1, "ValueError: x", id="an error file, then stopped"),
+        pytest.param(Failure(0, 0, 1, tail="Traceback\nKeyError: 'y'\n\n"), 1, "KeyError: 'y'", id="the last line"),
+        pytest.param(Failure(0, 0, -9), 137, "killed by SIGKILL (out of memory?)", id="a signal"),
+        pytest.param(Failure(0, 0, 17), 17, "exited with 17 and printed nothing", id="silence"),
+    ],
+)
+def test_the_failure_in_words(failure: Failure, code: int, words: str) -> None:
+    message = explain([failure])
+    assert (message.exit_code, message.message) == (code, words)
+
+
+def test_the_recorded_stack_is_kept() -> None:
+    assert explain([Failure(0, 0, 1, error=RECORDED, tail="noise")]).traceback == "Traceback ..."
+
+
+MESSAGE = TerminationMessage(
+    Reason.WORKER_FAILED, 1, rank=2, local_rank=0, message="ValueError: x", failed_after=(0, 1)
+)
+
+
+def test_one_line_for_a_person() -> None:
+    assert (
+        sentence(MESSAGE) == "WorkerFailed: rank 2 (local rank 0): ValueError: x; 2 more ended after it (exit code 1)"
+    )
+
+
+def test_the_log_is_written_where_the_variable_says(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    write_termination_log(MESSAGE, {TERMINATION_LOG: str(path)})
+    assert TerminationMessage.from_json(path.read_text()) == MESSAGE
+
+
+def test_a_log_that_cannot_be_written_is_left_out(tmp_path: Path) -> None:
+    write_termination_log(MESSAGE, {TERMINATION_LOG: str(tmp_path / "missing" / "log")})
