@@ -29,21 +29,21 @@ def cli(context: click.Context, namespace: tuple[str, ...], leader_elect: bool |
 
 def _start(namespaces: tuple[str, ...], leader_elect: bool | None) -> None:
     # Imported here because `plan` needs none of it and should start quickly.
-    from pytorchjob_operator.app import logs
-    from pytorchjob_operator.app.main import Process
+    from pytorchjob_operator.app import log_format
+    from pytorchjob_operator.app.process import OperatorProcess
     from pytorchjob_operator.kube import config
     from pytorchjob_operator.kube.lease import LeaseLostError
     from pytorchjob_operator.settings import Settings
 
     async def life() -> None:
-        await Process(settings, config.load()).run()
+        await OperatorProcess(settings, config.load()).run()
 
     try:
         settings = Settings.from_env(os.environ)
         settings = replace(settings, namespaces=namespaces or settings.namespaces)
         if leader_elect is not None:
             settings = replace(settings, leader_elect=leader_elect)
-        logs.configure(settings.log_level, settings.log_format)
+        log_format.configure(settings.log_level, settings.log_format)
         asyncio.run(life())
     except LeaseLostError as error:
         sys.exit(f"pytorchjob-operator: {error}")

@@ -59,8 +59,8 @@ def refusing(verb: str, status: int, reason: str) -> Callable[[Request], web.Res
 @pytest.mark.parametrize(
     ("verb", "right"),
     [
-        pytest.param("get", "right to get secrets named coordinator in namespace system", id="to read it"),
-        pytest.param("create", "right to create secrets in namespace system", id="to make it"),
+        pytest.param("get", "permission to get secrets named coordinator in namespace system", id="to read it"),
+        pytest.param("create", "permission to create secrets in namespace system", id="to make it"),
     ],
 )
 async def test_a_right_that_is_missing_is_named(api: FakeApi, client: Client, verb: str, right: str) -> None:

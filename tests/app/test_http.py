@@ -11,12 +11,12 @@ from pytorchjob_operator.app.metrics import Metrics
     ("path", "status", "text"),
     [
         pytest.param("/healthz", 200, "ok\n", id="alive"),
-        pytest.param("/readyz", 503, "blind for 100 s\n", id="not ready, and why"),
+        pytest.param("/readyz", 503, "no data for 100 s\n", id="not ready, and why"),
         pytest.param("/", 404, "404: Not Found", id="nothing else is served"),
     ],
 )
 async def test_probes(path: str, status: int, text: str) -> None:
-    app = build_app(lambda: None, lambda: "blind for 100 s", Metrics().registry)
+    app = build_app(lambda: None, lambda: "no data for 100 s", Metrics().registry)
     async with TestClient(TestServer(app)) as client:
         answer = await client.get(path)
         assert (answer.status, await answer.text()) == (status, text)

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from pytorchjob_operator.app.main import Process
 from pytorchjob_operator.app.metrics import JobCount
+from pytorchjob_operator.app.process import OperatorProcess
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.names import Cause, Reason
 from pytorchjob_operator.rounds.state import Word
@@ -28,7 +28,7 @@ def table(header: str) -> dict[str, list[str]]:
 
 async def published() -> dict[str, tuple[str, set[str]]]:
     """Type and labels of every metric that a running operator has."""
-    process = Process(Settings(), Connection("http://127.0.0.1:1"))
+    process = OperatorProcess(Settings(), Connection("http://127.0.0.1:1"))
     process._publish()
     metrics = process.metrics
     metrics.on_job("ns", JobCount.CREATED)
@@ -36,7 +36,7 @@ async def published() -> dict[str, tuple[str, set[str]]]:
     metrics.on_pod_restart("ns", Cause.ERROR)
     metrics.on_request("get", "pods", 200, 0.1)
     metrics.on_reconcile("success", 0.1)
-    metrics.on_round_news("ns", Word.ROUND)
+    metrics.on_round_event("ns", Word.ROUND)
     suffix = {"counter": "_total", "info": "_info"}
     families = [one for one in metrics.registry.collect() if not one.name.startswith("process_")]
     labels = {one.name: {name for sample in one.samples for name in sample.labels} - BOUNDS for one in families}

@@ -1,8 +1,8 @@
-"""The coordinator of this operator: its credentials, its port, its news.
+"""The coordinator of this operator: its credentials, its port, its events.
 
-It serves from the moment at which this process comes to lead until the process ends, also while the lead cannot be
-renewed: an API server that is away must not keep jobs from recovering. A rival that takes over has a later epoch, which
-agents and rounds go by.
+It serves from the moment at which this process becomes the leader until the process ends, also while the Lease cannot
+be renewed: an API server outage must not prevent jobs from recovering. A new leader has a higher term, which takes
+precedence with agents and in round ids.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ from pytorchjob_operator.settings import Settings
 OnChange = Callable[[str, tuple[News, ...]], None]
 
 LAG_SECONDS = 15.0
-"""A coordinator that has not looked at the time for so long is stuck; it begins anew by itself where it can."""
+"""A coordinator whose thread has been silent for this long is stuck; it restarts itself if it can."""
 
 
 class CoordinatorService:
-    """Run a coordinator if the settings ask for one; without one, reports are None and updates go nowhere."""
+    """Run a coordinator if the settings ask for one; without one there is no report, and updates are ignored."""
 
     def __init__(self, settings: Settings, on_change: OnChange) -> None:
-        """`on_change(uid, news)` is called in the loop that made this."""
+        """`on_change(uid, events)` is called in the event loop that created this object."""
         self._settings, self._on_change = settings, on_change
         self._loop = asyncio.get_running_loop()
         self._credentials: Credentials | None = None
         self._coordinator: Coordinator | None = None
 
     async def prepare(self, client: Client, namespace: str) -> CoordinatorAccess | None:
-        """Read or make the credentials; returns what pods are told, None without a coordinator."""
+        """Read or create the credentials; returns the address and CA for the pods, None without a coordinator."""
         settings = self._settings
         if not settings.coordinator:
             return None
@@ -46,12 +46,12 @@ class CoordinatorService:
         ca = self._credentials.ca if settings.coordinator_tls else ""
         return CoordinatorAccess(settings.coordinator_address, self._credentials.key, ca)
 
-    def start(self, epoch: int) -> None:
-        """Open the port; `epoch` is later than that of every leader before. Raises OperatorError if it is taken."""
+    def start(self, term: int) -> None:
+        """Open the port; `term` is higher than that of every earlier leader. Raises OperatorError if it is in use."""
         if self._credentials is None:
             return
         context = self._credentials.server_context() if self._settings.coordinator_tls else None
-        self._coordinator = Coordinator(self._credentials.key, epoch, context, self._changed)
+        self._coordinator = Coordinator(self._credentials.key, term, context, self._changed)
         try:
             self._coordinator.start("", self._settings.coordinator_port)
         except OSError as error:
@@ -60,21 +60,19 @@ class CoordinatorService:
             ) from error
 
     async def stop(self) -> None:
-        """Close the port and all connections: the agents look for the next leader."""
+        """Close the port and all connections; the agents reconnect to the next leader."""
         if self._coordinator is not None:
             await asyncio.to_thread(self._coordinator.stop)
 
-    def trouble(self) -> str | None:
-        """What is wrong with it, if anything."""
+    def problem(self) -> str | None:
+        """Return what is wrong with the coordinator; None if it works."""
         lag = self._coordinator.lag() if self._coordinator else 0.0
-        return f"the coordinator has not looked for {lag:.0f} s" if lag > LAG_SECONDS else None
+        return f"the coordinator has been stuck for {lag:.0f} s" if lag > LAG_SECONDS else None
 
     def publish(self, metrics: Metrics) -> None:
-        """Show how many agents there are."""
-        metrics.gauge(
-            "coordinator_connections", "Agents that are connected.", lambda: float(self._count("connections"))
-        )
-        metrics.gauge("coordinator_refusals", "Agents that were not let in.", lambda: float(self._count("refusals")))
+        """Register the metrics of the coordinator's connections."""
+        metrics.gauge("coordinator_connections", "Connected agents.", lambda: float(self._count("connections")))
+        metrics.gauge("coordinator_refusals", "Rejected connections.", lambda: float(self._count("refusals")))
 
     def report(self, uid: str) -> Report | None:
         """Return how a job's rounds stand; None if the coordinator does not know the job."""
@@ -88,7 +86,7 @@ class CoordinatorService:
     def _count(self, what: str) -> int:
         return int(getattr(self._coordinator, what)) if self._coordinator else 0
 
-    def _changed(self, uid: str, news: tuple[News, ...]) -> None:
-        """In the coordinator's thread."""
+    def _changed(self, uid: str, events: tuple[News, ...]) -> None:
+        """Pass a change on to the event loop; the coordinator's thread calls this."""
         with suppress(RuntimeError):  # the process ends, and its loop is closed
-            self._loop.call_soon_threadsafe(self._on_change, uid, news)
+            self._loop.call_soon_threadsafe(self._on_change, uid, events)

@@ -1,8 +1,8 @@
-"""Counts what becomes of jobs, by comparing each version of a job with the one before it.
+"""Counts what happens to jobs, by comparing each version of a job with the previous one.
 
-The cache of jobs calls it, so that whatever was written counts once, also where the reply to the write was lost. A job
-that is seen for the first time counts nowhere: what led to its status was counted by whoever wrote it. Only a process
-that has come to lead counts.
+The cache of jobs calls it, so that each written change counts once, even if the response to the write was lost. A job
+that is seen for the first time is not counted: the operator process that wrote its status has counted it. Only the
+leader counts.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from pytorchjob_operator.plan.lifecycle import PHASES, Edges
 
 
 class JobCounts:
-    """What the cache of jobs and the reconciler tell becomes metrics here."""
+    """Turns changes from the cache of jobs, and lost pods from the reconciler, into metrics."""
 
     def __init__(self, metrics: Metrics, pods: Store[Pod], leads: Callable[[], bool]) -> None:
         self._metrics = metrics
@@ -26,14 +26,14 @@ class JobCounts:
         self._leads = leads
 
     def changed(self, old: PyTorchJob | None, new: PyTorchJob | None) -> None:
-        """A newer version of a job is known: None as `old` means it is new here, None as `new` that it is gone."""
+        """Count a newer version of a job; without `old` the job was not known before, without `new` it was deleted."""
         if new is not None and old is None:
             self._metrics.on_namespace(new.metadata.namespace)
         elif old is not None and self._leads():
             self._count(old, new)
 
     def lost(self, namespace: str, causes: Iterable[Cause]) -> None:
-        """Pods were taken away from jobs that need them."""
+        """Count lost pods that are replaced, by cause."""
         for cause in causes:
             self._metrics.on_pod_restart(namespace, cause)
 
@@ -55,7 +55,7 @@ class JobCounts:
 
 
 def by_phase(jobs: Iterable[PyTorchJob]) -> dict[str, int]:
-    """How many jobs are in which phase."""
+    """The number of jobs in each phase."""
     found = Counter(lifecycle.phase(job.status) for job in jobs)
     return {phase.value: found[phase] for phase in PHASES}
 

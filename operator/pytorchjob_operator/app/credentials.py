@@ -1,4 +1,4 @@
-"""The coordinator's credentials at start: read from their Secret, or made and stored by whoever comes first."""
+"""The coordinator's credentials at start: read from their Secret, which the first replica of the operator creates."""
 
 import asyncio
 import logging
@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 
 
 async def load_credentials(client: Client, namespace: str, name: str) -> Credentials:
-    """Read the Secret, making it if it is not there; wait for an API server that is away.
+    """Read the Secret, and create it if it does not exist; wait while the API server is unavailable.
 
-    Raises OperatorError if the Secret is broken or a right is missing.
+    Raises OperatorError if the Secret is invalid or a permission is missing.
     """
     backoff, attempt = Backoff(), 0
     while True:
         try:
-            secret = await _read_or_make(client, namespace, name)
+            secret = await _read_or_create(client, namespace, name)
             return credentials.from_secret(secret, datetime.now(UTC))
         except Unavailable as error:
             if attempt == 0:
@@ -33,7 +33,7 @@ async def load_credentials(client: Client, namespace: str, name: str) -> Credent
             attempt += 1
 
 
-async def _read_or_make(client: Client, namespace: str, name: str) -> Object:
+async def _read_or_create(client: Client, namespace: str, name: str) -> Object:
     try:
         return await client.get(SECRETS, namespace, name)
     except NotFound:
@@ -41,14 +41,14 @@ async def _read_or_make(client: Client, namespace: str, name: str) -> Object:
     except Refused as error:
         _refused(error, "get", f"secrets named {name} in namespace {namespace}")
     try:
-        made = credentials.to_secret(credentials.make(datetime.now(UTC)), namespace, name)
-        stored = await client.create(SECRETS, namespace, made)
+        secret = credentials.to_secret(credentials.make(datetime.now(UTC)), namespace, name)
+        stored = await client.create(SECRETS, namespace, secret)
     except Conflict:
-        # Another replica was first: all must use the same.
+        # Another replica was first: all replicas must use the same credentials.
         return await client.get(SECRETS, namespace, name)
     except Refused as error:
         _refused(error, "create", f"secrets in namespace {namespace}")
-    logger.info("the Secret %s/%s was made for the coordinator", namespace, name)
+    logger.info("created the Secret %s/%s for the coordinator", namespace, name)
     return stored
 
 
@@ -56,6 +56,6 @@ def _refused(error: Refused, verb: str, what: str) -> NoReturn:
     if error.status != HTTPStatus.FORBIDDEN:
         raise error
     raise OperatorError(
-        f"the coordinator needs the right to {verb} {what}, by a Role as the chart makes it"
-        f" (coordinator.enabled=false does without): {error.message}"
+        f"the coordinator needs permission to {verb} {what}: {error.message}; grant it by a Role, as the chart does, or"
+        " disable the coordinator (chart: coordinator.enabled=false)"
     ) from error

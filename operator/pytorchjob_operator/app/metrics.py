@@ -1,6 +1,6 @@
-"""Prometheus metrics: v1's counters of jobs, and what the operator itself does and sees (docs/monitoring.md).
+"""Prometheus metrics: v1's counters of jobs, and the operator's own metrics (docs/monitoring.md).
 
-Labels are namespaces and closed sets, never jobs or pods: the number of series stays bounded.
+Label values are namespaces and closed sets, never jobs or pods: the number of series stays bounded.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,13 +19,13 @@ _PREFIX = "pytorchjob_operator"
 _V1 = "training_operator_jobs"
 _FRAMEWORK = "pytorch"
 _STARTS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 3 * 3600, 12 * 3600, 48 * 3600)
-"""Seconds until a job runs: an image that is there, an image to pull, a node to start, a queue to wait in."""
+"""Buckets, in seconds until a job runs: with a cached image, a pulled image, a new node, a wait in a queue."""
 
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # a series per counter that nobody reads
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series per counter, unused
 
 
 class JobCount(StrEnum):
-    """What v1's counters count of jobs."""
+    """The transitions of jobs that v1's counters count."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -35,11 +35,11 @@ class JobCount(StrEnum):
 
 
 _WHAT = {
-    JobCount.CREATED: "Jobs that were taken up: their first status was written.",
-    JobCount.DELETED: "Jobs that were deleted after they had been taken up, by their TTL or by somebody.",
+    JobCount.CREATED: "Accepted jobs: the operator wrote their first status.",
+    JobCount.DELETED: "Accepted jobs that were deleted, by their TTL or by a user.",
     JobCount.SUCCESSFUL: "Jobs that have succeeded.",
-    JobCount.FAILED: "Jobs that have failed, whatever the cause.",
-    JobCount.RESTARTED: "Decisions to make lost pods of a job again, however many pods each is about.",
+    JobCount.FAILED: "Jobs that have failed, for any cause.",
+    JobCount.RESTARTED: "Decisions to recreate lost pods of a job; one decision may concern several pods.",
 }
 
 
@@ -51,65 +51,65 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         Info(_PREFIX + "_build", "Version of the operator.", registry=self.registry).info({"version": __version__})
         self._jobs = {
-            one: Counter(f"{_V1}_{one}_total", text, ("job_namespace", "framework"), registry=self.registry)
-            for one, text in _WHAT.items()
+            count: Counter(f"{_V1}_{count}_total", text, ("job_namespace", "framework"), registry=self.registry)
+            for count, text in _WHAT.items()
         }
         self._pod_restarts = Counter(
             _PREFIX + "_pod_restarts_total",
-            "Pods that are made again because they failed or were taken away, by cause.",
+            "Pods that were recreated because they failed or were lost, by cause.",
             ("job_namespace", "cause"),
             registry=self.registry,
         )
         self._rounds = Counter(
             _PREFIX + "_rounds_news_total",
-            "What the coordinator tells of the rounds of jobs, by reason.",
+            "Events of the coordinator about the rounds of jobs, by reason.",
             ("job_namespace", "reason"),
             registry=self.registry,
         )
         self._starts = Histogram(
             _PREFIX + "_time_to_running_seconds",
-            "Seconds from a job's creation, or its resume, until it ran.",
+            "Seconds from a job's creation or resumption until it ran.",
             buckets=_STARTS,
             registry=self.registry,
         )
         self._requests = Counter(
             _PREFIX + "_api_requests_total",
-            "Requests to the API server; code 0 means no answer.",
+            "Requests to the API server; code 0 means no response.",
             ("verb", "resource", "code"),
             registry=self.registry,
         )
         self._request_seconds = Histogram(
             _PREFIX + "_api_request_duration_seconds",
-            "Seconds from a request to its answer, watches left out.",
+            "Seconds from a request to its response, without watches.",
             ("verb", "resource"),
             registry=self.registry,
         )
         self._reconciles = Counter(
-            _PREFIX + "_reconcile_total", "Looks at a job, by result.", ("result",), registry=self.registry
+            _PREFIX + "_reconcile_total", "Reconcile passes over a job, by result.", ("result",), registry=self.registry
         )
         self._reconcile_seconds = Histogram(
-            _PREFIX + "_reconcile_duration_seconds", "Seconds of one look at a job.", registry=self.registry
+            _PREFIX + "_reconcile_duration_seconds", "Seconds of one reconcile pass.", registry=self.registry
         )
 
     def on_namespace(self, namespace: str) -> None:
-        """Begin to count at 0: Prometheus sees no increase in a series that begins with its first count."""
+        """Create the namespace's counters at 0: Prometheus sees no increase in a series that starts at 1."""
         for counter in self._jobs.values():
             counter.labels(namespace, _FRAMEWORK)
 
     def on_job(self, namespace: str, what: JobCount) -> None:
-        """Count one edge in the life of a job."""
+        """Count one transition of a job."""
         self._jobs[what].labels(namespace, _FRAMEWORK).inc()
 
     def on_start(self, seconds: float) -> None:
-        """A job runs, so long after it was made or resumed."""
+        """Record the seconds from a job's creation or resumption until it ran."""
         self._starts.observe(seconds)
 
     def on_pod_restart(self, namespace: str, cause: Cause) -> None:
-        """Count one pod that is made again."""
+        """Count one recreated pod."""
         self._pod_restarts.labels(namespace, cause.value).inc()
 
-    def on_round_news(self, namespace: str, reason: Word) -> None:
-        """Count one thing that the coordinator tells."""
+    def on_round_event(self, namespace: str, reason: Word) -> None:
+        """Count one event of the coordinator."""
         self._rounds.labels(namespace, reason.value).inc()
 
     def on_request(self, verb: str, resource: str, code: int, seconds: float) -> None:
@@ -119,16 +119,16 @@ class Metrics:
             self._request_seconds.labels(verb, resource).observe(seconds)
 
     def on_reconcile(self, result: str, seconds: float) -> None:
-        """Count one look at a job."""
+        """Count one reconcile pass."""
         self._reconciles.labels(result).inc()
         self._reconcile_seconds.observe(seconds)
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Publish a value that is read when it is asked for."""
+        """Publish a value that is computed at each scrape."""
         Gauge(f"{_PREFIX}_{name}", text, registry=self.registry).set_function(read)
 
     def gauges(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, int]]) -> None:
-        """Publish one value for each value of a label, all read at once when they are asked for."""
+        """Publish one value for each value of a label, all computed together at each scrape."""
         self.registry.register(_Gauges(lambda: _family(f"{_PREFIX}_{name}", text, label, read())))
 
 

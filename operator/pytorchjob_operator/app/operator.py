@@ -1,4 +1,4 @@
-"""The parts of the running operator and what connects them; each part is built here and nowhere else."""
+"""The parts of the running operator and their connections; each part is built only here."""
 
 import asyncio
 import logging
@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytorchjob_operator import __version__, names
-from pytorchjob_operator.app.children import ChildWatch
+from pytorchjob_operator.app.child_watch import ChildWatch
 from pytorchjob_operator.app.coordinator_service import CoordinatorService
 from pytorchjob_operator.app.counts import JobCounts
-from pytorchjob_operator.app.handlers import JobWatch, build_registry
+from pytorchjob_operator.app.job_watch import JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
@@ -39,17 +39,17 @@ USER_AGENT = f"pytorchjob-operator/{__version__}"
 CRD_POLL_SECONDS = 2.0
 SWEEP_SECONDS = 600.0
 CALM_SECONDS_PER_POD = 0.0001
-"""How long a look at a job waits for more news of its pods: a look's cost grows with their number, and when a thousand
-of them start, each of them is news."""
+"""How long a pass over a job waits for more events of its pods. The cost of a pass grows with the number of pods, and a
+thousand pods that start would cause a thousand passes."""
 
 
 def now() -> datetime:
-    """The wall clock, which only statuses, events and deadlines see."""
+    """The wall clock, used only for statuses, events and deadlines."""
     return datetime.now(UTC)
 
 
 class Operator:
-    """Watches, caches, queue and writers of one process."""
+    """The watches, caches, queue and writers of one process."""
 
     def __init__(self, settings: Settings, connection: Connection, metrics: Metrics) -> None:
         self.settings = settings
@@ -64,7 +64,7 @@ class Operator:
             options=_options(settings),
         )
         self.client = Client(connection, USER_AGENT, settings.max_in_flight, on_request=metrics.on_request)
-        # The Lease must never wait behind the writes that it guards.
+        # A request for the Lease must never wait behind the writes that the Lease guards.
         self.lease_client = Client(connection, USER_AGENT, 1, on_request=metrics.on_request)
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._namespace = settings.lease_namespace or connection.namespace
@@ -73,7 +73,7 @@ class Operator:
         self.recorder = Recorder(self.client, Reporter(names.CONTROLLER, identity), self._clock, now)
         self.reflectors = tuple(self._reflectors())
         applier = Applier(self.client, self.caches, self.may_write)
-        self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._look_at_all)
+        self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._reconcile_all)
         self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
         self.coordinator = CoordinatorService(settings, self._round_changed)
         self.reconciler = Reconciler(
@@ -89,17 +89,17 @@ class Operator:
         self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
 
     def may_write(self) -> bool:
-        """The fence: whether this process leads at this moment."""
+        """The fence: True while this process is the leader."""
         return not self.settings.leader_elect or self.elector.valid()
 
     def _has_lead(self) -> bool:
-        """Whether this process has come to lead; it ends when it loses the lead, whatever the fence says until then."""
+        """True once this process has become the leader; unlike the fence, also while the Lease cannot be renewed."""
         return not self.settings.leader_elect or self.elector.acquired.is_set()
 
     async def watch_jobs(self) -> None:
-        """Start kopf once the CRD is there, then compare the cache with a whole list now and then.
+        """Start kopf once the CRD is served, then compare the cache with a complete list every `SWEEP_SECONDS`.
 
-        kopf reports no deletion that happened while its watch was down; a job that is gone must not stay for ever.
+        kopf reports no deletion that happened while its watch was down, and a deleted job must not stay cached.
         """
         await self._crd_served()
         self.jobs.start()
@@ -108,10 +108,10 @@ class Operator:
             try:
                 await self.sweep()
             except ApiError as error:
-                logger.warning("the jobs could not be listed, trying again later: %s", error)
+                logger.warning("the jobs could not be listed; retrying in %.0f s: %s", SWEEP_SECONDS, error)
 
     async def work(self) -> None:
-        """Reconcile once the caches are complete and this process leads."""
+        """Reconcile, once the caches are complete and this process is the leader."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
         endpoint = await self.coordinator.prepare(self.client, self._namespace)
@@ -125,19 +125,19 @@ class Operator:
         """The leadership term, higher than that of every earlier leader; without leader election, the wall clock."""
         return self.elector.term if self.settings.leader_elect else int(now().timestamp())
 
-    def _round_changed(self, uid: str, news: tuple[News, ...]) -> None:
-        """The coordinator tells of a job: look at it, and tell people what happened."""
+    def _round_changed(self, uid: str, events: tuple[News, ...]) -> None:
+        """Reconcile a job whose rounds have changed, and publish the coordinator's events."""
         job = self.caches.jobs.get(uid)
         if job is None:
             return
         self.queue.add(uid)
         meta = job.metadata
         about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, uid)
-        for one in news:
-            self.metrics.on_round_news(meta.namespace, one.reason)
+        for event in events:
+            self.metrics.on_round_event(meta.namespace, event.reason)
             if self.may_write():
-                kind = names.EventType.WARNING if one.warning else names.EventType.NORMAL
-                self.recorder.event(about, kind, one.reason, one.message)
+                kind = names.EventType.WARNING if event.warning else names.EventType.NORMAL
+                self.recorder.event(about, kind, event.reason, event.message)
 
     async def _reconcile(self, uid: str) -> None:
         started, result = self._clock(), "error"
@@ -145,7 +145,7 @@ class Operator:
             wait = await self.reconciler(uid)
             result = "success"
         except Conflict:
-            # Somebody else changed the job: its newest version is on its way, unless the watch is down.
+            # Another client changed the job: the watch will deliver the new version, unless it is down.
             self.queue.retry(uid)
             wait, result = None, "conflict"
         finally:
@@ -153,30 +153,30 @@ class Operator:
         if wait is not None:
             self.queue.add_after(uid, wait)
 
-    def _look_at_all(self) -> None:
+    def _reconcile_all(self) -> None:
         for job in self.caches.jobs:
             self.queue.add(job.metadata.uid)
 
     def _reflectors(self) -> "list[Reflector[Pod] | Reflector[Child]]":
-        made: list[Reflector[Pod] | Reflector[Child]] = []
-        services_seen = self.caches.children[ChildKind.SERVICE]
+        reflectors: list[Reflector[Pod] | Reflector[Child]] = []
+        service_store = self.caches.children[ChildKind.SERVICE]
         for namespace in self.settings.namespaces or (None,):
             pods = Scope(PODS, namespace, names.operator_selector())
             services = Scope(SERVICES, namespace, names.operator_selector())
-            made.append(Reflector(self.client, pods, self.caches.pods, Pod.from_api))
-            made.append(Reflector(self.client, services, services_seen, _service))
-        return made
+            reflectors.append(Reflector(self.client, pods, self.caches.pods, Pod.from_api))
+            reflectors.append(Reflector(self.client, services, service_store, _service))
+        return reflectors
 
     def _child_changed(self, owner_uid: str) -> None:
         if self.caches.jobs.get(owner_uid) is not None:
             self.queue.add_after(owner_uid, CALM_SECONDS_PER_POD * self.caches.pods.count(owner_uid))
 
     def _in_loop(self, kind: str | None, obj: dict[str, Any]) -> None:
-        """Called in kopf's thread."""
+        """Pass an event of a job from kopf's thread, which calls this, to the event loop."""
         self._loop.call_soon_threadsafe(self.job_changed, kind, obj)
 
     def job_changed(self, kind: str | None, obj: dict[str, Any]) -> None:
-        """Take a note of what the watch of jobs has brought; kind None is its first list."""
+        """Store an event of the job watch in the cache and queue the job; kind None is the first list."""
         meta = obj["metadata"]
         if kind == "DELETED":
             self.caches.jobs.forget(meta["uid"])
@@ -184,35 +184,35 @@ class Operator:
             try:
                 self.caches.jobs.put(obj)
             except InvalidJob as error:
-                self._tell_invalid(meta, error)
+                self._report_invalid(meta, error)
                 return
         self.queue.add(meta["uid"])
 
-    def _tell_invalid(self, meta: dict[str, Any], error: InvalidJob) -> None:
-        logger.warning("%s/%s cannot be read: %s", meta["namespace"], meta["name"], error)
+    def _report_invalid(self, meta: dict[str, Any], error: InvalidJob) -> None:
+        logger.warning("%s/%s is invalid and is not reconciled: %s", meta["namespace"], meta["name"], error)
         if self.may_write():
             about = Involved(names.API_VERSION, names.KIND, meta["namespace"], meta["name"], meta["uid"])
             self.recorder.event(about, names.EventType.WARNING, names.Reason.INVALID, str(error))
 
     async def _crd_served(self) -> None:
-        """Wait for the CRD: kopf would never look again for a kind that is not there when it starts."""
-        told = ""
+        """Wait for the CRD: kopf checks only once, at its start, whether the kind exists."""
+        logged = ""
         while True:
             try:
                 async for _ in self.client.list(self._job_scopes()[0], limit=1):
                     return
             except ApiError as error:
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != logged:
+                    logged = str(error)
                     logger.warning("waiting for the resource %s.%s: %s", names.PLURAL, names.GROUP, error)
             await asyncio.sleep(CRD_POLL_SECONDS)
 
     async def sweep(self) -> None:
-        """Forget the jobs that are no more, by a whole list."""
+        """Remove jobs from the cache that a complete list lacks."""
         before, living = self.caches.jobs.uids(), set[str]()
         for scope in self._job_scopes():
             async for page in self.client.list(scope, limit=100):
-                living.update(one["metadata"]["uid"] for one in page.items)
+                living.update(item["metadata"]["uid"] for item in page.items)
         for uid in self.caches.jobs.sweep(living, before):
             self.queue.add(uid)
 

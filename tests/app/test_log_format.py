@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytorchjob_operator.app.logs import JsonFormatter, configure
+from pytorchjob_operator.app.log_format import JsonFormatter, configure
 
 
 def record(message: str, *args: object, failed: bool = False) -> logging.LogRecord:

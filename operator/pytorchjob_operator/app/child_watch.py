@@ -1,7 +1,8 @@
-"""Watches the kinds of children that few jobs have, from the moment that a job wants one.
+"""Watches the kinds of children that few jobs have, once a job wants such a child.
 
-A cluster without autoscaled or gang-scheduled jobs pays nothing for them. A kind that is not installed, or that the
-operator may not see, is asked for again now and then; until it is seen, plans conclude nothing from its absence.
+A cluster without autoscaled or gang-scheduled jobs has no such watch. If a kind is not installed, or the operator may
+not list it, the request is repeated with back-off. Until it succeeds, `Caches.unserved` holds the error, and plans know
+that the absence of children means nothing.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ RARE = tuple(kind for kind in ChildKind if kind is not ChildKind.SERVICE)
 
 
 class ChildWatch:
-    """Fills the stores of the rare kinds; `on_change` is called whenever a kind has come into sight or out of reach."""
+    """Fills the stores of the rare kinds; `on_change` is called whenever a kind becomes available or unavailable."""
 
     def __init__(
         self, client: Client, caches: Caches, namespaces: tuple[str, ...], on_change: Callable[[], None]
@@ -38,26 +39,27 @@ class ChildWatch:
         caches.unserved.update(dict.fromkeys(RARE, ""))
 
     def want(self, kinds: Iterable[ChildKind]) -> None:
-        """A job wants children of these kinds: watch them from now on."""
+        """Watch these kinds from now on: a job wants such children."""
         for kind in kinds:
             self._wanted[kind].set()
 
     async def run(self) -> None:
-        """Watch whatever is wanted until cancelled."""
+        """Watch the wanted kinds until cancelled."""
         async with asyncio.TaskGroup() as group:
             for kind in RARE:
                 group.create_task(self._watch(kind))
 
     async def _watch(self, kind: ChildKind) -> None:
         await self._wanted[kind].wait()
-        scopes = [Scope(CHILDREN[kind], one, names.operator_selector()) for one in self._namespaces or (None,)]
+        selector = names.operator_selector()
+        scopes = [Scope(CHILDREN[kind], namespace, selector) for namespace in self._namespaces or (None,)]
         await self._until_served(kind, scopes[0])
         reflectors = [self._reflector(kind, scope) for scope in scopes]
         async with asyncio.TaskGroup() as group:
-            for one in reflectors:
-                group.create_task(one.run())
-            for one in reflectors:
-                await one.synced.wait()
+            for reflector in reflectors:
+                group.create_task(reflector.run())
+            for reflector in reflectors:
+                await reflector.synced.wait()
             del self._caches.unserved[kind]
             self._on_change()
 
@@ -67,13 +69,13 @@ class ChildWatch:
                 async for _ in self._client.list(scope, limit=1):
                     return
             except ApiError as error:
-                self._trouble(kind, str(error))
+                self._unavailable(kind, str(error))
             await asyncio.sleep(_ASK_AGAIN.delay(attempt))
 
-    def _trouble(self, kind: ChildKind, text: str) -> None:
-        if self._caches.unserved[kind] != text:
-            self._caches.unserved[kind] = text
-            logger.warning("jobs that want a %s wait: %s", kind.value, text)
+    def _unavailable(self, kind: ChildKind, error: str) -> None:
+        if self._caches.unserved[kind] != error:
+            self._caches.unserved[kind] = error
+            logger.warning("jobs that need a %s wait, because it cannot be listed: %s", kind.value, error)
             self._on_change()
 
     def _reflector(self, kind: ChildKind, scope: Scope) -> Reflector[Child]:

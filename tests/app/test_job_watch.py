@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.app.handlers import JobWatch, build_registry
+from pytorchjob_operator.app.job_watch import JobWatch, build_registry
 from pytorchjob_operator.kube.config import Connection
 from tests.app.kopf_api import broken_watch, discovery, first
 from tests.factories import make_job

@@ -1,4 +1,4 @@
-"""The operator's own log: one line per event, as text for people or as JSON objects for machines."""
+"""The operator's own log: one line per record, as text or as a JSON object."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render one record; a traceback goes into its own field."""
+        """Render one record; a traceback gets a field of its own."""
         line = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -22,10 +22,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: str, form: str) -> None:
-    """Send the process' log to standard error."""
+    """Write the log of the process to standard error."""
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if form == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # Whatever ends kopf is told in one line by the one who starts it again; its tracebacks are for debugging.
+    # `JobWatch` logs each end of kopf in one line; kopf's own tracebacks are for debugging.
     logging.getLogger("kopf").setLevel(logging.DEBUG if level == "DEBUG" else logging.CRITICAL)

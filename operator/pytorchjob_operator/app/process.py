@@ -1,7 +1,7 @@
-"""The life of the process: connect, fill the caches, become the leader, work, leave in order.
+"""The life of the process: connect, fill the caches, become the leader, work, and on SIGTERM shut down in order.
 
-A standby does everything but work, so that it takes over with its caches full. The process ends with an error when it
-loses the lease to another or when an essential task dies: the kubelet starts a fresh one, and nothing is stored here.
+A standby does everything but work, so that it takes over with filled caches. The process ends with an error if it loses
+the Lease to another process or if an essential task ends. The kubelet then starts a new one: nothing is stored here.
 """
 
 import asyncio
@@ -22,26 +22,27 @@ from pytorchjob_operator.settings import Settings
 logger = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
-"""A loop that has not turned for so long is not alive."""
+"""The process is not alive if its event loop has been blocked for this long."""
 STALE_SECONDS = 90.0
-"""A watch that has not heard of the API server for so long does not see."""
+"""The process is not ready if a watch has received nothing from the API server for this long."""
 DRAIN_SECONDS = 5.0
-_BEAT_SECONDS = 0.5
+"""Time for running passes to finish after SIGTERM."""
+_HEARTBEAT_SECONDS = 0.5
 
 
-class Process:
-    """One running operator: its tasks, its health, its end."""
+class OperatorProcess:
+    """One running operator: its tasks, its health, its shutdown."""
 
     def __init__(self, settings: Settings, connection: Connection) -> None:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._beat = self._loop.time()
+        self._last_heartbeat = self._loop.time()
         self.metrics = Metrics()
         self.operator = Operator(settings, connection, self.metrics)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Work until SIGTERM or SIGINT; raises whatever ended an essential task."""
+        """Work until SIGTERM or SIGINT, then `_shut_down`; raises the error of an essential task that ended."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, stop.set)
@@ -53,7 +54,7 @@ class Process:
             routes = http.build_app(self.alive, self.ready, self.metrics.registry)
             runner = await http.serve(routes, self._settings.http_port)
             stack.push_async_callback(runner.cleanup)
-            stack.push_async_callback(self._leave)
+            stack.push_async_callback(self._shut_down)
             self._start(self._heartbeat(), operator.watch_jobs(), operator.work(), operator.recorder.run())
             self._start(operator.children.run())
             self._start(*(reflector.run() for reflector in operator.reflectors))
@@ -62,26 +63,26 @@ class Process:
             await self._until(stop)
 
     def alive(self) -> str | None:
-        """What is wrong with the process, if anything."""
-        lag = self._loop.time() - self._beat
+        """Return what is wrong with the process; None if nothing is."""
+        lag = self._loop.time() - self._last_heartbeat
         if lag > LAG_SECONDS:
-            return f"the event loop has not turned for {lag:.0f} s"
+            return f"the event loop has been blocked for {lag:.0f} s"
         if any(task.done() for task in self._tasks):
-            return "a task has ended"
-        return self.operator.coordinator.trouble()
+            return "an essential task has ended; see the log"
+        return self.operator.coordinator.problem()
 
     def ready(self) -> str | None:
-        """What keeps the operator from seeing the cluster, if anything."""
+        """Return why the operator has no current view of the cluster; None if it has."""
         for reflector in self.operator.reflectors:
             age = reflector.last_contact_age(self._loop.time())
             if not reflector.synced.is_set():
                 return "the caches are not filled yet"
             if age > STALE_SECONDS:
-                return f"blind for {age:.0f} s"
-        return self.operator.jobs.trouble()
+                return f"a watch has received nothing from the API server for {age:.0f} s"
+        return self.operator.jobs.problem()
 
     def _start(self, *routines: Coroutine[Any, Any, None]) -> None:
-        self._tasks += [asyncio.create_task(one) for one in routines]
+        self._tasks += [asyncio.create_task(routine) for routine in routines]
 
     async def _until(self, stop: asyncio.Event) -> None:
         waiter = asyncio.create_task(stop.wait())
@@ -90,9 +91,9 @@ class Process:
         for task in done - {waiter}:
             task.result()
 
-    async def _leave(self) -> None:
-        """Finish what is in hand, stop watching, release the lease."""
-        logger.info("leaving")
+    async def _shut_down(self) -> None:
+        """Finish the running passes, stop the watches, release the Lease."""
+        logger.info("shutting down")
         self.operator.queue.stop()
         await self.operator.coordinator.stop()
         self._loop.call_later(DRAIN_SECONDS, lambda: [task.cancel() for task in self._tasks])
@@ -106,14 +107,14 @@ class Process:
 
     async def _heartbeat(self) -> None:
         gc.collect()
-        gc.freeze()  # what start-up made stays: collections need not look at it again
+        gc.freeze()  # objects from the start stay: garbage collections need not visit them again
         while True:
-            self._beat = self._loop.time()
-            await asyncio.sleep(_BEAT_SECONDS)
+            self._last_heartbeat = self._loop.time()
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
 
     def _publish(self) -> None:
         operator, metrics = self.operator, self.metrics
-        metrics.gauge("leader", "1 while this process leads.", lambda: float(operator.may_write()))
+        metrics.gauge("leader", "1 while this process is the leader.", lambda: float(operator.may_write()))
         metrics.gauge("workqueue_depth", "Jobs that wait for a worker.", lambda: float(len(operator.queue)))
         metrics.gauges("jobs", "Jobs in the cache, by phase.", "phase", lambda: by_phase(operator.caches.jobs))
         metrics.gauge("pods", "Pods in the cache.", lambda: float(len(operator.caches.pods)))
@@ -121,6 +122,6 @@ class Process:
         metrics.gauge("events_dropped", "Events that were not sent.", lambda: float(operator.recorder.dropped))
         metrics.gauge(
             "watch_last_contact_age_seconds",
-            "Seconds since the quietest watch of pods and services heard of the API server.",
-            lambda: max(one.last_contact_age(self._loop.time()) for one in operator.reflectors),
+            "Seconds since the API server last sent data, for the most silent watch of pods and Services.",
+            lambda: max(reflector.last_contact_age(self._loop.time()) for reflector in operator.reflectors),
         )

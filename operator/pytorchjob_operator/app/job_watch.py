@@ -1,8 +1,9 @@
-"""kopf's part: it watches the PyTorchJobs and calls one handler per event, which takes a note and returns.
+"""The watch of PyTorchJobs, which is kopf's part: kopf calls one handler per event, which only passes the event on.
 
-No create, update or delete handler, timer, daemon or index: those would put finalizers and annotations on users' jobs
-(docs/decisions/0001-architecture.md). kopf runs in a thread with a loop of its own, because it ends itself on stream
-errors that it does not know and then cancels every task of its loop: here it is simply started again.
+There is no create, update or delete handler, timer, daemon or index: those would put finalizers and annotations on
+users' jobs (docs/decisions/0001-architecture.md). kopf lists again after HTTP 410. After a stream error that it does
+not know it ends itself and cancels every task of its event loop. Therefore it runs in a thread with a loop of its own,
+and `JobWatch` starts it again.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.kube.config import Connection
 
 OnEvent = Callable[[str | None, dict[str, Any]], None]
-"""Called in kopf's thread with the event's type (None for the first list) and the object."""
+"""Called in kopf's thread with the event's type (None for an object of the first list) and the object."""
 
 logger = logging.getLogger(__name__)
 _RESTART_SECONDS = 5.0
@@ -28,7 +29,7 @@ _STEADY_SECONDS = 15.0
 
 
 class _Endless:
-    """Back-offs without an end, so that no outage of the API server is long enough to end the process."""
+    """An infinite sequence of back-offs, so that no outage of the API server ends the process."""
 
     def __iter__(self) -> Iterator[float]:
         seconds = 0.5
@@ -38,7 +39,7 @@ class _Endless:
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
-    """Stores nothing on users' objects, and spares the copies that kopf would compare."""
+    """Stores nothing on users' objects, and avoids the copies that kopf would compare."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -70,7 +71,7 @@ class _NoProgress(kopf.ProgressStorage):
 
 
 def build_settings() -> kopf.OperatorSettings:
-    """kopf, kept from writing anything and from giving up."""
+    """Settings with which kopf writes nothing and never gives up."""
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
     settings.posting.enabled = False
@@ -81,17 +82,17 @@ def build_settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = 500
     settings.watching.server_timeout = random.randint(290, 580)  # noqa: S311
     settings.execution.max_workers = 2
-    settings.process.ultimate_exiting_timeout = None  # kopf would kill the process that it is a guest of
+    settings.process.ultimate_exiting_timeout = None  # with a timeout kopf would kill the whole operator
     return settings
 
 
 def build_registry(connection: Connection, user_agent: str, on_event: OnEvent) -> kopf.OperatorRegistry:
-    """The two handlers: how to log in, and what to do with an event."""
+    """The two handlers: login, and one event of a job."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
-        """A session of kopf's own: it closes the session on a 401, and asks here for a new one."""
+        """Create a session for kopf, which closes it after a 401 and calls this again."""
         token = await connection.token(fresh=True)
         headers = {"User-Agent": user_agent} | ({"Authorization": f"Bearer {token}"} if token else {})
         secure = connection.server.startswith("https:")
@@ -107,63 +108,63 @@ def build_registry(connection: Connection, user_agent: str, on_event: OnEvent) -
 
 
 class JobWatch:
-    """kopf in a thread of its own, started again whenever it ends before it is told to."""
+    """kopf in a thread of its own, started again whenever it ends before `stop`."""
 
     def __init__(self, registry: kopf.OperatorRegistry, namespaces: tuple[str, ...]) -> None:
         self._registry = registry
         self._namespaces = namespaces
         self._stop = threading.Event()
-        self._tell_kopf: Callable[[], object] = lambda: None
+        self._stop_kopf: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         self._started = time.monotonic()
         self._ended_by = ""
         self.restarts = 0
 
     def start(self) -> None:
-        """Start to watch."""
+        """Start the watch."""
         self._thread.start()
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Ask kopf to end, and wait for it for a while."""
+        """Stop kopf, and wait at most this many seconds for its end."""
         self._stop.set()
-        self._tell_kopf()
+        self._stop_kopf()
         self._thread.join(seconds)
 
     @property
     def alive(self) -> bool:
-        """Whether the thread still runs; it ends only when told to."""
+        """True while the thread runs; only `stop` ends it."""
         return self._thread.is_alive()
 
-    def trouble(self) -> str | None:
-        """Why the jobs are not watched; an end of kopf counts until it has stayed up for a while again."""
+    def problem(self) -> str | None:
+        """Return why the jobs are not watched; an end of kopf counts until kopf has run for a while again."""
         if not self.alive:
-            return "the jobs are not watched yet: is the CRD installed?"
+            return "PyTorchJobs are not watched yet; check that the CRD is installed"
         steady = time.monotonic() - self._started > _STEADY_SECONDS
-        return None if steady or not self._ended_by else f"the watch of jobs ended: {self._ended_by}"
+        return None if steady or not self._ended_by else f"the watch of PyTorchJobs ended: {self._ended_by}"
 
     def _run(self) -> None:
         while not self._stop.is_set():
             self._started = time.monotonic()
             try:
                 asyncio.run(self._operator())
-            # The top of the loop: whatever ends kopf may not end the operator.
+            # The top of the loop: no error of kopf may end the operator.
             except (Exception, asyncio.CancelledError) as error:
                 self._ended_by = str(error) or type(error).__name__
-                logger.warning("kopf ended and is started again: %s", self._ended_by)
+                logger.warning("kopf ended and is restarted: %s", self._ended_by)
             if not self._stop.wait(_RESTART_SECONDS):
                 self.restarts += 1
 
     async def _operator(self) -> None:
-        # A flag of this loop: kopf waits for a threading one in a thread that outlives kopf and blocks its end.
+        # An asyncio.Event: for a threading.Event kopf starts a waiting thread, which outlives kopf and blocks its end.
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        self._tell_kopf = lambda: loop.is_closed() or loop.call_soon_threadsafe(stop.set)
+        self._stop_kopf = lambda: loop.is_closed() or loop.call_soon_threadsafe(stop.set)
         if self._stop.is_set():
             return
         await kopf.operator(
             registry=self._registry,
             settings=build_settings(),
             standalone=True,
-            # Without one kopf asks the password database for a user, and an image has none for an arbitrary uid.
+            # Without an identity kopf resolves the user's name, and images have no password entry for an arbitrary uid.
             identity=names.CONTROLLER,  # type: ignore[arg-type]
             clusterwide=not self._namespaces,
             namespaces=self._namespaces,
