@@ -68,6 +68,7 @@ MEANT = (
 )
 """What looks like a private word and is not, for every page and source file."""
 CLEAN_PAGES = [
+    "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
