@@ -25,7 +25,7 @@ READY = b"+"
 REFUSAL, END = "!", "="  # first in a word; the pid of a new worker has neither
 COMMAND = (
     "import sys; bare = {*sys.modules}; sys.flags.safe_path or sys.path.pop(0); sys.path.append(sys.argv[1]); "
-    "from pytorchjob_agent import forkserver; sys.path.pop(); forkserver.main(bare)"
+    "from pytorchjob_agent.workers import fork_server; sys.path.pop(); fork_server.main(bare)"
 )
 """For `python -u -c`; its arguments: the folder of this package, the control socket's number, the program's folder,
 the modules."""

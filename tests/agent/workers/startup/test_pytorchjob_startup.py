@@ -11,7 +11,7 @@ from pytorchjob_agent.workers.startup.pytorchjob_startup import SIGNAL, STACKS
 ROOT = Path(__file__).parents[4]
 FORKED = f"""
 import os, signal
-from pytorchjob_agent.startup import pytorchjob_startup as startup
+from pytorchjob_agent.workers.startup import pytorchjob_startup as startup
 def train():
     os.kill(os.getpid(), {int(SIGNAL)})
 pid = os.fork()
