@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
-from pytorchjob_agent.contract.messages import BEAT_SECONDS, Beat, Failed, Hello, Join, Message, RoundId
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Failed, Heartbeat, Hello, Join, Message, RoundId
 from pytorchjob_operator import tokens
 
 JOB = "simulated"
@@ -38,7 +38,7 @@ class Agent(asyncio.Protocol):
         self._transport = transport
         self._say(self._hello(), Join(4000))
         # At a moment of its own in each second.
-        asyncio.get_running_loop().call_later(random.uniform(0, BEAT_SECONDS), self._beat, transport)
+        asyncio.get_running_loop().call_later(random.uniform(0, HEARTBEAT_SECONDS), self._beat, transport)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._pending = (self._pending + data).split(b"\n")
@@ -63,8 +63,8 @@ class Agent(asyncio.Protocol):
     def _beat(self, transport: asyncio.Transport) -> None:
         if self._transport is transport:
             self._step += 1
-            self._say(Beat(step=self._step, total=1_000_000, metrics={"loss": 0.1}, heard=(self._index + 1,)))
-            asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat, transport)
+            self._say(Heartbeat(step=self._step, total=1_000_000, metrics={"loss": 0.1}, heard=(self._index + 1,)))
+            asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat, transport)
 
     def _hear(self, said: dict[str, Any]) -> None:
         self.heard += 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
-from pytorchjob_agent.contract.messages import BEAT_SECONDS, Assigned, Beat, Failed, Hello, Join, RoundId
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, Failed, Heartbeat, Hello, Join, RoundId
 from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
@@ -102,8 +102,8 @@ class Agents:
 
     async def _beat(self, talker: Talker) -> None:
         while True:
-            talker.say(Beat(step=7, total=70))
-            await asyncio.sleep(BEAT_SECONDS)
+            talker.say(Heartbeat(step=7, total=70))
+            await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def together(self) -> tuple[Talker, Talker, Assigned]:
         """Both, in their first round."""
@@ -214,5 +214,5 @@ async def test_an_operator_that_is_killed_in_a_round_is_followed_by_one_that_kno
     await first.hear_kind("restart")
     first.say(Join(4000))
     again = await first.hear_kind("assigned")
-    assert again.round.epoch > assigned.round.epoch
+    assert again.round.term > assigned.round.term
     await becomes(lambda: elastic(jobs).get("round") == str(again.round))

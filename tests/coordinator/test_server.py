@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pytorchjob_agent.contract.messages import LINE_LIMIT, Beat, Done, Join, Message, Refused, Resumed, RoundId
+from pytorchjob_agent.contract.messages import LINE_LIMIT, Done, Heartbeat, Join, Message, Refused, Resumed, RoundId
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds.state import Word
@@ -87,8 +87,8 @@ async def test_a_wrong_token_is_a_problem_of_the_job_told_once() -> None:
         pytest.param([b"nonsense\n"], "is not JSON", id="nonsense"),
         pytest.param([hello().to_line()], "hello was said already", id="a second hello"),
         pytest.param([b'{"kind":"join","port":0}\n'], "join: port: '0' is not", id="a field that is wrong"),
-        pytest.param([Beat().to_line()] * 300, "messages a second", id="more messages than its rate allows"),
-        pytest.param([b'{"kind":"welcome","epoch":1}\n'], "kind: 'welcome'", id="a message that is not an agent's"),
+        pytest.param([Heartbeat().to_line()] * 300, "messages a second", id="more messages than its rate allows"),
+        pytest.param([b'{"kind":"welcome","term":1}\n'], "kind: 'welcome'", id="a message that is not an agent's"),
     ],
 )
 async def test_a_member_is_refused_for(said: list[bytes], words: str) -> None:
@@ -160,8 +160,8 @@ async def test_a_member_that_connects_again_goes_on() -> None:
         await second.hear_kind("assigned")
         again = await home.member(0, round=assigned.round, rank=0, size=2)
         assert await first.hear() is None
-        again.say(Beat())
-        await again.hear_kind("pong")
+        again.say(Heartbeat())
+        await again.hear_kind("heartbeat_reply")
         state = home.jobs.state(JOB)
         assert state is not None
         assert state.gathering is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.messages import Beat, Join, RoundId
+from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
 from pytorchjob_operator.coordinator import tls
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator
@@ -29,7 +29,7 @@ def news() -> list[News]:
 
 @pytest.fixture
 def coordinator(news: list[News]) -> Iterator[Coordinator]:
-    one = Coordinator(KEY, epoch=3, on_change=lambda _, told: news.extend(told))
+    one = Coordinator(KEY, term=3, on_change=lambda _, told: news.extend(told))
     yield one
     one.stop()
 
@@ -45,8 +45,8 @@ async def test_a_job_that_is_expected_gets_its_round_and_a_report(coordinator: C
     port = coordinator.start("127.0.0.1", 0)
     coordinator.expect(JOB, POLICY, seats(1))
     talker = await alone(port)
-    talker.say(Beat(step=7, total=9, metrics={"loss": 0.5}))
-    await talker.hear_kind("pong")
+    talker.say(Heartbeat(step=7, total=9, metrics={"loss": 0.5}))
+    await talker.hear_kind("heartbeat_reply")
     report = coordinator.report(JOB)
     assert report is not None
     assert (report.round, report.running, report.members, report.world) == ("3.1", True, 1, 1)

@@ -11,7 +11,7 @@ from tests.local.jobs import Run, job, role
 AGENT = """
 import os, socket, sys, time
 from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
-from pytorchjob_agent.contract.messages import Beat, Done, Failed, Hello, Join, read_to_agent
+from pytorchjob_agent.contract.messages import Heartbeat, Done, Failed, Hello, Join, read_to_agent
 
 env = MeetingEnv.from_env(os.environ)
 if env is None:
@@ -30,7 +30,7 @@ for line in sock.makefile("rb"):
             sock.sendall(Failed(said.round, rank=said.rank, local_rank=0, exit_code=7, message="boom").to_line())
             sock.sendall(Join(4000).to_line())
         else:
-            sock.sendall(Beat(step=5).to_line() + Done(said.round).to_line())
+            sock.sendall(Heartbeat(step=5).to_line() + Done(said.round).to_line())
     elif said.kind == "restart" and not joined:
         sock.sendall(Join(4000).to_line())
     elif said.kind == "finished":

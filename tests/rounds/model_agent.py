@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pytorchjob_agent.contract.messages import (
-    BEAT_SECONDS,
+    HEARTBEAT_SECONDS,
     LEASE_SECONDS,
     Assigned,
-    Beat,
     Checkpoint,
     Done,
     Draining,
     Failed,
     Finished,
+    Heartbeat,
     Hello,
     Hold,
     Join,
@@ -61,7 +61,7 @@ class Agent:
         self.told = ""
         """What it was told last: why it waits, or why it ended."""
         world.clock.soon(0.0, 0.5, self._connect)
-        world.clock.soon(0.0, BEAT_SECONDS, self._beat)
+        world.clock.soon(0.0, HEARTBEAT_SECONDS, self._beat)
 
     @property
     def round(self) -> RoundId | None:
@@ -119,12 +119,14 @@ class Agent:
     def _beat(self) -> None:
         if self.dead or self._later(self._beat):
             return
-        self._soon(BEAT_SECONDS, BEAT_SECONDS, self._beat)
+        self._soon(HEARTBEAT_SECONDS, HEARTBEAT_SECONDS, self._beat)
         if self.running:
             self.step += 1
         step = self.step if self.running else None
         heard = self.world.notes.heard(self)
-        self._say(Beat(step=step, heard=heard, cooperative=self.cooperative and self.running, answered=self.answered))
+        self._say(
+            Heartbeat(step=step, heard=heard, cooperative=self.cooperative and self.running, answered=self.answered)
+        )
         link = self.link
         if link is not None and self.world.clock.now - self.heard > LEASE_SECONDS:
             link.end_of_agent()
@@ -254,7 +256,7 @@ class Agent:
             old = self.assigned
             if self.dead or self.busy or old is None or old.round != id_ or not self.offered or self._later(begin):
                 return
-            next_ = RoundId(id_.epoch, id_.number, id_.again + 1)
+            next_ = RoundId(id_.term, id_.number, id_.attempt + 1)
             if self.over is not None and self.over >= next_:
                 return
             assigned = Assigned(

@@ -87,8 +87,8 @@ class Link:
 class Coordinator:
     """The shell around `decide`, as small as it can be."""
 
-    def __init__(self, world: "World", epoch: int) -> None:
-        self.world, self.epoch = world, epoch
+    def __init__(self, world: "World", term: int) -> None:
+        self.world, self.term = world, term
         self.state: JobState | None = None
         self.links: dict[int, Link] = {}
         self.dead = False
@@ -96,7 +96,7 @@ class Coordinator:
 
     def expect(self, event: Expect) -> None:
         if self.state is None:
-            self.state = JobState(event.policy, self.epoch)
+            self.state = JobState(event.policy, self.term)
         self.feed(event)
 
     def hear(self, link: Link, message: Any) -> None:
@@ -233,10 +233,10 @@ class World:
     def living(self) -> list[Agent]:
         return [one for one in (*self.agents.values(), *self.old) if not one.dead]
 
-    def new_coordinator(self, epoch: int | None = None) -> None:
-        """Another leader, that knows nothing yet; of the next epoch, if nobody tampered with that."""
+    def new_coordinator(self, term: int | None = None) -> None:
+        """Another leader, that knows nothing yet; of the next term, if nobody tampered with that."""
         self.coordinator.die()
-        self.coordinator = Coordinator(self, self.coordinator.epoch + 1 if epoch is None else epoch)
+        self.coordinator = Coordinator(self, self.coordinator.term + 1 if term is None else term)
         self.coordinator.tick()
         self.tell_coordinator(0.0, 1.5)
 

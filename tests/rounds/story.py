@@ -6,14 +6,14 @@ from typing import Any
 
 from pytorchjob_agent.contract.messages import (
     Assigned,
-    Beat,
     Done,
     Draining,
     Failed,
     FromAgent,
+    Heartbeat,
+    HeartbeatReply,
     Hello,
     Join,
-    Pong,
     RoundId,
 )
 from pytorchjob_operator.rounds import decide
@@ -29,7 +29,7 @@ class Job:
         self.now = 1000.0
         self.policy = Policy(least or replicas, policy.pop("most", replicas), **policy)
         self.seats = {index: seat(index) for index in range(replicas)}
-        self.state = JobState(self.policy, epoch=1)
+        self.state = JobState(self.policy, term=1)
         self.links: dict[int, int] = {}
         self.told: dict[int, list[Any]] = defaultdict(list)
         """What each replica heard on its present connection, pongs left out."""
@@ -61,7 +61,7 @@ class Job:
                 self.hung_up.append(order.link)
             elif isinstance(order, Tell) and order.link in owner:
                 index = owner[order.link]
-                if isinstance(order.message, Pong):
+                if isinstance(order.message, HeartbeatReply):
                     self.pongs[index] += 1
                 else:
                     self.told[index].append(order.message)
@@ -117,7 +117,7 @@ class Job:
             self.now += STEP
             if step % 4 == 0:
                 for index in [one for one in self.links if one not in silent]:
-                    self.says(index, Beat(**beat))
+                    self.says(index, Heartbeat(**beat))
             self.feed(Tick())
 
     def heard(self, index: int) -> Any:
@@ -156,7 +156,7 @@ def stopped(job: Job, *indices: int) -> None:
 def another_leader(job: Job) -> Job:
     """The same job after its coordinator was replaced by one that knows nothing."""
     after = Job(len(job.seats), job.policy.least, most=job.policy.most)
-    after.state = JobState(job.policy, epoch=2)
+    after.state = JobState(job.policy, term=2)
     after.now = job.now + 1
     after.expect(job.seats)
     return after

@@ -105,7 +105,7 @@ def _new_coordinator(world: World, agent: Agent, fault: Fault) -> None:
 
 def _new_installation(world: World, agent: Agent, fault: Fault) -> None:
     """The Lease is gone: the epochs of those who lead from now on are earlier ones, which nobody has had."""
-    world.new_coordinator(world.coordinator.epoch - 1000)
+    world.new_coordinator(world.coordinator.term - 1000)
 
 
 def _coordinator_away(world: World, agent: Agent, fault: Fault) -> None:

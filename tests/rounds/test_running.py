@@ -5,12 +5,12 @@ from itertools import pairwise
 import pytest
 
 from pytorchjob_agent.contract.messages import (
-    BEAT_SECONDS,
+    CAUSE_UNKNOWN,
+    HEARTBEAT_SECONDS,
     LEASE_SECONDS,
-    UNTOLD,
-    Beat,
     Done,
     Failed,
+    Heartbeat,
     Join,
     Restart,
     Resumed,
@@ -86,7 +86,7 @@ def test_an_agent_hears_of_the_coordinator_well_within_its_lease_but_not_at_each
     beats, silences = 20, LEASE_SECONDS / 2
     answered = [job.now]
     for _ in range(beats):
-        job.passes(BEAT_SECONDS)
+        job.passes(HEARTBEAT_SECONDS)
         if job.pongs[0] >= len(answered):
             answered.append(job.now)
     assert len(answered) - 1 <= beats / 2 + 1
@@ -95,9 +95,9 @@ def test_an_agent_hears_of_the_coordinator_well_within_its_lease_but_not_at_each
 
 def test_the_first_beat_on_a_new_connection_is_answered() -> None:
     job = running(2)
-    job.passes(BEAT_SECONDS)
+    job.passes(HEARTBEAT_SECONDS)
     job.hello(0, round=job.round, rank=0, size=2)
-    job.passes(BEAT_SECONDS)
+    job.passes(HEARTBEAT_SECONDS)
     assert job.pongs[0] == 2
 
 
@@ -105,7 +105,7 @@ def test_the_first_beat_on_a_new_connection_is_answered() -> None:
 
 
 @pytest.mark.parametrize("order", ["the echo first", "the loss first"])
-@pytest.mark.parametrize("message", [ECHO, "", UNTOLD])
+@pytest.mark.parametrize("message", [ECHO, "", CAUSE_UNKNOWN])
 def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message: str) -> None:
     job = running(3, least=2, restarts=0)
     if order == "the echo first":
@@ -186,9 +186,9 @@ def test_workers_that_save_on_request_are_waited_for() -> None:
     assert (asked.kind, asked.number, asked.seconds) == ("checkpoint", 1, 20)
     job.passes(5, cooperative=True)
     assert job.runs
-    job.says(0, Beat(cooperative=True, answered=1))
+    job.says(0, Heartbeat(cooperative=True, answered=1))
     assert job.runs
-    job.says(1, Beat(cooperative=True, answered=1))
+    job.says(1, Heartbeat(cooperative=True, answered=1))
     assert job.heard(0).kind == "restart"
     assert job.heard(1).exit_code == 143
 
@@ -297,7 +297,7 @@ def test_before_a_round_grows_its_workers_save() -> None:
     job.waits(1)
     job.passes(1, silent=[1], cooperative=True)
     assert job.heard(0).kind == "checkpoint"
-    job.says(0, Beat(cooperative=True, answered=1))
+    job.says(0, Heartbeat(cooperative=True, answered=1))
     assert job.heard(0).kind == "restart"
 
 

@@ -1,15 +1,15 @@
-"""What agents and the coordinator say to each other: one JSON object a line, each checked before it is believed.
+"""What agents and the coordinator send each other: one JSON object per line, and each field is checked.
 
-Pure, and shared by both sides. Unknown fields are left alone, so that a newer peer may say more; a field that is
-missing or wrong ends the conversation. Nothing is unbounded: a line has a limit, and so has every text and list in it.
+Pure, and shared by both sides. A reader ignores unknown fields, so that a newer peer may send more. A missing or wrong
+field ends the conversation. A line has a limit, and so has every text and list in it: `to_line` keeps to the limits.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
-from pytorchjob_agent.contract.fields import (
+from .fields import (
     MAX_MEMBERS,
     a_flag,
     a_number,
@@ -21,20 +21,22 @@ from pytorchjob_agent.contract.fields import (
     some_numbers,
     some_texts,
 )
-from pytorchjob_agent.contract.fields import ProtocolError as ProtocolError
-from pytorchjob_agent.contract.fields import RoundId as RoundId
+from .fields import ProtocolError as ProtocolError
+from .fields import RoundId as RoundId
 
 VERSION = 1
 LINE_LIMIT = 64 * 1024
 """Bytes of one message with its newline."""
-BEAT_SECONDS = 1.0
-PONG_SECONDS = 1.5
-"""Of an agent's beats, only one in so long is answered: it has to hear of us within its lease, not each second."""
+HEARTBEAT_SECONDS = 1.0
+"""An agent sends a heartbeat this often."""
+HEARTBEAT_REPLY_SECONDS = 1.5
+"""The coordinator answers at most one heartbeat of an agent in this time: the agent needs one answer per lease."""
 LEASE_SECONDS = 5.0
-"""Who has not been heard of for so long is gone, unless its peers hear it."""
-TAIL_LIMIT = 16 * 1024
-UNTOLD = "workers failed here (torchrun does not say why; see the log)"
-"""What is told of a failure whose cause the agent cannot know."""
+"""An agent that is silent for this long is lost, unless its peers hear it."""
+TRACEBACK_LIMIT = 16 * 1024
+"""Characters of a traceback; the end is kept."""
+CAUSE_UNKNOWN = "workers failed here (torchrun does not say why; see the log)"
+"""The message of a failure whose cause the agent cannot know."""
 
 
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
@@ -46,36 +48,50 @@ class Message:
     kind: ClassVar[str]
 
     def to_line(self) -> bytes:
-        """Return one line of JSON with its newline."""
-        said: dict[str, Any] = {"kind": self.kind}
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
-            said[one.name] = [value.epoch, value.number, value.again] if isinstance(value, RoundId) else value
-        return _encode(said).encode() + b"\n"
+        """Return one line of JSON with its newline. Fields beyond their limits are cut, so the other side reads it."""
+        values: dict[str, Any] = {"kind": self.kind}
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            bound = field.metadata.get("bound")
+            values[field.name] = bound(value) if bound else value
+        line = _encode(values)
+        while len(line) >= LINE_LIMIT:  # all within their own limits, but long together: escapes take six bytes
+            line = _encode(_halve_longest(values))
+        return line.encode() + b"\n"
 
     @classmethod
-    def from_object(cls, said: Mapping[str, Any]) -> Self:
-        """Read the fields, each by its own check; raises ProtocolError."""
+    def from_object(cls, values: Mapping[str, Any]) -> Self:
+        """Read the fields, each with its own check. Raises ProtocolError."""
         found = {}
-        for one in fields(cls):  # type: ignore[arg-type]
-            if one.name in said:
-                found[one.name] = _field(cls.kind, one, said[one.name])
+        for field in fields(cls):  # type: ignore[arg-type]
+            if field.name in values:
+                found[field.name] = _read_field(cls.kind, field, values[field.name])
         try:
             return cls(**found)
         except TypeError as error:
             raise ProtocolError(f"{cls.kind}: {error}") from None
 
 
-def _field(kind: str, one: Any, value: Any) -> Any:
-    if not one.metadata["check"](value):
-        raise ProtocolError(f"{kind}: {one.name}: {str(value)[:80]!r} is not {one.metadata['form']}")
-    read = one.metadata.get("read")
+def _halve_longest(values: dict[str, Any]) -> dict[str, Any]:
+    """Drop the second half of the longest text, list or mapping."""
+    sized = [name for name, value in values.items() if isinstance(value, str | list | tuple | dict)]
+    longest = max(sized, key=lambda name: len(_encode(values[name])))
+    value = values[longest]
+    half = len(value) // 2
+    values[longest] = dict([*value.items()][:half]) if isinstance(value, dict) else value[:half]
+    return values
+
+
+def _read_field(kind: str, field: Any, value: Any) -> Any:
+    if not field.metadata["check"](value):
+        raise ProtocolError(f"{kind}: {field.name}: {str(value)[:80]!r} is not {field.metadata['form']}")
+    read = field.metadata.get("read")
     return read(value) if read else value
 
 
 @dataclass(frozen=True, slots=True)
 class Hello(Message):
-    """An agent introduces itself; first on every connection."""
+    """An agent introduces itself. This is the first message on every connection."""
 
     kind: ClassVar[str] = "hello"
     job: str = a_text(128)
@@ -83,54 +99,54 @@ class Hello(Message):
     token: str = a_text(128)
     index: int = an_int(0, MAX_MEMBERS)
     address: str = a_text(64)
-    """Where its store can be reached: an IP."""
+    """The IP address at which peers reach its store."""
     nproc: int = an_int(1, 4096)
     incarnation: str = a_text(64)
-    """Another one for each start of the agent, the same for each connection of one."""
+    """Differs for each start of the agent; equal on all connections of one start."""
     pod_uid: str = a_text(128, default="")
     round: RoundId | None = a_round(optional=True, default=None)
-    """The round in which its workers run now, for a coordinator that does not remember; None: none."""
+    """The round in which its workers run now, for a coordinator that does not know it. None: no workers run."""
     rank: int = an_int(0, MAX_MEMBERS, default=0)
     size: int = an_int(0, MAX_MEMBERS, default=0)
     restarts: int = an_int(0, default=0)
     done: bool = a_flag(default=False)
     versions: Mapping[str, str | None] = some_texts(default_factory=dict)
     warnings: bool = a_flag(default=True)
-    """False: unequal versions end the job instead of being told."""
+    """False: unequal versions end the job. True: they are a problem of the job."""
     clock: float = a_number(default=0.0)
-    """Wall time of the pod as this is sent, in seconds; 0: not told."""
+    """The pod's wall clock at the time of sending, in seconds. 0: unknown."""
     version: int = an_int(1, 1000, default=VERSION)
 
 
 @dataclass(frozen=True, slots=True)
 class Join(Message):
-    """The agent has no workers and wants into the next round; its store's port is open."""
+    """The agent has no workers and waits for the next round. Its store's port is open."""
 
     kind: ClassVar[str] = "join"
     port: int = an_int(1, 65535)
     round: RoundId | None = a_round(optional=True, default=None)
-    """The last round that it took part in, or was told is over: it begins none up to this one any more."""
+    """The last round that it took part in, or knows to be over. It starts no round up to this one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beat(Message):
-    """Still here; and how far the workers have come. The coordinator answers each with one of its own."""
+class Heartbeat(Message):
+    """The agent lives; and the progress of its workers. The coordinator answers one in HEARTBEAT_REPLY_SECONDS."""
 
-    kind: ClassVar[str] = "beat"
+    kind: ClassVar[str] = "heartbeat"
     step: int | None = maybe_int(default=None)
     total: int | None = maybe_int(default=None)
     metrics: Mapping[str, float] = some_numbers(default_factory=dict)
     heard: tuple[int, ...] = some_ints(default=())
-    """Ranks of this round whose agents were heard through the round's store since the last beat."""
+    """Ranks of this round that the agent has heard through the round's store since its last heartbeat."""
     cooperative: bool = a_flag(default=False)
-    """Whether the workers ask for checkpoint requests: then one is worth waiting for."""
+    """True if the workers poll for checkpoint requests: then the coordinator waits for a checkpoint."""
     answered: int = an_int(0, default=0)
-    """The number of the last checkpoint request that every worker here has answered."""
+    """The number of the last checkpoint request that all workers of this agent have answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed(Message):
-    """Workers of a round failed here; before the join that follows."""
+    """Workers of a round failed in this pod. The agent sends it before it joins again."""
 
     kind: ClassVar[str] = "failed"
     round: RoundId = a_round()
@@ -138,20 +154,20 @@ class Failed(Message):
     local_rank: int = an_int(0)
     exit_code: int = an_int(0, 255)
     message: str = a_text(4096)
-    traceback: str = a_text(TAIL_LIMIT, default="")
+    traceback: str = a_text(TRACEBACK_LIMIT, default="")
     also: tuple[int, ...] = some_ints(default=())
-    """Ranks here that failed after it."""
+    """Ranks of this pod that failed later."""
     hang: bool = a_flag(default=False)
-    """Whether they live but do nothing more."""
+    """True if the workers live but make no progress."""
     waits: bool = a_flag(default=False)
-    """Of a hang: whether the rank waits for others in a collective, and so is not the cause."""
+    """Of a hang: True if the rank waits for others in a collective, so it is not the cause."""
     age: float = a_number(default=0.0)
-    """Seconds since the failure, as far as the agent knows."""
+    """Seconds between the failure and this message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Message):
-    """All workers here ended well."""
+    """All workers of this agent have succeeded."""
 
     kind: ClassVar[str] = "done"
     round: RoundId = a_round()
@@ -159,7 +175,7 @@ class Done(Message):
 
 @dataclass(frozen=True, slots=True)
 class Resumed(Message):
-    """The members agreed on a round without the coordinator, and its workers run."""
+    """The members agreed on a round without a coordinator, and its workers run."""
 
     kind: ClassVar[str] = "resumed"
     round: RoundId = a_round()
@@ -169,7 +185,7 @@ class Resumed(Message):
 
 @dataclass(frozen=True, slots=True)
 class Draining(Message):
-    """This pod was asked to go and has so many seconds left."""
+    """This pod has received SIGTERM and ends within `seconds`."""
 
     kind: ClassVar[str] = "draining"
     seconds: float = a_number()
@@ -178,7 +194,7 @@ class Draining(Message):
 
 @dataclass(frozen=True, slots=True)
 class Unreachable(Message):
-    """A peer's port did not answer."""
+    """The agent cannot connect to a peer's port."""
 
     kind: ClassVar[str] = "unreachable"
     round: RoundId = a_round()
@@ -188,57 +204,57 @@ class Unreachable(Message):
 
 @dataclass(frozen=True, slots=True)
 class Welcome(Message):
-    """The coordinator has accepted a hello."""
+    """The coordinator accepts a hello."""
 
     kind: ClassVar[str] = "welcome"
-    epoch: int = an_int(0)
+    term: int = an_int(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Message):
-    """The coordinator has not, and closes; `again` tells whether another attempt may go better."""
+    """The coordinator refuses the agent and closes the connection. `again`: a later attempt may succeed."""
 
     kind: ClassVar[str] = "refused"
     message: str = a_text(1024)
     again: bool = a_flag(default=False)
     fenced: bool = a_flag(default=False)
-    """Another incarnation has this place."""
+    """True if another pod has taken this replica: the agent must end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned(Message):
-    """A round: who the agent is in it, and where its rank 0 keeps the store."""
+    """A new round: the agent's place in it, and the address of the store that rank 0's agent hosts."""
 
     kind: ClassVar[str] = "assigned"
     round: RoundId = a_round()
     rank: int = an_int(0)
     size: int = an_int(1)
     first_rank: int = an_int(0)
-    """Rank of this agent's first worker."""
+    """The rank of the agent's first worker."""
     world_size: int = an_int(1)
     master_address: str = a_text(64)
     master_port: int = an_int(1, 65535)
     restarts: int = an_int(0)
-    """How often workers have failed in this job so far: the same number for everybody."""
+    """Restarts after failures so far in this job; equal for all members."""
     neighbour: str = a_text(128, default="")
-    """host:port of a peer to try, so that a closed network is noticed at once; empty: none."""
+    """host:port of a peer. The agent connects once, so that a blocked port is reported at once. Empty: no peer."""
     reason: str = a_text(1024, default="")
 
 
 @dataclass(frozen=True, slots=True)
 class Restart(Message):
-    """Kill the workers of this round, or of an older one, and join anew."""
+    """Kill the workers of this round or of an older one, then join again."""
 
     kind: ClassVar[str] = "restart"
     round: RoundId = a_round()
     reason: str = a_text(1024, default="")
     dump: bool = a_flag(default=False)
-    """Print the workers' stacks before, and tell where they are."""
+    """First print the workers' stacks and report where they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint(Message):
-    """Ask the workers for a checkpoint; `number` grows with each request of a round."""
+    """Ask the workers for a checkpoint. `number` grows with each request."""
 
     kind: ClassVar[str] = "checkpoint"
     round: RoundId = a_round()
@@ -249,7 +265,7 @@ class Checkpoint(Message):
 
 @dataclass(frozen=True, slots=True)
 class Hold(Message):
-    """Nothing to do but wait, and for what."""
+    """Keep waiting; `reason` says for what."""
 
     kind: ClassVar[str] = "hold"
     reason: str = a_text(1024)
@@ -257,7 +273,7 @@ class Hold(Message):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Message):
-    """End: kill the workers and exit with this code, or with the one of the workers that failed here."""
+    """End the agent: kill the workers and exit with this code."""
 
     kind: ClassVar[str] = "stop"
     exit_code: int = an_int(0, 255)
@@ -267,43 +283,44 @@ class Stop(Message):
 
 @dataclass(frozen=True, slots=True)
 class Finished(Message):
-    """Every member of the round is done: exit with success."""
+    """All members of the round have succeeded: exit with code 0."""
 
     kind: ClassVar[str] = "finished"
     round: RoundId = a_round()
 
 
 @dataclass(frozen=True, slots=True)
-class Pong(Message):
-    """The answer to a beat, to every second one: the coordinator is there."""
+class HeartbeatReply(Message):
+    """The coordinator has received a heartbeat."""
 
-    kind: ClassVar[str] = "pong"
+    kind: ClassVar[str] = "heartbeat_reply"
 
     def to_line(self) -> bytes:
-        """Return what is always the same, a thousand times a second in a large job."""
-        return _PONG
+        """Return a constant line: a large job needs a thousand of them per second."""
+        return _HEARTBEAT_REPLY
 
 
-FromAgent = Hello | Join | Beat | Failed | Done | Resumed | Draining | Unreachable
-ToAgent = Welcome | Refused | Assigned | Restart | Checkpoint | Hold | Stop | Finished | Pong
+FromAgent = Hello | Join | Heartbeat | Failed | Done | Resumed | Draining | Unreachable
+ToAgent = Welcome | Refused | Assigned | Restart | Checkpoint | Hold | Stop | Finished | HeartbeatReply
 
-_PONG = b'{"kind":"pong"}\n'
+_HEARTBEAT_REPLY = b'{"kind":"heartbeat_reply"}\n'
 _FROM_AGENT: dict[str, type[Any]] = {
-    one.kind: one for one in (Hello, Join, Beat, Failed, Done, Resumed, Draining, Unreachable)
+    message.kind: message for message in (Hello, Join, Heartbeat, Failed, Done, Resumed, Draining, Unreachable)
 }
 _TO_AGENT: dict[str, type[Any]] = {
-    one.kind: one for one in (Welcome, Refused, Assigned, Restart, Checkpoint, Hold, Stop, Finished, Pong)
+    message.kind: message
+    for message in (Welcome, Refused, Assigned, Restart, Checkpoint, Hold, Stop, Finished, HeartbeatReply)
 }
 
 
 def read_from_agent(line: bytes) -> FromAgent:
-    """Read what an agent said; raises ProtocolError."""
+    """Read a message of an agent. Raises ProtocolError."""
     message: FromAgent = _read(line, _FROM_AGENT)
     return message
 
 
 def read_to_agent(line: bytes) -> ToAgent:
-    """Read what the coordinator said; raises ProtocolError."""
+    """Read a message of the coordinator. Raises ProtocolError."""
     message: ToAgent = _read(line, _TO_AGENT)
     return message
 
@@ -312,16 +329,11 @@ def _read(line: bytes, known: Mapping[str, type[Any]]) -> Any:
     if len(line) > LINE_LIMIT:
         raise ProtocolError(f"a message of {len(line)} bytes: expected at most {LINE_LIMIT}")
     try:
-        said = json.loads(line)
+        values = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"{line[:80]!r} is not JSON: {str(error)[:120]}") from None
-    kind = said.get("kind") if isinstance(said, dict) else None
+    kind = values.get("kind") if isinstance(values, dict) else None
     found = known.get(kind) if isinstance(kind, str) else None
     if found is None:
-        raise ProtocolError(f"kind: {str(kind)[:80]!r} is none of {', '.join(sorted(known))}")
-    return found.from_object(said)
-
-
-def as_dict(message: Message) -> dict[str, Any]:
-    """Return a message as plain data, for logs and tests."""
-    return {"kind": message.kind, **asdict(message)}  # type: ignore[call-overload]
+        raise ProtocolError(f"kind: {str(kind)[:80]!r} is not one of {', '.join(sorted(known))}")
+    return found.from_object(values)

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME, MeetingEnv
 from pytorchjob_agent.contract.messages import (
-    BEAT_SECONDS,
+    HEARTBEAT_SECONDS,
     LEASE_SECONDS,
     LINE_LIMIT,
-    Beat,
+    Heartbeat,
     Hello,
     Message,
     ProtocolError,
@@ -49,7 +49,7 @@ class Standing:
 class Client:
     """Says and hears; everything that comes in ends up in `inbox`."""
 
-    def __init__(self, env: MeetingEnv, standing: Standing, beat: Callable[[], Beat]) -> None:
+    def __init__(self, env: MeetingEnv, standing: Standing, beat: Callable[[], Heartbeat]) -> None:
         """Prepare; `beat` is asked once a second for what to tell."""
         self._env = env
         self._dialer = Dialer(env.host, env.port)
@@ -172,14 +172,14 @@ class Client:
         while True:
             now = time.monotonic()
             if not greeted and self._inbox.welcomes > welcomes:
-                greeted, self._since, next_beat = True, None, now + BEAT_SECONDS
+                greeted, self._since, next_beat = True, None, now + HEARTBEAT_SECONDS
                 with self._lock:
                     unsaid, self._outbox = self._outbox, []
                 # what was said since the hello went out is part of the standing, or newer
                 _send(sock, (*self._standing.then, *(one for one in unsaid if one not in self._standing.then)))
             if greeted:
                 _send(sock, self._due(now >= next_beat))
-                next_beat = now + BEAT_SECONDS if now >= next_beat else next_beat
+                next_beat = now + HEARTBEAT_SECONDS if now >= next_beat else next_beat
             if self._closing:
                 return
             if now - heard > LEASE_SECONDS:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pytorchjob_agent.contract.environment import ExitCode, Reason, TerminationMessage
-from pytorchjob_agent.contract.messages import TAIL_LIMIT, Assigned, Failed, Stop
+from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed, Stop
 from pytorchjob_agent.hangs.judge import Kind, Verdict
 from pytorchjob_agent.hangs.stacks import Place, odd_one
 from pytorchjob_agent.workers import failure_report
@@ -84,7 +84,7 @@ def message(assigned: Assigned, told: TerminationMessage, *, waits: bool = False
         local_rank=told.local_rank or 0,
         exit_code=told.exit_code,
         message=told.message[:4096],
-        traceback=told.traceback[-TAIL_LIMIT:],
+        traceback=told.traceback[-TRACEBACK_LIMIT:],
         also=told.failed_after,
         hang=told.reason == Reason.WORKER_HANGS,
         waits=waits,

@@ -20,7 +20,7 @@ from torch.distributed.run import determine_local_world_size
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR, MeetingEnv
 from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE, ContractError, ExitCode
-from pytorchjob_agent.contract.messages import UNTOLD, Done, Failed, Hello, Message
+from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Done, Failed, Hello, Message
 from pytorchjob_agent.rendezvous.coordinator_client import Client, Standing
 from pytorchjob_agent.rendezvous.membership import Membership, NobodyError, PeerError, StoppedError
 from pytorchjob_agent.system import network
@@ -107,7 +107,7 @@ class Injected(Meeting):
 def _unexplained(membership: Membership) -> Failed:
     assigned = membership.assigned
     assert assigned is not None
-    return Failed(assigned.round, assigned.first_rank, 0, 1, UNTOLD)
+    return Failed(assigned.round, assigned.first_rank, 0, 1, CAUSE_UNKNOWN)
 
 
 def member(env: MeetingEnv, address: str, nproc: int, timeout: float = JOIN_TIMEOUT, **known: Any) -> Membership:

@@ -20,7 +20,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.environment import ExitCode, Reason, TerminationMessage, exit_code_of
 from pytorchjob_agent.contract.hang_rules import HangRules
-from pytorchjob_agent.contract.messages import Assigned, Beat, Draining, Failed, Message, Stop
+from pytorchjob_agent.contract.messages import Assigned, Draining, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.hangs.judge import Verdict
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, peers
@@ -93,10 +93,10 @@ class ElasticAgent(LocalElasticAgent):
         nproc = self._worker_group.spec.local_world_size
         return Crew(directory, nproc, self._means.rules, self._means.logs, reports=reports)
 
-    def _beat(self) -> Beat:
+    def _beat(self) -> Heartbeat:
         """Return what is told once a second; called in the client's thread."""
         told, heartbeat = self._crew.told(), self._membership.pulse
-        return Beat(
+        return Heartbeat(
             step=told.step,
             total=told.total,
             metrics=told.metrics or {},

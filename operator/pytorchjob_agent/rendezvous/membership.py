@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pytorchjob_agent.contract.messages import Assigned, Beat, Done, Join, Message, Resumed, Stop, Unreachable
+from pytorchjob_agent.contract.messages import Assigned, Done, Heartbeat, Join, Message, Resumed, Stop, Unreachable
 from pytorchjob_agent.rendezvous import inbox as orders
 from pytorchjob_agent.rendezvous import peers, round_store
 from pytorchjob_agent.rendezvous.coordinator_client import Client
@@ -79,7 +79,7 @@ class Membership:
         self._listener: socket.socket | None = None
         self.on_wanted: Callable[[], None] = lambda: None
         self.leaving: Callable[[], bool] = lambda: False
-        self.beat: Callable[[], Beat] = self._plain_beat
+        self.beat: Callable[[], Heartbeat] = self._plain_beat
 
     def next_round(self, *told: Message, by_members: bool = False) -> Assigned:
         """Wait for the next round and open or join its store; `told` is said before the request to join."""
@@ -220,9 +220,9 @@ class Membership:
             say(f"warning: the peer at {assigned.neighbour} cannot be reached: {error}")
             self.client.say(Unreachable(assigned.round, assigned.neighbour, error))
 
-    def _plain_beat(self) -> Beat:
+    def _plain_beat(self) -> Heartbeat:
         """Return a beat of an agent that knows nothing of its workers."""
-        return Beat(heard=self.pulse.heard() if self.pulse is not None else ())
+        return Heartbeat(heard=self.pulse.heard() if self.pulse is not None else ())
 
     def done(self) -> None:
         """Tell the coordinator that the workers here are done."""

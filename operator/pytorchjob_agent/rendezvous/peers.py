@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pytorchjob_agent.contract.messages import BEAT_SECONDS, Assigned, RoundId
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, RoundId
 from pytorchjob_agent.system import network
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Pulse:
 
     def heard(self) -> tuple[int, ...]:
         """The ranks that were heard in the last two seconds."""
-        limit = time.monotonic() - 2 * BEAT_SECONDS
+        limit = time.monotonic() - 2 * HEARTBEAT_SECONDS
         return tuple(sorted(rank for rank, at in self._fresh.items() if at > limit))
 
     def silence(self) -> float:
@@ -54,7 +54,7 @@ class Pulse:
         return 0.0 if self._assigned.size == 1 else time.monotonic() - self.contact
 
     def _run(self) -> None:
-        while not self._stop.wait(BEAT_SECONDS):
+        while not self._stop.wait(HEARTBEAT_SECONDS):
             with suppress(RuntimeError):  # torch's DistError and its kin: the host is away, silence() tells
                 self._once()
 
@@ -133,7 +133,7 @@ def agree(store: Any, old: Assigned) -> Assigned | None:
         store.set(_GO, json.dumps([address, port]))
     address, port = json.loads(store.get(_GO))
     return Assigned(
-        round=RoundId(old.round.epoch, old.round.number, old.round.again + 1),
+        round=RoundId(old.round.term, old.round.number, old.round.attempt + 1),
         rank=old.rank,
         size=old.size,
         first_rank=old.first_rank,

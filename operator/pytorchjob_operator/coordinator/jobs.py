@@ -60,9 +60,9 @@ class _Job:
 class Jobs:
     """All jobs that the operator expects agents of."""
 
-    def __init__(self, epoch: int, clock: Callable[[], float], on_change: OnChange, limits: Limits) -> None:
+    def __init__(self, term: int, clock: Callable[[], float], on_change: OnChange, limits: Limits) -> None:
         """`on_change(uid, news)` is called when there is something new to show of a job."""
-        self._epoch, self._clock, self._on_change, self._limits = epoch, clock, on_change, limits
+        self._term, self._clock, self._on_change, self._limits = term, clock, on_change, limits
         self._jobs: dict[str, _Job] = {}
         self._concluded: dict[str, bool] = {}
         """The jobs that have ended while pods of them still run, and whether they failed."""
@@ -79,7 +79,7 @@ class Jobs:
         self._concluded.pop(uid, None)
         job = self._jobs.get(uid)
         if job is None:
-            job = self._jobs[uid] = _Job(JobState(policy, self._epoch))
+            job = self._jobs[uid] = _Job(JobState(policy, self._term))
         job.places.update({seat.pod: index for index, seat in seats.items()})
         self._feed(uid, Expect(policy, seats))
 

@@ -36,15 +36,15 @@ class Coordinator:
     def __init__(
         self,
         key: bytes,
-        epoch: int,
+        term: int,
         ssl_context: ssl.SSLContext | None = None,
         on_change: OnChange | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`epoch` grows with each leader; `on_change(uid, news)` is called from the coordinator's own thread."""
+        """`term` grows with each leader; `on_change(uid, news)` is called from the coordinator's own thread."""
         self._key, self._ssl, self._limits = key, ssl_context, limits or Limits()
         self._on_change = on_change
-        self._jobs = Jobs(epoch, _clock, self._changed, self._limits)
+        self._jobs = Jobs(term, _clock, self._changed, self._limits)
         self._expected: dict[str, tuple[Policy, Mapping[int, Seat]] | bool] = {}
         """What is expected of each job; of one that has ended, whether it has failed."""
         self._lock = threading.Lock()

@@ -19,7 +19,7 @@ from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.report import Report
 from pytorchjob_operator.rounds.state import News
 
-_EPOCH = 1
+_TERM = 1
 _MOST_NEWS = 1000
 _NO_IMAGE = "none"
 """An agent that the job wants in its pods is on this machine already."""
@@ -33,7 +33,7 @@ class LoopbackCoordinator:
         self._selector = selector
         self._key = secrets.token_bytes(tokens.KEY_BYTES)
         self._news: deque[News] = deque(maxlen=_MOST_NEWS)
-        self._coordinator = Coordinator(self._key, _EPOCH, on_change=self._changed)
+        self._coordinator = Coordinator(self._key, _TERM, on_change=self._changed)
         self._readable, self._writable = os.pipe()
         for fd in (self._readable, self._writable):
             os.set_blocking(fd, False)

@@ -39,7 +39,7 @@ def hello(turn: Turn, link: int, said: Hello) -> None:
     before = turn.state.members.get(said.index)
     again = before is not None and before.incarnation == said.incarnation
     member = _seat(turn, link, said)
-    turn.tell(member, Welcome(turn.state.epoch))
+    turn.tell(member, Welcome(turn.state.term))
     turn.reason = f"{said.pod} is here"
     if turn.state.end is not None:
         _tell_end(turn, member, said)

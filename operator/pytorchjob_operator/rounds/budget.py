@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pytorchjob_agent.contract.messages import UNTOLD
+from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
 from pytorchjob_operator.rounds.state import End, EndReason, Failure, JobState, PastRestart, Word
 
 SAME_ERROR = 3
@@ -48,7 +48,7 @@ def root(failures: Sequence[Failure]) -> Failure:
 
 def may_follow(failure: Failure) -> bool:
     """Whether it may be the echo of a lost member: it sounds like one, or says nothing."""
-    return _doubt(failure) > 0 or (not failure.hang and failure.message in ("", UNTOLD))
+    return _doubt(failure) > 0 or (not failure.hang and failure.message in ("", CAUSE_UNKNOWN))
 
 
 def _doubt(failure: Failure) -> int:

@@ -5,10 +5,10 @@ what is needed of it comes back with the agents' hellos.
 """
 
 from pytorchjob_agent.contract.messages import (
-    Beat,
     Done,
     Draining,
     Failed,
+    Heartbeat,
     Hello,
     Join,
     Resumed,
@@ -42,7 +42,7 @@ def decide(state: JobState, event: Event, now: float) -> Decision:
 
 def _follow(turn: Turn, event: Event) -> None:
     """Do what has become due. A beat changes little and comes often: of it, only a planned restart hears."""
-    if isinstance(event, Said) and isinstance(event.message, Beat):
+    if isinstance(event, Said) and isinstance(event.message, Heartbeat):
         if turn.state.planned is not None:
             running.advance(turn)
         return
@@ -60,7 +60,7 @@ def _said(turn: Turn, event: Said) -> None:
     if member is None or member.link != event.link:
         turn.reason = "said on an old connection"
         return
-    if isinstance(event.message, Beat):
+    if isinstance(event.message, Heartbeat):
         running.beat(turn, member, event.message)
         return
     member = turn.put(member, heard=turn.now, lost=None)

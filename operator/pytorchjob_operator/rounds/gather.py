@@ -285,9 +285,9 @@ def _choose(turn: Turn, waiting: Sequence[Member]) -> list[Member]:
 def _next_id(turn: Turn) -> RoundId:
     """Later than every round that is known: epochs begin anew where somebody deletes the Lease, or its namespace."""
     state = turn.state
-    mine = RoundId(state.epoch, state.next_number)
+    mine = RoundId(state.term, state.next_number)
     before = max((one for one in (state.round and state.round.id, state.over) if one), default=None)
-    return mine if before is None or mine > before else RoundId(before.epoch, before.number + 1)
+    return mine if before is None or mine > before else RoundId(before.term, before.number + 1)
 
 
 def _is_late(turn: Turn, gathering: Gathering) -> bool:

@@ -6,22 +6,22 @@ on, and so does everybody's.
 
 from dataclasses import replace
 
-from pytorchjob_agent.contract.messages import BEAT_SECONDS, LEASE_SECONDS
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
 from pytorchjob_operator.rounds import gather, running
 from pytorchjob_operator.rounds.state import Expect, JobState, Member, Word
 from pytorchjob_operator.rounds.turn import Turn
 
-RECONNECT_SECONDS = 2.5 * BEAT_SECONDS
+RECONNECT_SECONDS = 2.5 * HEARTBEAT_SECONDS
 """How long a member without connection may take to come back: by then its peers have told whether they hear it."""
 ADOPTED_SECONDS = 10.0
 """How long the members of a round that the coordinator does not know from its own may take to come."""
 STALL_SECONDS = 2.0
 """A coordinator that has not looked for so long has been asleep itself, and blames nobody for it."""
-DARK_SECONDS = LEASE_SECONDS - 1.5 * BEAT_SECONDS
+DARK_SECONDS = LEASE_SECONDS - 1.5 * HEARTBEAT_SECONDS
 """Connections that fall silent together run out of their leases at most a beat apart."""
 _FORMER = 8
 """Former pods of a replica that are remembered."""
-ECHO_SECONDS = 3.0 * BEAT_SECONDS
+ECHO_SECONDS = 3.0 * HEARTBEAT_SECONDS
 """How long a peer's word that it hears a member is good for."""
 
 
@@ -130,7 +130,9 @@ def _overheard(turn: Turn, member: Member, since: float) -> bool:
     """Whether a peer has heard it since, and not long ago."""
     if member.echo is None or turn.state.round is None or not turn.state.round.has(member.index):
         return False
-    later = member.echo > since + 1.2 * BEAT_SECONDS  # what a peer tells may be as old as the time between two beats
+    later = (
+        member.echo > since + 1.2 * HEARTBEAT_SECONDS
+    )  # what a peer tells may be as old as the time between two beats
     return later and turn.now - member.echo < ECHO_SECONDS
 
 

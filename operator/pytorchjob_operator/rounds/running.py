@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from pytorchjob_agent.contract.messages import (
-    PONG_SECONDS,
-    Beat,
+    HEARTBEAT_REPLY_SECONDS,
     Checkpoint,
     Done,
     Draining,
     Failed,
+    Heartbeat,
+    HeartbeatReply,
     Hold,
     Join,
-    Pong,
     Restart,
     Resumed,
     Unreachable,
@@ -26,9 +26,9 @@ CHECKPOINT_SECONDS = 60.0
 """How long workers that save on request may take, where nobody is in a hurry."""
 
 
-def beat(turn: Turn, member: Member, said: Beat) -> None:
+def beat(turn: Turn, member: Member, said: Heartbeat) -> None:
     """Note how far it has come, and whom it hears."""
-    answers = member.ponged is None or turn.now - member.ponged >= PONG_SECONDS
+    answers = member.ponged is None or turn.now - member.ponged >= HEARTBEAT_REPLY_SECONDS
     turn.put(
         member,
         heard=turn.now,
@@ -43,7 +43,7 @@ def beat(turn: Turn, member: Member, said: Beat) -> None:
     if said.answered > turn.state.requests:
         turn.set(requests=said.answered)  # of another leader: ours must be told from them
     if answers:
-        turn.tell(member, Pong())
+        turn.tell(member, HeartbeatReply())
     turn.reason = "a beat"
     round_ = turn.state.round
     if round_ is None or not round_.has(member.index):

@@ -217,7 +217,7 @@ class JobState:
     """Everything about one job."""
 
     policy: Policy
-    epoch: int
+    term: int
     seats: Mapping[int, Seat] = field(default_factory=dict)
     members: Mapping[int, Member] = field(default_factory=dict)
     round: Round | None = None

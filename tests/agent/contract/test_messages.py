@@ -1,6 +1,7 @@
 """What is said on the wire: each message comes back as it was, and nothing else comes through."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,17 +11,17 @@ from hypothesis import strategies as st
 from pytorchjob_agent.contract.messages import (
     LINE_LIMIT,
     Assigned,
-    Beat,
     Checkpoint,
     Done,
     Draining,
     Failed,
     Finished,
+    Heartbeat,
+    HeartbeatReply,
     Hello,
     Hold,
     Join,
     Message,
-    Pong,
     ProtocolError,
     Refused,
     Restart,
@@ -38,8 +39,8 @@ HELLO = Hello("job", "pod", "token", 0, "10.0.0.1", 8, "first", round=ROUND, ran
 FROM_AGENT: list[Message] = [
     HELLO,
     Join(4321),
-    Beat(step=5, total=10, metrics={"loss": 0.5}, heard=(0, 2), cooperative=True, answered=3),
-    Beat(),
+    Heartbeat(step=5, total=10, metrics={"loss": 0.5}, heard=(0, 2), cooperative=True, answered=3),
+    Heartbeat(),
     Failed(ROUND, 3, 1, 137, "killed", "Traceback ...", (4, 5), hang=True, waits=True, age=0.5),
     Done(ROUND),
     Resumed(ROUND, 2, "boom"),
@@ -55,7 +56,7 @@ TO_AGENT: list[Message] = [
     Hold("a spare waits"),
     Stop(7, "RestartsUsedUp", "all are used up"),
     Finished(ROUND),
-    Pong(),
+    HeartbeatReply(),
 ]
 
 
@@ -81,7 +82,7 @@ def changed(message: Message, **changes: Any) -> bytes:
     [
         pytest.param(b"hello\n", "is not JSON", id="no JSON"),
         pytest.param(b"[1, 2]\n", "kind: 'None'", id="no object"),
-        pytest.param(b'{"kind": "shout"}\n', "is none of beat, done", id="an unknown kind"),
+        pytest.param(b'{"kind": "shout"}\n', "is not one of done, draining", id="an unknown kind"),
         pytest.param(b'{"kind": ["join"]}\n', "kind:", id="a kind that is no text"),
         pytest.param(Welcome(1).to_line(), "kind: 'welcome'", id="what only the coordinator says"),
         pytest.param(b"[" * 60_000, "is not JSON", id="too deep"),
@@ -93,13 +94,13 @@ def changed(message: Message, **changes: Any) -> bytes:
         pytest.param(changed(HELLO, pod=5), "pod: '5' is not text of at most 253", id="a number for a text"),
         pytest.param(changed(HELLO, pod="x" * 254), "pod", id="a text that is too long"),
         pytest.param(changed(HELLO, index=-1), "index", id="a negative index"),
-        pytest.param(changed(HELLO, round=[1, 2]), "[epoch, number, again]", id="half a round"),
+        pytest.param(changed(HELLO, round=[1, 2]), "[term, number, attempt]", id="half a round"),
         pytest.param(changed(HELLO, versions={"torch": 2}), "versions", id="a version that is a number"),
         pytest.param(changed(Done(ROUND), round=None), "round", id="no round where one has to be"),
-        pytest.param(changed(Beat(), heard=list(range(10_001))), "heard", id="more ranks than there may be"),
-        pytest.param(changed(Beat(), metrics={str(n): 1 for n in range(17)}), "metrics", id="too many metrics"),
-        pytest.param(b'{"kind": "beat", "metrics": {"loss": NaN}}', "metrics", id="a metric that is no number"),
-        pytest.param(b'{"kind": "beat", "metrics": {"loss": 1e999}}', "metrics", id="an infinite metric"),
+        pytest.param(changed(Heartbeat(), heard=list(range(10_001))), "heard", id="more ranks than there may be"),
+        pytest.param(changed(Heartbeat(), metrics={str(n): 1 for n in range(17)}), "metrics", id="too many metrics"),
+        pytest.param(b'{"kind": "heartbeat", "metrics": {"loss": NaN}}', "metrics", id="a metric that is no number"),
+        pytest.param(b'{"kind": "heartbeat", "metrics": {"loss": 1e999}}', "metrics", id="an infinite metric"),
     ],
 )
 def test_what_nobody_would_say_is_refused_by_name(line: bytes, words: str) -> None:
@@ -109,6 +110,28 @@ def test_what_nobody_would_say_is_refused_by_name(line: bytes, words: str) -> No
     assert len(str(caught.value)) < 400
 
 
+LONG = "\u4e16" * 30_000
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        pytest.param(Failed(ROUND, 0, 0, 1, LONG, LONG), "message", id="a message and a traceback in Chinese"),
+        pytest.param(Heartbeat(heard=(10**15,) * 20_000), "heard", id="a rank for each of too many members"),
+        pytest.param(Heartbeat(metrics={f"{n}": float("nan") if n else 1.0 for n in range(99)}), "metrics", id="NaN"),
+        pytest.param(Unreachable(ROUND, LONG, LONG), "error", id="an error of 30,000 characters"),
+        pytest.param(replace(HELLO, versions={"a": LONG}), "versions", id="a version"),
+    ],
+)
+def test_whatever_an_agent_sends_can_be_read(message: Message, field: str) -> None:
+    assert getattr(read_from_agent(message.to_line()), field)
+
+
+@pytest.mark.parametrize("message", [Restart(ROUND, LONG), Hold(LONG), Stop(1, LONG, LONG), Refused(LONG)])
+def test_whatever_the_coordinator_sends_can_be_read(message: Message) -> None:
+    assert read_to_agent(message.to_line()).kind == message.kind
+
+
 def test_a_newer_peer_may_say_more() -> None:
     assert read_from_agent(changed(Join(1), colour="blue")) == Join(1)
 
@@ -116,7 +139,7 @@ def test_a_newer_peer_may_say_more() -> None:
 @given(st.binary(max_size=200) | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(repr))
 def test_no_line_breaks_the_reader(line: bytes | str) -> None:
     data = line if isinstance(line, bytes) else line.encode(errors="replace")
-    assume(data.strip() != Pong().to_line().strip())  # a message, which Hypothesis finds in the source
+    assume(data.strip() != HeartbeatReply().to_line().strip())  # a message, which Hypothesis finds in the source
     for read in (read_from_agent, read_to_agent):
         with pytest.raises(ProtocolError):
             read(data)

@@ -98,13 +98,13 @@ class Job:
     seats: dict[int, Seat] = field(default_factory=dict)
     news: list[News] = field(default_factory=list)
     port: int = 0
-    epoch: int = 0
+    term: int = 0
     coordinator: Coordinator | None = None
 
     def lead(self) -> None:
         """Start a coordinator that knows nothing but the job's pods."""
-        self.epoch += 1
-        self.coordinator = Coordinator(KEY, self.epoch)
+        self.term += 1
+        self.coordinator = Coordinator(KEY, self.term)
         self.coordinator.on_change = lambda uid, news: self.news.extend(news)
         self.port = self.coordinator.start("127.0.0.1", self.port)
         self.coordinator.expect(JOB, self.policy, self.seats)

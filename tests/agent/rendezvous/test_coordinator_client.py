@@ -3,7 +3,7 @@
 import socket
 
 from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
-from pytorchjob_agent.contract.messages import Beat, Hello, Hold, Message, Pong, Welcome, read_from_agent
+from pytorchjob_agent.contract.messages import Heartbeat, HeartbeatReply, Hello, Hold, Message, Welcome, read_from_agent
 from pytorchjob_agent.rendezvous.coordinator_client import Client, Standing
 
 
@@ -20,7 +20,7 @@ def _client(server: socket.socket) -> Client:
     """Start a client of this server."""
     server.settimeout(30)
     env = MeetingEnv("127.0.0.1", server.getsockname()[1], "token", "job", "pod-0", 0)
-    client = Client(env, Standing(Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first")), Beat)
+    client = Client(env, Standing(Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first")), Heartbeat)
     client.start()
     return client
 
@@ -40,7 +40,7 @@ def test_a_pong_wakes_nobody() -> None:
         client.on_news = lambda: woken.append(client.inbox.hold)
         connection, _ = server.accept()
         with connection:
-            said: tuple[Message, ...] = (Welcome(1), Pong(), Pong(), Hold("one is missing"))
+            said: tuple[Message, ...] = (Welcome(1), HeartbeatReply(), HeartbeatReply(), Hold("one is missing"))
             connection.sendall(b"".join(one.to_line() for one in said))
             client.wait(lambda inbox: bool(inbox.hold), 30)
             client.close()
