@@ -1,6 +1,7 @@
 """Words that this project once used for itself stay out of its pages and its source: docs/glossary.md has the terms.
 
-A page is clean in its prose; a folder of source in its names, comments, docstrings and messages.
+A page is clean in its prose, and none of its sentences is too long; a folder of source is clean in its names, comments,
+docstrings and messages.
 """
 
 import re
@@ -87,7 +88,9 @@ CLEAN_PAGES = [
     "docs/doctor.md",
     "docs/elastic.md",
     "docs/glossary.md",
+    "docs/installing.md",
     "docs/kueue.md",
+    "docs/migrating.md",
     "docs/monitoring.md",
     "docs/progress.md",
     "docs/scheduling.md",
@@ -95,6 +98,8 @@ CLEAN_PAGES = [
     "docs/warm.md",
     "examples/README.md",
 ]
+LONG_SENTENCES = {"README.md": 4}
+"""Pages that still have sentences of more than 25 words, and how many at most."""
 CLEAN_SOURCE = [
     "operator/pytorchjob_operator/__main__.py",
     "operator/pytorchjob_operator/cli.py",
@@ -138,6 +143,11 @@ def listed(name: str, found: Iterator[tuple[int, str, str]]) -> list[str]:
 @pytest.mark.parametrize("name", CLEAN_PAGES)
 def test_a_page_has_no_private_word(name: str) -> None:
     assert listed(name, in_prose((ROOT / name).read_text())) == []
+
+
+@pytest.mark.parametrize("name", CLEAN_PAGES)
+def test_no_sentence_of_a_page_is_too_long(name: str) -> None:
+    assert len(prose.long_sentences(ROOT / name)) <= LONG_SENTENCES.get(name, 0), prose.long_sentences(ROOT / name)
 
 
 @pytest.mark.parametrize("folder", CLEAN_SOURCE)
