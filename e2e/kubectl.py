@@ -2,11 +2,13 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests import waiting
+from tests.waiting import Story
 
 JOB_LABEL = "training.kubeflow.org/job-name"
 
@@ -58,11 +60,6 @@ class Kubectl:
         return "\n".join([described[-4000:], pods, events[-4000:], *logs])
 
 
-def until(
-    happened: Callable[[], object], seconds: float = 120, story: Callable[[], str] = lambda: "it did not happen"
-) -> None:
-    """Poll until something is true; the story explains why it never was."""
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, story()
-        time.sleep(0.5)
+def until(happened: Callable[[], object], seconds: float = 120, story: Story = "") -> None:
+    """Poll the cluster until something is true; the story explains why it never was."""
+    waiting.until(happened, seconds, story, every=0.5)

@@ -10,8 +10,8 @@ import secrets
 import shutil
 import ssl
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ class ControlPlane:
         self.ca = directory / "certs" / "apiserver.crt"
         self.audit_log = directory / "audit.log"
         self._etcd = f"http://127.0.0.1:{free_port()}"
-        self._kept = threading.local()
+        self._idle: list[http.client.HTTPSConnection] = []  # a handshake costs more than most requests
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> "ControlPlane":
@@ -80,6 +80,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Ends what was started, last first; safe to call twice."""
+        self._hang_up()
         for name in reversed(list(self._processes)):
             self.stop_program(name)
 
@@ -149,7 +150,8 @@ class ControlPlane:
         """What the API server says to a new object, which is not kept: the status code and its message."""
         try:
             return self._post(path, obj, validation)
-        except ConnectionError:  # the server has closed the connection that was kept
+        except ConnectionError:  # the server has closed the connections that were kept
+            self._hang_up()
             return self._post(path, obj, validation)
 
     def _post(self, path: str, obj: dict[str, Any], validation: str) -> tuple[int, str]:
@@ -161,18 +163,22 @@ class ControlPlane:
             answer = connection.getresponse()
             text = answer.read().decode()
         except BaseException:
-            connection.close()  # the next request connects again
+            connection.close()
             raise
+        self._idle.append(connection)
         return answer.status, text if answer.status < _ERRORS else json.loads(text)["message"]
 
+    def _hang_up(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
     def _connection(self) -> http.client.HTTPSConnection:
-        """A connection that this thread keeps: a handshake costs more than most requests."""
-        if not hasattr(self._kept, "connection"):
-            tls = ssl.create_default_context(cafile=self.ca)
-            host, _, port = self.url.removeprefix("https://").rpartition(":")
-            self._kept.connection = http.client.HTTPSConnection(host, int(port), context=tls, timeout=30)
-        found: http.client.HTTPSConnection = self._kept.connection
-        return found
+        with suppress(IndexError):  # many threads take from it
+            return self._idle.pop()
+        tls = ssl.create_default_context(cafile=self.ca)
+        host, _, port = self.url.removeprefix("https://").rpartition(":")
+        return http.client.HTTPSConnection(host, int(port), context=tls, timeout=30)
 
     def audit(self) -> list[dict[str, Any]]:
         """Every audited request so far; the last line may still be in writing and is then left out."""

@@ -59,18 +59,55 @@ def make_jobs(control_plane: ControlPlane) -> Iterator[Callable[[], Jobs]]:
         control_plane.kubectl("delete", "namespace", one.namespace, "--wait=false")
 
 
+class Served:
+    """The one operator that serves all jobs; files that ask for the same settings share it."""
+
+    def __init__(self) -> None:
+        self._process: OperatorProcess | None = None
+        self._env: dict[str, str] = {}
+
+    def by(self, plane: ControlPlane, directory: Path, env: dict[str, str]) -> OperatorProcess:
+        """Return the operator with these variables; it is started if it does not run."""
+        if self._process is None or self._env != env:
+            self.stop()
+            self._process = OperatorProcess(plane, directory, PYTORCHJOB_LEASE_NAME="shared", **env)
+            self._env = env
+        return self._process.wait_ready()
+
+    def stop(self) -> None:
+        """End the operator, if one runs; it must end well."""
+        process, self._process = self._process, None
+        assert process is None or process.stop() == 0
+
+
+_SERVED = Served()
+
+
+@pytest.fixture(scope="session")
+def served(control_plane: ControlPlane) -> Iterator[Served]:
+    """Whoever serves the jobs of all files that ask for it; ended before the control plane."""
+    yield _SERVED
+    _SERVED.stop()
+
+
 @pytest.fixture(scope="module")
 def operator(
-    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[OperatorProcess]:
-    """The operator of one file, with a Lease of its own, and with the variables that the file calls OPERATOR_ENV."""
-    lease = request.module.__name__.rpartition(".")[2].replace("_", "-")
-    env = {"PYTORCHJOB_LEASE_NAME": lease} | getattr(request.module, "OPERATOR_ENV", {})
-    one = OperatorProcess(control_plane, tmp_path_factory.mktemp("operator"), **env)
-    try:
-        yield one.wait_ready()
-    finally:
-        assert one.stop() == 0
+    control_plane: ControlPlane,
+    served: Served,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> OperatorProcess:
+    """The operator, with the variables that the file calls OPERATOR_ENV."""
+    env = getattr(request.module, "OPERATOR_ENV", {})
+    return served.by(control_plane, tmp_path_factory.mktemp("operator"), env)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def undisturbed(request: pytest.FixtureRequest) -> None:
+    """Nobody serves the jobs of a file that does not ask for it: it starts operators of its own, or wants none."""
+    items = [item for item in request.session.items if item.path == request.path]
+    if not any("served" in getattr(item, "fixturenames", ()) for item in items):
+        _SERVED.stop()
 
 
 @pytest.fixture

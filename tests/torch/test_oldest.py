@@ -17,7 +17,12 @@ FILES = sorted(
     if re.search(r"pytest\.mark\.torch\b", file.read_text())
 )
 CASES = [pytest.param(file, "", id=Path(file).stem) for file in FILES]
-CASES.append(pytest.param("tests/agent/rendezvous/test_members.py", "cold or has_to_go or launcher", id="members"))
+# Whole jobs rarely find what the tests of torch's interfaces do not.
+CASES.append(
+    pytest.param(
+        "tests/agent/rendezvous/test_members.py", "cold or has_to_go or launcher", id="members", marks=pytest.mark.long
+    )
+)
 _LONGEST = 600
 """Seconds for one file; gloo of that time may hang for ever when a process ends."""
 
