@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.environment import TerminationMessage
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,15 +45,6 @@ class Agent:
         """Ask it to go and wait for it."""
         self.process.send_signal(signum)
         return self.end()
-
-
-def until(condition: Callable[[], bool], timeout: float = 90) -> None:
-    """Poll until the condition holds."""
-    for _ in range(int(timeout / 0.05)):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen in time")
 
 
 def alive(tag: str) -> list[str]:

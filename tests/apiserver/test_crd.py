@@ -39,14 +39,14 @@ def test_the_schema_is_structural(control_plane: ControlPlane) -> None:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        pytest.param("ptj.spec.elasticPolicy", ["Makes the job elastic", "minReplicas", "Unset: c10d"], id="elastic"),
+        pytest.param("ptj.spec.elasticPolicy", ["Makes the job elastic", "otherwise c10d"], id="elastic"),
         pytest.param("ptj.spec.runPolicy", ["cleanPodPolicy", "enum: ", "true deletes the job's"], id="run policy"),
-        pytest.param("ptj.spec.pytorchReplicaSpecs.template.spec.containers", ["resources\t<Object>"], id="template"),
+        pytest.param("ptj.spec.pytorchReplicaSpecs.template.spec.containers", ["resources <Object>"], id="template"),
         pytest.param("ptj.status.conditions", ["lastTransitionTime", "One fact of a job's life"], id="conditions"),
     ],
 )  # fmt: skip
 def test_explain_reads_well(control_plane: ControlPlane, path: str, words: list[str]) -> None:
-    text = until(lambda: control_plane.kubectl("explain", path).stdout)
+    text = " ".join(until(lambda: control_plane.kubectl("explain", path).stdout).split())
     assert [word for word in words if word not in text] == []
 
 

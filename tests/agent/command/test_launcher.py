@@ -7,19 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.conftest import Agent, alive, until
+from tests.agent.conftest import Agent, alive
+from tests.ports import free_port
+from tests.waiting import until
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 WORKER = str(Path(__file__).parents[1] / "worker.py")
 Start = Callable[..., Agent]
-
-
-def free_port() -> str:
-    """Return a port that nobody has at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
 
 
 def two_nodes(port: str, rank: int) -> dict[str, str]:
@@ -97,7 +93,7 @@ def test_workers_go_when_the_agent_is_killed(agent: Start, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("rank", [pytest.param(0, id="the master waits"), pytest.param(1, id="a worker waits")])
 def test_sigterm_before_the_others_came(agent: Start, rank: int, tmp_path: Path) -> None:
-    port = free_port()
+    port = str(free_port())
     one = agent(WORKER, "reduce", TAG=f"tag={tmp_path}", **two_nodes(port, rank))
     until(lambda: _listens(port) if rank == 0 else len(alive(f"tag={tmp_path}")) == 2)
     assert one.leave() == 143, one.text()
@@ -110,7 +106,7 @@ def _listens(port: str) -> bool:
 
 
 def test_two_pods_meet_at_the_master(agent: Start) -> None:
-    port = free_port()
+    port = str(free_port())
     pair = [agent(WORKER, "reduce", **two_nodes(port, rank)) for rank in (1, 0)]
     assert [one.end() for one in pair] == [0, 0], pair[0].text() + pair[1].text()
     assert "rank=1 sum=2" in pair[0].text()
@@ -118,7 +114,7 @@ def test_two_pods_meet_at_the_master(agent: Start) -> None:
 
 @pytest.mark.parametrize("least", [pytest.param(1, id="one is enough"), pytest.param(2, id="both are needed")])
 def test_two_pods_meet_elastically(agent: Start, least: int) -> None:
-    env = elastic(free_port(), least)
+    env = elastic(str(free_port()), least)
     pods = [agent(WORKER, "reduce", **env) for _ in range(least)]
     assert [one.end() for one in pods] == [0] * least, pods[0].text()
     assert f"sum={least}" in pods[0].text()
@@ -154,14 +150,14 @@ def test_a_standalone_run_has_one_node(agent: Start) -> None:
 
 
 def test_rendezvous_and_workers_do_without_libuv(agent: Start) -> None:
-    port = free_port()
+    port = str(free_port())
     pair = [agent(WORKER, "reduce", USE_LIBUV="0", **two_nodes(port, rank)) for rank in (0, 1)]
     assert [one.end() for one in pair] == [0, 0], pair[0].text() + pair[1].text()
     assert "sum=2 libuv=0" in pair[0].text()
 
 
 def test_a_master_that_never_comes_is_named(agent: Start) -> None:
-    port = free_port()
+    port = str(free_port())
     one = agent("--rdzv-conf=timeout=1", WORKER, "reduce", **two_nodes(port, 1))
     assert one.end() == 201, one.text()
     assert f"127.0.0.1:{port} was not reached within 1 s" in one.message().message

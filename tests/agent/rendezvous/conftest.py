@@ -5,8 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,21 +18,13 @@ from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.report import Report
 from pytorchjob_operator.rounds.state import News, Policy, Seat
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 TRAIN = Path(__file__).parent / "train.py"
 KEY = b"k" * tokens.KEY_BYTES
 JOB = "job-uid"
 _STEP = re.compile(r"step (\d+) sum (\d+) of (\d+) restarts (\d+)")
-
-
-def until(condition: Callable[[], bool], what: str, timeout: float = 100) -> None:
-    """Poll until the condition holds."""
-    for _ in range(int(timeout / 0.05)):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"did not happen in time: {what}")
 
 
 @dataclass
@@ -56,7 +47,7 @@ class Pod:
 
     def says(self, words: str) -> None:
         """Wait until it prints this."""
-        until(lambda: re.search(words, self.text()) is not None, f"{words!r} in:\n{self.output.read_text()[-4000:]}")
+        until(lambda: re.search(words, self.text()), story=lambda: f"{words!r} in:\n{self.output.read_text()[-4000:]}")
 
     def steps(self) -> list[tuple[int, int, int, int]]:
         """Its steps: number, sum, world size, restarts."""

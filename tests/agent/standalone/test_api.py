@@ -14,7 +14,8 @@ import pytest
 from pytorchjob_agent import StandaloneError, StandaloneResult, run_standalone
 from pytorchjob_agent.contract.environment import ContractError, TerminationMessage
 from tests.agent import functions
-from tests.agent.conftest import ROOT, alive, until
+from tests.agent.conftest import ROOT, alive
+from tests.waiting import until
 
 WORKER = Path(__file__).parents[1] / "worker.py"
 OUTER = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1", "RANK": "7", "WORLD_SIZE": "9", "LOCAL_RANK": "5"} | {

@@ -13,7 +13,7 @@ import pytest
 
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.workers.fork_client import Forked, Server
-from tests.agent.conftest import until
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
