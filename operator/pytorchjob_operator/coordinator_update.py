@@ -1,8 +1,8 @@
-"""What a plan tells the coordinator about one job: values only, the counterpart of `report`.
+"""What a plan decides for the coordinator of one job: values only, the counterpart of `report`.
 
 Each pass over a job decides one update (`plan/coordinator.py`). The cluster and the local runner hand it to the
-coordinator and decide nothing themselves. An update is complete, so repeating one changes nothing and a lost one is
-made good by the next pass.
+coordinator and decide nothing themselves. Every update is complete: repeating it changes nothing, and the next pass
+replaces an update that was lost.
 """
 
 from collections.abc import Mapping

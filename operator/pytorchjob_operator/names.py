@@ -1,4 +1,4 @@
-"""Every name that the outside sees, once: labels, ports, reasons, messages, and how children are named.
+"""Every name that is visible outside, once: labels, ports, reasons, and the names of children.
 
 Values are training-operator v1's wherever v1 has one, because the Kubeflow SDK, Katib and Kueue select by them.
 """
@@ -21,12 +21,12 @@ LABEL_JOB_ROLE = f"{_PREFIX}/job-role"
 JOB_ROLE_MASTER = "master"
 LABEL_KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-"""Put on a node by a person, or by what fences nodes: it is off, and nothing runs there any more."""
+"""Set on a node by a person or a fencing tool: the node is off, and nothing runs on it."""
 ANNOTATION_SPEC_HASH = f"{_PREFIX}/spec-hash"
-"""On children that are kept up to date: a hash of the spec that the operator wrote last."""
+"""On children that the operator updates: a hash of the spec that it wrote last."""
 
 VOLCANO = "volcano"
-"""The scheduler of this name has a PodGroup of its own; all others are taken for the scheduler-plugins (v1)."""
+"""The scheduler with its own kind of PodGroup; every other name counts as scheduler-plugins (v1)."""
 ANNOTATION_VOLCANO_GROUP = "scheduling.k8s.io/group-name"
 ANNOTATION_VOLCANO_TASK = "volcano.sh/task-spec"
 LABEL_POD_GROUP = "scheduling.x-k8s.io/pod-group"
@@ -37,7 +37,7 @@ PORT_NAME = "pytorchjob-port"
 DEFAULT_PORT = 23456
 
 MAX_NAME = 63
-"""Longest host name, Service name and label value that Kubernetes takes."""
+"""Longest host name, Service name and label value that Kubernetes accepts."""
 
 
 class ReplicaType(StrEnum):
@@ -48,12 +48,12 @@ class ReplicaType(StrEnum):
 
     @property
     def label(self) -> str:
-        """The role as labels and pod names carry it: lower case."""
+        """The role in labels and pod names: lower case."""
         return self.value.lower()
 
 
 class ChildKind(StrEnum):
-    """The kinds of children that a job may have besides its pods; where each lives in the API is `kube/resource`'s."""
+    """The kinds of children that a job may have besides its pods; `kube/resource` has their API paths."""
 
     SERVICE = "Service"
     AUTOSCALER = "HorizontalPodAutoscaler"
@@ -112,41 +112,41 @@ class Cause(StrEnum):
     ERROR = "Error"
     """Exit code 1 to 127: the program's own."""
     SIGNAL = "Signal"
-    """Exit code 128 to 255: killed, or an error that asks for another attempt."""
+    """Exit code 128 to 255: killed, or an error after which another attempt makes sense."""
     EVICTED = "Evicted"
     PREEMPTED = "Preempted"
     NODE_SHUTDOWN = "NodeShutdown"
     NODE_LOST = "NodeLost"
     REJECTED = "Rejected"
-    """The kubelet would not start it."""
+    """The kubelet refused to start it."""
     DEADLINE = "DeadlineExceeded"
     DELETED = "Deleted"
-    """Somebody deleted it."""
+    """A client deleted it."""
     UNKNOWN = "Unknown"
 
 
 def service_name(job: str) -> str:
-    """The one headless Service of a job."""
+    """Return the name of a job's headless Service."""
     return job
 
 
 def pod_name(job: str, replica_type: ReplicaType, index: int) -> str:
-    """The pod, and host name, of one replica."""
+    """Return the name of a replica's pod, which is its host name too."""
     return f"{job}-{replica_type.label}-{index}"
 
 
 def host_name(job: str, replica_type: ReplicaType, index: int) -> str:
-    """The replica's DNS name inside its namespace; it resolves whatever the cluster's domain is."""
+    """Return the replica's DNS name inside its namespace; it does not depend on the cluster's domain."""
     return f"{pod_name(job, replica_type, index)}.{service_name(job)}"
 
 
 def job_labels(job: str) -> dict[str, str]:
-    """What every child of a job carries, and what selects them."""
+    """Return the labels of every child of a job, which also select them."""
     return {LABEL_OPERATOR_NAME: CONTROLLER, LABEL_JOB_NAME: job}
 
 
 def replica_labels(job: str, replica_type: ReplicaType, index: int) -> dict[str, str]:
-    """The labels of one replica's pod, the job role aside."""
+    """Return the labels of a replica's pod except the job role."""
     return {
         **job_labels(job),
         LABEL_REPLICA_TYPE: replica_type.label,
@@ -155,16 +155,16 @@ def replica_labels(job: str, replica_type: ReplicaType, index: int) -> dict[str,
 
 
 def pod_group_name(job: str) -> str:
-    """The one PodGroup of a job that a gang scheduler places."""
+    """Return the name of a job's PodGroup."""
     return job
 
 
 def selector(job: str, replica_type: ReplicaType) -> str:
-    """The `selector` of a replica status: sorted, as v1 prints it; the scale subresource hands it to the HPA."""
+    """Return the `selector` of a replica status: sorted, as v1 prints it; autoscalers read it."""
     labels = {**job_labels(job), LABEL_REPLICA_TYPE: replica_type.label}
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def operator_selector() -> str:
-    """Selects the children of all jobs of this operator."""
+    """Return the selector of the children of all jobs of this operator."""
     return f"{LABEL_OPERATOR_NAME}={CONTROLLER}"

@@ -1,7 +1,7 @@
-"""What a plan may look at: one frozen snapshot of a job and its children.
+"""The input of a plan: one frozen snapshot of a job and its children.
 
-The only place where API objects become values. A pod is cut down to the few fields that decisions need: the cache
-holds thousands of them.
+The only place where API objects become values. A pod is reduced to the few fields that decisions need, because the
+cache holds thousands of pods.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from pytorchjob_operator.problem import find_cause, find_problem
 from pytorchjob_operator.report import Report
 
 _MAX_INDEX = 1_000_000
-"""A label is anybody's to write: an index beyond this is not one of ours."""
+"""Any client may write a label: an index beyond this does not belong to a replica."""
 _MAX_WORD = 64
 _MAX_SENTENCE = 1024
-"""What another controller writes is kept so long at most."""
+"""Most characters that are kept of what other controllers write."""
 
 
 class PodPhase(StrEnum):
@@ -36,7 +36,7 @@ class PodPhase(StrEnum):
 
 
 ReportedEvent = tuple[str, str]
-"""Something that has been told of a pod: its uid, and the reason."""
+"""An event that has been reported for a pod: the pod's uid, and the event's reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +58,21 @@ class Pod:
     """Restarts of its containers by the kubelet, init containers too (v1)."""
     created_at: datetime | None = None
     problem: PodProblem | None = None
-    """What keeps it from running, or took it away, in the words of the scheduler or the kubelet; None: nothing does."""
+    """Why it does not run, or why it was lost, as the scheduler or the kubelet reports it; None without a problem."""
     cause: Cause | None = None
-    """Why it was lost, once it has failed or somebody deletes it; also once its main container has ended badly."""
+    """Why it was lost, once it has failed or is being deleted; also once its main container has failed."""
     node: str = ""
     """Where it runs; empty until it is scheduled."""
     deleted_at: datetime | None = None
-    """When its grace period ends; None while nobody deletes it, and once nothing but a finalizer still holds it."""
+    """When its grace period ends; None unless it is being deleted, and once only a finalizer keeps it."""
     anonymous: bool = False
-    """Whether the job's Service has no name for it, as v1 makes pods: only a Service of its own leads to it."""
+    """Whether the job's Service has no name for it, as for pods of v1: only its own Service leads to it."""
     without_coordinator: bool = False
-    """Whether it was made without a way to the coordinator."""
+    """Whether it was created without the coordinator's endpoint."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
-        """Read an API object; labels that are missing or malformed say nothing, they never raise."""
+        """Read an API object; missing or malformed labels are ignored and never raise."""
         meta, status = obj["metadata"], obj.get("status") or {}
         labels = meta.get("labels") or {}
         statuses = status.get("containerStatuses") or ()
@@ -91,7 +91,7 @@ class Pod:
             phase=phase,
             deleting=deleting,
             exit_code=exit_code,
-            restarts=sum(int(one.get("restartCount") or 0) for one in all_statuses),
+            restarts=sum(int(container.get("restartCount") or 0) for container in all_statuses),
             created_at=_time(meta.get("creationTimestamp")),
             problem=None if phase is PodPhase.SUCCEEDED else find_problem(obj, failed=lost, deleting=deleting),
             cause=find_cause(status, deleting=deleting) if lost or exit_code else None,
@@ -103,7 +103,7 @@ class Pod:
 
     @property
     def active(self) -> bool:
-        """Running, and nobody asked it to leave (v1's `active`)."""
+        """Running and not being deleted (v1's `active`)."""
         return self.phase is PodPhase.RUNNING and not self.deleting
 
     @property
@@ -113,13 +113,13 @@ class Pod:
 
     @property
     def failed(self) -> bool:
-        """Failed, or running on borrowed time: v1 counts a terminating pod as failed."""
+        """Failed, or running while it is deleted: v1 counts a terminating pod as failed."""
         return self.phase is PodPhase.FAILED or (self.phase is PodPhase.RUNNING and self.deleting)
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child of a job that is no pod: it is there, whose it is, and what was written into it last."""
+    """A child of a job other than a pod: its identity, its owner, and what was written last."""
 
     kind: ChildKind
     name: str
@@ -130,13 +130,13 @@ class Child:
     deleting: bool = False
     replica_type: ReplicaType | None = None
     index: int | None = None
-    """Of a Service that stands for one replica, as v1 makes them: which one; None for the job's own."""
+    """The replica's index, for a Service per replica as under v1; None for the job's Service."""
     spec_hash: str = ""
-    """What `names.ANNOTATION_SPEC_HASH` says; empty for a kind that is never updated, and for a child made by v1."""
+    """The value of `names.ANNOTATION_SPEC_HASH`; empty for a kind that is never updated, and for a child of v1."""
     phase: str = ""
-    """`status.phase` of a PodGroup; empty until its scheduler has looked at it, and for the other kinds."""
+    """`status.phase` of a PodGroup; empty until its scheduler sets it, and for the other kinds."""
     problem: PodProblem | None = None
-    """Why a gang scheduler cannot place it, in its own words."""
+    """Why a gang scheduler cannot place it, as the scheduler reports it."""
 
     @classmethod
     def from_api(cls, kind: ChildKind, obj: dict[str, Any]) -> "Child":
@@ -160,7 +160,7 @@ class Child:
 
 
 class NodeHealth(StrEnum):
-    """What a node is good for."""
+    """Whether a node can run pods."""
 
     READY = "ready"
     NOT_READY = "not ready"
@@ -171,21 +171,21 @@ class NodeHealth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What is known of one node."""
+    """The state of a node."""
 
     health: NodeHealth
     since: datetime | None = None
-    """Since when it has not been ready, in its own words; None where it does not say."""
+    """Since when the node reports not to be ready; None if it does not report a time."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "NodeState":
-        """Read an API object; a node that says nothing of its readiness is unknown."""
+        """Read an API object; a node without the condition Ready is unknown."""
         conditions = (obj.get("status") or {}).get("conditions") or ()
         taints = (obj.get("spec") or {}).get("taints") or ()
-        ready = next((one for one in conditions if one.get("type") == "Ready"), None)
+        ready = next((condition for condition in conditions if condition.get("type") == "Ready"), None)
         if ready is not None and ready.get("status") == "True":
             return cls(NodeHealth.READY)
-        if any(one.get("key") == names.TAINT_OUT_OF_SERVICE for one in taints):
+        if any(taint.get("key") == names.TAINT_OUT_OF_SERVICE for taint in taints):
             return cls(NodeHealth.OUT_OF_SERVICE)
         if ready is None:
             return cls(NodeHealth.UNKNOWN)
@@ -194,7 +194,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A child that the API server would not take, in the server's words."""
+    """A child that the API server refused, with the server's message."""
 
     reason: names.Reason
     message: str
@@ -202,66 +202,66 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAccess:
-    """The way to the coordinator, as pods are told it."""
+    """What pods need to reach the coordinator."""
 
     address: str
     """host:port, as the pods reach it."""
     key: bytes = field(repr=False)
-    """What each pod's token is made from."""
+    """The key from which each pod's token is derived."""
     ca: str = ""
     """Its certificate, base64 of DER; empty: no TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the operator's own configuration says about the objects that it makes."""
+    """The operator's settings for the objects that it creates."""
 
     cluster_domain: str = "cluster.local"
     stuck_pod_seconds: int = 60
-    """How long a pod may be terminating on a dead node beyond its grace period; 0: for ever."""
+    """How long a pod may stay terminating on a dead node after its grace period; 0: for ever."""
     accelerators: tuple[str, ...] = ()
-    """Resource names of devices beside the known ones; a `*` at the end stands for anything."""
+    """Resource names of devices besides the known ones; a `*` at the end matches anything."""
     gang_scheduler: str = ""
-    """Who places the pods of each job that names nobody, as v1's --gang-scheduler-name; empty or `none`: nobody."""
+    """Gang scheduler of jobs that name none, as v1's --gang-scheduler-name; empty or `none`: no gang scheduling."""
     replica_services: bool = False
-    """Whether each replica gets a Service of its own name too, as under v1, and the replicas know each other by it."""
+    """Whether each replica also gets its own Service, as under v1, and replicas use its name to reach each other."""
     legacy: bool = False
-    """Whether pods that v1 made are there. Set by `plan/adoption`, not by a person."""
+    """Whether the job has pods of v1. Set by `plan/adoption`, not by a setting."""
     coordinator: CoordinatorAccess | None = None
-    """Where the pods' agents meet; None: they find each other by torch's own ways."""
+    """The coordinator of the pods' agents; None: torch's own rendezvous."""
     agent_image: str = ""
-    """The image whose agent `spec.agent.inject` puts into pods; empty: none can be put there."""
+    """The image whose agent `spec.agent.inject` installs in pods; empty: injection is not possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that one decision about one job may depend on."""
+    """Everything that a decision about a job may depend on."""
 
     job: PyTorchJob
     now: datetime
     pods: tuple[Pod, ...] = ()
     children: tuple[Child, ...] = ()
     unserved: Mapping[ChildKind, str] = field(default_factory=dict)
-    """Kinds of children that cannot be seen or made now, with the reason: nothing is concluded from their absence."""
+    """Kinds of children that cannot be read or created now, with the reason: their absence means nothing."""
     refusal: Refusal | None = None
-    """Why the last attempt to create a child failed; None once an attempt went through."""
+    """Why the last attempt to create a child failed; None after a successful attempt."""
     status_due: datetime | None = None
-    """`status_due` of the plan before this one, so that a write that was put off is not put off again."""
+    """`status_due` of the previous plan, so that a postponed write is not postponed again."""
     reported: frozenset[ReportedEvent] = frozenset()
-    """`told` of the plan before this one, so that nothing is told twice of a pod."""
+    """`reported` of the previous plan, so that nothing is reported twice for a pod."""
     options: Options = field(default_factory=Options)
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
-    """The nodes that were asked for (`Plan.nodes`), by name; the others have not been looked at."""
+    """The nodes that a plan asked for (`Plan.nodes`), by name; other nodes have not been read."""
     report: Report | None = None
-    """What the coordinator tells of the job's rounds; None for a job that does without, and while nothing is known."""
+    """The coordinator's report about the job's rounds; None without the coordinator, and before its first report."""
 
     def of(self, kind: ChildKind) -> tuple[Child, ...]:
-        """The children of one kind."""
-        return tuple(one for one in self.children if one.kind is kind)
+        """Return the children of a kind."""
+        return tuple(child for child in self.children if child.kind is kind)
 
 
 def controller_uid(meta: dict[str, Any]) -> str | None:
-    """The uid of the controlling owner; an ownerReference without `controller` does not count."""
+    """Return the uid of the controlling owner; an ownerReference without `controller` does not count."""
     for owner in meta.get("ownerReferences") or ():
         if owner.get("controller"):
             return str(owner.get("uid"))
@@ -269,16 +269,20 @@ def controller_uid(meta: dict[str, Any]) -> str | None:
 
 
 def _unschedulable(conditions: Any) -> PodProblem | None:
-    """The newest condition by which Volcano says that a gang does not fit; it writes them in no certain order."""
-    reported = [one for one in conditions if (one.get("type"), one.get("status")) == ("Unschedulable", "True")]
-    if not reported:
+    """Return Volcano's newest report that a gang does not fit; it writes conditions in no certain order."""
+    found = [
+        condition
+        for condition in conditions
+        if (condition.get("type"), condition.get("status")) == ("Unschedulable", "True")
+    ]
+    if not found:
         return None
-    last = max(reported, key=lambda one: str(one.get("lastTransitionTime") or ""))
+    last = max(found, key=lambda condition: str(condition.get("lastTransitionTime") or ""))
     return PodProblem(str(last.get("reason") or "")[:_MAX_WORD], str(last.get("message") or "")[:_MAX_SENTENCE])
 
 
 def _replica_type(label: object) -> ReplicaType | None:
-    return next((one for one in ReplicaType if one.label == label), None)
+    return next((role for role in ReplicaType if role.label == label), None)
 
 
 def _anonymous(spec: dict[str, Any] | None, job: object) -> bool:
@@ -287,8 +291,8 @@ def _anonymous(spec: dict[str, Any] | None, job: object) -> bool:
 
 def _without_coordinator(spec: dict[str, Any] | None) -> bool:
     containers = (spec or {}).get("containers") or ()
-    reported = (one.get("name") for container in containers for one in container.get("env") or ())
-    return bool(spec) and COORDINATOR not in reported
+    variables = (variable.get("name") for container in containers for variable in container.get("env") or ())
+    return bool(spec) and COORDINATOR not in variables
 
 
 def _index(label: object) -> int | None:
@@ -302,7 +306,7 @@ def _index(label: object) -> int | None:
 def _phase(text: object) -> PodPhase:
     if not text:
         return PodPhase.PENDING
-    return next((one for one in PodPhase if one.value == text), PodPhase.UNKNOWN)
+    return next((phase for phase in PodPhase if phase.value == text), PodPhase.UNKNOWN)
 
 
 def _time(text: object) -> datetime | None:
@@ -314,8 +318,8 @@ def _time(text: object) -> datetime | None:
 
 
 def _exit_code(statuses: Any) -> int | None:
-    for one in statuses:
-        if one.get("name") == names.CONTAINER:
-            terminated = (one.get("state") or {}).get("terminated")
+    for status in statuses:
+        if status.get("name") == names.CONTAINER:
+            terminated = (status.get("state") or {}).get("terminated")
             return int(terminated["exitCode"]) if terminated else None
     return None

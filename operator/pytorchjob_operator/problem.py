@@ -1,7 +1,7 @@
-"""What is wrong with a pod, read from its status: the trouble in words for people, the cause as a word of a closed set.
+"""The problem of a pod, read from its status: a message for people, and the cause as a word of a closed set.
 
-The words are the scheduler's, the kubelet's and the API server's. All of them are bounded, and equal troubles are one
-object, because the cache holds thousands of pods.
+The messages come from the scheduler, the kubelet and the API server. All of them are bounded, and equal problems share
+an object, because the cache holds thousands of pods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ _MAX_REASON = 128
 _MAX_MESSAGE = 512
 _MAX_GATES = 8
 _STARTING = ("", "ContainerCreating", "PodInitializing")
-"""What a container waits for that is about to start."""
+"""Reasons for waiting of a container that is about to start."""
 _SAME = {"ErrImagePull": "ImagePullBackOff"}
-"""The kubelet says the one and the other in turns: for a reader it is one trouble."""
+"""The kubelet reports these two in turn; for a reader they are the same problem."""
 _FIRST_SIGNAL = 128
 _CAUSES = {
     "PreemptionByScheduler": Cause.PREEMPTED,
@@ -42,16 +42,16 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PodProblem:
-    """What keeps somebody from going on: one CamelCase word for programs, one sentence for people."""
+    """What keeps a pod, a gang or a round from running: a CamelCase word for programs, a sentence for people."""
 
     reason: str
     message: str
     where: str = ""
-    """What the sentence is about, as v1's events name it: `container pytorch waiting`, `condition`."""
+    """The subject of the sentence, as v1's events name it: `container pytorch waiting`, `condition`."""
 
 
 class _Exit(NamedTuple):
-    """A container that has ended badly."""
+    """A container that ended with an error."""
 
     container: str
     code: int
@@ -60,20 +60,20 @@ class _Exit(NamedTuple):
 
 
 def find_problem(pod: Json, *, failed: bool, deleting: bool) -> PodProblem | None:
-    """What is wrong with a pod: what it lacks, or what took it away if it has failed or is being deleted."""
+    """Return a pod's problem: why it does not run, or why it was lost if it has failed or is being deleted."""
     status = pod.get("status") or {}
     if deleting:
         return _loss(status)
     if failed:
-        return _loss(status) or _bad_end(status)
+        return _loss(status) or _failed_sidecar(status)
     spec = pod.get("spec") or {}
-    return _hindrance(status) or (None if spec.get("nodeName") else _unscheduled(status, spec))
+    return _not_starting(status) or (None if spec.get("nodeName") else _unscheduled(status, spec))
 
 
 def find_cause(status: Json, *, deleting: bool) -> Cause:
-    """Why a pod is lost that has failed, is being deleted, or will have failed once the kubelet says so."""
-    said = (status.get("reason"), _condition(status, "DisruptionTarget", "True").get("reason"))
-    known = next((_CAUSES[word] for word in said if word in _CAUSES), None)
+    """Return why a pod is lost that has failed, is being deleted, or whose main container has failed."""
+    reasons = (status.get("reason"), _condition(status, "DisruptionTarget", "True").get("reason"))
+    known = next((_CAUSES[word] for word in reasons if word in _CAUSES), None)
     if known is not None or deleting:
         return known or Cause.DELETED
     ended = next(_exits(status), None)
@@ -84,28 +84,30 @@ def find_cause(status: Json, *, deleting: bool) -> Cause:
     return Cause.SIGNAL if ended.code >= _FIRST_SIGNAL else Cause.ERROR
 
 
-def _hindrance(status: Json) -> PodProblem | None:
-    """What the kubelet says that keeps a container from running."""
-    for one in _containers(status):
-        waiting = (one.get("state") or {}).get("waiting") or {}
+def _not_starting(status: Json) -> PodProblem | None:
+    """Return why a container does not run, as the kubelet reports it."""
+    for container in _containers(status):
+        waiting = (container.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
         if reason not in _STARTING:
-            return _problem(_SAME.get(reason, reason), waiting.get("message"), f"container {one.get('name')} waiting")
+            return _problem(
+                _SAME.get(reason, reason), waiting.get("message"), f"container {container.get('name')} waiting"
+            )
     return None
 
 
 def _unscheduled(status: Json, spec: Json) -> PodProblem | None:
-    """Why the pod has no node, in the scheduler's words; or who holds it back before the scheduler may see it."""
-    said = _condition(status, "PodScheduled", "False")
-    reason, message = str(said.get("reason") or ""), said.get("message")
+    """Return why the pod has no node, as the scheduler reports it, or which gates hold it back."""
+    found = _condition(status, "PodScheduled", "False")
+    reason, message = str(found.get("reason") or ""), found.get("message")
     if reason == SCHEDULING_GATED:
-        gates = [str(one.get("name")) for one in spec.get("schedulingGates") or ()]
+        gates = [str(gate.get("name")) for gate in spec.get("schedulingGates") or ()]
         message = f"held by the scheduling gates {', '.join(gates[:_MAX_GATES])}" if gates else message
     return _problem(reason, message) if reason else None
 
 
 def _loss(status: Json) -> PodProblem | None:
-    """Who took the pod away."""
+    """Return why the pod was removed."""
     disrupted = _condition(status, "DisruptionTarget", "True")
     if status.get("reason"):
         return _problem(str(status["reason"]), status.get("message") or disrupted.get("message"), "status")
@@ -114,8 +116,8 @@ def _loss(status: Json) -> PodProblem | None:
     return None
 
 
-def _bad_end(status: Json) -> PodProblem | None:
-    """Which other container ended the pod; an exit code of the main one tells enough by itself."""
+def _failed_sidecar(status: Json) -> PodProblem | None:
+    """Return which other container ended the pod; the exit code of the main container suffices by itself."""
     ended = next(_exits(status), None)
     if ended is None or ended.container == names.CONTAINER:
         return None
@@ -124,13 +126,13 @@ def _bad_end(status: Json) -> PodProblem | None:
 
 
 def _exits(status: Json) -> Iterator[_Exit]:
-    """The containers that ended badly, the main one first."""
-    main_first = sorted(_containers(status), key=lambda one: one.get("name") != names.CONTAINER)
-    for one in main_first:
-        ended = (one.get("state") or {}).get("terminated") or {}
+    """Yield the containers that ended with an error, the main container first."""
+    main_first = sorted(_containers(status), key=lambda container: container.get("name") != names.CONTAINER)
+    for container in main_first:
+        ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):
             message = str(ended.get("message") or "")
-            yield _Exit(str(one.get("name")), int(ended["exitCode"]), str(ended.get("reason") or ""), message)
+            yield _Exit(str(container.get("name")), int(ended["exitCode"]), str(ended.get("reason") or ""), message)
 
 
 def _containers(status: Json) -> Sequence[Json]:
@@ -138,8 +140,12 @@ def _containers(status: Json) -> Sequence[Json]:
 
 
 def _condition(status: Json, kind: str, value: str) -> Json:
-    """The condition of this type, if it has this status; empty otherwise."""
-    found = (one for one in status.get("conditions") or () if one.get("type") == kind and one.get("status") == value)
+    """Return the condition of this type if it has this status; otherwise an empty dict."""
+    found = (
+        condition
+        for condition in status.get("conditions") or ()
+        if condition.get("type") == kind and condition.get("status") == value
+    )
     return next(found, {})
 
 

@@ -172,8 +172,8 @@ def inject(**case: Any) -> PyTorchJob:
     [
         pytest.param(make_job(), Options(), None, id="nothing was asked for"),
         pytest.param(inject(), OPTIONS, None, id="it is put there"),
-        pytest.param(inject(), Options(), "there is no coordinator", id="no coordinator"),
-        pytest.param(inject(), Options(coordinator=AT), "no image", id="no image"),
+        pytest.param(inject(), Options(), "these pods have no coordinator", id="no coordinator"),
+        pytest.param(inject(), Options(coordinator=AT), "no agent image", id="no image"),
         pytest.param(
             inject(template=template({"name": "PET_RDZV_BACKEND", "value": "c10d"})),
             OPTIONS,

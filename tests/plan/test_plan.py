@@ -104,7 +104,7 @@ def test_our_own_name_in_managed_by_is_ours() -> None:
 
 def test_the_reason_tells_how_it_stands() -> None:
     plan = make_plan(observed(make_job(workers=2), *pods(RUN, WAIT), make_pod("worker-7")))
-    assert plan.reason == "Running: 2 pods there, 1 missing, 1 surplus; 2 writes"
+    assert plan.reason == "Running: 2 pods exist, 1 missing, 1 surplus; 2 writes"
 
 
 def test_manifests_are_what_kubectl_apply_takes() -> None:

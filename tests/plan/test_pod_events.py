@@ -52,7 +52,7 @@ def said(plan: Plan) -> list[tuple[str, str, str]]:
         ),
         pytest.param(
             make_pod("worker-0", BAD, exit_code=143, cause=Cause.SIGNAL),
-            [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 143 (it was asked to go)")],
+            [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 143 (it was asked to stop)")],
             id="what an agent means by a code",
         ),
         pytest.param(

@@ -145,7 +145,7 @@ def test_a_changed_spec_is_answered_at_once() -> None:
 def test_nothing_new_is_not_written() -> None:
     plan = created(*pods(WAIT, WAIT))
     assert plan.empty
-    assert plan.reason == "Pending: 2 pods there, 0 missing, 0 surplus; nothing to write"
+    assert plan.reason == "Pending: 2 pods exist, 0 missing, 0 surplus; nothing to write"
 
 
 SELECTOR = "training.kubeflow.org/job-name=x,training.kubeflow.org/operator-name=pytorchjob-controller"

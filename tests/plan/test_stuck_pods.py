@@ -10,7 +10,7 @@ from pytorchjob_operator.model import ConditionType, JobStatus
 from pytorchjob_operator.names import EventType, Reason
 from pytorchjob_operator.observed import NodeHealth, NodeState, Observed, Options, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.stuck_pods import LOOK_AGAIN
+from pytorchjob_operator.plan.stuck_pods import RECHECK
 from pytorchjob_operator.plan.writes import DeletePod, Event, Plan
 from tests.factories import at, condition, make_job, make_pod, make_template, observed, pods, written
 from tests.plan.model_cluster import ModelCluster
@@ -20,7 +20,7 @@ READY, NOT_READY, UNKNOWN = NodeHealth.READY, NodeHealth.NOT_READY, NodeHealth.U
 OUT, GONE = NodeHealth.OUT_OF_SERVICE, NodeHealth.GONE
 RESTARTING = (condition(ConditionType.CREATED), condition(ConditionType.RESTARTING))
 NEVER = datetime.max.replace(tzinfo=UTC)
-LATER = 1000 + LOOK_AGAIN.total_seconds()
+LATER = 1000 + RECHECK.total_seconds()
 
 
 def going(who: str = "worker-0", phase: PodPhase = RUN, **fields: Any) -> Pod:

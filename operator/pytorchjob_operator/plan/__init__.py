@@ -1,8 +1,8 @@
 """The decision about one job: `make_plan(Observed) -> Plan`. Pure: no client, no clock, no memory.
 
-The policies in their order: is the job ours; what is left of it if it has ended; how do its pods compare with what it
-wants; is it suspended, has it ended, has it run into a limit; what must be written; what does the status say. All of
-it is derived anew from what is observed, so a crash between two writes needs no special code.
+The policies in their order: is the job managed by this operator; what remains of it if it has ended; how do its pods
+compare with the wanted replicas; is it suspended, has it ended, has it exceeded a limit; what must be written; what is
+the new status. Every pass derives all of it from the observation, so a crash between two writes needs no special code.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Plan, Write
 __all__ = ["Plan", "make_plan"]
 
 _WITHOUT_PODS = (Phase.SUSPENDED, Phase.RESUMED, Phase.SUCCEEDED, Phase.FAILED)
-"""Nothing is made for the job now; what an ended job leaves is the next look's business."""
+"""Phases in which a job gets no pods. The next pass cleans up what an ended job leaves."""
 
 
 def make_plan(seen: Observed) -> Plan:
@@ -48,7 +48,7 @@ def make_plan(seen: Observed) -> Plan:
     if hands_off:
         return Plan(reason=hands_off, coordinator=Forget())
     context, end = _evaluate(seen), ending.ended(seen.job)
-    plan = _go_on(context) if end is None else ending.make_plan(seen, end)
+    plan = _plan_running(context) if end is None else ending.make_plan(seen, end)
     plan = stuck_pods.add(seen, plan)
     return replace(
         plan,
@@ -59,9 +59,9 @@ def make_plan(seen: Observed) -> Plan:
 
 
 def _rare_kinds(seen: Observed, job: PyTorchJob) -> frozenset[ChildKind]:
-    """The kinds of children that this job may have and most have not."""
+    """Return the optional kinds of children that this job needs."""
     scales = ChildKind.AUTOSCALER if autoscaler.wanted(job) else None
-    return frozenset(one for one in (scales, gang.kind(job, seen.options)) if one)
+    return frozenset(kind for kind in (scales, gang.kind(job, seen.options)) if kind)
 
 
 def _evaluate(seen: Observed) -> Context:
@@ -72,14 +72,14 @@ def _evaluate(seen: Observed) -> Context:
     return Context(adoption.adopt(seen, compared), job, compared, counts, replacements)
 
 
-def _go_on(context: Context) -> Plan:
+def _plan_running(context: Context) -> Plan:
     """Decide about a job that has not ended."""
     result = _result(context)
     return _publish(context, result, tuple(_writes(context, result)))
 
 
 def _hands_off(job: PyTorchJob) -> str | None:
-    """Why the job is not to be touched at all, if so."""
+    """Return why the operator must not touch the job, or None."""
     if job.metadata.deletion_timestamp:
         return "the job is being deleted: the garbage collector removes its children"
     if job.spec.run_policy.managed_by not in (None, ManagedBy.OPERATOR):
@@ -88,7 +88,7 @@ def _hands_off(job: PyTorchJob) -> str | None:
 
 
 def _result(context: Context) -> Outcome:
-    """How the job stands: suspended, or as its pods say, unless a limit ends it first."""
+    """Return the job's phase: suspended, or decided by its pods, unless a limit ends it first."""
     held = suspension.decide(context.seen)
     if held is not None:
         return held
@@ -102,7 +102,7 @@ def _result(context: Context) -> Outcome:
 
 
 def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Plan:
-    """Add the status, and say when to write it and when to look again."""
+    """Add the status, the time to write it and the time of the next pass."""
     seen = context.seen
     new = status.build_status(context, result)
     due = status.write_at(context, new)
@@ -110,7 +110,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     put_off = None if write_now else due
     ends = None if result.phase in _WITHOUT_PODS else limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
-    times = (put_off, ends, elastic.look_again(context, result))
+    times = (put_off, ends, elastic.next_check(context, result))
     return Plan(
         reason=_reason(context, result, writes),
         writes=writes,
@@ -120,12 +120,12 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
         reported=events_of_pods.reported,
         lost=events_of_pods.lost,
         status_due=put_off,
-        wake_at=min((one for one in times if one is not None), default=None),
+        wake_at=min((time for time in times if time is not None), default=None),
     )
 
 
 def _writes(context: Context, result: Outcome) -> Iterator[Write]:
-    """Service first, then what must go, then what is missing, in the order of ranks; last who may change all that."""
+    """Yield the Service, then deletions, then missing pods in the order of ranks; the autoscaler comes last."""
     if result.phase is Phase.SUSPENDED:
         yield from suspension.writes(context.seen)
     if result.phase in _WITHOUT_PODS:
@@ -145,6 +145,6 @@ def _writes(context: Context, result: Outcome) -> Iterator[Write]:
 def _reason(context: Context, result: Outcome, writes: tuple[Write, ...]) -> str:
     compared = context.compared
     have, missing, surplus = len(compared.present), len(compared.missing), len(compared.surplus)
-    what = f"{len(writes)} writes" if writes else "nothing to write"
+    what = f"{len(writes)} {'write' if len(writes) == 1 else 'writes'}" if writes else "nothing to write"
     held = " (held back for their PodGroup)" if gang.held(context) else ""
-    return f"{result.phase}: {have} pods there, {missing} missing{held}, {surplus} surplus; {what}"
+    return f"{result.phase}: {have} pods exist, {missing} missing{held}, {surplus} surplus; {what}"

@@ -1,9 +1,8 @@
-"""A job whose pods were made by other ways: by training-operator v1 (contract A.6, A.7), or without the coordinator.
+"""Adopts pods that training-operator v1 created (contract A.6, A.7), or that were created without the coordinator.
 
-Pods made by v1 have no name in the job's one Service: only v1's Service of each replica leads to them, and they know
-the others by such names alone. While one of them is there, the job keeps v1's ways: Services and addresses by replica,
-and the rendezvous id that v1 gave. Pods that were made before there was a coordinator do not know it either: while one
-of them trains, new ones do as it does. It decides nothing about the pods themselves: they are pods like any other.
+A pod of v1 has no name in the job's one Service: it is reachable, and reaches others, only by v1's Service of each
+replica. While such a pod exists, new pods use v1's Services, addresses and rendezvous id. While a pod that was created
+without the coordinator runs, new pods do without it too. All other policies treat these pods like any pod.
 """
 
 from dataclasses import replace
@@ -11,14 +10,16 @@ from dataclasses import replace
 from pytorchjob_operator.observed import Observed, PodPhase
 from pytorchjob_operator.plan.replicas import Comparison
 
-_GO_ON = (PodPhase.PENDING, PodPhase.RUNNING)
+_UNFINISHED = (PodPhase.PENDING, PodPhase.RUNNING)
 
 
 def adopt(seen: Observed, compared: Comparison) -> Observed:
-    """The observation with the ways of the pods that are there, where one of them knows no others."""
+    """Return the observation with the options that the existing pods need."""
     options = seen.options
     if any(pod.anonymous for pod in compared.present.values()):
         options = replace(options, replica_services=True, legacy=True)
-    if any(pod.without_coordinator and pod.phase in _GO_ON and not pod.deleting for pod in compared.present.values()):
+    if any(
+        pod.without_coordinator and pod.phase in _UNFINISHED and not pod.deleting for pod in compared.present.values()
+    ):
         options = replace(options, coordinator=None)
     return seen if options is seen.options else replace(seen, options=options)

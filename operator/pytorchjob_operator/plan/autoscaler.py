@@ -1,7 +1,7 @@
 """The HorizontalPodAutoscaler of an elastic job: it scales the workers by the user's metrics (contract A.14).
 
-Made when `elasticPolicy.metrics` is there, kept up to date with it, and given back at suspension and at the end, which
-v1 forgot.
+Created if `elasticPolicy.metrics` is set, kept up to date with it, and deleted at suspension and at the job's end,
+which v1 did not do.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ API_VERSION = "autoscaling/v2"
 
 
 def wanted(job: PyTorchJob) -> dict[str, Any] | None:
-    """The autoscaler that the job should have now, or None. `job` has its defaults."""
+    """Return the autoscaler that the job should have now, or None. `job` has its defaults."""
     elastic = job.spec.elastic_policy
     if elastic is None or elastic.metrics is None or _queued_by_kueue(job):
         return None
@@ -30,7 +30,7 @@ def wanted(job: PyTorchJob) -> dict[str, Any] | None:
 
 
 def problem(job: PyTorchJob, unserved: Mapping[ChildKind, str]) -> tuple[Reason, str] | None:
-    """Why the metrics that the user gave have no effect, if so: reason and sentence for the condition ConfigValid."""
+    """Return why the user's metrics have no effect, as reason and message of the condition ConfigValid; else None."""
     elastic = job.spec.elastic_policy
     if elastic is None or elastic.metrics is None:
         return None
@@ -44,5 +44,5 @@ def problem(job: PyTorchJob, unserved: Mapping[ChildKind, str]) -> tuple[Reason,
 
 
 def _queued_by_kueue(job: PyTorchJob) -> bool:
-    """Whether Kueue holds the quota: it stops a job that changes its size after its admission."""
+    """Whether Kueue manages the job's quota: it stops a job that changes its size after admission."""
     return bool(job.metadata.labels.get(names.LABEL_KUEUE_QUEUE))

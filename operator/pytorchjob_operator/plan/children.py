@@ -1,7 +1,7 @@
-"""Keeps the children that follow the spec as they should be: made, brought up to date, and given back.
+"""Creates, updates and deletes the children that follow the spec.
 
-A child is compared by the hash of the spec that was written into it last, so that what the API server or others add to
-it is no difference. Pods and Services have policies of their own.
+A child is compared by the hash of the spec that was written last, so that fields added by the API server or by other
+controllers make no difference. Pods and Services have policies of their own.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from pytorchjob_operator.plan.writes import CreateChild, DeleteChild, UpdateChil
 
 
 def build_child(job: PyTorchJob, api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """Build a child that has the job's name, and bears the hash of its spec."""
+    """Build a child with the job's name and the hash of its spec."""
     text = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     return {
         "apiVersion": api_version,
@@ -35,7 +35,7 @@ def build_child(job: PyTorchJob, api_version: str, kind: str, spec: dict[str, An
 
 
 def converge(seen: Observed, kind: ChildKind, wanted: dict[str, Any] | None) -> Iterator[Write]:
-    """Make the one child of this kind, bring it up to date, or delete it; nothing where the kind cannot be seen."""
+    """Create, update or delete the child of this kind; do nothing if the kind cannot be read."""
     if kind in seen.unserved:
         return
     found = next(iter(seen.of(kind)), None)
@@ -51,7 +51,7 @@ def converge(seen: Observed, kind: ChildKind, wanted: dict[str, Any] | None) -> 
 
 
 def release(seen: Observed) -> Iterator[Write]:
-    """Delete what only a job that runs may hold: everything but its pods and Services."""
+    """Delete what only a running job may have: all children except pods and Services."""
     for child in seen.children:
         if child.kind is not ChildKind.SERVICE and not child.deleting:
             yield DeleteChild(child.kind, child.name, child.uid)

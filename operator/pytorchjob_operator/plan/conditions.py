@@ -1,7 +1,7 @@
 """The list of conditions as training-operator v1 keeps it (contract A.9): the latest change is the last element.
 
-One element per type. Setting the same status and reason again changes nothing; anything else takes the element out and
-appends it, which is what the printer column `State` relies on.
+One element per type. Setting the same status and reason again changes nothing. Any other change removes the element
+and appends it; the printer column `State` relies on that.
 """
 
 from datetime import datetime
@@ -14,13 +14,13 @@ _REPLACES = {
     ConditionType.RUNNING: ConditionType.RESTARTING,
     ConditionType.RESTARTING: ConditionType.RUNNING,
 }
-"""Running and Restarting cannot both be listed: each takes the other one out."""
-_WRONG = {ConditionType.CONFIG_VALID: ConditionStatus.FALSE, ConditionType.DEGRADED: ConditionStatus.TRUE}
-"""Conditions that are there only while something is wrong, with what says so."""
+"""Running and Restarting cannot both be listed: each removes the other."""
+_PROBLEM_STATUS = {ConditionType.CONFIG_VALID: ConditionStatus.FALSE, ConditionType.DEGRADED: ConditionStatus.TRUE}
+"""Conditions that are listed only while there is a problem, with the status that reports it."""
 
 
 def set_true(conditions: Conditions, kind: ConditionType, reason: str, message: str, now: datetime) -> Conditions:
-    """Set a condition to True and place it last; once Failed holds, nothing can be set."""
+    """Set a condition to True and place it last; once Failed is True, nothing can be set."""
     found = find(conditions, kind)
     if is_true(conditions, ConditionType.FAILED):
         return conditions
@@ -40,49 +40,51 @@ def set_false(conditions: Conditions, kind: ConditionType, reason: str, message:
 
 
 def set_first(conditions: Conditions, kind: ConditionType, reason: str, message: str, now: datetime) -> Conditions:
-    """Set a condition that something is wrong; it is first in the list, where it is nobody's State."""
+    """Set a condition that reports a problem. It comes first in the list, so that it never becomes the job's State."""
     found = find(conditions, kind)
     if found is not None and (found.reason, found.message) == (reason, message):
         return conditions
-    new = _since(found, _new(kind, _WRONG[kind], reason, message, now))
+    new = _since(found, _new(kind, _PROBLEM_STATUS[kind], reason, message, now))
     return (new, *remove(conditions, kind))
 
 
 def end_running(conditions: Conditions, now: datetime) -> Conditions:
-    """Flip Running to False where it stands; its reason stays (v1)."""
+    """Set Running to False without moving it; its reason stays (v1)."""
     return tuple(
-        one.model_copy(update={"status": ConditionStatus.FALSE, "last_update_time": now, "last_transition_time": now})
-        if one.type is ConditionType.RUNNING and one.status is ConditionStatus.TRUE
-        else one
-        for one in conditions
+        condition.model_copy(
+            update={"status": ConditionStatus.FALSE, "last_update_time": now, "last_transition_time": now}
+        )
+        if condition.type is ConditionType.RUNNING and condition.status is ConditionStatus.TRUE
+        else condition
+        for condition in conditions
     )
 
 
 def remove(conditions: Conditions, kind: ConditionType | None) -> Conditions:
-    """Take a condition out of the list."""
-    return tuple(one for one in conditions if one.type is not kind)
+    """Return the list without the condition of a type."""
+    return tuple(condition for condition in conditions if condition.type is not kind)
 
 
 def find(conditions: Conditions, kind: ConditionType) -> Condition | None:
-    """The condition of a type."""
-    return next((one for one in conditions if one.type is kind), None)
+    """Return the condition of a type, or None."""
+    return next((condition for condition in conditions if condition.type is kind), None)
 
 
 def is_true(conditions: Conditions, kind: ConditionType) -> bool:
-    """Whether a condition is there and holds."""
+    """Whether a condition exists and is True."""
     found = find(conditions, kind)
     return found is not None and found.status is ConditionStatus.TRUE
 
 
 def _new(kind: ConditionType, status: ConditionStatus, reason: str, message: str, now: datetime) -> Condition:
-    """A condition that has just come to this status."""
+    """Return a condition whose status changes now."""
     return Condition(
         type=kind, status=status, reason=reason, message=message, last_update_time=now, last_transition_time=now
     )
 
 
 def _since(found: Condition | None, new: Condition) -> Condition:
-    """The new condition, with the time since when it has had its status: only a reason or message has changed."""
+    """Return the new condition; it keeps the old transition time if only reason or message changed."""
     if found is None or found.status is not new.status or found.last_transition_time is None:
         return new
     return new.model_copy(update={"last_transition_time": found.last_transition_time})

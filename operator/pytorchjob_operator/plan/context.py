@@ -1,4 +1,4 @@
-"""One look at a job: what was observed, and what the first policies made of it for those behind them."""
+"""The context of one pass over a job: the observation, and what the first policies derived from it for the others."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from pytorchjob_operator.plan.restart import Replacements
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`job` has its defaults filled in; `seen.job` is as the user wrote it."""
+    """Everything that a policy may need. `job` has its defaults; `seen.job` is as the user wrote it."""
 
     seen: Observed
     job: PyTorchJob

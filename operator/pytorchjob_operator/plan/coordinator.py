@@ -1,5 +1,5 @@
 """What the coordinator must know about a job after this pass: how many members form a round, how often workers may
-fail, and which pods to expect; or that the job has ended, or does without the coordinator.
+fail, and which pods to expect; or that the job has ended, or trains without the coordinator.
 
 The numbers are those in the pods' environment. A restart budget from the user counts per job, where torchrun counts it
 per pod. Without a budget, failed workers are restarted as long as training makes progress.
@@ -30,18 +30,18 @@ _AT_REST = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
     """Decide about a job that the operator manages; `end` is the end that its status records, if any."""
-    led = _led_roles(context)
-    if context.job.spec.run_policy.suspend or not led or _trains_without(context):
+    roles = _coordinated_roles(context)
+    if context.job.spec.run_policy.suspend or not roles or _trains_without(context):
         return Forget()
     if end is None:
-        return Sync(_policy(context.job, context.seen.options), _expected_pods(context, led))
+        return Sync(_policy(context.job, context.seen.options), _expected_pods(context, roles))
     if all(pod.phase in _AT_REST for pod in context.seen.pods):
         return Forget()
     return Finish(failed=end is ConditionType.FAILED)
 
 
-def _led_roles(context: Context) -> frozenset[ReplicaType]:
-    """The roles whose pods meet at the coordinator."""
+def _coordinated_roles(context: Context) -> frozenset[ReplicaType]:
+    """Return the roles whose pods train with the coordinator."""
     specs, options = context.job.spec.pytorch_replica_specs, context.seen.options
     return frozenset(
         role for role, spec in specs.items() if agent.coordinator(context.job, spec.template, options) is not None
@@ -49,15 +49,15 @@ def _led_roles(context: Context) -> frozenset[ReplicaType]:
 
 
 def _trains_without(context: Context) -> bool:
-    """Whether a pod takes part that was made without the coordinator: then the whole job does without."""
+    """Whether a pod without the coordinator takes part: then the whole job trains without it."""
     return any(pod.without_coordinator for pod in context.compared.present.values() if _takes_part(pod))
 
 
-def _expected_pods(context: Context, led: frozenset[ReplicaType]) -> dict[int, Seat]:
+def _expected_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int, Seat]:
     return {
         replicas.position(context.job, replica): _seat(pod)
         for replica, pod in context.compared.present.items()
-        if replica.type in led and _takes_part(pod)
+        if replica.type in roles and _takes_part(pod)
     }
 
 
@@ -87,7 +87,7 @@ def _policy(job: PyTorchJob, options: Options) -> Policy:
 
 
 def _members(job: PyTorchJob, options: Options) -> tuple[int, int]:
-    """How many pods make a round; an elastic job's range counts its workers, the Master takes part beside them."""
+    """Return the least and the most pods of a round; the Master takes part in addition to an elastic job's workers."""
     master = replicas.count(job, ReplicaType.MASTER)
     if job.spec.elastic_policy is None:
         return replicas.total(job), replicas.total(job)
@@ -96,7 +96,7 @@ def _members(job: PyTorchJob, options: Options) -> tuple[int, int]:
 
 
 def _restarts(job: PyTorchJob) -> int | None:
-    """How many failures are forgiven; None: as many as lead anywhere."""
+    """Return how many failures are allowed; None: unlimited while training makes progress."""
     elastic, limit = job.spec.elastic_policy, job.spec.run_policy.backoff_limit
     if elastic is not None and elastic.max_restarts is not None:
         return elastic.max_restarts
@@ -110,8 +110,8 @@ def _policies(job: PyTorchJob) -> Sequence[RestartPolicy]:
 
 
 def _seconds(elastic: ElasticPolicy | None, key: str) -> float | None:
-    """A number of seconds from rdzvConf; None where it is not given, or is none."""
-    given: Iterable[str] = (one.value for one in (elastic and elastic.rdzv_conf) or () if one.key == key)
+    """Return a number of seconds from rdzvConf; None if it is missing or not a number."""
+    given: Iterable[str] = (setting.value for setting in (elastic and elastic.rdzv_conf) or () if setting.key == key)
     for text in given:
         try:
             seconds = float(text)

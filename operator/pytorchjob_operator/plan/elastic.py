@@ -1,7 +1,7 @@
-"""What the coordinator's report means for the job: its end, status.elastic and status.progress, and what is wrong.
+"""What the coordinator's report means for the job: its end, status.elastic, status.progress, and its problems.
 
-The coordinator forgets with its process: what it does not know is left as the status has it. Steps change all the time
-and are written once a minute at most.
+The coordinator loses its knowledge with its process. What it does not know stays as the status has it. Steps change all
+the time and are written at most once a minute.
 """
 
 from datetime import datetime, timedelta
@@ -15,11 +15,11 @@ from pytorchjob_operator.report import LastRestart, Report
 from pytorchjob_operator.rounds.state import Word
 
 STATUS_DELAY = timedelta(seconds=5)
-"""How long a new round, a restart or a problem may take to be in the status: so often it is written at most."""
+"""A new round, restart or problem is in the status after this time; the status is not written more often."""
 PROGRESS_DELAY = timedelta(seconds=60)
-"""The same for steps alone."""
+"""The same if only steps changed."""
 _OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.SUSPENDED, Phase.RESUMED)
-_CAUSES_FIRST = (
+_LIKELIEST_FIRST = (
     Word.DOUBLE,
     Word.REFUSED,
     Word.UNREACHABLE,
@@ -31,33 +31,33 @@ _CAUSES_FIRST = (
 _LONGEST = 32_000
 _LARGEST = 1e15
 _MOST = 2**53 - 1
-"""What a status may hold."""
+"""Bounds of what a status may contain."""
 
 
 def verdict(context: Context) -> Outcome | None:
-    """Return the end that the coordinator has put to the job, with the cause in its words."""
+    """Return the failure that the coordinator reports, with its message; None otherwise."""
     ended = context.seen.report.ended if context.seen.report else None
     return Outcome(Phase.FAILED, ended.message) if ended is not None and ended.failed else None
 
 
 def restarts(context: Context) -> int:
-    """Return how many restarts inside of pods count against backoffLimit: none if they have a budget of their own."""
+    """Return how many restarts inside pods count against backoffLimit; 0 if they have a budget of their own."""
     policy = context.job.spec.elastic_policy
     return 0 if policy is not None and policy.max_restarts is not None else _restarts(context.seen.job.status, context)
 
 
 def problem(context: Context, outcome: Outcome) -> PodProblem | None:
-    """Return what is wrong with the rounds although the job goes on: the likeliest cause, with all sentences."""
+    """Return the problem of a job that is not over: the likeliest cause, and the messages of all problems."""
     problems = context.seen.report.problems if context.seen.report else {}
     if not problems or outcome.phase in _OVER:
         return None
-    known = [word.value for word in _CAUSES_FIRST if word in problems]
+    known = [word.value for word in _LIKELIEST_FIRST if word in problems]
     reasons = [*known, *sorted(set(problems) - set(known))]
-    return PodProblem(reasons[0], "; ".join(problems[one] for one in reasons)[:_LONGEST])
+    return PodProblem(reasons[0], "; ".join(problems[reason] for reason in reasons)[:_LONGEST])
 
 
 def fields(context: Context, outcome: Outcome, now: datetime) -> dict[str, Any]:
-    """Return status.elastic and status.progress after this look; a job that is suspended has neither."""
+    """Return status.elastic and status.progress after this pass; a suspended job has neither."""
     if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
         return {"elastic": None, "progress": None}
     stored, report = context.seen.job.status, context.seen.report
@@ -70,15 +70,15 @@ def fields(context: Context, outcome: Outcome, now: datetime) -> dict[str, Any]:
 
 
 def delay(stored: JobStatus, new: JobStatus, now: datetime) -> timedelta:
-    """Return how long a status may wait in which nothing but this, or counters, is new."""
+    """Return how long a status may wait in which only these fields, or counters, are new."""
     only_steps = new.model_copy(update={"progress": stored.progress}) == stored
     if not only_steps or stored.progress is None or stored.progress.time is None:
         return STATUS_DELAY
     return max(stored.progress.time + PROGRESS_DELAY - now, timedelta(0))
 
 
-def look_again(context: Context, outcome: Outcome) -> datetime | None:
-    """Return when to look for more steps, of which nobody tells."""
+def next_check(context: Context, outcome: Outcome) -> datetime | None:
+    """Return when to ask for new steps, which the coordinator does not announce; None if not needed."""
     report = context.seen.report
     if report is None or report.step is None or not report.running or outcome.phase in _OVER:
         return None
@@ -86,7 +86,7 @@ def look_again(context: Context, outcome: Outcome) -> datetime | None:
 
 
 def _restarts(stored: JobStatus, context: Context) -> int:
-    """The restarts of the job's life: a new coordinator learns them from the agents, if any is left that knows."""
+    """Return the restarts over the job's life; a new coordinator may not know them all."""
     known = stored.elastic.restarts if stored.elastic else None
     return max(known or 0, context.seen.report.restarts if context.seen.report else 0)
 
@@ -105,7 +105,7 @@ def _elastic(stored: ElasticStatus | None, report: Report, count: int, now: date
 
 
 def _last_restart(stored: Restart | None, last: LastRestart | None, now: datetime) -> Restart | None:
-    """The newest restart; its time is told as an age, and the same restart keeps the time that it was given first."""
+    """Return the newest restart. The report has its age; a restart that is already stored keeps its time."""
     if last is None:
         return stored
     time = (now - timedelta(seconds=last.age)).replace(microsecond=0)
@@ -124,17 +124,17 @@ def _progress(stored: ProgressStatus | None, report: Report, now: datetime) -> P
         metrics={name: value for name, value in report.metrics.items() if abs(value) <= _LARGEST} or None,
         time=now,
     )
-    if stored is not None and _told(stored) == _told(new):
+    if stored is not None and _reported(stored) == _reported(new):
         return stored
     return new.model_copy(update={"remaining_seconds": _remaining(stored, new)})
 
 
-def _told(progress: ProgressStatus) -> tuple[Any, ...]:
+def _reported(progress: ProgressStatus) -> tuple[Any, ...]:
     return progress.step, progress.total, progress.metrics
 
 
 def _remaining(before: ProgressStatus | None, now: ProgressStatus) -> int | None:
-    """By the speed since the last status; steps that were lost with a restart are done again in that time."""
+    """Return the remaining seconds at the speed since the last status, which includes steps that a restart repeats."""
     if before is None or before.step is None or before.time is None or None in (now.step, now.total, now.time):
         return None
     assert now.step is not None

@@ -1,4 +1,4 @@
-"""The events of a plan: what `kubectl describe` should tell, once per change and not once per pod."""
+"""The events of a plan for `kubectl describe`: one per change, not one per pod."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from pytorchjob_operator.plan.outcome import Outcome, Phase
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, Write
 
 _NAMED = 8
-"""How many pods one message names before it only counts them."""
+"""Number of pods that a message names; it only counts the others."""
 
 _ENDS = {
     Phase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING, EventType.WARNING),
@@ -30,7 +30,7 @@ def build_events(
     yield from _template_warning(job, first=not job.status.conditions)
     for reason in dict.fromkeys(write.reason for write in deleted):
         yield Event(
-            Reason.DELETED_POD, f"Deleted {_pods([one.name for one in deleted if one.reason == reason])}: {reason}"
+            Reason.DELETED_POD, f"Deleted {_pods([pod.name for pod in deleted if pod.reason == reason])}: {reason}"
         )
     if status is not None and job.status.holds(ConditionType.SUSPENDED) and not status.holds(ConditionType.SUSPENDED):
         yield Event(Reason.RESUMED, f"PyTorchJob {job.metadata.name} is resumed.")
@@ -42,7 +42,7 @@ def build_events(
 
 
 def _held_back(job: PyTorchJob, status: JobStatus | None) -> Iterator[Event]:
-    """Tell why no pod is made for a gang; what pods themselves wait for is told of them."""
+    """Yield the reason why a gang's pods are held back; `pod_events` reports what existing pods wait for."""
     new = status.condition(ConditionType.WAITING) if status is not None else None
     old = job.status.condition(ConditionType.WAITING)
     if new is None or new.reason not in gang.WAITS or (old is not None and old.reason == new.reason):
@@ -52,9 +52,9 @@ def _held_back(job: PyTorchJob, status: JobStatus | None) -> Iterator[Event]:
 
 
 def force_deleted(writes: tuple[DeletePod, ...]) -> Iterator[Event]:
-    """Yield what a person must know of pods that are deleted by force, once for those of one node."""
+    """Yield one event for the pods of each node that are deleted by force."""
     for reason in dict.fromkeys(write.reason for write in writes):
-        pods = _pods([one.name for one in writes if one.reason == reason])
+        pods = _pods([write.name for write in writes if write.reason == reason])
         yield Event(Reason.FORCE_DELETED_POD, f"Force-deleted {pods}: {reason}", EventType.WARNING)
 
 
@@ -66,7 +66,7 @@ def _pods(names: list[str]) -> str:
 
 
 def _template_warning(job: PyTorchJob, *, first: bool) -> Iterator[Event]:
-    """Tell once that a restartPolicy inside a pod template has no effect (v1's warning)."""
+    """Yield once that a restartPolicy inside a pod template has no effect (v1's warning)."""
     if not first:
         return
     for replica_type, spec in job.spec.pytorch_replica_specs.items():

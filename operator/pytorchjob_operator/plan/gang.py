@@ -1,7 +1,7 @@
-"""Gang scheduling: who places a job's pods together, and whether they may be made yet (contract A.13).
+"""Gang scheduling: which scheduler places a job's pods together, and whether they may be created yet (contract A.13).
 
-No pod is made before its PodGroup is there, because a pod without one would be placed alone. Volcano lets pods be made
-once it has put the PodGroup into its queue; the scheduler-plugins take them as they come.
+Pods are created after their PodGroup, because a pod without a PodGroup would be scheduled alone. Volcano allows pods
+once the PodGroup is in its queue; the scheduler-plugins allow them at once.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,18 +15,18 @@ from pytorchjob_operator.plan import children, podgroup
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.writes import CreateChild, DeleteChild, Event, Write
 
-NOBODY = "none"
+NO_SCHEDULER = "none"
 DEFAULT_QUEUE = "default"
 WAITS = frozenset([Reason.POD_GROUP_PENDING, Reason.POD_GROUP_UNSCHEDULABLE, Reason.GANG_SCHEDULER_UNAVAILABLE])
-"""The reasons for which pods are held back."""
+"""Reasons for which pods are held back."""
 _KINDS = tuple(podgroup.API_VERSIONS)
-_NOT_LET_IN = ("", "Pending")
+_NOT_QUEUED = ("", "Pending")
 _FIELD = "spec.runPolicy.schedulingPolicy.gangScheduler"
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a pod carries for its scheduler to know its gang by, and the scheduler unless the template names one."""
+    """What marks a pod as a member of its gang, and the scheduler unless the template names another."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -34,14 +34,14 @@ class Marks:
 
 
 def scheduler(job: PyTorchJob, options: Options) -> str:
-    """Who places the job's pods as a gang, by the job's own word or by the operator's settings; empty: nobody."""
+    """Return the gang scheduler that the job names, otherwise the operator's; empty without gang scheduling."""
     policy = job.spec.run_policy.scheduling_policy
     name = (policy and policy.gang_scheduler) or options.gang_scheduler
-    return "" if name == NOBODY else name
+    return "" if name == NO_SCHEDULER else name
 
 
 def kind(job: PyTorchJob, options: Options) -> ChildKind | None:
-    """Which kind of PodGroup the job needs."""
+    """Return the kind of PodGroup that the job needs, or None."""
     name = scheduler(job, options)
     if not name:
         return None
@@ -49,7 +49,7 @@ def kind(job: PyTorchJob, options: Options) -> ChildKind | None:
 
 
 def marks(job: PyTorchJob, replica_type: ReplicaType, options: Options) -> Marks:
-    """What the pods of one role carry, as under v1."""
+    """Return the marks of the pods of one role, as under v1."""
     name, group = scheduler(job, options), names.pod_group_name(job.metadata.name)
     match kind(job, options):
         case None:
@@ -62,15 +62,15 @@ def marks(job: PyTorchJob, replica_type: ReplicaType, options: Options) -> Marks
 
 
 def writes(context: Context) -> Iterator[Write]:
-    """Make the PodGroup, bring it up to date, and take away one of a scheduler that the job no longer has."""
+    """Create or update the PodGroup, and delete the PodGroup of a scheduler that the job no longer uses."""
     mine = kind(context.job, context.seen.options)
-    for one in _KINDS:
-        wanted = podgroup.build_pod_group(context.job, one) if one is mine else None
-        yield from map(_with_queue, children.converge(context.seen, one, wanted))
+    for known in _KINDS:
+        wanted = podgroup.build_pod_group(context.job, known) if known is mine else None
+        yield from map(_with_queue, children.converge(context.seen, known, wanted))
 
 
 def _with_queue(write: Write) -> Write:
-    """A new PodGroup of Volcano has a queue; one that is there keeps its own, whoever gave it that."""
+    """Give a new PodGroup of Volcano the default queue; an existing PodGroup keeps its queue."""
     if not isinstance(write, CreateChild) or write.kind is not ChildKind.VOLCANO_POD_GROUP:
         return write
     spec = {"queue": DEFAULT_QUEUE, **write.body["spec"]}
@@ -78,16 +78,16 @@ def _with_queue(write: Write) -> Write:
 
 
 def held(context: Context) -> bool:
-    """Whether pods are missing and must not be made yet."""
+    """Whether pods are missing and must not be created yet."""
     mine = kind(context.job, context.seen.options)
     if mine is None or not context.compared.missing:
         return False
     group = _found(context.seen, mine)
-    return group is None or (mine is ChildKind.VOLCANO_POD_GROUP and group.phase in _NOT_LET_IN)
+    return group is None or (mine is ChildKind.VOLCANO_POD_GROUP and group.phase in _NOT_QUEUED)
 
 
 def problem(context: Context) -> PodProblem | None:
-    """Why pods are held back, where it is not merely because the PodGroup is about to be made."""
+    """Return why pods are held back; None if they are not, or only until this pass has created the PodGroup."""
     mine = kind(context.job, context.seen.options)
     if mine is None or not held(context):
         return None
@@ -98,12 +98,12 @@ def problem(context: Context) -> PodProblem | None:
         return None
     state = f"PodGroup {group.name} is not in {names.VOLCANO}'s queue yet (phase: {group.phase or 'none'})"
     if group.problem is None:
-        return PodProblem(Reason.POD_GROUP_PENDING, f"{state}: no pod is made until it is")
+        return PodProblem(Reason.POD_GROUP_PENDING, f"{state}: no pod is created until it is")
     return PodProblem(Reason.POD_GROUP_UNSCHEDULABLE, f"{state}: {group.problem.reason}: {group.problem.message}")
 
 
 def events(seen: Observed, writes: Iterable[Write]) -> Iterator[Event]:
-    """Tell once of templates that name another scheduler, and of PodGroups that are given back (v1's events)."""
+    """Yield one warning per template that names another scheduler, and the deletions of PodGroups (v1's events)."""
     if not seen.job.status.conditions:
         yield from _warnings(seen.job, scheduler(seen.job, seen.options))
     for write in writes:
@@ -116,16 +116,16 @@ def _warnings(job: PyTorchJob, name: str) -> Iterator[Event]:
         given = (spec.template.get("spec") or {}).get("schedulerName")
         if name and given and given != name:
             where = f"spec.pytorchReplicaSpecs.{replica_type}.template.spec.schedulerName ({given})"
-            what = f"is not the gang scheduler {name} and is left as it is: remove it, or set {_FIELD}"
+            what = f"is not the gang scheduler {name} and stays unchanged: remove it, or set {_FIELD}"
             yield Event(Reason.TEMPLATE_SCHEDULER_NAME, f"{where} {what}", EventType.WARNING)
 
 
 def _found(seen: Observed, mine: ChildKind) -> Child | None:
-    return next((one for one in seen.of(mine) if not one.deleting), None)
+    return next((group for group in seen.of(mine) if not group.deleting), None)
 
 
 def _unavailable(context: Context, mine: ChildKind, why: str) -> str:
-    what = f"no pod is made: the resource {podgroup.API_VERSIONS[mine]} PodGroup cannot be used: {why}"
+    what = f"no pod is created: the resource {podgroup.API_VERSIONS[mine]} PodGroup cannot be used: {why}"
     name = scheduler(context.job, context.seen.options)
-    grant = "let the operator use it (chart: gangScheduling.enabled)"
-    return f"{what}; install {name} with its resources, {grant}, or set {_FIELD} to {NOBODY}"
+    grant = "grant the operator access (chart: gangScheduling.enabled)"
+    return f"{what}; install {name} with its resources, {grant}, or set {_FIELD} to {NO_SCHEDULER}"

@@ -1,7 +1,7 @@
-"""Tier 1: the agent is put into pods whose image knows nothing of it, and unmodified torchrun finds it there.
+"""Tier 1: installs the agent in pods whose image does not contain it; unmodified torchrun finds it there.
 
-An init container copies the agent, which is Python files and no more, into a volume; container `pytorch` sees it
-read-only, by PYTHONPATH. What is added keeps to Pod Security `restricted`, and leaves the pod's QoS class as it is.
+An init container copies the agent, which is only Python files, into a volume. Container `pytorch` mounts the volume
+read-only and has it on PYTHONPATH. The additions satisfy Pod Security `restricted` and keep the pod's QoS class.
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,18 @@ INIT_CONTAINER = "pytorchjob-agent-install"
 VOLUME = "pytorchjob-agent"
 PYTHONPATH = "PYTHONPATH"
 MAX_RESTARTS = 1_000_000
-"""What torchrun is told: the coordinator counts, and torchrun must not give up before it."""
+"""torchrun's own limit: the coordinator counts restarts, and torchrun must not give up before it."""
 _SIZE = "16Mi"
 _RESOURCES = {"cpu": "250m", "memory": "64Mi"}
-_NOBODY = 65532
+_NON_ROOT_UID = 65532
 
 
 def into(pod: Mapping[str, Any], image: str) -> dict[str, Any]:
-    """The spec of a pod with the agent put into it."""
-    containers = [_found(one) if one.get("name") == names.CONTAINER else one for one in pod["containers"]]
+    """Return the spec of a pod with the agent installed."""
+    containers = [
+        _with_agent(container) if container.get("name") == names.CONTAINER else container
+        for container in pod["containers"]
+    ]
     return {
         **pod,
         "initContainers": [_init_container(pod, image), *(pod.get("initContainers") or ())],
@@ -53,17 +56,17 @@ _SECURITY = {
 
 
 def _user(context: Mapping[str, Any]) -> dict[str, int]:
-    """Nobody in particular where the pod runs as root; otherwise the pod's user, or the image's.
+    """Return a user for a pod that runs as root; otherwise the pod's or the image's user stays.
 
-    A number where the pod has none would be refused by clusters that give each namespace a range of its own.
+    Clusters that assign each namespace a range of users would refuse a number for other pods.
     """
-    return {"runAsUser": _NOBODY} if context.get("runAsUser") == 0 else {}
+    return {"runAsUser": _NON_ROOT_UID} if context.get("runAsUser") == 0 else {}
 
 
-def _found(container: Mapping[str, Any]) -> dict[str, Any]:
-    """The container with the agent on its Python's path, before what the user has there."""
+def _with_agent(container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the container with the agent first on PYTHONPATH."""
     env = list(container.get("env") or ())
-    own = any(one.get("name") == PYTHONPATH for one in env)
+    own = any(variable.get("name") == PYTHONPATH for variable in env)
     path = {"name": PYTHONPATH, "value": f"{DIRECTORY}:$({PYTHONPATH})" if own else DIRECTORY}
     mount = {"name": VOLUME, "mountPath": DIRECTORY, "readOnly": True}
     return {**container, "env": [*env, path], "volumeMounts": [*(container.get("volumeMounts") or ()), mount]}

@@ -1,7 +1,7 @@
-"""What became of a job between two versions of it: the edges that the counters count, each in one place.
+"""What happened to a job between two stored versions: the transitions that the metrics count.
 
-Two versions of the stored object are compared, so that nothing counts that was not written, and a job that is merely
-seen for the first time, as after a restart of the operator, counts nowhere.
+Two versions of the stored object are compared, so that only written changes count. A job that is seen for the first
+time, as after a restart of the operator, changes no metric.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _PHASES = {
     ConditionType.RESTARTING: Phase.RESTARTING,
     ConditionType.RUNNING: Phase.RUNNING,
 }
-"""The condition that decides, the strongest first."""
+"""The condition that decides the phase, the strongest first."""
 PHASES = (Phase.PENDING, *_PHASES.values())
 """Every phase that a stored job can be in."""
 
@@ -27,19 +27,19 @@ class Edges:
     """What happened to a job from one version to the next."""
 
     created: bool = False
-    """The operator has taken it up: its first status was written."""
+    """The operator started the job: its first status was written."""
     succeeded: bool = False
     failed: bool = False
     restarted: bool = False
-    """One decision to make lost pods again, however many pods it is about."""
+    """A decision to replace failed pods, whatever their number."""
     replaced: tuple[str, ...] = ()
-    """uids of the failed pods that are going to be made again."""
+    """uids of the failed pods that are replaced."""
     started_after: timedelta | None = None
-    """How long the job took to run, since it was made or resumed; None also for one that runs again after a restart."""
+    """Time from the job's creation or resumption until it runs; None also if it runs again after a restart."""
 
 
 def compare(old: PyTorchJob, new: PyTorchJob) -> Edges:
-    """Compare a job with the version of it before; another controller's job has no edges of ours."""
+    """Compare a job with its previous version; a job of another controller has no transitions."""
     if not is_ours(new):
         return Edges()
     before = frozenset(old.status.replacing or ())
@@ -55,17 +55,17 @@ def compare(old: PyTorchJob, new: PyTorchJob) -> Edges:
 
 
 def phase(status: JobStatus) -> Phase:
-    """The phase that a stored status tells."""
-    return next((one for kind, one in _PHASES.items() if status.holds(kind)), Phase.PENDING)
+    """Return the phase in a stored status."""
+    return next((found for kind, found in _PHASES.items() if status.holds(kind)), Phase.PENDING)
 
 
 def is_ours(job: PyTorchJob) -> bool:
-    """Whether this operator looks after the job."""
+    """Whether this operator manages the job."""
     return job.spec.run_policy.managed_by in (None, ManagedBy.OPERATOR)
 
 
 def is_taken_up(job: PyTorchJob) -> bool:
-    """Whether the job has had its first status."""
+    """Whether the operator has written the job's first status."""
     return job.status.condition(ConditionType.CREATED) is not None
 
 
@@ -78,7 +78,7 @@ def _started_after(old: PyTorchJob, new: PyTorchJob) -> timedelta | None:
     if not _rises(old, new, ConditionType.RUNNING) or running is None or running.last_transition_time is None:
         return None
     stops = (ConditionType.RESTARTING, ConditionType.SUSPENDED)
-    last = next((one.type for one in reversed(old.status.conditions) if one.type in stops), None)
+    last = next((condition.type for condition in reversed(old.status.conditions) if condition.type in stops), None)
     if last is ConditionType.RESTARTING:
         return None
     since = new.status.start_time if last is ConditionType.SUSPENDED else _time(new.metadata.creation_timestamp)

@@ -1,8 +1,8 @@
-"""What ends a job although its pods would go on: its deadline, and its budget of restarts (contract A.11).
+"""Limits that end a job whose pods still run: its deadline, and its budget of restarts (contract A.11).
 
-Both count from what is stored or observed, so an operator that was away judges as one that was not. Unlike v1, the
-deadline has a timer, and the budget counts pods that were made again, and workers that an agent started again inside
-their container, as well as restarts of containers.
+Both count from what is stored or observed, so an interruption of the operator does not change the decision. Unlike
+under v1, the deadline has a timer. The budget counts restarts of containers, replaced pods, and workers that an agent
+restarted inside their container.
 """
 
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from pytorchjob_operator.plan.outcome import Outcome, Phase
 
 
 def exceeded(context: Context) -> Outcome | None:
-    """The failure that a limit of the job means now, with v1's message, or None."""
+    """Return the failure, with v1's message, if the job exceeds a limit now; otherwise None."""
     seen, name = context.seen, context.job.metadata.name
     if out_of_restarts(context):
         return Outcome(Phase.FAILED, f"Job {name} has failed because it has reached the specified backoff limit")
@@ -26,12 +26,12 @@ def exceeded(context: Context) -> Outcome | None:
 
 
 def deadline(job: PyTorchJob) -> datetime | None:
-    """When activeDeadlineSeconds are over, counted from the start or the last resume."""
+    """Return when activeDeadlineSeconds end, counted from the start or the last resume; None without a deadline."""
     return after(job.status.start_time, job.spec.run_policy.active_deadline_seconds)
 
 
 def after(start: datetime | None, seconds: int | None) -> datetime | None:
-    """So many seconds after that time; None without one of them, or where the calendar ends before."""
+    """Return the time this many seconds later; None if either is missing or the result exceeds the calendar."""
     if start is None or seconds is None:
         return None
     try:
@@ -41,10 +41,10 @@ def after(start: datetime | None, seconds: int | None) -> datetime | None:
 
 
 def out_of_restarts(context: Context) -> bool:
-    """Whether the restarts so far use up backoffLimit; a limit of 0 allows none, a limit of n fewer than n (v1).
+    """Whether the restarts so far exceed backoffLimit: limit 0 allows no restart, limit n fewer than n (v1).
 
-    A failed pod counts from the look that sees it, and its containers' restarts count once: with the pod while it is
-    there, with the status once that lists it. Never has no restarts, whatever its sidecars do (v1).
+    A failed pod counts from the first pass that observes it. Its containers' restarts count once: with the pod while
+    it exists, with the status once that lists it. A pod with policy Never has no restarts, even of sidecars (v1).
     """
     limit = context.job.spec.run_policy.backoff_limit
     listed = {*context.replacements.uids()}

@@ -1,7 +1,7 @@
-"""How the job stands as a whole: success and failure rules with and without a Master (contract A.10).
+"""The phase of the job as a whole: success and failure rules with and without a Master (contract A.10).
 
-Success is looked at before failure, Master before Worker: where v1 depended on the order of a Go map, the job that
-has succeeded stays succeeded.
+Success is checked before failure, Master before Worker. v1 depended on the order of a Go map; here a job that has
+succeeded stays succeeded.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from pytorchjob_operator.plan.restart import Decision
 
 
 class Phase(StrEnum):
-    """The state of a job that one look at its pods gives."""
+    """The phase of a job, by one observation of its pods."""
 
     PENDING = "Pending"
     SUSPENDED = "Suspended"
@@ -37,20 +37,20 @@ class Counts:
 
     @property
     def settled(self) -> bool:
-        """Every replica runs or has succeeded: the counters will not move by themselves."""
+        """Whether every replica runs or has succeeded: then the counters do not change by themselves."""
         return self.active + self.succeeded == self.wanted
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The phase, and the sentence that goes with it into the condition."""
+    """The phase, and the message for its condition."""
 
     phase: Phase
     message: str
 
 
 def count(job: PyTorchJob, seen: Comparison) -> dict[ReplicaType, Counts]:
-    """Count the pods of each role that the job has; surplus pods no longer count."""
+    """Count the pods of each role that the job has; surplus pods do not count."""
     result = {}
     for replica_type, _ in job.spec.pytorch_replica_specs.items():
         pods = [pod for replica, pod in seen.present.items() if replica.type is replica_type]

@@ -1,8 +1,8 @@
-"""What is to be told of single pods, once each: how one exited, what is wrong with it, that it was taken away.
+"""Events of single pods, each reported once: an exit code, a problem, a loss.
 
-The plan is pure: what has been told comes in with the observation and goes out with the plan. Pods that share a reason
-share an event, and once several were told of it, a reason is told again only for as many more: a thousand pods that
-fail one after the other make some fifteen events.
+The plan is pure: the observation contains what has been reported, and the plan returns it with its additions. Pods with
+the same reason share an event. After the first few events of a reason, the next event waits until as many more pods
+have it: a thousand pods that fail one after the other make about fifteen events.
 """
 
 from collections.abc import Iterator
@@ -20,22 +20,22 @@ from pytorchjob_operator.plan.writes import Event
 from pytorchjob_operator.problem import SCHEDULING_GATED
 
 _ALWAYS = 8
-"""Pods for each of which a reason is told, however they come; also how many pods one message names."""
+"""Number of pods whose reason is always reported at once; also how many pods a message names."""
 _LOST = "lost"
-"""Marks, among what was told, a pod that is going and was counted."""
+"""Marks, among the reported events, a pod that was counted as lost."""
 _AGENTS: dict[int, str] = {
-    ExitCode.DRAINED: "it was asked to go",
-    ExitCode.PREFLIGHT: "this node or image is not fit for the job, see its log",
-    ExitCode.RENDEZVOUS: "the others were not reached in time",
+    ExitCode.DRAINED: "it was asked to stop",
+    ExitCode.PREFLIGHT: "this node or image is unfit for the job, see its log",
+    ExitCode.RENDEZVOUS: "it did not reach the other members in time",
     ExitCode.FENCED: "another pod has taken its place",
 }
-"""What the codes of an agent say of a pod that meets the others at the coordinator."""
-_AT_WORK = (Phase.PENDING, Phase.RUNNING, Phase.RESTARTING)
+"""What an agent's exit codes mean, for pods that train with the coordinator."""
+_ACTIVE = (Phase.PENDING, Phase.RUNNING, Phase.RESTARTING)
 
 
 @dataclass(frozen=True, slots=True)
 class PodEvents:
-    """The events, what has been told with them, and why pods were lost that nobody has counted yet."""
+    """The events, everything that is reported with them, and the causes of losses that are not counted yet."""
 
     reported: frozenset[ReportedEvent]
     events: tuple[Event, ...] = ()
@@ -43,7 +43,7 @@ class PodEvents:
 
 
 class _Item(NamedTuple):
-    """One thing to tell of one pod; items of the same reason and kind share an event."""
+    """One thing to report about one pod; items of the same reason and kind share an event."""
 
     reason: str
     kind: object
@@ -52,40 +52,37 @@ class _Item(NamedTuple):
 
 
 def decide(context: Context, outcome: Outcome) -> PodEvents:
-    """Decide what to tell of the job's pods; one that is suspended has sent them away itself."""
-    reported = _still(context.seen)
+    """Decide what to report about the job's pods; a suspended job has deleted them itself, so there is nothing."""
+    reported = _reported_before(context.seen)
     if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
         return PodEvents(reported)
     events = tuple(_events(context, reported))
-    lost = [pod for pod in _leaving(context) if (pod.uid, _LOST) not in reported] if outcome.phase in _AT_WORK else []
-    now_told = {one for _, new in events for one in new} | {(pod.uid, _LOST) for pod in lost}
+    lost = [pod for pod in _leaving(context) if (pod.uid, _LOST) not in reported] if outcome.phase in _ACTIVE else []
+    new_reports = {event for _, new in events for event in new} | {(pod.uid, _LOST) for pod in lost}
     causes = tuple(pod.cause or Cause.UNKNOWN for pod in lost)
-    return PodEvents(reported | now_told if now_told else reported, tuple(event for event, _ in events), causes)
+    return PodEvents(reported | new_reports if new_reports else reported, tuple(event for event, _ in events), causes)
 
 
-def _still(seen: Observed) -> frozenset[ReportedEvent]:
-    """What was told of pods that are still in sight."""
+def _reported_before(seen: Observed) -> frozenset[ReportedEvent]:
+    """Return what was reported about pods that still exist."""
     if not seen.reported:
         return seen.reported
     uids = {pod.uid for pod in seen.pods}
-    return frozenset(one for one in seen.reported if one[0] in uids)
+    return frozenset(event for event in seen.reported if event[0] in uids)
 
 
 def _events(context: Context, reported: frozenset[ReportedEvent]) -> Iterator[tuple[Event, list[ReportedEvent]]]:
-    """The events, each with what it tells."""
+    """Yield the events, each with what it reports."""
     groups: dict[tuple[str, object], list[tuple[Pod, _Item]]] = {}
     noticed = (pod for pod in context.compared.present.values() if pod.exit_code or pod.problem)
     for pod in noticed:
         for item in _items(pod):
             if (pod.uid, item.reason) not in reported:
                 groups.setdefault((item.reason, item.kind), []).append((pod, item))
-    for (reason, _), pod_events in groups.items():
-        before = sum(1 for _, one in reported if one == reason)
-        if before < _ALWAYS or len(pod_events) >= before:
-            yield (
-                _event([pod.name for pod, _ in pod_events], pod_events[0][1]),
-                [(pod.uid, reason) for pod, _ in pod_events],
-            )
+    for (reason, _), items in groups.items():
+        before = sum(1 for _, reported_reason in reported if reported_reason == reason)
+        if before < _ALWAYS or len(items) >= before:
+            yield _event([pod.name for pod, _ in items], items[0][1]), [(pod.uid, reason) for pod, _ in items]
 
 
 def _items(pod: Pod) -> Iterator[_Item]:
@@ -100,7 +97,7 @@ def _items(pod: Pod) -> Iterator[_Item]:
 
 
 def _why(pod: Pod) -> str:
-    """What the code alone does not say: the kernel's reason, or what the agent means by it."""
+    """Return what the code alone does not show: the kernel's reason, or the meaning of an agent's code."""
     if pod.cause is Cause.OOM_KILLED:
         return f" ({pod.cause.value})"
     meaning = None if pod.without_coordinator or pod.exit_code is None else _AGENTS.get(pod.exit_code)
@@ -108,14 +105,14 @@ def _why(pod: Pod) -> str:
 
 
 def _event(pods: list[str], first: _Item) -> Event:
-    """One event of all these pods, in the words of the first."""
+    """Return one event for all these pods, with the message of the first."""
     others = pods[1:_ALWAYS]
     more = f" (and {len(pods) - 1} more: {', '.join(others)}{', ...' if len(pods) > _ALWAYS else ''})" if others else ""
     return Event(first.reason, first.message + more, first.type)
 
 
 def _leaving(context: Context) -> Iterator[Pod]:
-    """The pods that somebody takes away while the job needs them; the status counts those that failed before that."""
+    """Yield the pods that are being deleted while the job needs them; the status counts pods that failed before."""
     for replica, pod in context.compared.present.items():
         if not pod.deleting or pod.uid in context.replacements.counted:
             continue

@@ -1,7 +1,7 @@
-"""What a PodGroup says of a job: how many of its pods must start together, and what these need (contract A.13).
+"""The content of a PodGroup: how many of the job's pods must start together, and their resources (contract A.13).
 
-An elastic job needs the workers of its minimum and its Master; v1 asked for all of them, and `minReplicas` meant
-nothing to the scheduler. Which job has a PodGroup, and what follows from it, is decided in `gang`.
+An elastic job needs its minimum of workers and its Master; v1 required all workers and ignored `minReplicas` here.
+`gang` decides which job has a PodGroup.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ API_VERSIONS = {
 def build_pod_group(job: PyTorchJob, kind: ChildKind) -> dict[str, Any]:
     """Build the PodGroup of a job that has its defaults, with the job's annotations as under v1.
 
-    It names no queue where the job names none: `gang` sees to it that a new one has the default.
+    Without a queue in the job it has no queue: `gang` gives a new PodGroup the default.
     """
     policy = job.spec.run_policy.scheduling_policy or SchedulingPolicy()
     spec: dict[str, Any] = {"minMember": min_member(job), "minResources": min_resources(job)}
@@ -38,7 +38,7 @@ def build_pod_group(job: PyTorchJob, kind: ChildKind) -> dict[str, Any]:
 
 
 def min_member(job: PyTorchJob) -> int:
-    """How many pods must start together; never more than there are, or none would ever start."""
+    """Return how many pods must start together; at most the job's replicas, or no pod would ever start."""
     policy, elastic, most = job.spec.run_policy.scheduling_policy, job.spec.elastic_policy, replicas.total(job)
     if policy is not None and policy.min_available is not None:
         return min(policy.min_available, most)
@@ -48,7 +48,7 @@ def min_member(job: PyTorchJob) -> int:
 
 
 def min_resources(job: PyTorchJob) -> dict[str, Any]:
-    """What must be free before any pod starts: as given, or what the first `min_member` pods request, Master first."""
+    """Return what must be free before any pod starts: as given, or the requests of the first `min_member` pods."""
     policy = job.spec.run_policy.scheduling_policy
     if policy is not None and policy.min_resources is not None:
         return dict(policy.min_resources)
@@ -57,7 +57,7 @@ def min_resources(job: PyTorchJob) -> dict[str, Any]:
 
 
 def _requests(job: PyTorchJob) -> Iterator[tuple[int, dict[str, Any]]]:
-    """For each container of the pods that count: how often it is there, and what it requests (its limits if nothing).
+    """Yield for each container of these pods, Master first: its number, and its requests (else its limits).
 
     Init containers do not count, as under v1.
     """

@@ -1,10 +1,9 @@
 """One replica's pod: the user's template, and only these additions.
 
 Labels, ownerReference, name; hostname and subdomain, so that the headless Service gives each replica a name; the job's
-own domain as a DNS search, so that v1's short names resolve; the contract env, and in container `pytorch` the way to
-the coordinator; the agent itself where the job asks for it; the restart policy; what a gang is known by.
-(The rendezvous port comes with the defaults.) The template is never changed and its parts are shared between the pods
-of a job.
+own domain as a DNS search, so that v1's short names resolve; the environment (`plan/environment`); the agent itself if
+the job asks for it; the restart policy; the marks of a gang. (The defaults add the rendezvous port.) The template never
+changes, and the pods of a job share its parts.
 """
 
 from collections.abc import Mapping
@@ -72,14 +71,14 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
 
 
 def _placed(spec: dict[str, Any], marks: Marks) -> dict[str, Any]:
-    """The user's own choice of a scheduler stays, even if it is not the gang's (v1)."""
+    """Set the gang's scheduler unless the user chose another (v1)."""
     if not marks.scheduler_name or spec.get("schedulerName"):
         return spec
     return {**spec, "schedulerName": marks.scheduler_name}
 
 
 def _restart_policy(spec: ReplicaSpec) -> str:
-    """The kubelet must not restart what the operator decides about by exit code."""
+    """Return the kubelet's policy: Never under ExitCode, where the operator decides by the exit code."""
     policy = replicas.restart_policy(spec)
     return RestartPolicy.NEVER.value if policy is RestartPolicy.EXIT_CODE else policy.value
 

@@ -1,6 +1,6 @@
 """Kubernetes quantities as exact numbers: `500m`, `2`, `4Gi`, `1e3` (apimachinery's resource.Quantity).
 
-What cannot be read is None: the API server has judged pod templates by then, and a plan never fails over one.
+An unreadable quantity becomes None: the API server has checked pod templates before, and no plan may fail here.
 """
 
 import re
@@ -20,7 +20,7 @@ _SUFFIXES = {
 
 
 def parse(value: object) -> Decimal | None:
-    """The number that a quantity means, or None for what is none."""
+    """Return the number of a quantity; None for a value that is not a quantity."""
     match = _FORM.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
     if match is None:
         return None
@@ -29,7 +29,7 @@ def parse(value: object) -> Decimal | None:
 
 
 def total(parts: Iterable[tuple[int, Mapping[str, object]]]) -> dict[str, Decimal]:
-    """Add up resource lists, each so many times; what is no quantity counts nothing."""
+    """Add up resource lists, each times its number; values that are not quantities do not count."""
     found: dict[str, Decimal] = {}
     for times, resources in parts:
         for name, value in resources.items():
@@ -40,7 +40,7 @@ def total(parts: Iterable[tuple[int, Mapping[str, object]]]) -> dict[str, Decima
 
 
 def render(number: Decimal) -> str:
-    """The shortest way to write it without a binary suffix; what is finer than a thousandth is rounded up."""
+    """Return the shortest form without a binary suffix; rounded up to thousandths."""
     milli = _EXACT.multiply(number, Decimal(1000)).to_integral_value(ROUND_CEILING)
     whole, rest = _EXACT.divmod(milli, Decimal(1000))
     return f"{milli:f}m" if rest else f"{whole:f}"

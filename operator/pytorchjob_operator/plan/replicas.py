@@ -1,4 +1,4 @@
-"""Which replicas should exist, and how the pods that do exist compare with them."""
+"""Which replicas should exist, and how the existing pods compare with them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pytorchjob_operator.observed import Pod
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One place in the job: what a pod stands for, whichever incarnation it is."""
+    """One place in the job; a replaced pod stands for the same replica."""
 
     type: ReplicaType
     index: int
@@ -19,17 +19,17 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The wanted replicas beside the pods that are there; `surplus` has the highest index first."""
+    """The wanted replicas and the existing pods; `surplus` has the highest index first."""
 
     present: dict[Replica, Pod]
     missing: tuple[Replica, ...]
     surplus: tuple[Pod, ...]
     leaving: tuple[Pod, ...] = ()
-    """Pods of a life before the last resume that still hold their names: neither lost nor there."""
+    """Pods from before the last resume that still occupy their names: they count neither as lost nor as present."""
 
 
 def count(job: PyTorchJob, replica_type: ReplicaType) -> int:
-    """How many replicas of a role the job wants."""
+    """Return how many replicas of a role the job wants."""
     spec = job.spec.pytorch_replica_specs.get(replica_type)
     if spec is None:
         return 0
@@ -37,29 +37,29 @@ def count(job: PyTorchJob, replica_type: ReplicaType) -> int:
 
 
 def restart_policy(spec: ReplicaSpec) -> RestartPolicy:
-    """The policy of a role; unset means OnFailure."""
+    """Return the policy of a role; unset means OnFailure."""
     return spec.restart_policy or RestartPolicy.ON_FAILURE
 
 
 def total(job: PyTorchJob) -> int:
-    """All replicas of the job."""
+    """Return the number of all replicas of the job."""
     return sum(count(job, replica_type) for replica_type in ReplicaType)
 
 
 def position(job: PyTorchJob, replica: Replica) -> int:
-    """Which of all replicas this is, from 0: the Master first, then the workers by index."""
+    """Return the replica's position in the job, from 0: the Master first, then the workers by index."""
     return replica.index + (count(job, ReplicaType.MASTER) if replica.type is ReplicaType.WORKER else 0)
 
 
 def wanted(job: PyTorchJob) -> Iterator[Replica]:
-    """Every replica that should exist, Master first, then by index."""
+    """Yield every replica that should exist, Master first, then by index."""
     for replica_type in ReplicaType:
         for index in range(count(job, replica_type)):
             yield Replica(replica_type, index)
 
 
 def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
-    """Match pods to replicas; a pod with our owner but without our labels is surplus to nobody and left alone."""
+    """Match pods to replicas; a pod with our owner but without our labels is ignored."""
     present: dict[Replica, Pod] = {}
     leaving: dict[Replica, Pod] = {}
     surplus: list[tuple[int, Pod]] = []
@@ -69,7 +69,7 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
         if pod.index >= count(job, pod.replica_type):
             surplus.append((pod.index, pod))
         elif pod.name == names.pod_name(job.metadata.name, pod.replica_type, pod.index):
-            place = leaving if _of_a_former_life(job, pod) else present
+            place = leaving if _from_before_the_resume(job, pod) else present
             place[Replica(pod.replica_type, pod.index)] = pod
     missing = tuple(
         replica
@@ -81,16 +81,16 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
 
 
 def _too_late(job: PyTorchJob, replica: Replica, present: dict[Replica, Pod]) -> bool:
-    """Whether an elastic job is about to end: once one worker has succeeded, another would only wait for nobody."""
+    """Whether an elastic job is about to end: after the success of a worker, a new worker would wait for no one."""
     if job.spec.elastic_policy is None or replica.type is not ReplicaType.WORKER:
         return False
-    return any(pod.succeeded for one, pod in present.items() if one.type is ReplicaType.WORKER)
+    return any(pod.succeeded for other, pod in present.items() if other.type is ReplicaType.WORKER)
 
 
-def _of_a_former_life(job: PyTorchJob, pod: Pod) -> bool:
-    """Whether the pod was told to go by a suspension, also if the job has been resumed by now: that is no failure.
+def _from_before_the_resume(job: PyTorchJob, pod: Pod) -> bool:
+    """Whether a suspension deletes the pod, also if the job has been resumed since: that is not a failure.
 
-    Only a job that has been suspended has a former life: the two times are by different clocks.
+    Applies only to jobs that were suspended, because the two times come from different clocks.
     """
     if not pod.deleting or job.status.condition(ConditionType.SUSPENDED) is None:
         return False

@@ -1,7 +1,7 @@
-"""What one replica's failed pod means: make it again, end the job, or wait for it to go.
+"""What to do about a failed pod: replace it, end the job, or wait until the pod is gone.
 
-The table is training-operator v1's (contract A.10, A.11). Containers that fail inside a living pod are the kubelet's
-business (`Always`, `OnFailure`) and never come here.
+The table is training-operator v1's (contract A.10, A.11). It decides about pods only. The kubelet restarts containers
+inside a running pod (`Always`, `OnFailure`), and `rounds/running` decides about failed training processes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,36 +29,36 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replacements:
-    """The failed pods that are to be made again.
+    """The failed pods that are replaced.
 
-    A pod is counted in the status first and deleted afterwards, so that a crash between the two counts it once. It
-    stays listed until it is out of sight, so that one that is still terminating is not counted again.
+    The status counts a pod first and the operator deletes it afterwards, so that a crash between the two counts it
+    once. It stays listed until it is gone, so that a pod that is still terminating is not counted again.
     """
 
     pods: tuple[tuple[Pod, str], ...]
     counted: frozenset[str]
-    """uids of pods in sight that the stored status counts already."""
+    """uids of existing pods that the stored status counts already."""
 
     def deletable(self) -> Iterator[tuple[Pod, str]]:
-        """Those that the stored status counts already."""
+        """Return the pods that the stored status counts already."""
         return ((pod, reason) for pod, reason in self.pods if pod.uid in self.counted)
 
     def uncounted(self) -> tuple[Pod, ...]:
-        """Those that the next status is to count, as far as it has room for them."""
+        """Return the pods that the next status counts, as many as it has room for."""
         new = tuple(pod for pod, _ in self.pods if pod.uid not in self.counted)
         return new[: max(MAX_REPLACING - len(self.counted), 0)]
 
     def used_up(self) -> int:
-        """The restarts that these add to the budget: one for each, and those of its containers."""
+        """Return the restarts that these add to the budget: one for each pod, plus its containers' restarts."""
         return sum(1 + pod.restarts for pod in self.uncounted())
 
     def uids(self) -> tuple[str, ...]:
-        """What the status is to list when it counts them."""
+        """Return the uids that the status lists when it counts these pods."""
         return tuple(sorted({*self.counted, *(pod.uid for pod in self.uncounted())}))
 
 
 def replacements(job: PyTorchJob, compared: Comparison, pods: Iterable[Pod]) -> Replacements:
-    """Decide about every pod of the job that is there; `pods` are all that are in sight."""
+    """Decide about every pod that is present; `pods` are all existing pods of the job."""
     found = []
     for replica, pod in compared.present.items():
         spec = job.spec.pytorch_replica_specs.get(replica.type)
@@ -77,7 +77,7 @@ def decide(policy: RestartPolicy, pod: Pod) -> tuple[Decision, str]:
     if policy is RestartPolicy.NEVER:
         return Decision.END, f"{pod.name} failed and restartPolicy is Never"
     if pod.deleting:
-        return Decision.WAIT, f"{pod.name} is terminating and will be made again"
+        return Decision.WAIT, f"{pod.name} is terminating and will be replaced"
     assert pod.phase is PodPhase.FAILED
     if policy is RestartPolicy.EXIT_CODE and pod.exit_code is not None and pod.exit_code < FIRST_RETRYABLE:
         return Decision.END, f"{pod.name} exited with {pod.exit_code}, which restartPolicy ExitCode does not retry"

@@ -1,4 +1,4 @@
-"""The headless Service of a job, which names every replica, ready or not; and v1's one per replica, where wanted."""
+"""The headless Service of a job, which names every replica, ready or not; optionally v1's Service per replica."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,30 +13,34 @@ from pytorchjob_operator.plan.writes import CreateChild, DeleteChild, Write
 
 
 def writes(context: Context) -> Iterator[Write]:
-    """Make the Services that are missing, and delete those of replicas that the job no longer has, v1's too."""
+    """Create missing Services, and delete those of replicas that the job no longer has, v1's too."""
     job, there = context.job, context.seen.of(ChildKind.SERVICE)
-    have = {one.name for one in there}
+    have = {service.name for service in there}
     if names.service_name(job.metadata.name) not in have:
         yield CreateChild(ChildKind.SERVICE, build_service(job))
     if context.seen.options.replica_services:
         for replica in replicas.wanted(job):
             if names.pod_name(job.metadata.name, replica.type, replica.index) not in have:
                 yield CreateChild(ChildKind.SERVICE, build_replica_service(job, replica))
-    for one in there:
-        surplus = one.replica_type and one.index is not None and one.index >= replicas.count(job, one.replica_type)
-        if surplus and not one.deleting:
-            yield DeleteChild(ChildKind.SERVICE, one.name, one.uid)
+    for service in there:
+        surplus = (
+            service.replica_type
+            and service.index is not None
+            and service.index >= replicas.count(job, service.replica_type)
+        )
+        if surplus and not service.deleting:
+            yield DeleteChild(ChildKind.SERVICE, service.name, service.uid)
 
 
 def build_service(job: PyTorchJob) -> dict[str, Any]:
-    """Build the Service; a replica must be resolvable before it is ready, or rank 0 could never be found."""
+    """Build the Service; replicas must resolve before they are ready, or no rank could find rank 0."""
     name = job.metadata.name
     roles = [spec for _, spec in job.spec.pytorch_replica_specs.items()]
     return _headless(job, names.service_name(name), names.job_labels(name), _ports(roles))
 
 
 def build_replica_service(job: PyTorchJob, replica: Replica) -> dict[str, Any]:
-    """Build the Service that v1 makes for each replica: the pod's own name, for those who reach it from outside."""
+    """Build v1's Service of a replica, with the pod's name, for clients that use that name."""
     name = job.metadata.name
     spec = job.spec.pytorch_replica_specs.get(replica.type)
     labels = names.replica_labels(name, replica.type, replica.index)

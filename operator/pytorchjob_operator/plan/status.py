@@ -1,8 +1,8 @@
-"""The status that the observed pods amount to, and whether it is worth a write now.
+"""The status that follows from the observed pods, and when to write it.
 
-A status is written at once when a condition changes. Counters that merely move, and Running while pods are still
-starting, wait for the rest of the pods, for a short time from the first change that was seen: a job of many pods
-costs three status writes, however long they take to start and whichever ends first.
+A status is written at once when a condition changes. Changed counters, and Running while pods are still starting, wait
+a short time for the other pods, counted from the first change: a job of many pods needs three status writes, however
+long the pods take to start and whichever ends first.
 """
 
 from datetime import datetime, timedelta
@@ -61,7 +61,7 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
 
 
 def write_at(context: Context, new: JobStatus) -> datetime | None:
-    """When to write the new status: now or later, or None when it says what the stored one says."""
+    """Return when to write the new status; None if it equals the stored status."""
     seen = context.seen
     if seen.job.status == new:
         return None
@@ -70,7 +70,7 @@ def write_at(context: Context, new: JobStatus) -> datetime | None:
 
 
 def _delay(context: Context, new: JobStatus) -> timedelta:
-    """How long the new status may wait for what is likely to follow."""
+    """Return how long the new status may wait for changes that are likely to follow."""
     stored, counts = context.seen.job.status, context.counts
     if (
         new.observed_generation != stored.observed_generation
@@ -85,9 +85,12 @@ def _delay(context: Context, new: JobStatus) -> timedelta:
 
 
 def _stamped(new: Conditions, job: PyTorchJob) -> Conditions:
-    """The conditions, those that changed with the generation that they were decided for."""
+    """Return the conditions; those that changed get the generation that they are about."""
     generation = {"observed_generation": job.metadata.generation or None}
-    return tuple(one if one in job.status.conditions else one.model_copy(update=generation) for one in new)
+    return tuple(
+        condition if condition in job.status.conditions else condition.model_copy(update=generation)
+        for condition in new
+    )
 
 
 def _conditions(context: Context, outcome: Outcome, now: datetime) -> Conditions:
@@ -111,7 +114,7 @@ def _conditions(context: Context, outcome: Outcome, now: datetime) -> Conditions
 
 
 def _waits(given: Conditions, problem: PodProblem | None, now: datetime) -> Conditions:
-    """Say what the job waits for, as long as it does; the sentence may change without a word of its own."""
+    """Set Waiting while the job waits; a new message with the same reason is not a change."""
     shown = conditions.find(given, ConditionType.WAITING)
     if problem is None or (shown is not None and shown.reason != problem.reason):
         given = conditions.remove(given, ConditionType.WAITING)
@@ -121,14 +124,14 @@ def _waits(given: Conditions, problem: PodProblem | None, now: datetime) -> Cond
 
 
 def _degraded(given: Conditions, problem: PodProblem | None, now: datetime) -> Conditions:
-    """Say what is wrong although the job goes on, as long as it is; never last, where it would be the job's State."""
+    """Set Degraded while the running job has a problem; never last, where it would be the job's State."""
     if problem is None:
         return conditions.remove(given, ConditionType.DEGRADED)
     return conditions.set_first(given, ConditionType.DEGRADED, problem.reason, problem.message, now)
 
 
 def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
-    """Say what of the spec has no effect, as long as it has none."""
+    """Set ConfigValid to False while a part of the spec has no effect."""
     wrong = autoscaler.problem(context.job, context.seen.unserved) or agent.problem(context.job, context.seen.options)
     if wrong is None:
         return conditions.remove(given, ConditionType.CONFIG_VALID)
@@ -136,9 +139,9 @@ def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
 
 
 def _start_time(context: Context, outcome: Outcome, now: datetime) -> datetime | None:
-    """Set when the job is taken up, set anew when it is resumed (A.9).
+    """Return the start time: when the operator starts the job, and again when it is resumed (A.9).
 
-    One that was made suspended, or whose first pods a gang scheduler has not let in, has none.
+    A job that was created suspended, or whose first pods a gang scheduler holds back, has no start time.
     """
     stored = context.seen.job.status.start_time
     if outcome.phase is Phase.SUSPENDED:
@@ -149,17 +152,17 @@ def _start_time(context: Context, outcome: Outcome, now: datetime) -> datetime |
 
 
 def _held_since(context: Context, now: datetime) -> datetime | None:
-    """When a gang scheduler last began to hold pods back; v1 writes it with every look, which would never settle."""
+    """Return when a gang scheduler last began to hold pods back; v1 writes it in every pass, which never settles."""
     stored = context.seen.job.status
     shown = conditions.find(stored.conditions, ConditionType.WAITING)
     if gang.problem(context) is None:
         return stored.last_reconcile_time
-    told = shown is not None and shown.reason in gang.WAITS
-    return stored.last_reconcile_time if told and stored.last_reconcile_time else now
+    known = shown is not None and shown.reason in gang.WAITS
+    return stored.last_reconcile_time if known and stored.last_reconcile_time else now
 
 
 def _replaced(stored: JobStatus, replaced: Replacements, outcome: Outcome) -> dict[str, Any]:
-    """Count the failed pods that are going to be made again; a job that ends or is suspended makes none again."""
+    """Count the failed pods that are replaced; a job that ends or is suspended replaces no pods."""
     if outcome.phase in _ENDS:
         return {"replacing": None}
     if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
@@ -169,7 +172,7 @@ def _replaced(stored: JobStatus, replaced: Replacements, outcome: Outcome) -> di
 
 
 def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Conditions:
-    """Show a refusal as long as it lasts, in the server's words."""
+    """Set ReplicaFailure while the API server refuses a child, with the server's message."""
     if refusal is None:
         return conditions.remove(given, ConditionType.REPLICA_FAILURE)
     shown = conditions.find(given, ConditionType.REPLICA_FAILURE)
@@ -179,30 +182,30 @@ def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Condi
 
 
 def _replica_statuses(job: PyTorchJob, counts: dict[ReplicaType, Counts], outcome: Outcome) -> ReplicaStatuses:
-    """The counters; what still runs counts as succeeded once the job has, and as gone once it is suspended (A.9)."""
+    """Return the counters. Running pods count as succeeded once the job has succeeded, and not once suspended (A.9)."""
     done = outcome.phase is Phase.SUCCEEDED
     still = outcome.phase not in (Phase.SUCCEEDED, Phase.SUSPENDED)
     shown = {
         replica_type.value: ReplicaStatus(
-            active=one.active if still else 0,
-            succeeded=one.succeeded + (one.active if done else 0),
-            failed=one.failed,
+            active=count.active if still else 0,
+            succeeded=count.succeeded + (count.active if done else 0),
+            failed=count.failed,
             selector=names.selector(job.metadata.name, replica_type),
         )
-        for replica_type, one in counts.items()
+        for replica_type, count in counts.items()
     }
     return ReplicaStatuses(**shown)
 
 
 def _all_run(status: JobStatus, counts: dict[ReplicaType, Counts]) -> bool:
-    """Whether these counters say that no pod is still to start."""
+    """Whether every pod has started, by these counters."""
     shown = status.replica_statuses or ReplicaStatuses()
-    told = ((shown.get(replica_type) or ReplicaStatus(), one.wanted) for replica_type, one in counts.items())
-    return all(status.active + status.succeeded == wanted for status, wanted in told)
+    pairs = ((shown.get(replica_type) or ReplicaStatus(), count.wanted) for replica_type, count in counts.items())
+    return all(status.active + status.succeeded == wanted for status, wanted in pairs)
 
 
 def _only_running_is_new(stored: JobStatus, new: JobStatus) -> bool:
-    """Whether nothing changed but that the job runs, or waits: what is seen while pods start, one after the other."""
+    """Whether only Running or Waiting changed, as while pods start one after the other."""
     return _settled(new.conditions) == _settled(stored.conditions) and not conditions.is_true(
         stored.conditions, ConditionType.RUNNING
     )
@@ -210,7 +213,7 @@ def _only_running_is_new(stored: JobStatus, new: JobStatus) -> bool:
 
 def _settled(given: Conditions) -> Conditions:
     passing = (ConditionType.RUNNING, ConditionType.WAITING, ConditionType.DEGRADED)
-    return tuple(one for one in given if one.type not in passing)
+    return tuple(condition for condition in given if condition.type not in passing)
 
 
 def _without_problems(given: Conditions) -> Conditions:

@@ -1,7 +1,7 @@
-"""A pod that stays Terminating on a dead node is deleted by force, so that its place in the job is free again.
+"""Deletes pods by force that stay Terminating on a dead node, so that their places in the job are free again.
 
-Only the kubelet can tell that the processes of a pod have ended, and a dead node has none: v1 waited for ever (#2072).
-A pod whose node is well is left alone however long it takes, and so is one whose node nothing is known of.
+Only the kubelet reports that the processes of a pod have ended, and on a dead node it does not run: v1 waited for ever
+(#2072). Pods on healthy nodes, and on nodes whose state is unknown, are never deleted by force.
 """
 
 from collections.abc import Iterator
@@ -12,34 +12,34 @@ from pytorchjob_operator.observed import NodeHealth, Observed, Pod
 from pytorchjob_operator.plan import events, limits
 from pytorchjob_operator.plan.writes import DeletePod, Plan
 
-LOOK_AGAIN = timedelta(seconds=30)
-"""How long until a node is asked for again whose pod does not end: nodes are not watched."""
+RECHECK = timedelta(seconds=30)
+"""How long until the node of such a pod is read again: nodes are not watched."""
 
 
 def add(seen: Observed, plan: Plan) -> Plan:
-    """Add to the plan what its pods on dead nodes need; a status that the plan writes goes before them.
+    """Add the forced deletions to the plan; a status in the plan is written before them.
 
-    Were it the other way round, a crash between the two would lose that a pod was terminating: a `Never` job fails
-    for that, and must not be given a new pod instead.
+    In the other order, a crash between the two would lose the fact that a pod was terminating. A `Never` job fails
+    because of that fact and must not get a new pod instead.
     """
     terminating = tuple(_terminating(seen))
     forced = tuple(_forced(seen, terminating))
     if forced and plan.status is not None:
         return replace(plan, wake_at=seen.now)
     going = {write.uid for write in forced}
-    times = [_look_at(seen, pod, due) for pod, due in terminating if pod.uid not in going]
+    times = [_check_at(seen, pod, due) for pod, due in terminating if pod.uid not in going]
     return replace(
         plan,
         reason=f"{plan.reason}; {len(forced)} pods deleted by force" if forced else plan.reason,
         writes=(*forced, *plan.writes),
         events=(*events.force_deleted(forced), *plan.events),
         nodes=frozenset(pod.node for pod, due in terminating if due <= seen.now) - seen.nodes.keys(),
-        wake_at=min((one for one in (plan.wake_at, *times) if one is not None), default=None),
+        wake_at=min((time for time in (plan.wake_at, *times) if time is not None), default=None),
     )
 
 
 def _terminating(seen: Observed) -> Iterator[tuple[Pod, datetime]]:
-    """The pods that a kubelet has to end, with the time from which on they are overdue."""
+    """Yield the pods that a kubelet must end, with the time from which they are overdue."""
     for pod in seen.pods:
         due = limits.after(pod.deleted_at, seen.options.stuck_pod_seconds or None)
         if pod.node and due is not None:
@@ -47,17 +47,17 @@ def _terminating(seen: Observed) -> Iterator[tuple[Pod, datetime]]:
 
 
 def _forced(seen: Observed, terminating: tuple[tuple[Pod, datetime], ...]) -> Iterator[DeletePod]:
-    """Delete what is overdue on a dead node, with the reason."""
+    """Yield the deletions of overdue pods on dead nodes, with the reason."""
     for pod, due in terminating:
         dead_from = _dead_from(seen, pod.node)
         if due <= seen.now and dead_from is not None and dead_from <= seen.now and pod.deleted_at is not None:
             late = _seconds(seen.now - pod.deleted_at)
-            reason = f"its grace period ended {late} ago, and {_told(seen, pod.node)}"
+            reason = f"its grace period ended {late} ago, and {_state(seen, pod.node)}"
             yield DeletePod(pod.name, pod.uid, reason, force=True)
 
 
 def _dead_from(seen: Observed, name: str) -> datetime | None:
-    """From when on no kubelet is believed to end a pod of this node; None while one may, or while that is not known."""
+    """Return from when this node counts as dead; None if it is not dead or its state is unknown."""
     node = seen.nodes.get(name)
     if node is None:
         return None
@@ -66,20 +66,20 @@ def _dead_from(seen: Observed, name: str) -> datetime | None:
     return seen.now if node.health in (NodeHealth.GONE, NodeHealth.OUT_OF_SERVICE) else None
 
 
-def _told(seen: Observed, name: str) -> str:
-    """What is wrong with a dead node."""
+def _state(seen: Observed, name: str) -> str:
+    """Return the state of a dead node for the message."""
     node = seen.nodes[name]
     if node.health is NodeHealth.NOT_READY and node.since is not None:
         return f"node {name} has not been ready for {_seconds(seen.now - node.since)}"
     return f"node {name} is {node.health}"
 
 
-def _look_at(seen: Observed, pod: Pod, due: datetime) -> datetime:
-    """When there may be more to do about this pod: it is overdue, its node is believed dead, or simply later."""
+def _check_at(seen: Observed, pod: Pod, due: datetime) -> datetime:
+    """Return when to check this pod again: when it is overdue, when its node counts as dead, or later."""
     if due > seen.now:
         return due
     dead_from = _dead_from(seen, pod.node)
-    later = seen.now + LOOK_AGAIN
+    later = seen.now + RECHECK
     return later if dead_from is None else min(dead_from, later)
 
 

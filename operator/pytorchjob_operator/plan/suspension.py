@@ -1,8 +1,8 @@
 """A suspended job has no pods and no other children, and keeps its history (contract A.12).
 
-Each change of state is written first and acted on with the next look, so that a crash between the two is no riddle:
-pods go once the status says Suspended, and come once it no longer does. While it does, every pod is of the life before.
-Resuming is then an ordinary plan: what is missing is made, from the template as it is by then.
+Each change is written to the status first and acted on in the next pass, so that a crash between the two does no harm:
+pods are deleted while the condition Suspended is True, and created once it is not. While it is True, every pod is from
+before the suspension. Resuming is then an ordinary plan: missing pods are created from the template as it is then.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _REASON = "the job is suspended"
 
 
 def decide(seen: Observed) -> Outcome | None:
-    """Whether the job holds nothing now, as the user or Kueue wants it, or has just been resumed; None: neither."""
+    """Return the outcome of a job that is suspended or has just been resumed; None otherwise."""
     name = seen.job.metadata.name
     if seen.job.spec.run_policy.suspend or any(writes(seen)):
         return Outcome(Phase.SUSPENDED, f"PyTorchJob {name} is suspended.")
@@ -26,7 +26,7 @@ def decide(seen: Observed) -> Outcome | None:
 
 
 def writes(seen: Observed) -> Iterator[Write]:
-    """Delete whatever the job has once the status says so, resumed or not; cleanPodPolicy does not matter here."""
+    """Yield the deletion of all children once the status is Suspended, resumed or not; cleanPodPolicy has no effect."""
     if not seen.job.status.holds(ConditionType.SUSPENDED):
         return
     for pod in seen.pods:

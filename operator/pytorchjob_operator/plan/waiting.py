@@ -1,7 +1,7 @@
-"""Why a job that does not run yet, or no longer, waits: the condition Waiting says it in one reason and one sentence.
+"""Why a job that does not run waits, for the condition Waiting: a reason and a message.
 
-Looked at in the order in which a person would: may the pods be made at all, and if they are there, what do they lack.
-While the job runs, a pod's trouble is an event's business.
+Checked in this order: may the pods be created, and if they exist, which problems do they have. While the job runs,
+`pod_events` reports the problems of pods.
 """
 
 from collections import Counter
@@ -16,21 +16,23 @@ _WAITS = (Phase.PENDING, Phase.RESTARTING)
 
 
 def decide(context: Context, outcome: Outcome) -> PodProblem | None:
-    """What the job waits for, if it waits for something that a person can name."""
+    """Return what the job waits for, if there is a known reason."""
     if outcome.phase not in _WAITS:
         return None
-    there = context.compared.present
-    return gang.problem(context) or _worst(there[one] for one in replicas.wanted(context.job) if one in there)
+    present = context.compared.present
+    return gang.problem(context) or _commonest(
+        present[replica] for replica in replicas.wanted(context.job) if replica in present
+    )
 
 
-def _worst(pods: Iterable[Pod]) -> PodProblem | None:
-    """The trouble that most pods have, told by the first of them."""
-    troubled = [pod for pod in pods if pod.problem is not None and not (pod.deleting or pod.failed)]
-    counts = Counter(pod.problem.reason for pod in troubled if pod.problem)
+def _commonest(pods: Iterable[Pod]) -> PodProblem | None:
+    """Return the problem that most pods have, with the message of the first of them."""
+    affected = [pod for pod in pods if pod.problem is not None and not (pod.deleting or pod.failed)]
+    counts = Counter(pod.problem.reason for pod in affected if pod.problem)
     if not counts:
         return None
     reason = counts.most_common(1)[0][0]
-    first = next(pod for pod in troubled if pod.problem and pod.problem.reason == reason)
+    first = next(pod for pod in affected if pod.problem and pod.problem.reason == reason)
     others = f" (and {counts[reason] - 1} more)" if counts[reason] > 1 else ""
     assert first.problem is not None
     return PodProblem(reason, f"pod {first.name}: {first.problem.message}{others}")

@@ -1,7 +1,7 @@
-"""A plan as a value: what to write, in which order, which status, which events, when to look again, and why.
+"""A plan as a value: the writes in their order, the status, the events, the time of the next pass, and the reason.
 
-Applying any prefix of the writes and planning again leads to the same end: no write depends on one that is remembered
-only here.
+Applying any prefix of the writes and planning again leads to the same end: no write depends on knowledge that only this
+plan has.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class DeletePod:
     uid: str
     reason: str
     force: bool = False
-    """Do not wait for the kubelet to tell that its processes have ended: it never will."""
+    """Do not wait until the kubelet reports the end of the pod's processes: it never will."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class CreateChild:
 
 @dataclass(frozen=True)
 class UpdateChild:
-    """Put these labels, annotations and fields of `spec` into the child that has this uid; what else it has stays."""
+    """Write these labels, annotations and fields of `spec` into the child with this uid; its other fields stay."""
 
     kind: ChildKind
     uid: str
@@ -74,10 +74,10 @@ Write = CreateChild | CreatePod | UpdateChild | DeletePod | DeleteChild | Delete
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a person should read in `kubectl describe`, sent after the writes went through."""
+    """An event for `kubectl describe`, sent after the writes succeeded."""
 
     reason: str
-    """One of `names.Reason`, or what the scheduler or the kubelet says is wrong with a pod."""
+    """One of `names.Reason`, or the reason that the scheduler or the kubelet gives for a pod's problem."""
     message: str
     type: EventType = EventType.NORMAL
 
@@ -92,22 +92,22 @@ class Plan:
     """The new status, or None to leave the stored one alone."""
     events: tuple[Event, ...] = ()
     status_due: datetime | None = None
-    """When a status that this plan puts off is to be written; the next observation carries it."""
+    """When to write a status that this plan postpones; the next observation contains this time."""
     wake_at: datetime | None = None
-    """Plan again at this time at the latest, also if nothing happens."""
+    """Plan again at this time at the latest, even without events."""
 
     needs: frozenset[ChildKind] = frozenset()
-    """Kinds of children that this job may have and that could not be seen: look again once they can."""
+    """Kinds of children that this job needs and that cannot be read: plan again once they can."""
     pod_events: tuple[Event, ...] = ()
-    """Events of single pods, true whatever becomes of the writes."""
+    """Events of single pods, true even if the writes fail."""
     reported: frozenset[ReportedEvent] = frozenset()
-    """What has been told of single pods once the news are out; the next observation carries it."""
+    """What has been reported about single pods once `pod_events` are sent; the next observation contains it."""
     lost: tuple[Cause, ...] = ()
-    """Why pods are going that nobody has counted yet, one for each."""
+    """Causes of lost pods that are not counted yet, one for each pod."""
     coordinator: CoordinatorUpdate = field(default_factory=Forget)
     """What the coordinator must know about the job now, also when there is nothing to write."""
     nodes: frozenset[str] = frozenset()
-    """Names of nodes whose state this plan lacks: plan again with it."""
+    """Names of nodes whose state is missing in the observation: plan again with it."""
 
     @property
     def empty(self) -> bool:
@@ -116,5 +116,5 @@ class Plan:
 
 
 def manifests(plan: Plan) -> list[dict[str, Any]]:
-    """The objects that the plan creates, as `kubectl apply` would take them."""
+    """Return the objects that the plan creates, as `kubectl apply` takes them."""
     return [dict(write.body) for write in plan.writes if isinstance(write, CreateChild | CreatePod)]

@@ -1,7 +1,7 @@
-"""What the agent in a pod is told: the way to the coordinator, and what spec.agent says (tiers 1 and 2).
+"""The agent's variables of a pod: the coordinator's endpoint, and the settings of spec.agent (tiers 1 and 2).
 
-Whoever chose a rendezvous keeps it: a job that names a backend or a host, in its policy or in its pods' env, has no
-coordinator. Nothing here is for the containers beside `pytorch`.
+The user's choice of a rendezvous wins: a job that names a backend or a host, in its policy or in its pods' environment,
+trains without the coordinator. Only container `pytorch` gets these variables.
 """
 
 import json
@@ -23,52 +23,52 @@ from pytorchjob_operator.plan.replicas import Replica
 _CHOICES = (PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, coordinator_endpoint.COORDINATOR)
 
 DEFAULT_TERMINATION = 30
-"""terminationGracePeriodSeconds of a pod that does not say."""
+"""Kubernetes' default of terminationGracePeriodSeconds."""
 _SPARE_SECONDS = 5
-"""What the kubelet needs of it."""
+"""The part of it that the kubelet needs."""
 
 Variable = dict[str, Any]
 
 
 def coordinator(job: PyTorchJob, template: dict[str, Any], options: Options) -> CoordinatorAccess | None:
-    """Where the agents of this template's pods meet; None where they do without the coordinator."""
+    """Return the coordinator that the pods of this template train with; None if they train without it."""
     return None if _refusal(job, template, options) else options.coordinator
 
 
 def injected(job: PyTorchJob, template: dict[str, Any], options: Options) -> bool:
-    """Whether the agent is put into the pods of this template."""
+    """Whether the operator installs the agent in the pods of this template."""
     wanted = job.spec.agent is not None and bool(job.spec.agent.inject)
     return wanted and bool(options.agent_image) and coordinator(job, template, options) is not None
 
 
 def variables(job: PyTorchJob, replica: Replica, options: Options) -> list[Variable]:
-    """What container `pytorch` of one replica gets beside the contract env."""
+    """Return the variables of container `pytorch` of one replica besides the contract's."""
     spec = job.spec.pytorch_replica_specs.get(replica.type)
     template = spec.template if spec else {}
     given, at = own_names(template), coordinator(job, template, options)
-    told = [] if at is None else _meeting(job, replica, at)
+    endpoint = [] if at is None else _endpoint(job, replica, at)
     settings = [*_settings(job.spec.agent or AgentPolicy()), *([] if at is None else _grace(template))]
-    return [*told, *(one for one in settings if one["name"] not in given)]
+    return [*endpoint, *(setting for setting in settings if setting["name"] not in given)]
 
 
 def problem(job: PyTorchJob, options: Options) -> tuple[Reason, str] | None:
-    """Why the agent that the user wants is not put into the pods, if so: for the condition ConfigValid."""
+    """Return why the agent is not injected although the user wants it, for the condition ConfigValid; else None."""
     if job.spec.agent is None or not job.spec.agent.inject:
         return None
-    refusals = (_refusal(job, one.template, options) for _, one in job.spec.pytorch_replica_specs.items())
-    why = next((one for one in refusals if one), None)
+    refusals = (_refusal(job, spec.template, options) for _, spec in job.spec.pytorch_replica_specs.items())
+    why = next((refusal for refusal in refusals if refusal), None)
     if why is None and not options.agent_image:
-        why = "the operator has no image to take the agent from"
+        why = "the operator has no agent image"
     return (Reason.AGENT_UNAVAILABLE, f"spec.agent.inject has no effect: {why}") if why else None
 
 
 def own_names(template: dict[str, Any]) -> set[str]:
-    """Names of the variables that the user gives container `pytorch`."""
-    return {str(one.get("name")) for one in (main_container(template) or {}).get("env") or ()}
+    """Return the names of the variables that the user sets in container `pytorch`."""
+    return {str(variable.get("name")) for variable in (main_container(template) or {}).get("env") or ()}
 
 
 def _refusal(job: PyTorchJob, template: dict[str, Any], options: Options) -> str | None:
-    """Why pods of this template do without the coordinator."""
+    """Return why pods of this template train without the coordinator; None if they train with it."""
     field = _chosen(job.spec.elastic_policy or ElasticPolicy())
     if field is not None:
         return f"elasticPolicy.{field} chooses another rendezvous"
@@ -76,8 +76,8 @@ def _refusal(job: PyTorchJob, template: dict[str, Any], options: Options) -> str
     if found:
         return f"container {names.CONTAINER} has its own {min(found)}"
     if options.legacy:
-        return "pods that training-operator v1 made are there"
-    return "there is no coordinator for these pods" if options.coordinator is None else None
+        return "the job has pods that training-operator v1 created"
+    return "these pods have no coordinator" if options.coordinator is None else None
 
 
 def _chosen(policy: ElasticPolicy) -> str | None:
@@ -88,7 +88,7 @@ def _chosen(policy: ElasticPolicy) -> str | None:
     return "standalone" if policy.standalone else None
 
 
-def _meeting(job: PyTorchJob, replica: Replica, at: CoordinatorAccess) -> list[Variable]:
+def _endpoint(job: PyTorchJob, replica: Replica, at: CoordinatorAccess) -> list[Variable]:
     meta = job.metadata
     pod = names.pod_name(meta.name, replica.type, replica.index)
     host, _, port = at.address.rpartition(":")
@@ -104,20 +104,20 @@ def _meeting(job: PyTorchJob, replica: Replica, at: CoordinatorAccess) -> list[V
 
 
 def _grace(template: dict[str, Any]) -> Iterator[Variable]:
-    """How long the agent has once its pod has to go, where that is not Kubernetes' default, which it knows."""
+    """Yield the agent's time to stop when its pod is deleted, unless it is Kubernetes' default, which it knows."""
     seconds = (template.get("spec") or {}).get("terminationGracePeriodSeconds")
     if isinstance(seconds, int) and seconds != DEFAULT_TERMINATION:
         yield {"name": GRACE, "value": str(max(seconds - _SPARE_SECONDS, seconds // 2))}
 
 
 def _settings(policy: AgentPolicy) -> Iterator[Variable]:
-    """Only what the user set: the agent knows its own defaults."""
+    """Yield what the user set: the agent knows its own defaults."""
     if policy.start_mode is not None:
         yield {"name": START_MODE, "value": policy.start_mode.value.lower()}
     if policy.preload:
         yield {"name": PRELOAD, "value": ",".join(policy.preload)}
     if policy.hang is not None:
-        # The kubelet would read $(...) in a pattern as a variable of the pod.
+        # The kubelet would expand $(...) in a pattern as a variable of the pod.
         text = json.dumps(policy.hang.to_api(), separators=(",", ":")).replace("$", "$$")
         yield {"name": HANG, "value": text}
     if policy.preflight is not None:

@@ -1,7 +1,7 @@
-"""How many processes torchrun starts in a pod, where torchrun itself could only guess: `auto`, `cpu`, `gpu`.
+"""PET_NPROC_PER_NODE: how many processes torchrun starts in a pod for `auto`, `cpu` and `gpu`.
 
-A CPU pod's number comes from its limit: torchrun counts the whole machine's CPUs. Devices that torch counts itself are
-left to it, because it knows which of them are visible; the other vendors' are counted by the pod's limits.
+The number for a CPU pod is its CPU limit, because torchrun would count all CPUs of the machine. torchrun itself counts
+the devices that torch knows, because it sees which are visible. The pod's limits give the number of other devices.
 """
 
 import math
@@ -28,9 +28,9 @@ ACCELERATORS = (
     "metax-tech.com/gpu",
     "mthreads.com/gpu",
 )
-"""Resource names of devices; a `*` at the end stands for anything. More come from the operator's settings.
+"""Resource names of devices; a `*` at the end matches anything. The operator's settings can add more.
 
-Vendors have names for parts of a device beside these (memory, cores, monitoring), which are no devices.
+Vendors also have resource names for parts of a device (memory, cores, monitoring); these are not devices.
 """
 _PART = "-memory"
 
@@ -40,7 +40,7 @@ _BY_CPUS = ("auto", "cpu")
 
 
 def per_node(given: str | None, template: dict[str, Any], accelerators: Iterable[str] = ()) -> str | None:
-    """What PET_NPROC_PER_NODE says in the pods of this template: the number where it is known, else as it was given."""
+    """Return PET_NPROC_PER_NODE for the pods of this template: the number if it is known, otherwise the given value."""
     limits = ((main_container(template) or {}).get("resources") or {}).get("limits") or {}
     if any(_matches(key, COUNTED_BY_TORCH) for key in limits):
         return given
@@ -53,10 +53,10 @@ def per_node(given: str | None, template: dict[str, Any], accelerators: Iterable
 
 
 def _whole(value: object) -> int:
-    """The next whole number, 0 for what is none or no count of devices in one pod."""
+    """Return the number rounded up; 0 for a value that is not a possible count of devices in a pod."""
     number = quantity.parse(value)
     return math.ceil(number) if number is not None and 0 < number <= _MOST else 0
 
 
 def _matches(key: str, patterns: Iterable[str]) -> bool:
-    return any(key == one or (one.endswith("*") and key.startswith(one[:-1])) for one in patterns)
+    return any(key == pattern or (pattern.endswith("*") and key.startswith(pattern[:-1])) for pattern in patterns)

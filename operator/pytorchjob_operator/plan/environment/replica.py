@@ -1,4 +1,4 @@
-"""The contract env of one replica: where the master is, how many take part, and which of them this is."""
+"""The contract variables of one replica: the master's address, the numbers of nodes and processes, its rank."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ def build_env(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv
 
 
 def _master(job: PyTorchJob) -> ReplicaType | None:
-    """The role whose replica 0 is the master; an elastic job without a Master finds its own by rendezvous."""
+    """Return the role whose replica 0 is the master; None for an elastic job that finds its master by rendezvous."""
     if job.spec.pytorch_replica_specs.master is not None:
         return ReplicaType.MASTER
     elastic = job.spec.elastic_policy
@@ -45,13 +45,13 @@ def _master(job: PyTorchJob) -> ReplicaType | None:
 
 
 def _address(job: PyTorchJob, role: ReplicaType, options: Options) -> str:
-    """The name of a role's replica 0: its own Service's, which v1's pods answer to as well, or the job's."""
+    """Return the host name of a role's replica 0: by its own Service, as v1's pods need it, or by the job's."""
     name_of = names.pod_name if options.replica_services else names.host_name
     return name_of(job.metadata.name, role, 0)
 
 
 def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
-    """The number of nodes, processes per node, and the rendezvous of an elastic job, or of an injected agent."""
+    """Return nodes, processes per node, and the rendezvous of an elastic job or of an injected agent."""
     elastic, processes, template = job.spec.elastic_policy, _nproc(job, replica, options), _template(job, replica)
     low, high = _nodes(job)
     here = ReplicaEnv(nnodes_min=low, nnodes_max=high, nproc_per_node=processes)
@@ -72,8 +72,8 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
 
 
 def _with_agents(elastic: ElasticPolicy | None, options: Options) -> Rendezvous:
-    """The rendezvous of an agent that torchrun finds in its pod: by the coordinator."""
-    assert options.coordinator is not None, "no agent is injected without a coordinator"
+    """Return the rendezvous of an injected agent: the coordinator."""
+    assert options.coordinator is not None, "an injected agent needs a coordinator"
     host, _, port = options.coordinator.address.rpartition(":")
     given = elastic or ElasticPolicy()
     return Rendezvous(
@@ -82,10 +82,10 @@ def _with_agents(elastic: ElasticPolicy | None, options: Options) -> Rendezvous:
 
 
 def _nodes(job: PyTorchJob) -> tuple[int, int]:
-    """How many pods train together, at least and at most.
+    """Return the least and the most pods that train together.
 
-    An elastic job counts its workers alone (v1). A static rendezvous is no range and counts every rank; a standalone
-    run has one node, where v1's range made torchrun wait for nodes that never come.
+    An elastic job counts only its workers (v1). A static rendezvous has a fixed size and counts every rank. A
+    standalone run has one node; v1's range made torchrun wait for nodes that never come.
     """
     elastic = job.spec.elastic_policy
     if elastic is None or elastic.rdzv_backend == _STATIC:
@@ -118,10 +118,10 @@ def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, optio
 
 
 def _run_id(job: PyTorchJob, elastic: ElasticPolicy, backend: str) -> str | None:
-    """The name under which members find each other.
+    """Return the run id, by which members find each other.
 
-    A store of its own (c10d) dies with the job's pods, and pods made by v1 must find those made here: it keeps the
-    user's. One that outlives the job remembers what is over as closed, so each attempt has a name of its own.
+    A c10d store ends with the job's pods, and pods of v1 must find new pods, so the user's id stays. A store that
+    outlives the job keeps finished runs as closed, so each attempt gets its own id.
     """
     if backend in (DEFAULT_BACKEND, _STATIC):
         return elastic.rdzv_id
@@ -132,19 +132,19 @@ def _run_id(job: PyTorchJob, elastic: ElasticPolicy, backend: str) -> str | None
 
 
 def _conf(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, options: Options) -> tuple[tuple[str, str], ...]:
-    """The user's settings first; what is added to them is nothing that they say already."""
+    """Return the user's settings, then additions for keys that the user did not set."""
     given = rendezvous_conf.given_conf(elastic, _template(job, replica))
     if given is None:
         return ()
     added = (*_store_host(job, elastic, replica), *rendezvous_conf.timings(elastic, options))
     known = {key for key, _ in given}
-    return (*given, *(one for one in added if one[0] not in known))
+    return (*given, *(setting for setting in added if setting[0] not in known))
 
 
 def _store_host(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica) -> tuple[tuple[str, str], ...]:
-    """Whether this replica opens the store of torch's c10d rendezvous, by its index.
+    """Return the setting by which only worker 0 opens the store of torch's c10d rendezvous.
 
-    Left to itself torch compares host names, and on worker 0 that depends on DNS having its name already.
+    Without it torch compares host names, which fails on worker 0 until DNS has its name.
     """
     first = Replica(ReplicaType.WORKER, 0)
     own = (None, *(make(job.metadata.name, first.type, first.index) for make in (names.pod_name, names.host_name)))
@@ -161,9 +161,9 @@ def _port(job: PyTorchJob, replica_type: ReplicaType) -> int:
 
 
 def _processes(nproc_per_node: str | None) -> int:
-    """Processes of one node as WORLD_SIZE counts them (contract A.7, row 6).
+    """Return the processes of a node as WORLD_SIZE counts them (contract A.7, row 6).
 
-    `auto`, `cpu` and `gpu` count as one, and so does a number in the deprecated elasticPolicy.nProcPerNode.
+    `auto`, `cpu` and `gpu` count as 1, and so does a number in the deprecated elasticPolicy.nProcPerNode.
     """
     text = nproc_per_node or ""
     return int(text) if text.isascii() and text.isdigit() else 1
