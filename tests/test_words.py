@@ -104,7 +104,12 @@ CLEAN_SOURCE = [
     "operator/pytorchjob_operator/__main__.py",
     "operator/pytorchjob_operator/cli.py",
     "operator/pytorchjob_operator/control",
+    "operator/pytorchjob_operator/crd",
     "operator/pytorchjob_operator/errors.py",
+    "operator/pytorchjob_operator/model",
+    "operator/pytorchjob_operator/names.py",
+    "operator/pytorchjob_operator/observed.py",
+    "operator/pytorchjob_operator/problem.py",
     "operator/pytorchjob_operator/settings.py",
     "operator/pytorchjob_operator/tokens.py",
 ]

@@ -1,12 +1,27 @@
 """What of a job this machine cannot honour, each said once and before anything starts. Pure."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.local import gpus
 from pytorchjob_operator.model import PyTorchJob, main_container
 
+
+class ClusterOnly(NamedTuple):
+    """A field that only a cluster can honour: a local run replaces its value and prints a note."""
+
+    instead: object
+    note: str
+    """For a job that sets the field; `{value}` is the job's value."""
+
+
+RUN_POLICY = {
+    "suspend": ClusterOnly(False, "runPolicy.suspend is ignored: the job runs"),
+    "managed_by": ClusterOnly(None, "runPolicy.managedBy {value} is ignored: the job runs here"),
+    "scheduling_policy": ClusterOnly(None, "runPolicy.schedulingPolicy is ignored: all replicas start at once"),
+}
+"""By the field of runPolicy; a field that is not listed works on this machine too."""
 _HONOURED_FIELDS = ("fieldRef",)
 
 
@@ -76,12 +91,9 @@ def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
     elif devices and not wanted:
         yield f"the GPUs of this machine are not used: ask for them with resources.limits {gpus.RESOURCE}"
     policy, elastic = job.spec.run_policy, job.spec.elastic_policy
-    if policy.suspend:
-        yield "runPolicy.suspend is ignored: the job runs"
-    if policy.managed_by:
-        yield f"runPolicy.managedBy {policy.managed_by} is ignored: the job runs here"
-    if policy.scheduling_policy is not None:
-        yield "runPolicy.schedulingPolicy is ignored: all replicas start at once"
+    for name, field in RUN_POLICY.items():
+        if getattr(policy, name) != field.instead:
+            yield field.note.format(value=getattr(policy, name))
     if elastic is not None and elastic.metrics:
         yield "elasticPolicy.metrics is ignored: nothing scales the job but you (SIGHUP)"
 

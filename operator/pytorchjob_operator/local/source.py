@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from pytorchjob_operator.errors import InvalidJob, Problem
+from pytorchjob_operator.local.notes import RUN_POLICY
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.model.load import load_jobs, validate_dict
 
@@ -50,8 +51,8 @@ def as_stored(job: PyTorchJob) -> PyTorchJob:
 
 def as_local(job: PyTorchJob) -> PyTorchJob:
     """The stored job, less what only a cluster can do: suspension, other managers, gangs. Its limits hold here too."""
-    ignored = {"suspend": False, "managed_by": None, "scheduling_policy": None}
-    policy = job.spec.run_policy.model_copy(update=ignored)
+    replaced = {name: field.instead for name, field in RUN_POLICY.items()}
+    policy = job.spec.run_policy.model_copy(update=replaced)
     return as_stored(job.model_copy(update={"spec": job.spec.model_copy(update={"run_policy": policy})}))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytorchjob_operator.coordinator_update import Forget
-from pytorchjob_operator.model import ManagedBy, PyTorchJob, with_defaults
+from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan import (
@@ -21,6 +21,7 @@ from pytorchjob_operator.plan import (
     ending,
     events,
     gang,
+    lifecycle,
     limits,
     outcome,
     pod_events,
@@ -82,7 +83,7 @@ def _hands_off(job: PyTorchJob) -> str | None:
     """Return why the operator must not touch the job, or None."""
     if job.metadata.deletion_timestamp:
         return "the job is being deleted: the garbage collector removes its children"
-    if job.spec.run_policy.managed_by not in (None, ManagedBy.OPERATOR):
+    if not lifecycle.is_ours(job):
         return f"the job is managed by {job.spec.run_policy.managed_by}"
     return None
 
