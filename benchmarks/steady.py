@@ -97,7 +97,9 @@ def _wait(folder: Path) -> None:
 
 def _agents(pid: int) -> list[int]:
     """The first process of each replica."""
-    found = [agent for keeper in _children(pid) for agent in _children(keeper) if "pytorchjob-agent" in _words(agent)]
+    found = [
+        agent for supervisor in _children(pid) for agent in _children(supervisor) if "pytorchjob-agent" in _words(agent)
+    ]
     assert len(found) == _MEMBERS, found
     return found
 

@@ -86,7 +86,7 @@ def test_a_file_that_is_no_job_ends_with_2(tmp_path: Path, text: str, said: str)
     [
         pytest.param(["--replicas", "0"], "--replicas", id="an impossible number"),
         pytest.param(["--replicas", "20000"], f"{WORKER}.replicas", id="a number that the rules refuse"),
-        pytest.param(["--job", "other"], "no job is named other", id="a job that is not there"),
+        pytest.param(["--job", "other"], "contains no job named other", id="a job that is not there"),
         pytest.param(["--output", "xml"], "--output", id="an unknown format"),
     ],
 )

@@ -106,6 +106,7 @@ CLEAN_SOURCE = [
     "operator/pytorchjob_operator/control",
     "operator/pytorchjob_operator/crd",
     "operator/pytorchjob_operator/errors.py",
+    "operator/pytorchjob_operator/kube",
     "operator/pytorchjob_operator/model",
     "operator/pytorchjob_operator/names.py",
     "operator/pytorchjob_operator/observed.py",

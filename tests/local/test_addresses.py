@@ -88,5 +88,5 @@ def test_a_port_that_somebody_listens_on_is_not_taken(claims: Claims) -> None:
 
 
 def test_more_replicas_than_addresses_are_refused(claims: Claims) -> None:
-    with pytest.raises(InvalidJob, match=r"Worker.replicas: 254 is too many for one machine: at most 253"):
+    with pytest.raises(InvalidJob, match=r"Worker.replicas: 254 is too many: one machine runs at most 253"):
         settle(parsed(replicas=MAX_WORKERS + 1), claims)

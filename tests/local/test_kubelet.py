@@ -1,6 +1,6 @@
 import pytest
 
-from pytorchjob_operator.local.kubelet import Verdict, after_exit, back_off, count_crash
+from pytorchjob_operator.local.kubelet import ExitDecision, after_exit, back_off, count_crash
 from pytorchjob_operator.model import RestartPolicy
 from pytorchjob_operator.observed import PodPhase
 
@@ -25,7 +25,7 @@ def test_an_end_is_judged_by_the_policy(
 
 
 def test_a_signal_is_named() -> None:
-    assert after_exit(NEVER, 137, 1) == Verdict(PodPhase.FAILED, "exited with 137 (SIGKILL)")
+    assert after_exit(NEVER, 137, 1) == ExitDecision(PodPhase.FAILED, "exited with 137 (SIGKILL)")
 
 
 def test_the_back_off_doubles_and_is_bounded() -> None:

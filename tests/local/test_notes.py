@@ -29,15 +29,15 @@ def test_a_plain_job_has_one_note_however_many_roles() -> None:
         pytest.param({"pod": {"initContainers": [{"name": "get"}]}}, "init containers do not run: get", id="init"),
         pytest.param({"volumeMounts": [DATA]}, "volumes are not mounted: d at /d", id="dir"),
         pytest.param(
-            {"env": [SECRET]}, "variables from Secrets, ConfigMaps and resources are not there: TOKEN", id="key"
+            {"env": [SECRET]}, "variables from Secrets, ConfigMaps and resources are not set: TOKEN", id="key"
         ),
-        pytest.param({"envFrom": [{}]}, "envFrom is not read", id="envFrom"),
-        pytest.param({"workingDir": "/w"}, "workingDir /w is used only where", id="directory"),
+        pytest.param({"envFrom": [{}]}, "envFrom is ignored", id="envFrom"),
+        pytest.param({"workingDir": "/w"}, "workingDir /w is used only if", id="directory"),
         pytest.param({"livenessProbe": {"exec": {}}}, "probes and lifecycle hooks do not run", id="probe"),
-        pytest.param({"resources": {"limits": {"cpu": 1}}}, "limits of cpu and memory are not enforced", id="limits"),
+        pytest.param({"resources": {"limits": {"cpu": 1}}}, "cpu and memory limits are not enforced", id="limits"),
         pytest.param(
             {"resources": {"limits": {"nvidia.com/gpu": 8}}},
-            "the job asks for 8 GPUs, this machine has 0: replicas run without",
+            "the job requests 8 GPUs, this machine has 0: replicas run without GPUs",
             id="GPUs",
         ),
         pytest.param(
@@ -58,5 +58,5 @@ def test_a_fieldref_is_honoured_and_needs_no_note() -> None:
 
 
 def test_a_command_that_only_the_image_knows_is_refused_with_its_field() -> None:
-    with pytest.raises(InvalidJob, match=r"Worker.template.spec.containers\[name=pytorch\].command: is not set"):
+    with pytest.raises(InvalidJob, match=r"Worker.template.spec.containers\[name=pytorch\].command: is required"):
         check(PyTorchJob.model_validate(job(Worker=role([]))))

@@ -99,7 +99,7 @@ def test_the_deadline_of_a_job_ends_it_and_leaves_no_process(start: Start) -> No
     run = start(job(Master=python(NESTED), Worker=python(NESTED), run_policy={"activeDeadlineSeconds": 4}))
     assert run.wait() == 1
     assert "Job tiny has failed because it was active longer than specified deadline" in run.err
-    assert "the job has failed: the replicas that still run are stopped" in run.err
+    assert "the job has failed: stopping the replicas that still run" in run.err
     assert not any(map(alive, run.pids()))
 
 
@@ -151,10 +151,10 @@ def test_a_replica_killed_by_hand_is_started_again(start: Start) -> None:
     (first,) = run.pids()
     os.kill(first, signal.SIGKILL)
     run.until("pid=", times=2)
-    assert "exited with 137 (SIGKILL): restartPolicy OnFailure, starts again in 1 s" in run.err
+    assert "exited with 137 (SIGKILL): restartPolicy OnFailure, restarts in 1 s" in run.err
 
 
-def test_a_command_dies_with_its_keeper_and_is_started_again(start: Start) -> None:
+def test_a_command_dies_with_its_supervisor_and_is_started_again(start: Start) -> None:
     run = start(job(Worker=python(SLEEP, policy="OnFailure")))
     run.until("pid=")
     (first,) = run.pids()
@@ -191,7 +191,7 @@ def test_a_file_that_has_become_invalid_scales_nothing(start: Start, tmp_path: P
     run.until("pid=")
     write(path, job(Worker=python(SLEEP, replicas=0)))
     run.signal(signal.SIGHUP)
-    run.until("the job is not scaled, its file cannot be used: spec.pytorchReplicaSpecs.Worker.replicas")
+    run.until("the job is not scaled, because its file cannot be used: spec.pytorchReplicaSpecs.Worker.replicas")
     assert run.process.poll() is None
 
 
@@ -217,7 +217,7 @@ def test_the_second_ctrl_c_kills_at_once(start: Start) -> None:
     run = start(job(Worker=python(stubborn)), "--grace", "10000")
     run.until("pid=")
     run.signal(signal.SIGINT)
-    run.until("once more kills them")
+    run.until("press Ctrl-C again to kill them")
     run.signal(signal.SIGINT)
     assert run.wait() == 130
     assert not any(map(alive, run.pids()))
@@ -237,7 +237,7 @@ def test_two_jobs_at_once_have_other_ports_and_addresses(start: Start) -> None:
 def test_timeout_stops_the_job(start: Start) -> None:
     run = start(job(Worker=python(SLEEP)), "--timeout", "1", "-o", "yaml")
     assert run.wait() == 124
-    assert "--timeout is over" in run.err
+    assert "time limit of --timeout is over" in run.err
     assert yaml.safe_load(run.out)["status"]["conditions"][-1]["type"] == "Running"
 
 

@@ -26,7 +26,7 @@ def test_on_a_terminal_the_line_is_rewritten_and_gone_before_other_words() -> No
     err = Terminal()
     screen = Screen(io.StringIO(), err)
     screen.progress(at(2), 1.0)
-    screen.say("hello")
+    screen.message("hello")
     screen.close()
     assert err.getvalue() == "\r\x1b[Ktiny: Running, 2/3 ready, 1 restart, 1 s\r\x1b[Khello\n"
 

@@ -17,7 +17,7 @@ def test_the_only_job_needs_no_name_and_one_of_several_does() -> None:
     jobs = [parsed("a"), parsed("b")]
     assert choose(jobs[:1], None, "f").metadata.name == "a"
     assert choose(jobs, "b", "f").metadata.name == "b"
-    with pytest.raises(InvalidJob, match="f: holds 2 jobs: a, b; choose one with --job NAME"):
+    with pytest.raises(InvalidJob, match="f: contains 2 jobs: a, b; choose one with --job NAME"):
         choose(jobs, None, "f")
 
 
@@ -44,7 +44,7 @@ def test_another_number_of_workers_is_checked_by_the_same_rules() -> None:
 
 def test_workers_are_not_made_up() -> None:
     lonely = PyTorchJob.model_validate(job(Master=role(["x"])))
-    with pytest.raises(InvalidJob, match=r"spec.pytorchReplicaSpecs.Worker: is not there"):
+    with pytest.raises(InvalidJob, match=r"spec.pytorchReplicaSpecs.Worker: is missing"):
         override(lonely, None, 2)
 
 

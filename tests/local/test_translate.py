@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.local.addresses import Addresses
-from pytorchjob_operator.local.command import Command
+from pytorchjob_operator.local.supervisor import Command
 from pytorchjob_operator.local.translate import Machine, expand, to_command
 from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.names import ReplicaType

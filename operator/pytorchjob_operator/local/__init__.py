@@ -1,4 +1,6 @@
-"""`pytorchjob run`: the plan of the cluster, applied to process groups of this machine. No Kubernetes anywhere.
+"""`pytorchjob run`: the same plan as in a cluster, applied to process groups on this machine, without Kubernetes.
 
-What is decided about a job is decided by `plan`; here is only what a kubelet, a name service and a terminal would do.
+`run` puts a run together, `runner` is its loop, `node` replaces the kubelet, `addresses` DNS, `screen` is the terminal.
+This package may import `plan`, `coordinator`, `observed` and `model`, not `app`, `control` or `kube`. Decisions about a
+job belong in `plan`. The path of a signal: `signals`, `runner`, `node`, `replica_process`, `supervisor`.
 """

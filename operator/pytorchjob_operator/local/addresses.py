@@ -1,8 +1,8 @@
-"""Where the replicas of a local run are found: a loopback address for each, ports that no other run uses.
+"""The addresses of a local run's replicas: one loopback address for each, and ports that no other run uses.
 
-In a cluster a name service and one network per pod do this. The port where the ranks meet is claimed for the whole
-run, because torch's store listens on every address of the machine; the addresses follow from that port, so runs at
-the same time never share one. Where only 127.0.0.1 exists (macOS) all replicas have that.
+In a cluster DNS and a network per pod do this. The master port is claimed for the whole run, because torch's store
+listens on every address of the machine. The addresses are derived from that port, so that concurrent runs never share
+an address. Where only 127.0.0.1 exists (macOS) all replicas use it.
 """
 
 import re
@@ -21,7 +21,7 @@ from pytorchjob_operator.plan import replicas
 
 LOOPBACK = "127.0.0.1"
 MAX_WORKERS = 253
-"""Addresses of one block, less the Master's."""
+"""The number of addresses in one block, without the Master's."""
 
 _TRIES = 1000
 _LAST_PORT = 65535
@@ -36,16 +36,16 @@ class Addresses:
     block: str | None
 
     def of(self, replica_type: ReplicaType, index: int) -> str:
-        """The address of one replica, whether it runs or not."""
+        """The address of a replica, whether the replica runs or not."""
         if self.block is None:
             return LOOPBACK
         return f"{self.block}.{1 if replica_type is ReplicaType.MASTER else index + 2}"
 
     def translate(self, text: str, *, whole_words: bool = False) -> str:
-        """Put addresses where replicas are named.
+        """Replace the names of replicas by their addresses.
 
-        A name with its Service is found anywhere; a bare pod name (v1's short form) where a port follows, or, with
-        `whole_words`, where it stands alone.
+        A name with its Service is replaced anywhere. A pod name alone (v1's short form) is replaced before a port, or,
+        with `whole_words`, if it is the whole text or the whole value after `=`.
         """
 
         def address(match: re.Match[str]) -> str:
@@ -61,22 +61,22 @@ class Addresses:
         service = (
             rf"\.{re.escape(names.service_name(self.job))}(?:\.{re.escape(self.namespace)}(?:\.svc(?:\.[\w.-]+)?)?)?"
         )
-        roles = "|".join(one.label for one in ReplicaType)
+        roles = "|".join(replica_type.label for replica_type in ReplicaType)
         pod = rf"{re.escape(self.job)}-(?P<role>{roles})-(?P<index>\d{{1,6}})"
         return re.compile(rf"(?<![\w.-]){pod}(?P<service>{service})?(?P<port>:\d+)?(?![\w-])")
 
 
 @dataclass
 class Claims:
-    """Ports that this run holds until it ends or dies; other runs see that they are taken."""
+    """Ports that this run holds until it ends or is killed; other runs find them in use."""
 
     _held: list[socket.socket] = field(default_factory=list)
 
     def claim(self, port: int) -> bool:
-        """Take a port, if nothing listens on it and no other run has it.
+        """Claim a port; False if a process listens on it or another run has claimed it.
 
-        The claim is the UDP port of the same number: nobody else uses that, it leaves the TCP port to torch, and
-        the kernel gives it back whatever becomes of us.
+        The claim is the UDP port of the same number. No other program uses it, the TCP port stays free for torch, and
+        the kernel releases it however this process ends.
         """
         held = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
@@ -91,36 +91,38 @@ class Claims:
         return True
 
     def first_free(self, wanted: int) -> int:
-        """Take the wanted port or the next one that is free."""
+        """Claim the wanted port or the next free port; raises InvalidJob if no port is free."""
         for port in range(wanted, min(wanted + _TRIES, _LAST_PORT + 1)):
             if self.claim(port):
                 return port
-        raise InvalidJob([Problem("", f"no port is free from {wanted} to {wanted + _TRIES - 1}: choose another port")])
+        text = f"no port from {wanted} to {wanted + _TRIES - 1} is free: set another port in the job"
+        raise InvalidJob([Problem("", text)])
 
     def release(self) -> None:
-        """Give all ports back."""
-        for one in self._held:
-            one.close()
+        """Release all ports."""
+        for held in self._held:
+            held.close()
         self._held.clear()
 
 
 def settle(job: PyTorchJob, claims: Claims) -> tuple[PyTorchJob, Addresses, list[str]]:
-    """Claim the job's ports and choose its addresses; the job comes back with the ports that it got, and notes."""
+    """Claim the job's ports and choose its addresses; returns the job with these ports, and notes for the user."""
     check_size(job)
-    got = {port: claims.first_free(port) for port in dict.fromkeys(_ports(job))}
-    notes = [f"port {old} is in use on this machine: this run has {new}" for old, new in got.items() if old != new]
-    block = _block(next(iter(got.values())))
+    claimed = {port: claims.first_free(port) for port in dict.fromkeys(_ports(job))}
+    notes = [f"port {old} is in use on this machine: this run uses {new}" for old, new in claimed.items() if old != new]
+    block = _block(next(iter(claimed.values())))
     if block is None:
-        notes.append(f"this machine has no loopback address but {LOOPBACK}: all replicas share it")
-    return _with_ports(job, got), Addresses(job.metadata.name, job.metadata.namespace, block), notes
+        notes.append(f"this machine has only the loopback address {LOOPBACK}: all replicas share it")
+    return _with_ports(job, claimed), Addresses(job.metadata.name, job.metadata.namespace, block), notes
 
 
 def check_size(job: PyTorchJob) -> None:
-    """Refuse a job that has more replicas than a block has addresses."""
+    """Raise InvalidJob for a job with more workers than a block has addresses."""
     workers = replicas.count(job, ReplicaType.WORKER)
     if workers > MAX_WORKERS:
         field_name = "spec.pytorchReplicaSpecs.Worker.replicas"
-        raise InvalidJob([Problem(field_name, f"{workers} is too many for one machine: at most {MAX_WORKERS}")])
+        text = f"{workers} is too many: one machine runs at most {MAX_WORKERS}"
+        raise InvalidJob([Problem(field_name, text)])
 
 
 def _ports(job: PyTorchJob) -> Iterator[int]:
@@ -165,5 +167,5 @@ def _with_port(template: dict[str, Any], number: int) -> dict[str, Any]:
     pod = template["spec"]
     return {
         **template,
-        "spec": {**pod, "containers": [changed if one is main else one for one in pod["containers"]]},
+        "spec": {**pod, "containers": [changed if other is main else other for other in pod["containers"]]},
     }

@@ -1,6 +1,6 @@
-"""Which GPUs of this machine each replica sees, as the device plugin of a cluster would share them out.
+"""Assigns the GPUs of this machine to replicas, as the device plugin of a cluster does.
 
-All or none: where there are fewer than the job asks for, no replica gets any, so that all agree on the backend.
+If the machine has fewer GPUs than the job requests, no replica gets one: all replicas must choose the same backend.
 """
 
 import re
@@ -16,23 +16,23 @@ _DEVICE = re.compile(r"nvidia\d+")
 
 
 def found(env: Mapping[str, str], dev: Path = Path("/dev")) -> tuple[str, ...]:
-    """The devices of this machine, or those of them that the caller's own environment allows."""
+    """The GPUs of this machine, limited to CUDA_VISIBLE_DEVICES of the caller's environment."""
     allowed = env.get("CUDA_VISIBLE_DEVICES")
     if allowed is not None:
-        return tuple(one.strip() for one in allowed.split(",") if one.strip())
-    count = sum(1 for one in dev.glob("nvidia*") if _DEVICE.fullmatch(one.name))
+        return tuple(device.strip() for device in allowed.split(",") if device.strip())
+    count = sum(1 for path in dev.glob("nvidia*") if _DEVICE.fullmatch(path.name))
     return tuple(str(index) for index in range(count))
 
 
 def asked(template: Mapping[str, Any]) -> int:
-    """How many GPUs one pod asks for."""
+    """The number of GPUs that one pod requests."""
     resources = (main_container(dict(template)) or {}).get("resources") or {}
     amount = (resources.get("limits") or {}).get(RESOURCE, 0)
     return int(amount) if str(amount).isdigit() else 0
 
 
 def total(job: PyTorchJob) -> int:
-    """How many GPUs the whole job asks for."""
+    """The number of GPUs that the whole job requests."""
     return sum(
         replicas.count(job, replica_type) * asked(spec.template)
         for replica_type, spec in job.spec.pytorch_replica_specs.items()
@@ -40,7 +40,7 @@ def total(job: PyTorchJob) -> int:
 
 
 class Pool:
-    """The devices that are free; a replica that cannot have all it asks for gets none."""
+    """The free devices; a replica gets all devices that it requests, or no device."""
 
     def __init__(self, devices: tuple[str, ...], job: PyTorchJob) -> None:
         self._free = list(devices) if 0 < total(job) <= len(devices) else []
@@ -48,7 +48,7 @@ class Pool:
         self._given: dict[str, list[str]] = {}
 
     def take(self, pod: Mapping[str, Any]) -> str | None:
-        """Devices for one pod, as CUDA reads them; None on a machine without any."""
+        """Assign devices to one pod, as a value of CUDA_VISIBLE_DEVICES; None on a machine without GPUs."""
         wanted = asked(pod)
         taken = self._free[:wanted] if wanted <= len(self._free) else []
         del self._free[: len(taken)]
@@ -56,5 +56,5 @@ class Pool:
         return ",".join(taken) if self._any else None
 
     def give_back(self, pod: str) -> None:
-        """The pod is gone: its devices are free."""
+        """Free the devices of a pod that is gone."""
         self._free.extend(self._given.pop(pod, ()))

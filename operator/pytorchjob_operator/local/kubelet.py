@@ -1,6 +1,6 @@
-"""What the kubelet decides about one pod when its container ends: start it again in place, or end the pod.
+"""What the kubelet decides when a pod's container ends: restart it in place, or end the pod.
 
-Pure: it starts nothing and reads no clock. Whether an ended pod is made anew is the plan's business.
+Pure: it starts nothing and reads no clock. The plan decides whether an ended pod is replaced.
 """
 
 import signal
@@ -10,46 +10,46 @@ from pytorchjob_operator.model import RestartPolicy
 from pytorchjob_operator.observed import PodPhase
 
 START_ERROR = 128
-"""Exit code of a container whose command could not be started, as container runtimes report it."""
+"""Exit code of a container whose command could not be started, the same as with container runtimes."""
 
 _FIRST_DELAY = 1.0
 _LONGEST_DELAY = 30.0
 _MAX_DOUBLINGS = 16
 _CALM = 60.0
-"""A container that ran this long is not in a crash loop: its next back-off starts from the beginning."""
+"""A container that ran this long is not in a crash loop: its back-off is reset."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The pod's phase from now on; `restart_in` seconds from now, or None if the pod has ended."""
+class ExitDecision:
+    """The pod's new phase; the container restarts after `restart_in` seconds, None if the pod has ended."""
 
     phase: PodPhase
     reason: str
     restart_in: float | None = None
 
 
-def after_exit(policy: RestartPolicy, code: int, crashes: int) -> Verdict:
-    """Decide about a container that ended with `code`, after so many ends in quick succession (this one included)."""
+def after_exit(policy: RestartPolicy, code: int, crashes: int) -> ExitDecision:
+    """Decide about a container that exited with `code`; `crashes` counts exits in quick succession, including this."""
     ended = f"exited with {code}{_signal(code)}"
     if policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and code == 0):
-        return Verdict(PodPhase.FAILED if code else PodPhase.SUCCEEDED, ended)
+        return ExitDecision(PodPhase.FAILED if code else PodPhase.SUCCEEDED, ended)
     delay = back_off(crashes)
-    return Verdict(PodPhase.RUNNING, f"{ended}: restartPolicy {policy.value}, starts again in {delay:g} s", delay)
+    return ExitDecision(PodPhase.RUNNING, f"{ended}: restartPolicy {policy.value}, restarts in {delay:g} s", delay)
 
 
 def back_off(crashes: int) -> float:
-    """Seconds before the next start: 1, 2, 4, ... up to a bound; nothing before the first."""
+    """Seconds before the next start: 0 before the first, then 1, 2, 4, ... up to a limit."""
     if crashes <= 0:
         return 0.0
     return float(min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(crashes - 1, _MAX_DOUBLINGS)))
 
 
 def count_crash(crashes: int, ran: float) -> int:
-    """How many ends in quick succession there are now, the last one after `ran` seconds."""
+    """The number of exits in quick succession, including the last exit, which came after `ran` seconds."""
     return 1 if ran >= _CALM else crashes + 1
 
 
 def _signal(code: int) -> str:
-    """The name of the signal that an exit code stands for."""
+    """The name of the signal that an exit code stands for, in brackets; empty for other codes."""
     number = code - 128
     return f" ({signal.Signals(number).name})" if number in set(signal.Signals) else ""

@@ -1,6 +1,6 @@
-"""The coordinator of a local run: on the loopback, with a key of its own, without TLS.
+"""The coordinator of a local run: on the loopback interface, with a key of its own, without TLS.
 
-What it has to say wakes the runner's loop, as an ended process does. It decides nothing.
+Its events wake the runner's loop, as an ended process does.
 """
 
 import os
@@ -20,28 +20,28 @@ from pytorchjob_operator.report import Report
 from pytorchjob_operator.rounds.state import News
 
 _TERM = 1
-_MOST_NEWS = 1000
+_MAX_EVENTS = 1000
 _NO_IMAGE = "none"
-"""An agent that the job wants in its pods is on this machine already."""
+"""A local run needs no agent image: `run` installs the agent of this machine."""
 
 
 class LoopbackCoordinator:
     """Serves the one job of a run, from its first pod to its end."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
-        """`selector` is what the runner waits with."""
+        """`selector` is the selector with which the runner waits."""
         self._selector = selector
         self._key = secrets.token_bytes(tokens.KEY_BYTES)
-        self._news: deque[News] = deque(maxlen=_MOST_NEWS)
+        self._events: deque[News] = deque(maxlen=_MAX_EVENTS)
         self._coordinator = Coordinator(self._key, _TERM, on_change=self._changed)
         self._readable, self._writable = os.pipe()
         for fd in (self._readable, self._writable):
             os.set_blocking(fd, False)
         self.options = Options()
-        """What pods are told."""
+        """The coordinator's endpoint, for the pods' environment."""
 
     def __enter__(self) -> Self:
-        """Open the port; raises OSError."""
+        """Open the port; raises OSError if that fails."""
         port = self._coordinator.start(LOOPBACK, 0)
         at = CoordinatorAccess(f"{LOOPBACK}:{port}", self._key)
         self.options = Options(coordinator=at, agent_image=_NO_IMAGE)
@@ -51,7 +51,7 @@ class LoopbackCoordinator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, and every connection."""
+        """Close the port and every connection."""
         self._coordinator.stop()
         self._selector.unregister(self._readable)
         os.close(self._readable)
@@ -65,17 +65,17 @@ class LoopbackCoordinator:
         """Apply what a plan decided about the job."""
         self._coordinator.apply(uid, update)
 
-    def take_news(self) -> list[News]:
-        """What has happened since the last call."""
+    def take_events(self) -> list[News]:
+        """Return the events since the last call."""
         taken = []
-        while self._news:
-            taken.append(self._news.popleft())
+        while self._events:
+            taken.append(self._events.popleft())
         return taken
 
-    def _changed(self, _uid: str, news: tuple[News, ...]) -> None:
-        """In the coordinator's thread: leave the news, and wake the runner."""
-        self._news.extend(news)
-        with suppress(BlockingIOError, OSError):  # full: it is awake already; closed: it has ended
+    def _changed(self, _uid: str, events: tuple[News, ...]) -> None:
+        """Store the events and wake the runner; the coordinator's thread calls this."""
+        self._events.extend(events)
+        with suppress(BlockingIOError, OSError):  # a full pipe wakes the runner too; a closed one: the run has ended
             os.write(self._writable, b".")
 
     def _drain(self) -> None:

@@ -1,7 +1,7 @@
-"""This machine as a cluster of one node: the pods of one run and their processes.
+"""This machine as a cluster with one node: the pods of one run and their processes.
 
-It does what a kubelet does and no more. Restarts in place are decided by `kubelet`; whether a pod is there at all is
-decided by the plan. Time comes in as a number of monotonic seconds.
+It carries out what a kubelet does. `kubelet` decides about restarts in place, the plan about the existence of a pod.
+Time is an argument, in monotonic seconds.
 """
 
 import selectors
@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent.contract.environment import TERMINATION_LIMIT, TERMINATION_LOG, ContractError, TerminationMessage
-from pytorchjob_operator.local import kubelet, processes
-from pytorchjob_operator.local.command import Command
+from pytorchjob_operator.local import kubelet, replica_process
 from pytorchjob_operator.local.gpus import Pool
-from pytorchjob_operator.local.logs import LineBuffer
-from pytorchjob_operator.local.processes import Ended, Process
-from pytorchjob_operator.local.screen import Screen
+from pytorchjob_operator.local.replica_process import ProcessEnd, ReplicaProcess
+from pytorchjob_operator.local.screen import LineBuffer, Screen
+from pytorchjob_operator.local.supervisor import Command
 from pytorchjob_operator.local.translate import replica
 from pytorchjob_operator.model import RestartPolicy
 from pytorchjob_operator.observed import Pod, PodPhase
 
 DEFAULT_GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL where the template sets none; a cluster has 30, a person at a prompt less."""
+"""Seconds between SIGTERM and SIGKILL if the template sets none; a cluster uses 30, an interactive user expects less.
+"""
 
 _NOT_ENDED = (PodPhase.PENDING, PodPhase.RUNNING)
 
@@ -32,7 +32,7 @@ Translate = Callable[[Mapping[str, Any], str | None], Command]
 
 @dataclass(eq=False)
 class LocalPod:
-    """One pod and, while its container runs, its process."""
+    """One pod, and the process of its container while that runs."""
 
     body: Mapping[str, Any]
     command: Command
@@ -40,7 +40,7 @@ class LocalPod:
     number: int
     start_at: float
     phase: PodPhase = PodPhase.PENDING
-    process: Process | None = None
+    process: ReplicaProcess | None = None
     started: float = 0.0
     kill_at: float | None = None
     deleting: bool = False
@@ -50,22 +50,22 @@ class LocalPod:
 
     @property
     def name(self) -> str:
-        """Its name in the cluster."""
+        """The pod's name in a cluster."""
         return str(self.body["metadata"]["name"])
 
     @property
     def label(self) -> str:
-        """Its name without the job's."""
+        """The pod's name without the job's name."""
         replica_type, index = replica(self.body)
         return f"{replica_type.label}-{index}"
 
     @property
     def policy(self) -> RestartPolicy:
-        """What the kubelet would do when the container ends."""
+        """What the kubelet does when the container ends."""
         return RestartPolicy(self.body["spec"]["restartPolicy"])
 
     def observe(self, version: int) -> Pod:
-        """The pod as a plan sees it."""
+        """The pod as the plan observes it."""
         replica_type, index = replica(self.body)
         meta = self.body["metadata"]
         return Pod(
@@ -90,18 +90,18 @@ class Node:
         self._translate, self._gpus, self._screen, self._grace = translate, gpus, screen, grace
         self._pods: dict[str, LocalPod] = {}
         self._crashes: dict[str, int] = {}
-        self._made = 0
+        self._created = 0
         self.selector = selectors.DefaultSelector()
         self.restarts = 0
-        """Containers started again, in place or in a new pod."""
+        """The number of container restarts, in place or in a new pod."""
 
     def pods(self) -> tuple[Pod, ...]:
-        """All pods as a plan sees them."""
-        return tuple(pod.observe(self._made) for pod in self._pods.values())
+        """All pods as the plan observes them."""
+        return tuple(pod.observe(self._created) for pod in self._pods.values())
 
     @property
     def ready(self) -> int:
-        """How many pods run this moment or have done their work; one that waits for its next start does neither."""
+        """The number of pods that run or have succeeded; a pod that waits for its restart is not counted."""
         return sum(
             pod.phase is PodPhase.SUCCEEDED or (pod.process is not None and not pod.deleting)
             for pod in self._pods.values()
@@ -109,22 +109,22 @@ class Node:
 
     @property
     def busy(self) -> bool:
-        """Whether any process is left."""
+        """True while any process is left."""
         return any(pod.process for pod in self._pods.values())
 
     def create(self, body: Mapping[str, Any], now: float) -> None:
-        """Take a pod; it starts in the next round, or after a back-off if its predecessor failed just now."""
-        self._made += 1
+        """Add a pod; `advance` starts it, after a back-off if its predecessor has just failed."""
+        self._created += 1
         name = body["metadata"]["name"]
         if name in self._crashes:
             self.restarts += 1
         wait = kubelet.back_off(self._crashes.get(name, 0))
-        uid = f"{name}-{self._made}"
+        uid = f"{name}-{self._created}"
         body = {**body, "metadata": {**body["metadata"], "uid": uid}}
-        self._pods[uid] = LocalPod(body, self._translate(body, self._gpus.take(body)), uid, self._made, now + wait)
+        self._pods[uid] = LocalPod(body, self._translate(body, self._gpus.take(body)), uid, self._created, now + wait)
 
     def delete(self, uid: str, now: float) -> None:
-        """Let a pod go: SIGTERM now, SIGKILL after its grace period."""
+        """Delete a pod: SIGTERM now, SIGKILL after its grace period."""
         pod = self._pods[uid]
         pod.deleting = True
         if pod.process is None:
@@ -134,18 +134,18 @@ class Node:
         pod.kill_at = now + self._grace_of(pod)
 
     def stop_all(self, now: float) -> None:
-        """End every process as a deletion would, and start no container again."""
+        """Delete every pod; no container is restarted."""
         for pod in list(self._pods.values()):
             self.delete(pod.uid, now)
 
     def kill_all(self) -> None:
-        """SIGKILL, no grace."""
+        """Send SIGKILL to every process, without a grace period."""
         for pod in self._pods.values():
             if pod.process:
                 pod.process.kill()
 
     def advance(self, now: float) -> None:
-        """Start what is due, kill what is overdue; every start is known to have worked or not on return."""
+        """Start pods that are due and kill overdue processes; on return each start has succeeded or failed."""
         self.advance_deletions(now)
         due = [pod for pod in self._pods.values() if self._waits(pod) and pod.start_at <= now]
         for pod in due:
@@ -153,33 +153,33 @@ class Node:
         for pod in due:
             if pod.process:
                 pod.process.wait_started()
-                self._look(pod, now, only_failed_start=True)
+                self._check_end(pod, now, only_failed_start=True)
 
     def advance_deletions(self, now: float) -> None:
-        """Kill what is still there after its grace period."""
+        """Kill processes whose grace period is over."""
         for pod in self._pods.values():
             if pod.kill_at is not None and pod.kill_at <= now and pod.process:
-                self._screen.say(f"{pod.label}: still there after its grace period, killed")
+                self._screen.message(f"{pod.label}: did not end within its grace period and is killed")
                 pod.kill_at = None
                 pod.process.kill()
 
     def deadline(self) -> float | None:
-        """When `advance` has something to do next."""
+        """The time at which `advance` has the next start or kill to do; None without such work."""
         times = [pod.start_at for pod in self._pods.values() if self._waits(pod)]
         times += [pod.kill_at for pod in self._pods.values() if pod.kill_at is not None]
         return min(times, default=None)
 
     def pump(self, timeout: float | None) -> None:
-        """Wait for output, an end or a signal, and pass on what was written."""
+        """Wait for output, an ended process or a signal, and print the output."""
         for key, _ in self.selector.select(timeout):
             key.data()
 
     def collect(self, now: float) -> None:
-        """Note which containers have ended."""
+        """Process the containers that have ended."""
         for pod in list(self._pods.values()):
-            self._look(pod, now)
+            self._check_end(pod, now)
 
-    def _look(self, pod: LocalPod, now: float, *, only_failed_start: bool = False) -> None:
+    def _check_end(self, pod: LocalPod, now: float, *, only_failed_start: bool = False) -> None:
         ended = pod.process.ended() if pod.process else None
         if ended is not None and (ended.error or not only_failed_start):
             self._release(pod)
@@ -192,16 +192,16 @@ class Node:
         pod.restarts += again
         self.restarts += again
         try:
-            process = processes.spawn(pod.command)
+            process = replica_process.spawn(pod.command)
         except OSError as error:
-            self._note_end(pod, Ended(kubelet.START_ERROR, f"cannot start a process: {error}"), now)
+            self._note_end(pod, ProcessEnd(kubelet.START_ERROR, f"cannot start a process: {error}"), now)
             return
         pod.process = process
         self.selector.register(process.output, selectors.EVENT_READ, lambda: self._read(pod, process))
-        self.selector.register(process.report, selectors.EVENT_READ, process.listen)
+        self.selector.register(process.report, selectors.EVENT_READ, process.receive)
 
-    def _read(self, pod: LocalPod, process: Process) -> bool:
-        """Pass on what a replica wrote; False when there is nothing more for now."""
+    def _read(self, pod: LocalPod, process: ReplicaProcess) -> bool:
+        """Print what a replica wrote; False if there is no more output for now."""
         data = process.read()
         if data is None:
             with suppress(KeyError):
@@ -211,7 +211,7 @@ class Node:
         return bool(data)
 
     def _release(self, pod: LocalPod) -> None:
-        """Show the last lines of a process that has ended and give back what it held."""
+        """Print the last lines of an ended process and close its descriptors."""
         process, pod.process = pod.process, None
         assert process is not None
         while self._read(pod, process):
@@ -223,25 +223,25 @@ class Node:
                 self.selector.unregister(fd)
         process.close()
 
-    def _note_end(self, pod: LocalPod, ended: Ended, now: float) -> None:
+    def _note_end(self, pod: LocalPod, ended: ProcessEnd, now: float) -> None:
         pod.exit_code, pod.kill_at = ended.code, None
         if pod.deleting:
             self._remove(pod)
             return
         crashes = kubelet.count_crash(self._crashes.get(pod.name, 0), now - pod.started)
-        verdict = kubelet.after_exit(pod.policy, ended.code, crashes)
-        pod.phase = verdict.phase
-        pod.start_at = now + (verdict.restart_in or 0.0)
-        if verdict.phase is not PodPhase.SUCCEEDED:
+        decision = kubelet.after_exit(pod.policy, ended.code, crashes)
+        pod.phase = decision.phase
+        pod.start_at = now + (decision.restart_in or 0.0)
+        if decision.phase is not PodPhase.SUCCEEDED:
             self._crashes[pod.name] = crashes
-            self._screen.say(f"{pod.label}: {verdict.reason}{self._last_words(pod, ended)}")
+            self._screen.message(f"{pod.label}: {decision.reason}{self._termination_message(pod, ended)}")
 
-    def _last_words(self, pod: LocalPod, ended: Ended) -> str:
-        """Why it ended, if the command or the agent in it said so."""
+    def _termination_message(self, pod: LocalPod, ended: ProcessEnd) -> str:
+        """Why the container ended: the agent's termination message, or the start error; empty if unknown."""
         with suppress(OSError, ContractError), open(pod.command.env[TERMINATION_LOG], "rb") as log:
             text = log.read(TERMINATION_LIMIT).decode(errors="replace")
-            told = TerminationMessage.from_json(text)
-            return f"\n  {told.reason}: {told.message}"
+            message = TerminationMessage.from_json(text)
+            return f"\n  {message.reason}: {message.message}"
         return f"\n  {ended.error}" if ended.error else ""
 
     def _remove(self, pod: LocalPod) -> None:

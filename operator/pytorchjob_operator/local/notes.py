@@ -1,4 +1,4 @@
-"""What of a job this machine cannot honour, each said once and before anything starts. Pure."""
+"""Notes about the parts of a job that a local run ignores, printed once and before anything starts. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -26,11 +26,11 @@ _HONOURED_FIELDS = ("fieldRef",)
 
 
 def check(job: PyTorchJob) -> None:
-    """Refuse a job whose commands are only in its images."""
+    """Raise InvalidJob for a job whose commands exist only in its images."""
     problems = [
         Problem(
             f"spec.pytorchReplicaSpecs.{replica_type}.template.spec.containers[name=pytorch].command",
-            "is not set, and the image's own entry point is not known on this machine: name the command here,"
+            "is required for a local run, because the image and its entry point are not used: set the command,"
             " for example [python, train.py]",
         )
         for replica_type, spec in job.spec.pytorch_replica_specs.items()
@@ -41,7 +41,7 @@ def check(job: PyTorchJob) -> None:
 
 
 def collect(job: PyTorchJob, devices: int, python: str) -> list[str]:
-    """Everything that is ignored, in sentences; what several roles share is said once."""
+    """Return one sentence for everything that is ignored; a note that several replica types share appears once."""
     lines: list[str] = []
     for _, spec in job.spec.pytorch_replica_specs.items():
         lines.extend(_of_pod(spec.template.get("spec") or {}, main_container(spec.template) or {}, python))
@@ -53,17 +53,17 @@ def _of_pod(pod: Mapping[str, Any], main: Mapping[str, Any], python: str) -> Ite
     yield f"image {main.get('image')} is not used: commands run on this machine, `python` is {python}"
     if pod.get("initContainers"):
         yield f"init containers do not run: {_names(pod['initContainers'])}"
-    others = [one for one in pod.get("containers") or () if one.get("name") != main.get("name")]
+    others = [container for container in pod.get("containers") or () if container.get("name") != main.get("name")]
     if others:
-        yield f"containers beside {main.get('name')} do not run: {_names(others)}"
-    mounts = [f"{one.get('name')} at {one.get('mountPath')}" for one in main.get("volumeMounts") or ()]
+        yield f"containers other than {main.get('name')} do not run: {_names(others)}"
+    mounts = [f"{mount.get('name')} at {mount.get('mountPath')}" for mount in main.get("volumeMounts") or ()]
     if mounts:
         yield f"volumes are not mounted: {', '.join(mounts)}"
     if main.get("workingDir"):
-        yield f"workingDir {main['workingDir']} is used only where this machine has it"
+        yield f"workingDir {main['workingDir']} is used only if it exists on this machine"
     limits = (main.get("resources") or {}).get("limits") or {}
     if any(name in limits for name in ("cpu", "memory")):
-        yield "limits of cpu and memory are not enforced"
+        yield "cpu and memory limits are not enforced"
     if any(main.get(probe) for probe in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")):
         yield "probes and lifecycle hooks do not run"
     yield from _of_env(main)
@@ -71,32 +71,36 @@ def _of_pod(pod: Mapping[str, Any], main: Mapping[str, Any], python: str) -> Ite
 
 def _of_env(main: Mapping[str, Any]) -> Iterator[str]:
     missing = [
-        one["name"]
-        for one in main.get("env") or ()
-        if one.get("valueFrom") and not any(source in one["valueFrom"] for source in _HONOURED_FIELDS)
+        variable["name"]
+        for variable in main.get("env") or ()
+        if variable.get("valueFrom") and not any(source in variable["valueFrom"] for source in _HONOURED_FIELDS)
     ]
     if missing:
         yield (
-            f"variables from Secrets, ConfigMaps and resources are not there: {', '.join(missing)};"
-            " set them in your shell, replicas inherit it"
+            f"variables from Secrets, ConfigMaps and resources are not set: {', '.join(missing)};"
+            " set them in your shell, replicas inherit its environment"
         )
     if main.get("envFrom"):
-        yield "envFrom is not read: set the variables in your shell, replicas inherit it"
+        yield "envFrom is ignored: set the variables in your shell, replicas inherit its environment"
 
 
 def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
     wanted = gpus.total(job)
     if wanted > devices:
-        yield f"the job asks for {wanted} GPUs, this machine has {devices}: replicas run without"
+        yield f"the job requests {wanted} GPU{_s(wanted)}, this machine has {devices}: replicas run without GPUs"
     elif devices and not wanted:
-        yield f"the GPUs of this machine are not used: ask for them with resources.limits {gpus.RESOURCE}"
+        yield f"the GPUs of this machine are not used: request them with resources.limits {gpus.RESOURCE}"
     policy, elastic = job.spec.run_policy, job.spec.elastic_policy
     for name, field in RUN_POLICY.items():
         if getattr(policy, name) != field.instead:
             yield field.note.format(value=getattr(policy, name))
     if elastic is not None and elastic.metrics:
-        yield "elasticPolicy.metrics is ignored: nothing scales the job but you (SIGHUP)"
+        yield "elasticPolicy.metrics is ignored: to scale the job, edit its file and send SIGHUP"
 
 
 def _names(containers: list[dict[str, Any]]) -> str:
-    return ", ".join(str(one.get("name")) for one in containers)
+    return ", ".join(str(container.get("name")) for container in containers)
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"

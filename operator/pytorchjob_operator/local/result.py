@@ -1,4 +1,4 @@
-"""What a run leaves: the job with its final status as an object, and what a person may want to do next. Pure."""
+"""The result of a run: the job with its final status as an object, a summary, and suggested next commands. Pure."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from pytorchjob_operator.local.source import STDIN
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 
 _NOT_REAL = ("uid", "resourceVersion")
-"""Metadata that only an API server can give."""
+"""Metadata that only an API server can set."""
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "json": lambda obj: json.dumps(obj, indent=2) + "\n",
@@ -19,7 +19,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 
 
 def final_object(given: PyTorchJob, ended: PyTorchJob) -> dict[str, Any]:
-    """The job as `kubectl get -o yaml` would show it: the spec as the user wrote it, the status that it reached."""
+    """The job as `kubectl get -o yaml` would print it: the spec as the user wrote it, and the final status."""
     metadata = ended.metadata.to_api()
     spec = given.spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return {
@@ -32,7 +32,7 @@ def final_object(given: PyTorchJob, ended: PyTorchJob) -> dict[str, Any]:
 
 
 def summary(ended: PyTorchJob, elapsed: str) -> str:
-    """One line: the state that the job ended in, or was left in."""
+    """One line: the final state of the job, or the state in which it was stopped."""
     conditions = ended.status.conditions
     state = conditions[-1].type if conditions else "not started"
     how = "" if ended.status.completion_time else "stopped while "
@@ -40,14 +40,14 @@ def summary(ended: PyTorchJob, elapsed: str) -> str:
 
 
 def next_steps(path: str, ended: PyTorchJob) -> list[str]:
-    """What to try next, as commands that work; nothing for a job from standard input or one that was stopped."""
+    """Suggested commands; an empty list for a job from standard input or a job that was stopped."""
     if path == STDIN or ended.status.completion_time is None:
         return []
     steps = [
-        ("what the job is made of in a cluster", f"pytorchjob plan {path}"),
-        ("the final status for a program", f"pytorchjob run -f {path} --output json"),
+        ("print the Kubernetes objects of this job", f"pytorchjob plan {path}"),
+        ("print the final status as JSON", f"pytorchjob run -f {path} --output json"),
     ]
     if ended.status.holds(ConditionType.SUCCEEDED):
-        steps.insert(0, ("the same job on a cluster", f"kubectl apply -f {path}"))
+        steps.insert(0, ("run the same job on a cluster", f"kubectl apply -f {path}"))
     width = max(len(command) for _, command in steps)
     return ["Next:", *(f"  {command:<{width}}  # {what}" for what, command in steps)]

@@ -1,7 +1,7 @@
-"""The loop of a local run: observe, plan, apply, until the job has ended or somebody ends it.
+"""The loop of a local run: observe, plan, apply, until the job has ended or a signal or the timeout stops it.
 
-The same plan as in the cluster; nothing about the job is decided here. The only file of the package that reads the
-clock.
+The plan is the same as in a cluster, and nothing about the job is decided here. SIGTERM and SIGINT stop the replicas
+(`_wind_down`), a second signal kills them; SIGHUP scales the workers. Only this module of the package reads the clock.
 """
 
 import os
@@ -24,16 +24,16 @@ from pytorchjob_operator.plan import Plan, make_plan, replicas
 from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeleteChild, DeleteJob, DeletePod, UpdateChild
 
 _TICK = 1.0
-"""How often the progress line is drawn anew at least."""
+"""Maximum seconds between two updates of the progress line."""
 _SETTLE = 10.0
-"""How long replicas of a job that has succeeded may take to end by themselves."""
+"""Seconds in which the replicas of a job that has succeeded may end by themselves."""
 
-_LAST_PATIENCE = 15.0
-"""How long killed processes may take to be gone."""
+_KILL_TIMEOUT = 15.0
+"""Seconds to wait for killed processes to disappear."""
 
 
 class ExitStatus(IntEnum):
-    """How `pytorchjob run` ends."""
+    """The exit status of `pytorchjob run`."""
 
     SUCCEEDED = 0
     FAILED = 1
@@ -48,8 +48,8 @@ _STOPPED = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.TE
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """The job as it was left, and how the run ends."""
+class RunResult:
+    """The final job, the exit status, and the length of the run in seconds."""
 
     job: PyTorchJob
     status: ExitStatus
@@ -62,7 +62,7 @@ class Runner:
     def __init__(
         self, job: PyTorchJob, node: Node, screen: Screen, timeout: float | None, workers: Callable[[], int | None]
     ) -> None:
-        """`workers` reads the number of workers anew from wherever the job came from."""
+        """`workers` reads the current number of workers from the job's file."""
         self._job, self._node, self._screen, self._workers = job, node, screen, workers
         self._children: tuple[Child, ...] = ()
         self._status_due: datetime | None = None
@@ -72,7 +72,7 @@ class Runner:
         self._terminal = _has_terminal()
         self._coordinator: LoopbackCoordinator
 
-    def run(self, coordinator: LoopbackCoordinator) -> Result:
+    def run(self, coordinator: LoopbackCoordinator) -> RunResult:
         """Run the job to its end; no process is left on return."""
         self._coordinator = coordinator
         with Signals(self._node.selector) as signals:
@@ -82,7 +82,7 @@ class Runner:
             finally:
                 self._node.kill_all()
                 self._drain()
-        return Result(self._job, status, _monotonic() - self._start)
+        return RunResult(self._job, status, _monotonic() - self._start)
 
     def _until_end(self, signals: Signals) -> ExitStatus:
         while True:
@@ -91,19 +91,19 @@ class Runner:
                     return _STOPPED.get(number, ExitStatus.TERMINATED)
                 self._reload()
             wake_at = self._settle()
-            for one in self._coordinator.take_news():
-                self._screen.say(f"{'!' if one.warning else '-'} {one.reason}: {one.message}")
+            for event in self._coordinator.take_events():
+                self._screen.message(f"{'!' if event.warning else '-'} {event.reason}: {event.message}")
             self._show()
             ended = next((status for kind, status in _ENDED.items() if self._job.status.holds(kind)), None)
             if ended is not None:
                 return ended
             if self._end is not None and _monotonic() >= self._end:
                 return ExitStatus.TIMED_OUT
-            self._node.pump(self._patience(wake_at))
+            self._node.pump(self._timeout(wake_at))
             self._node.collect(_monotonic())
 
     def _settle(self) -> datetime | None:
-        """Plan and apply until there is nothing to do; when to look again at the latest."""
+        """Plan and apply until nothing is left to do; returns the time by which the next plan is due."""
         while True:
             self._node.advance(_monotonic())
             plan = make_plan(self._observe())
@@ -131,35 +131,37 @@ class Runner:
                 case CreateChild(kind, body):
                     self._children += (Child.from_api(kind, dict(body)),)
                 case UpdateChild():
-                    pass  # nothing that follows the spec is made here
+                    pass  # a local run creates no child that follows the spec
                 case CreatePod(body):
                     self._node.create(body, _monotonic())
                 case DeletePod(_, uid, _):
                     self._node.delete(uid, _monotonic())
                 case DeleteChild(kind, name, _):
-                    self._children = tuple(one for one in self._children if (one.kind, one.name) != (kind, name))
+                    self._children = tuple(
+                        child for child in self._children if (child.kind, child.name) != (kind, name)
+                    )
                 case DeleteJob():
-                    pass  # its file is the user's, and the run ends with the job
+                    pass  # the file belongs to the user, and the run ends with the job
         if plan.status is not None:
             version = str(int(self._job.metadata.resource_version or 0) + 1)
             metadata = self._job.metadata.model_copy(update={"resource_version": version})
             self._job = self._job.model_copy(update={"status": plan.status, "metadata": metadata})
         for event in plan.events:
             mark = "!" if event.type is EventType.WARNING else "-"
-            self._screen.say(f"{mark} {event.reason}: {event.message}")
+            self._screen.message(f"{mark} {event.reason}: {event.message}")
 
     def _reload(self) -> None:
-        """Take over the number of workers from the job's file: what `kubectl apply` or `scale` do in a cluster."""
+        """Set the number of workers to that of the job's file, as `kubectl apply` or `scale` do in a cluster."""
         specs = self._job.spec.pytorch_replica_specs
         try:
             workers = self._workers()
         except (InvalidJob, OSError) as error:
-            self._screen.say(f"the job is not scaled, its file cannot be used: {error}")
+            self._screen.message(f"the job is not scaled, because its file cannot be used: {error}")
             return
         if specs.worker is None or workers is None or workers == specs.worker.replicas:
-            self._screen.say("the number of workers in the job's file is the one that runs: nothing to do")
+            self._screen.message("the job already has the number of workers in its file: nothing to do")
             return
-        self._screen.say(f"workers: {specs.worker.replicas or 1} -> {workers}")
+        self._screen.message(f"workers: {specs.worker.replicas or 1} -> {workers}")
         worker = specs.worker.model_copy(update={"replicas": workers})
         spec = self._job.spec.model_copy(update={"pytorch_replica_specs": specs.model_copy(update={"worker": worker})})
         meta = self._job.metadata
@@ -168,16 +170,16 @@ class Runner:
         )
 
     def _wind_down(self, status: ExitStatus, signals: Signals) -> None:
-        """Let replicas of a job that has succeeded end by themselves; ask the others to go, then make them go."""
+        """End the replicas: wait for them if the job has succeeded, then SIGTERM, then SIGKILL."""
         if status is ExitStatus.SUCCEEDED:
             self._pump_until(_monotonic() + _SETTLE, signals)
         if self._node.busy:
-            self._screen.say(_WHY_STOPPED[status])
+            self._screen.message(_WHY_STOPPED[status])
         self._node.stop_all(_monotonic())
         self._pump_until(None, signals)
 
     def _pump_until(self, end: float | None, signals: Signals) -> None:
-        """Wait until no process is left, until `end`, or until somebody is impatient."""
+        """Wait until no process is left, until `end`, or until a second signal arrives."""
         while self._node.busy and (end is None or _monotonic() < end):
             if any(number is not RELOAD for number in signals.take()):
                 return
@@ -187,23 +189,25 @@ class Runner:
             self._screen.flush()
 
     def _drain(self) -> None:
-        """Reap what was killed; a process that the kernel does not let go is given up."""
-        end = _monotonic() + _LAST_PATIENCE
+        """Reap the killed processes; give up on a process that hangs in the kernel."""
+        end = _monotonic() + _KILL_TIMEOUT
         while self._node.busy and _monotonic() < end:
             self._node.pump(_TICK)
             self._node.collect(_monotonic())
         if self._node.busy:
-            self._screen.say("some processes do not die, not even by SIGKILL: they hang in the kernel")
+            self._screen.message("some processes are still there after SIGKILL: they hang in the kernel")
 
-    def _patience(self, wake_at: datetime | None) -> float:
+    def _timeout(self, wake_at: datetime | None) -> float:
+        """Seconds until the loop has something to do at the latest."""
         times = [_TICK]
         if wake_at is not None:
             times.append((wake_at - _now()) / timedelta(seconds=1))
-        times += [one - _monotonic() for one in (self._node.deadline(), self._end) if one is not None]
+        times += [moment - _monotonic() for moment in (self._node.deadline(), self._end) if moment is not None]
         return max(0.0, min(times))
 
     def _show(self) -> None:
-        holding = (one.type for one in reversed(self._job.status.conditions) if one.status is ConditionStatus.TRUE)
+        conditions = reversed(self._job.status.conditions)
+        holding = (condition.type for condition in conditions if condition.status is ConditionStatus.TRUE)
         progress = Progress(
             job=self._job.metadata.name,
             state=next(holding, "Pending"),
@@ -215,16 +219,16 @@ class Runner:
 
 
 _WHY_STOPPED = {
-    ExitStatus.SUCCEEDED: "the job has succeeded: the replicas that still run are stopped",
-    ExitStatus.FAILED: "the job has failed: the replicas that still run are stopped",
-    ExitStatus.TIMED_OUT: "the time given with --timeout is over: the replicas are stopped",
-    ExitStatus.INTERRUPTED: "interrupted: the replicas are stopped; once more kills them at once",
-    ExitStatus.TERMINATED: "terminated: the replicas are stopped",
+    ExitStatus.SUCCEEDED: "the job has succeeded: stopping the replicas that still run",
+    ExitStatus.FAILED: "the job has failed: stopping the replicas that still run",
+    ExitStatus.TIMED_OUT: "the time limit of --timeout is over: stopping the replicas",
+    ExitStatus.INTERRUPTED: "interrupted: stopping the replicas; press Ctrl-C again to kill them",
+    ExitStatus.TERMINATED: "terminated: stopping the replicas",
 }
 
 
 def _has_terminal() -> bool:
-    """Whether there is a terminal: a SIGHUP that comes with its loss means the end, not another look at the file."""
+    """True if there is a terminal; a SIGHUP due to its loss ends the run instead of reading the file again."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

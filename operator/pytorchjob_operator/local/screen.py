@@ -1,21 +1,62 @@
-"""What a person sees of a run: the replicas' lines, what happens, and one progress line.
+"""The screen output of a run: the replicas' lines, each with its replica's name, messages, and a progress line.
 
-Lines of replicas go to one stream, everything else to the other. On a terminal the progress line is rewritten in
+The lines of replicas go to one stream, everything else to the other. On a terminal the progress line is rewritten in
 place, elsewhere it is printed when it changes.
 """
 
+import re
 import shutil
 from dataclasses import dataclass
 from typing import TextIO
 
-from pytorchjob_operator.local import logs
+MAX_LINE = 16384
+"""A longer line is split into pieces of this many bytes: the output of a replica must not fill the runner's memory."""
 
 _CLEAR = "\r\x1b[K"
+_COLOURS = (36, 32, 33, 35, 34, 31, 96, 92, 93, 95, 94, 91)
+_END_OF_LINE = re.compile(rb"\r\n|\n|\r")
+
+
+class LineBuffer:
+    """Splits one replica's output into lines; the carriage return of a progress bar ends a line too."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._returned = False
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the lines that are now complete."""
+        if self._returned and data.startswith(b"\n"):
+            data = data[1:]  # the second half of a "\r\n" that was split between two reads
+        self._returned = data.endswith(b"\r")
+        *whole, self._rest = _END_OF_LINE.split(self._rest + data)
+        while len(self._rest) > MAX_LINE:
+            whole.append(self._rest[:MAX_LINE])
+            self._rest = self._rest[MAX_LINE:]
+        pieces = [line[at : at + MAX_LINE] for line in whole for at in range(0, max(len(line), 1), MAX_LINE)]
+        return [piece.decode(errors="replace") for piece in pieces]
+
+    def flush(self) -> list[str]:
+        """Return the incomplete last line, at the end of the output."""
+        rest, self._rest = self._rest, b""
+        return [rest.decode(errors="replace")] if rest else []
+
+
+def prefix(label: str, *, colour: int | None) -> str:
+    """The text before a replica's lines; `colour` is the replica's number, None for plain text."""
+    if colour is None:
+        return f"[{label}] "
+    return f"\x1b[{_COLOURS[colour % len(_COLOURS)]}m[{label}]\x1b[0m "
+
+
+def wants_colour(stream: TextIO, no_colour: str | None) -> bool:
+    """True for a terminal, unless NO_COLOR is set."""
+    return stream.isatty() and not no_colour
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is."""
+    """The state of a run, as the progress line shows it."""
 
     job: str
     state: str
@@ -30,7 +71,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people write them: 12 s, 3 min 4 s, 2 h 3 min."""
+    """Format seconds for people: 12 s, 3 min 4 s, 2 h 3 min."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -40,44 +81,44 @@ def duration(seconds: float) -> str:
 
 
 class Screen:
-    """Two streams, and the progress line that must not get mixed into them."""
+    """Two output streams, and a progress line that is never mixed into their lines."""
 
     def __init__(self, out: TextIO, err: TextIO, no_colour: str | None = None) -> None:
         self._out, self._err = out, err
-        self._colour = logs.wants_colour(out, no_colour)
+        self._colour = wants_colour(out, no_colour)
         self._live = err.isatty()
         self._shown: tuple[Progress, int] | None = None
         self._drawn = False
 
     def log(self, label: str, number: int, line: str) -> None:
-        """One line of a replica."""
+        """Print one line of a replica."""
         self._wipe()
-        print(logs.prefix(label, colour=number if self._colour else None) + line, file=self._out)
+        print(prefix(label, colour=number if self._colour else None) + line, file=self._out)
 
-    def say(self, text: str) -> None:
-        """Something about the run."""
+    def message(self, text: str) -> None:
+        """Print a message about the run."""
         self._wipe()
         print(text, file=self._err)
 
     def progress(self, progress: Progress, elapsed: float) -> None:
-        """Show how far the run is, if that is news; called after every round."""
-        news = (progress, int(elapsed) if self._live else 0)
-        if self._live and (news != self._shown or not self._drawn):
+        """Show the progress if it has changed; called after each pass of the loop."""
+        state = (progress, int(elapsed) if self._live else 0)
+        if self._live and (state != self._shown or not self._drawn):
             width = shutil.get_terminal_size().columns - 1
             print(_CLEAR + progress.text(elapsed)[:width], end="", file=self._err)
             self._drawn = True
-        elif news != self._shown:
+        elif state != self._shown:
             print(progress.text(elapsed), file=self._err)
-        self._shown = news
+        self._shown = state
         self.flush()
 
     def flush(self) -> None:
-        """Show everything that was written."""
+        """Flush both streams."""
         self._out.flush()
         self._err.flush()
 
     def close(self) -> None:
-        """Leave the terminal with a clean line."""
+        """Clear the progress line and flush both streams."""
         self._wipe()
         self.flush()
 

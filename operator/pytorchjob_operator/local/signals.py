@@ -1,4 +1,4 @@
-"""Signals as something that `select` can wait for; what they mean is decided by `runner`."""
+"""Collects SIGINT, SIGTERM and SIGHUP so that `select` can wait for them; `runner` decides what they do."""
 
 import os
 import selectors
@@ -11,7 +11,7 @@ RELOAD = signal.SIGHUP
 
 
 class Signals:
-    """Collects the runner's signals as long as it is open."""
+    """Collects the runner's signals while its context is open."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
@@ -22,7 +22,7 @@ class Signals:
         os.set_blocking(self._writable, False)
 
     def take(self) -> list[signal.Signals]:
-        """What has come since the last call."""
+        """Return the signals since the last call."""
         taken, self._received = self._received, []
         return taken
 
@@ -36,7 +36,7 @@ class Signals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put the former handlers back."""
+        """Restore the previous handlers."""
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)

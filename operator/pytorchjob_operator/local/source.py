@@ -1,4 +1,4 @@
-"""Where a local run's job comes from: a file or standard input, and the few things that the command line overrides."""
+"""The job of a local run: read from a file or standard input, with the overrides of the command line."""
 
 import sys
 from pathlib import Path
@@ -14,43 +14,43 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 
 def read_jobs(path: str) -> list[PyTorchJob]:
-    """Every job of a file, checked; raises InvalidJob with all problems."""
+    """Read and check every job of a file; raises InvalidJob with all problems."""
     return load_jobs(_read(path), "standard input" if path == STDIN else path)
 
 
 def choose(jobs: list[PyTorchJob], name: str | None, path: str) -> PyTorchJob:
-    """The one job to run: the named one, or the only one."""
-    there = ", ".join(job.metadata.name for job in jobs)
+    """Return the job with this name, or the only job of the file; raises InvalidJob if neither exists."""
+    known = ", ".join(job.metadata.name for job in jobs)
     found = [job for job in jobs if name in (None, job.metadata.name)]
     if len(found) == 1:
         return found[0]
     if not found:
-        raise InvalidJob([Problem("", f"{path}: no job is named {name}; it holds: {there}")])
-    raise InvalidJob([Problem("", f"{path}: holds {len(jobs)} jobs: {there}; choose one with --job NAME")])
+        raise InvalidJob([Problem("", f"{path}: contains no job named {name}; it contains: {known}")])
+    raise InvalidJob([Problem("", f"{path}: contains {len(jobs)} jobs: {known}; choose one with --job NAME")])
 
 
 def override(job: PyTorchJob, namespace: str | None, workers: int | None) -> PyTorchJob:
-    """The job in its namespace, with another number of workers if one is asked for; it is checked again."""
+    """Set the job's namespace and, if given, its number of workers, then check the job again; raises InvalidJob."""
     namespace = namespace or job.metadata.namespace or DEFAULT_NAMESPACE
     job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": namespace})})
     if workers is None:
         return job
     specs = job.spec.pytorch_replica_specs
     if specs.worker is None:
-        raise InvalidJob([Problem("spec.pytorchReplicaSpecs.Worker", "is not there: --replicas scales the workers")])
+        raise InvalidJob([Problem("spec.pytorchReplicaSpecs.Worker", "is missing: --replicas scales the workers")])
     worker = specs.worker.model_copy(update={"replicas": workers})
     spec = job.spec.model_copy(update={"pytorch_replica_specs": specs.model_copy(update={"worker": worker})})
     return _checked(job.model_copy(update={"spec": spec}))
 
 
 def as_stored(job: PyTorchJob) -> PyTorchJob:
-    """The job as an API server would hold it just after it was made."""
+    """The job as an API server would store it at its creation."""
     made = {"uid": f"local-{job.metadata.name}", "generation": 1, "resource_version": "1"}
     return job.model_copy(update={"metadata": job.metadata.model_copy(update=made)})
 
 
 def as_local(job: PyTorchJob) -> PyTorchJob:
-    """The stored job, less what only a cluster can do: suspension, other managers, gangs. Its limits hold here too."""
+    """The stored job without suspension, other managers and gangs, which need a cluster; its limits apply here too."""
     replaced = {name: field.instead for name, field in RUN_POLICY.items()}
     policy = job.spec.run_policy.model_copy(update=replaced)
     return as_stored(job.model_copy(update={"spec": job.spec.model_copy(update={"run_policy": policy})}))
@@ -74,5 +74,5 @@ def _read(path: str) -> str:
     except OSError as error:
         raise InvalidJob([Problem("", f"{path}: cannot be read: {error.strerror or error}")]) from error
     if len(data) > _MAX_BYTES:
-        raise InvalidJob([Problem("", f"{path}: is larger than {_MAX_BYTES} bytes, which no PyTorchJob is")])
+        raise InvalidJob([Problem("", f"{path}: is larger than {_MAX_BYTES} bytes, the limit for a file of jobs")])
     return data.decode("utf-8-sig", errors="replace")

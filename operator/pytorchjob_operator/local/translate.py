@@ -1,20 +1,20 @@
-"""From a pod, as the cluster would get it, to the command that does the same on this machine.
+"""Translates a pod, as a cluster would get it, into a command for this machine.
 
-It knows Kubernetes' rules for command, args, env, `$(VAR)` and fieldRef. What it cannot do is told by `notes`.
+It follows Kubernetes' rules for command, args, env, `$(VAR)` and fieldRef. `notes` lists what it ignores.
 """
 
 import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent.contract import environment
 from pytorchjob_operator import names
 from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
-from pytorchjob_operator.local.command import Command
+from pytorchjob_operator.local.supervisor import Command
 from pytorchjob_operator.model import main_container
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import inject
@@ -29,27 +29,27 @@ _LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 _OF_A_JOB = re.compile(
     r"(PET_|TORCHELASTIC_|PYTORCHJOB_(COORDINATOR|COORDINATOR_CA|TOKEN|JOB|POD|POD_UID|INDEX)$|(GROUP_|ROLE_|LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_WORLD_SIZE$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$)"
 )
-"""Variables that say which rank a process is: the caller's own are not those of the replica."""
+"""Variables of a rank or a job in the caller's environment: a replica must not inherit them."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
 _LABEL_OR_ANNOTATION = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _AGENT = "pytorchjob-agent"
-_AGENT_ROOT = Path(environment.__file__).parent
+_AGENT_ROOT = Path(environment.__file__).parents[1]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What of this machine a command depends on."""
+    """The properties of this machine and run that a command depends on."""
 
     addresses: Addresses
     env: Mapping[str, str]
     cwd: str
     scratch: str
-    """A directory that is removed after the run."""
+    """A temporary directory that is removed after the run."""
     python: str = sys.executable
 
 
 def to_command(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> Command:
-    """Translate one pod; `gpus` are the devices that it may see, None where the caller's own choice stands."""
+    """Translate one pod; `gpus` is its CUDA_VISIBLE_DEVICES, None keeps the caller's value."""
     container = main_container(dict(pod)) or {}
     given = _given_env(pod, container, machine)
     env = {**_base_env(machine), **_local_env(pod, machine, gpus), **given}
@@ -60,14 +60,14 @@ def to_command(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> Co
 
 
 def replica(pod: Mapping[str, Any]) -> tuple[ReplicaType, int]:
-    """Which replica a pod of the plan is."""
+    """The replica type and index of a pod of the plan."""
     labels = pod["metadata"]["labels"]
-    role = next(one for one in ReplicaType if one.label == labels[names.LABEL_REPLICA_TYPE])
-    return role, int(labels[names.LABEL_REPLICA_INDEX])
+    replica_type = next(known for known in ReplicaType if known.label == labels[names.LABEL_REPLICA_TYPE])
+    return replica_type, int(labels[names.LABEL_REPLICA_INDEX])
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """Kubernetes' `$(VAR)`: an unknown variable stays as it is written, `$$` is a plain dollar."""
+    """Expand `$(VAR)` as Kubernetes does: an unknown variable stays as written, `$$` becomes a dollar sign."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -78,7 +78,7 @@ def expand(text: str, env: Mapping[str, str]) -> str:
 
 
 def field_value(pod: Mapping[str, Any], path: str, address: str) -> str | None:
-    """What the downward API gives for `fieldRef.fieldPath`; None where this machine has nothing to give."""
+    """The downward API's value for `fieldRef.fieldPath`; None if this machine has no such value."""
     meta = pod["metadata"]
     keyed = _LABEL_OR_ANNOTATION.fullmatch(path)
     if keyed:
@@ -97,12 +97,14 @@ def field_value(pod: Mapping[str, Any], path: str, address: str) -> str | None:
 
 
 def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: Machine) -> dict[str, str]:
-    """The container's own env, in order: the last of a name wins, and each sees the ones before it."""
+    """The container's own env, in order: a later variable of the same name wins, and may refer to earlier ones."""
     env: dict[str, str] = {}
-    for one in container.get("env") or ():
-        name, source = one["name"], one.get("valueFrom") or {}
+    for variable in container.get("env") or ():
+        name, source = variable["name"], variable.get("valueFrom") or {}
         if not source:
-            text = expand(str(one.get("value") or ""), env).replace(inject.DIRECTORY, agent_directory(machine.scratch))
+            text = expand(str(variable.get("value") or ""), env).replace(
+                inject.DIRECTORY, agent_directory(machine.scratch)
+            )
             env[name] = machine.addresses.translate(text, whole_words=_is_address(name))
         elif "fieldRef" in source:
             found = field_value(pod, source["fieldRef"].get("fieldPath", ""), machine.addresses.of(*replica(pod)))
@@ -119,9 +121,9 @@ def _base_env(machine: Machine) -> dict[str, str]:
 
 
 def _local_env(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> dict[str, str]:
-    """What a pod would have of its own: a host name, a network interface, devices, a place for last words."""
+    """What a pod would have of its own: host name, network interface, devices, file for the termination message."""
     name = pod["metadata"]["name"]
-    env = dict.fromkeys((one for one in _INTERFACES if one not in machine.env), _LOOPBACK_INTERFACE)
+    env = dict.fromkeys((variable for variable in _INTERFACES if variable not in machine.env), _LOOPBACK_INTERFACE)
     env |= {
         HOSTNAME: name,
         _LOCAL_ADDR: machine.addresses.of(*replica(pod)),
@@ -131,25 +133,30 @@ def _local_env(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> di
 
 
 def agent_directory(scratch: str) -> str:
-    """Where an agent that the job wants in its pods is put: no init container does it here."""
+    """The directory for an injected agent (spec.agent.inject); in a cluster an init container fills it."""
     return str(Path(scratch) / "agent")
 
 
 def termination_log(scratch: str, pod: str) -> str:
-    """Where a replica's last words are put."""
+    """The file for a replica's termination message."""
     return str(Path(scratch) / f"{pod}.termination-log")
 
 
 def _directory(container: Mapping[str, Any], machine: Machine) -> str:
-    """The container's directory where this machine has it, otherwise the caller's."""
+    """The container's working directory if it exists on this machine, otherwise the caller's."""
     wanted = container.get("workingDir")
     return str(wanted) if wanted and Path(wanted).is_dir() else machine.cwd
 
 
 def _with_agent(command: Command, machine: Machine) -> Command:
-    """The agent is part of this package: it is found also where the package runs from its source, not installed."""
+    """Run `pytorchjob-agent` from its source if the package is not installed."""
     if command.argv[0] != _AGENT or (Path(machine.python).parent / _AGENT).exists():
         return command
+    return from_source(replace(command, argv=command.argv[1:]), machine)
+
+
+def from_source(command: Command, machine: Machine) -> Command:
+    """Return the command that runs the agent next to this package; `command.argv` holds the agent's arguments."""
     source = os.pathsep.join(part for part in (str(_AGENT_ROOT.parent), command.env.get(inject.PYTHONPATH)) if part)
-    argv = (machine.python, "-m", _AGENT_ROOT.name, *command.argv[1:])
+    argv = (machine.python, "-m", _AGENT_ROOT.name, *command.argv)
     return Command(argv, {**command.env, inject.PYTHONPATH: source}, command.cwd)

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from pytorchjob_operator.local.logs import MAX_LINE, LineBuffer, prefix, wants_colour
+from pytorchjob_operator.local.screen import MAX_LINE, LineBuffer, prefix, wants_colour
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""One `pytorchjob run`: read and check the file, print what is ignored, run the job, print how it ended."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from io import TextIOWrapper
+from typing import Any
+
+from pytorchjob_operator.local import addresses, gpus, notes, process_tree, result, source
+from pytorchjob_operator.local.addresses import Claims
+from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
+from pytorchjob_operator.local.node import Node
+from pytorchjob_operator.local.runner import ExitStatus, Runner, RunResult
+from pytorchjob_operator.local.screen import Screen, duration
+from pytorchjob_operator.local.supervisor import Command
+from pytorchjob_operator.local.translate import Machine, agent_directory, from_source, to_command
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.plan import replicas
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of the command line."""
+
+    path: str
+    job: str | None = None
+    namespace: str | None = None
+    workers: int | None = None
+    timeout: float | None = None
+    grace: float | None = None
+    output: str | None = None
+
+
+def run(options: RunOptions) -> ExitStatus:
+    """Run one job to its end; raises InvalidJob for a job that cannot run on this machine."""
+    given = _load(options, options.workers)
+    notes.check(given)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a replica may print characters that the terminal lacks
+    screen = Screen(sys.stderr if options.output else sys.stdout, sys.stderr, os.environ.get("NO_COLOR"))
+    claims = Claims()
+    try:
+        ended = _run(options, given, claims, screen)
+    finally:
+        claims.release()
+        screen.close()
+    _print_result(options, given, ended, screen)
+    return ended.status
+
+
+def _load(options: RunOptions, workers: int | None = None) -> PyTorchJob:
+    job = source.choose(source.read_jobs(options.path), options.job, options.path)
+    return source.override(job, options.namespace, workers)
+
+
+def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen) -> RunResult:
+    job, places, port_notes = addresses.settle(source.as_local(given), claims)
+    devices = gpus.found(os.environ)
+    for note in [*notes.collect(given, len(devices), sys.executable), *port_notes]:
+        screen.message(f"note: {note}")
+    scratch = tempfile.mkdtemp(prefix="pytorchjob-run-")
+    process_tree.adopt_orphans()
+    try:
+        machine = Machine(places, dict(os.environ), os.getcwd(), scratch)
+        if given.spec.agent is not None and given.spec.agent.inject:
+            _install_agent(machine)
+        node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, options.grace)
+        with LoopbackCoordinator(node.selector) as coordinator:
+            return Runner(job, node, screen, options.timeout, partial(_workers, options)).run(coordinator)
+    finally:
+        process_tree.kill_descendants()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _install_agent(machine: Machine) -> None:
+    """Install the agent for the replicas, with the command that the init container runs in a cluster."""
+    command = from_source(Command(("install", agent_directory(machine.scratch)), machine.env, machine.cwd), machine)
+    subprocess.run(  # noqa: S603 - a command of this package
+        command.argv, env=dict(command.env), cwd=command.cwd, stdout=subprocess.DEVNULL, check=True
+    )
+
+
+def _translate(machine: Machine, pod: Mapping[str, Any], devices: str | None) -> Command:
+    return to_command(pod, machine, devices)
+
+
+def _workers(options: RunOptions) -> int | None:
+    """The number of workers that the job's file requests now."""
+    job = _load(options)
+    addresses.check_size(job)
+    return replicas.count(job, ReplicaType.WORKER) or None
+
+
+def _print_result(options: RunOptions, given: PyTorchJob, ended: RunResult, screen: Screen) -> None:
+    screen.message(result.summary(ended.job, duration(ended.elapsed)))
+    for line in result.next_steps(options.path, ended.job):
+        screen.message(line)
+    screen.flush()
+    if options.output:
+        sys.stdout.write(result.FORMATS[options.output](result.final_object(given, ended.job)))
+        sys.stdout.flush()
