@@ -15,8 +15,8 @@ from statistics import median
 from typing import Protocol
 
 from benchmarks.table import Row, load, ratio, spread
-from pytorchjob_agent.contract.environment import start_mode
 from pytorchjob_agent.system.ports import listen
+from pytorchjob_agent.workers import start_choice
 from pytorchjob_agent.workers.fork_client import Server
 
 _WORLD = 2
@@ -103,7 +103,7 @@ def _rows(cold: list[Round], warm: list[Round], own: float, notes: tuple[str, st
 
 @contextlib.contextmanager
 def _server() -> Iterator[Server]:
-    server = Server.start(start_mode.modules({}))
+    server = Server.start(start_choice.preloaded_modules({}))
     yield server
     server.close()
 

@@ -4,14 +4,9 @@ import argparse
 import sys
 
 from pytorchjob_agent import __version__
-from pytorchjob_agent.contract.environment import (
-    GRACE,
-    PREFLIGHT,
-    TERMINATION_LOG,
-    TERMINATION_LOG_PATH,
-    ContractError,
-    ExitCode,
-)
+from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_LOG
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH, ExitCode
 from pytorchjob_agent.system.console import say
 
 _HELP = f"""\

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.environment import TerminationMessage
+from pytorchjob_agent.contract.termination import TerminationMessage
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, Failed, Heartbeat, Hello, Join, RoundId
 from pytorchjob_operator.kube.client import Client
 from tests.apiserver.cluster import ControlPlane
@@ -53,10 +53,10 @@ def kubelet(client: Client, jobs: Jobs) -> Kubelet:
     return Kubelet(client, jobs.namespace)
 
 
-def meeting(pod: Object) -> MeetingEnv:
+def meeting(pod: Object) -> CoordinatorEndpoint:
     """What the agent in this pod reads."""
     env = {one["name"]: one.get("value", pod["metadata"]["uid"]) for one in pod["spec"]["containers"][0]["env"]}
-    found = MeetingEnv.from_env(env)
+    found = CoordinatorEndpoint.from_env(env)
     assert found is not None
     return found
 
@@ -86,7 +86,7 @@ class Agents:
         )
         return await until_async(lambda: self._greet(env, said))
 
-    async def _greet(self, env: MeetingEnv, said: Hello) -> Talker | None:
+    async def _greet(self, env: CoordinatorEndpoint, said: Hello) -> Talker | None:
         trust = ssl.create_default_context(cadata=base64.b64decode(env.ca))
         trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
         try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_operator import tokens
 from pytorchjob_operator.model import ConditionType, PyTorchJob
@@ -47,10 +47,10 @@ def template(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_pod_is_led_to_the_coordinator(who: str, index: int) -> None:
-    expected = MeetingEnv(
+    expected = CoordinatorEndpoint(
         "coordinator.ops.svc", 29600, tokens.token(KEY, JOB_UID, f"x-{who}"), JOB_UID, f"x-{who}", index, ca="Y2VydA=="
     )
-    assert MeetingEnv.from_env(env(who, workers=3)) == expected
+    assert CoordinatorEndpoint.from_env(env(who, workers=3)) == expected
 
 
 def test_its_own_uid_is_known_once_it_is_made() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytorchjob_agent.contract.environment import ExitCode
 from pytorchjob_agent.contract.messages import Join, RoundId
+from pytorchjob_agent.contract.termination import ExitCode
 from tests.rounds.story import Job, another_leader, running, seat, stopped
 
 

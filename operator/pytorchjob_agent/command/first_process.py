@@ -12,7 +12,9 @@ from pathlib import Path
 from pytorchjob_agent.command import launcher_process
 from pytorchjob_agent.command.supervise import Again, Forward, Kill, Leave, View, decide
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
-from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE, ContractError, TerminationMessage, seconds
+from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE
+from pytorchjob_agent.contract.reading import ContractError, seconds
+from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.system import processes, signals
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers.failure_report import sentence, write_termination_log

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from pytorchjob_agent import __version__
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND
-from pytorchjob_agent.contract.environment import ExitCode
+from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.system.console import say
 
 _HERE = Path(__file__).parents[1]

@@ -21,14 +21,10 @@ from torch.distributed.run import config_from_args, get_args_parser, parse_min_m
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.command.isolation import nested, without_outer
-from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, MeetingEnv
-from pytorchjob_agent.contract.environment import (
-    DEFAULT_RDZV_PORT,
-    ContractError,
-    Reason,
-    TerminationMessage,
-    exit_code_of,
-)
+from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
+from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import EndReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import run as elastic
 from pytorchjob_agent.rendezvous import single_node
 from pytorchjob_agent.rendezvous.failure_messages import failure
@@ -51,7 +47,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.standalone:
         return _standalone(argv)
-    coordinator = MeetingEnv.from_env(os.environ)
+    coordinator = CoordinatorEndpoint.from_env(os.environ)
     if coordinator is not None and not _meets_elsewhere(argv):
         args.rdzv_backend, args.rdzv_endpoint = BACKEND, f"{coordinator.host}:{coordinator.port}"
         args.rdzv_id, args.master_port = coordinator.job, 0
@@ -117,7 +113,7 @@ def run(args: argparse.Namespace, directory: Path, early: Server | None = None) 
     try:
         result = _run_agent(agent, config)
     except SignalException as error:
-        return TerminationMessage(Reason.DRAINED, exit_code_of(-error.sigval), message=str(error))
+        return TerminationMessage(EndReason.DRAINED, exit_code_of(-error.sigval), message=str(error))
     finally:
         if logs is not None:
             logs.close()

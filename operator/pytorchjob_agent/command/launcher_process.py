@@ -8,21 +8,15 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytorchjob_agent.contract import start_mode
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
-from pytorchjob_agent.contract.environment import (
-    PET_MASTER_ADDR,
-    ContractError,
-    ExitCode,
-    Reason,
-    ReplicaEnv,
-    TerminationMessage,
-)
+from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import Request
 from pytorchjob_agent.system import collector, processes, signals
 from pytorchjob_agent.system.network import UnreachableError, hurry_names
-from pytorchjob_agent.workers import fork_client
+from pytorchjob_agent.workers import fork_client, start_choice
 
 _STANDALONE = "--standalone"
 _CPP_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
@@ -50,7 +44,7 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         if _STANDALONE not in argv:  # then the variables are those of a job around this run
             ReplicaEnv.from_env(os.environ)
         # With torch's import in this process beside that of the workers, not after it.
-        early = fork_client.Server.start(start_mode.TORCH_MODULES) if start_mode.early(os.environ) else None
+        early = fork_client.Server.start(start_choice.TORCH_MODULES) if start_choice.starts_early(os.environ) else None
         with _quiet_stores(), collector.resting():
             from pytorchjob_agent.command import launcher
 
@@ -58,13 +52,13 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         gate.check(_request(args))
         return launcher.run(args, directory, early)
     except ContractError as error:
-        return TerminationMessage(Reason.BAD_SETUP, ExitCode.SETUP, message=str(error))
+        return TerminationMessage(EndReason.BAD_SETUP, ExitCode.SETUP, message=str(error))
     except ImportError as error:
-        return TerminationMessage(Reason.BAD_SETUP, ExitCode.SETUP, message=_NO_TORCH.format(error))
+        return TerminationMessage(EndReason.BAD_SETUP, ExitCode.SETUP, message=_NO_TORCH.format(error))
     except gate.PreflightError as error:
-        return TerminationMessage(Reason.PREFLIGHT_FAILED, ExitCode.PREFLIGHT, message=str(error))
+        return TerminationMessage(EndReason.PREFLIGHT_FAILED, ExitCode.PREFLIGHT, message=str(error))
     except UnreachableError as error:
-        return TerminationMessage(Reason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error))
+        return TerminationMessage(EndReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error))
     except SystemExit as error:  # argparse has said on stderr what is wrong
         return _usage(error.code)
     except Exception as error:  # the top of this process: whatever torch raises must reach the parent in words
@@ -97,7 +91,9 @@ def _request(args: argparse.Namespace) -> Request:
 def _usage(code: object) -> TerminationMessage | None:
     if not code:
         return None  # --help
-    return TerminationMessage(Reason.BAD_USAGE, ExitCode.USAGE, message="torchrun's arguments are wrong, see the log")
+    return TerminationMessage(
+        EndReason.BAD_USAGE, ExitCode.USAGE, message="torchrun's arguments are wrong, see the log"
+    )
 
 
 def _unforeseen(error: Exception) -> TerminationMessage:
@@ -106,6 +102,8 @@ def _unforeseen(error: Exception) -> TerminationMessage:
     name = type(error).__name__
     meeting = name.startswith("Rendezvous") or name in {"DistNetworkError", "DistStoreError", "TimeoutError"}
     reason, code = (
-        (Reason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS) if meeting else (Reason.AGENT_FAILED, ExitCode.WORKER_FAILED)
+        (EndReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS)
+        if meeting
+        else (EndReason.AGENT_FAILED, ExitCode.WORKER_FAILED)
     )
     return TerminationMessage(reason, code, message=f"{name}: {error}", traceback=traceback.format_exc())

@@ -1,5 +1,5 @@
-"""What the operator and the agent agree on: environment, wire messages, exit codes, settings of hangs and starts.
+"""What operator and agent agree on: a pod's environment, wire messages, exit codes, termination message, hang rules.
 
-Pure values: parse and print, nothing else. The operator imports this package of the agent and no other. Imports nothing
-but the standard library and itself.
+Pure values, parsed and printed. The operator imports this package of the agent and no other. It may import the
+standard library and itself only.
 """

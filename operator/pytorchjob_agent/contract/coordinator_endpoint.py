@@ -1,10 +1,14 @@
-"""The part of a pod's environment that leads to the coordinator: both sides use this one file. Pure."""
+"""The variables that lead an agent to its coordinator, and identify its pod there. Pure.
+
+The operator writes them with `to_env`; the agent reads them with `from_env` and connects in
+`rendezvous/coordinator_client`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pytorchjob_agent.contract.environment import ContractError
+from pytorchjob_agent.contract.reading import ContractError, host_and_port, whole_number
 
 COORDINATOR = "PYTORCHJOB_COORDINATOR"
 COORDINATOR_CA = "PYTORCHJOB_COORDINATOR_CA"
@@ -17,12 +21,12 @@ INDEX = "PYTORCHJOB_INDEX"
 BACKEND = "pytorchjob"
 """The name of our rendezvous in torch's registry."""
 SERVER_NAME = "pytorchjob-coordinator"
-"""What the coordinator's certificate is made out to."""
+"""The subject of the coordinator's certificate."""
 
 
 @dataclass(frozen=True, slots=True)
-class MeetingEnv:
-    """Where the coordinator is, and who we are to it."""
+class CoordinatorEndpoint:
+    """The coordinator's address, and the identity of this pod."""
 
     host: str
     port: int
@@ -31,7 +35,7 @@ class MeetingEnv:
     pod: str
     index: int
     pod_uid: str = ""
-    """Empty as written by the operator: the pod's own uid is known once the pod is made (fieldRef)."""
+    """The operator leaves it empty: a fieldRef fills it in once the pod exists."""
     ca: str = ""
     """The coordinator's certificate, base64 of DER; empty: no TLS."""
 
@@ -54,22 +58,17 @@ class MeetingEnv:
         where = env.get(COORDINATOR)
         if not where:
             return None
-        host, _, port = where.rpartition(":")
-        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 65536:
-            raise ContractError(f"{COORDINATOR}: {where[:80]!r} is not host:port")
+        host, port = host_and_port(COORDINATOR, where)
         missing = [name for name in (TOKEN, JOB, POD, INDEX) if not env.get(name)]
         if missing:
             raise ContractError(f"{COORDINATOR} is set but {', '.join(missing)} is not: the operator writes them all")
-        index = env[INDEX]
-        if not index.isascii() or not index.isdigit():
-            raise ContractError(f"{INDEX}: {index[:80]!r} is not a replica's number: expected 0, 1, 2, ...")
         return cls(
-            host=host.strip("[]"),
-            port=int(port),
+            host=host,
+            port=port,
             token=env[TOKEN],
             job=env[JOB],
             pod=env[POD],
-            index=int(index[:9]),
+            index=whole_number(INDEX, env[INDEX], "a replica's number"),
             pod_uid=env.get(POD_UID, ""),
             ca=env.get(COORDINATOR_CA, ""),
         )

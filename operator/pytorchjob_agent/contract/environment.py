@@ -1,18 +1,16 @@
-"""What the operator and the agent agree on: a replica's environment, exit codes, the termination message.
+"""A replica's environment: the operator writes it with `to_env`, the agent reads it with `from_env`. Pure.
 
-Both sides use this one file: the operator writes with `to_env` and reads `TerminationMessage.from_json`,
-the agent does the reverse. Pure: it reads no environment, clock or file itself.
+This file has the variables that describe the replica and its rendezvous, and those that set up the agent. Further
+variables: the coordinator's address in `coordinator_endpoint`, the hang rules in `hang_rules`, and the paths of the
+files between agent and worker in `script/progress_file` and `workers/startup`. The agent reads this environment in
+`command/launcher_process`.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from enum import IntEnum, StrEnum
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
-from pytorchjob_agent.contract.member import (
-    MemberReport as MemberReport,  # both sides' too; a file of its own for its size
-)
+from pytorchjob_agent.contract.reading import ContractError, optional_number, switch, whole_number
 
 PYTHONUNBUFFERED = "PYTHONUNBUFFERED"
 MASTER_PORT = "MASTER_PORT"
@@ -32,59 +30,21 @@ PET_RDZV_CONF = "PET_RDZV_CONF"
 PET_STANDALONE = "PET_STANDALONE"
 SEPARATE_STORES = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torch's: 1 gives every round a store of its own
 
-# Read by the agent alone; nobody has to set them.
-TERMINATION_LOG = "PYTORCHJOB_TERMINATION_LOG"
+# Only the agent reads these; all are optional.
+TERMINATION_LOG = "PYTORCHJOB_TERMINATION_LOG"  # a file
 GRACE = "PYTORCHJOB_GRACE_SECONDS"
-PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; with _<CHECK> behind it for one check
+PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; PYTORCHJOB_PREFLIGHT_<CHECK> sets one check
+START_MODE = "PYTORCHJOB_START_MODE"  # cold, warm or auto
+PRELOAD = "PYTORCHJOB_PRELOAD"  # modules that the fork server imports beside torch, separated by commas
 
 DEFAULT_BACKEND = "c10d"
-DEFAULT_RDZV_PORT = 29400  # torchrun's own, when an endpoint names no port
-TERMINATION_LOG_PATH = "/dev/termination-log"
-DEFAULT_GRACE = 25.0  # below Kubernetes' default grace of 30 s, so that the agent still says why it goes
-TERMINATION_LIMIT = 4096  # the kubelet cuts behind it, which would leave broken JSON
-
-
-class ContractError(ValueError):
-    """A variable or a message that the other side would not have written; says which and what would be right."""
-
-
-class ExitCode(IntEnum):
-    """The agent's own exit codes; a failed worker's code (1-127, or 128 + its signal) is passed on as it is."""
-
-    OK = 0
-    WORKER_FAILED = 1  # a worker failed and left no code of its own
-    USAGE = 2  # the command line is wrong (argparse's code)
-    SETUP = 78  # the image or the environment is wrong: no torch, a broken variable
-    INTERRUPTED = 130
-    DRAINED = 143  # SIGTERM: the pod was asked to go and went
-    PREFLIGHT = 200  # this node is not fit: try another one
-    RENDEZVOUS = 201  # the others were not reached in time: try again
-    FENCED = 202  # a newer incarnation took this place
-    DO_NOT_RESTART = 203
-
-
-class Reason(StrEnum):
-    """The one word of a termination message."""
-
-    WORKER_FAILED = "WorkerFailed"
-    WORKER_HANGS = "WorkerHangs"
-    DRAINED = "Drained"
-    RENDEZVOUS_FAILED = "RendezvousFailed"
-    BAD_SETUP = "BadSetup"
-    BAD_USAGE = "BadUsage"
-    PREFLIGHT_FAILED = "PreflightFailed"
-    AGENT_FAILED = "AgentFailed"
-    FENCED = "Fenced"
-
-
-def exit_code_of(returncode: int) -> int:
-    """Return the exit code that a shell would report for a process' return code: -9 becomes 137."""
-    return 128 - returncode if returncode < 0 else returncode
+DEFAULT_RDZV_PORT = 29400  # torchrun's own, for an endpoint without a port
+DEFAULT_GRACE = 25.0  # below Kubernetes' default grace of 30 s, so that the agent can still report why it ends
 
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where the replicas of an elastic job meet: torchrun's --rdzv-* options."""
+    """The rendezvous of an elastic job: torchrun's --rdzv-* options."""
 
     host: str
     port: int
@@ -112,7 +72,7 @@ class Rendezvous:
         host, colon, port = endpoint.rpartition(":")
         return cls(
             host=host if colon else endpoint,
-            port=_number(PET_RDZV_ENDPOINT, port, "host:port", most=65535) if colon else DEFAULT_RDZV_PORT,
+            port=whole_number(PET_RDZV_ENDPOINT, port, "host:port", most=65535) if colon else DEFAULT_RDZV_PORT,
             backend=env.get(PET_RDZV_BACKEND) or DEFAULT_BACKEND,
             id=env.get(PET_RDZV_ID) or None,
             conf=rdzv_conf(env.get(PET_RDZV_CONF, "")),
@@ -121,7 +81,7 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaEnv:
-    """Everything the operator tells one replica, as v1 does; ranks and sizes are those of pods, not processes.
+    """Everything the operator sets for one replica, as v1 does; ranks and sizes count pods, not processes.
 
     The four fields of the master are set together or not at all; v1 writes none of them for a job without a Master.
     """
@@ -139,7 +99,7 @@ class ReplicaEnv:
     separate_stores: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse half a master: torch would wait for an address or a rank that nobody gives it."""
+        """Refuse half a master: torch would wait for the missing address or rank forever."""
         master = (self.master_addr, self.master_port, self.world_size, self.rank)
         if any(part is None for part in master) and any(part is not None for part in master):
             raise ContractError(
@@ -186,15 +146,15 @@ class ReplicaEnv:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
-        """Read what `to_env` wrote; variables of a user's own that say nothing about a job are left alone."""
+        """Read what `to_env` wrote; the user's own variables are ignored where no job is described."""
         low, high = _nnodes(env.get(PET_NNODES) or "1")
         here = cls(
             nnodes_min=low,
             nnodes_max=high,
             nproc_per_node=env.get(PET_NPROC_PER_NODE),
             rdzv=Rendezvous.from_env(env),
-            max_restarts=_optional(env, PET_MAX_RESTARTS),
-            standalone=_flag(env, PET_STANDALONE),
+            max_restarts=optional_number(env, PET_MAX_RESTARTS),
+            standalone=switch(env, PET_STANDALONE),
             separate_stores=env.get(SEPARATE_STORES) == "1",
         )
         addr = env.get(MASTER_ADDR)
@@ -209,39 +169,16 @@ class ReplicaEnv:
         )
 
 
-def _number(name: str, text: str, form: str, *, least: int = 0, most: int = 2**31 - 1) -> int:
-    """Return a whole number of plain digits within bounds, or an error that names the variable."""
-    if text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= most:
-        return int(text)
-    raise ContractError(f"{name}: {text[:80]!r} is not {form}: expected a whole number from {least} to {most}")
-
-
 def _required(env: Mapping[str, str], name: str, *, least: int, most: int = 2**31 - 1) -> int:
     if name not in env:
         raise ContractError(f"{name} is missing: {MASTER_ADDR} is set, so {name} must be set too")
-    return _number(name, env[name], "a number", least=least, most=most)
-
-
-def _optional(env: Mapping[str, str], name: str) -> int | None:
-    return _number(name, env[name], "a number") if env.get(name) else None
-
-
-def seconds(env: Mapping[str, str], name: str, default: float) -> float:
-    """Return a whole number of seconds out of the environment, or the default."""
-    return float(_number(name, env[name], "a time in seconds")) if env.get(name) else default
-
-
-def _flag(env: Mapping[str, str], name: str) -> bool:
-    text = env.get(name) or "0"
-    if text not in {"0", "1"}:
-        raise ContractError(f"{name}: {text[:80]!r} is not a switch: expected 1 or 0")
-    return text == "1"
+    return whole_number(name, env[name], least=least, most=most)
 
 
 def _nnodes(text: str) -> tuple[int, int]:
     first, colon, second = text.partition(":")
-    low = _number(PET_NNODES, first, "N or MIN:MAX", least=1)
-    high = _number(PET_NNODES, second, "N or MIN:MAX", least=1) if colon else low
+    low = whole_number(PET_NNODES, first, "N or MIN:MAX", least=1)
+    high = whole_number(PET_NNODES, second, "N or MIN:MAX", least=1) if colon else low
     if low > high:
         raise ContractError(f"{PET_NNODES}: {text!r} has its minimum above its maximum: expected MIN:MAX")
     return low, high
@@ -254,93 +191,3 @@ def rdzv_conf(text: str) -> tuple[tuple[str, str], ...]:
         if not key or not equals:
             raise ContractError(f"{PET_RDZV_CONF}: {text[:80]!r} is not key=value,key=value")
     return tuple((key, value) for key, _, value in pairs)
-
-
-@dataclass(frozen=True, slots=True)
-class TerminationMessage:
-    """Why the agent ended, as it stands in the pod's status: the first failure, and who fell after it."""
-
-    reason: str
-    exit_code: int
-    rank: int | None = None
-    local_rank: int | None = None
-    message: str = ""
-    traceback: str = ""
-    failed_after: tuple[int, ...] = ()
-    version: int = 1
-
-    def to_json(self) -> str:
-        """Return JSON of at most 4096 bytes: the head of a long traceback goes first, then the message's end."""
-        fitting = self._capped()
-        while len(text := fitting._dumps()) > TERMINATION_LIMIT:
-            fitting = fitting._shorter()
-        return text.decode()
-
-    def _dumps(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-    def _capped(self) -> Self:
-        """Drop what cannot fit in any case, so that the loop is short for a traceback of megabytes too."""
-        tail, head = slice(-TERMINATION_LIMIT, None), slice(TERMINATION_LIMIT)
-        return replace(
-            self,
-            reason=self.reason[:256],
-            message=self.message[head],
-            traceback=self.traceback[tail],
-            failed_after=self.failed_after[:1024],
-        )
-
-    def _shorter(self) -> Self:
-        """Give up an eighth of the least important text there is; whoever calls repeats it until it fits."""
-        if len(self.traceback) > 64:
-            return replace(self, traceback=self.traceback[len(self.traceback) // 8 :])
-        if len(self.failed_after) > 8:
-            return replace(self, failed_after=self.failed_after[: len(self.failed_after) // 2])
-        if len(self.message) > 64:
-            return replace(self, message=self.message[: -(len(self.message) // 8)])
-        return replace(self, reason=self.reason[:64], traceback="")
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote; fields that a newer agent adds are left alone."""
-        try:
-            data = json.loads(text[: 4 * TERMINATION_LIMIT])
-        except ValueError as error:
-            raise ContractError(f"termination message: {text[:80]!r} is not JSON: {error}") from None
-        if not isinstance(data, dict) or not isinstance(data.get("version"), int):
-            raise ContractError(f"termination message: {text[:80]!r} is not an object with a number `version`")
-        return cls(
-            reason=_text(data, "reason"),
-            exit_code=_int(data, "exit_code") or 0,
-            rank=_int(data, "rank"),
-            local_rank=_int(data, "local_rank"),
-            message=_text(data, "message"),
-            traceback=_text(data, "traceback"),
-            failed_after=_ints(data, "failed_after"),
-            version=data["version"],
-        )
-
-
-def _wrong(name: str, value: object, expected: str) -> ContractError:
-    return ContractError(f"termination message: {name}: {str(value)[:80]!r} is not {expected}")
-
-
-def _text(data: Mapping[str, Any], name: str) -> str:
-    value = data.get(name, "")
-    if not isinstance(value, str):
-        raise _wrong(name, value, "a string")
-    return value
-
-
-def _int(data: Mapping[str, Any], name: str) -> int | None:
-    value = data.get(name)
-    if value is not None and not isinstance(value, int):
-        raise _wrong(name, value, "a number")
-    return value
-
-
-def _ints(data: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    value = data.get(name, [])
-    if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
-        raise _wrong(name, value, "a list of numbers")
-    return tuple(value)

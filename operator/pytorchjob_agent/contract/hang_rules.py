@@ -1,6 +1,7 @@
-"""When workers that live are taken for stuck: what the job's author sets, as operator and agent both understand it.
+"""The hang rules: the limits in `spec.agent.hang` that decide when running workers count as hung. Pure.
 
-Pure. The operator writes the JSON of `spec.agent.hang` as it is into one variable; fields keep their names there.
+The operator writes the JSON of `spec.agent.hang` unchanged into one variable, and the agent reads it here.
+`hangs/judge` applies the rules.
 """
 
 import json
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from pytorchjob_agent.contract.environment import ContractError
+from pytorchjob_agent.contract.reading import ContractError, ObjectReader
 
 HANG = "PYTORCHJOB_HANG"
 DEFAULT_FIRST_PROGRESS = 1200.0  # seconds: data is loaded and kernels are compiled before the first step
@@ -23,7 +24,7 @@ _MOST_POINTS = 1000
 
 
 class Comparison(StrEnum):
-    """How a number out of the log is compared with the rule's."""
+    """How a number from the log is compared with the rule's value."""
 
     LT = "lt"
     GT = "gt"
@@ -34,37 +35,37 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRule:
-    """One thing that the workers' lines must say, or must not; times in seconds, 0: any time."""
+    """One rule for the lines that workers print; times in seconds, 0: no limit."""
 
     name: str
     pattern: str
-    start_seconds: float = 0.0  # the first match must come within
-    every_seconds: float = 0.0  # each further one must come within
-    stop_pattern: str | None = None  # a line with this ends the rule
-    operator: Comparison | None = None  # a match is bad if its first group is so to value
+    start_seconds: float = 0.0  # time limit of the first match, from the start
+    every_seconds: float = 0.0  # time limit of each further match, from the last one
+    stop_pattern: str | None = None  # a line that matches it ends the rule
+    operator: Comparison | None = None  # a match is bad if its first group compares so with `value`
     value: float = 0.0
-    points: int = 1  # so many bad ones in a row are a fault
+    points: int = 1  # number of bad matches in a row that are a fault
     fault_on_match: bool = False
 
     @classmethod
     def from_dict(cls, where: str, data: object) -> Self:
         """Read one rule; `where` names it in errors."""
-        fields = _Fields(where, data)
-        operator = fields.text("operator", 8)
+        fields = ObjectReader(where, data)
+        operator = fields.short_text("operator", 8)
         if operator is not None and operator not in list(Comparison):
             raise fields.wrong("operator", operator, f"one of {', '.join(Comparison)}")
-        pattern = fields.pattern("pattern", 1 if operator else 0)
-        name = fields.text("name", _LONGEST_NAME)
+        pattern = _pattern(fields, "pattern", 1 if operator else 0)
+        name = fields.short_text("name", _LONGEST_NAME)
         if pattern is None or name is None:
             raise ContractError(f"{where}: expected an object with a name and a pattern")
-        if (operator is None) != ("value" not in fields.data):
+        if (operator is None) != ("value" not in fields):
             raise ContractError(f"{where}: operator and value go together: expected both or neither")
         return cls(
             name=name,
             pattern=pattern,
-            start_seconds=fields.seconds("startSeconds") or 0.0,
-            every_seconds=fields.seconds("everySeconds") or 0.0,
-            stop_pattern=fields.pattern("stopPattern", 0),
+            start_seconds=_seconds(fields, "startSeconds") or 0.0,
+            every_seconds=_seconds(fields, "everySeconds") or 0.0,
+            stop_pattern=_pattern(fields, "stopPattern", 0),
             operator=None if operator is None else Comparison(operator),
             value=fields.number("value", -1e300, 1e300, "a number") or 0.0,
             points=int(fields.number("points", 1, _MOST_POINTS, f"a number from 1 to {_MOST_POINTS}") or 1),
@@ -84,10 +85,10 @@ class LogRule:
 
 @dataclass(frozen=True, slots=True)
 class HangRules:
-    """All limits, in seconds; 0: no limit, None: not set."""
+    """All rules of a job; limits in seconds, 0: no limit, None: not set."""
 
-    progress_seconds: float | None = None  # None: by the pace of the steps so far
-    first_progress_seconds: float | None = None  # None: DEFAULT_FIRST_PROGRESS, for scripts that are known to report
+    progress_seconds: float | None = None  # None: derived from the pace of the steps so far
+    first_progress_seconds: float | None = None  # None: DEFAULT_FIRST_PROGRESS, if the script is known to report
     idle_seconds: float = 0.0
     log_rules: tuple[LogRule, ...] = ()
 
@@ -98,26 +99,20 @@ class HangRules:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
-        """Read the variable; without it everything is as if nothing were set."""
+        """Read the variable; without it no rule is set."""
         return cls.from_json(env[HANG]) if env.get(HANG) else cls()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote, or an error that names the field, what is wrong and what would be right."""
+        """Read what `to_json` wrote; raises ContractError."""
         if len(text) > _LONGEST:
-            raise ContractError(f"{HANG}: {len(text)} letters: expected at most {_LONGEST}")
-        try:
-            data = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ContractError(f"{HANG}: {text[:80]!r} is not JSON: {error}") from None
-        fields = _Fields(HANG, data)
-        rules = fields.data.get("logRules", [])
-        if not isinstance(rules, list) or len(rules) > _MOST_RULES:
-            raise fields.wrong("logRules", rules, f"a list of at most {_MOST_RULES} rules")
+            raise ContractError(f"{HANG}: {len(text)} characters: expected at most {_LONGEST}")
+        fields = ObjectReader.parse(HANG, text)
+        rules = fields.items("logRules", _MOST_RULES)
         return cls(
-            progress_seconds=fields.seconds("progressSeconds"),
-            first_progress_seconds=fields.seconds("firstProgressSeconds"),
-            idle_seconds=fields.seconds("idleSeconds") or 0.0,
+            progress_seconds=_seconds(fields, "progressSeconds"),
+            first_progress_seconds=_seconds(fields, "firstProgressSeconds"),
+            idle_seconds=_seconds(fields, "idleSeconds") or 0.0,
             log_rules=tuple(LogRule.from_dict(f"{HANG}: logRules[{at}]", rule) for at, rule in enumerate(rules)),
         )
 
@@ -131,49 +126,19 @@ class HangRules:
         return json.dumps(data, separators=(",", ":"))
 
 
-class _Fields:
-    """The fields of one object, each read with its check; those that a newer operator adds are left alone."""
+def _pattern(fields: ObjectReader, name: str, groups: int) -> str | None:
+    """Return a regular expression with at least so many groups."""
+    text = fields.short_text(name, _LONGEST_PATTERN)
+    if text is None:
+        return None
+    try:
+        found = re.compile(text).groups
+    except (re.error, OverflowError, RecursionError) as error:
+        raise fields.wrong(name, text, f"a regular expression of Python's ({error})") from None
+    if found < groups:
+        raise fields.wrong(name, text, "a group around the number that is compared, like 'loss=([0-9.]+)'")
+    return text
 
-    def __init__(self, where: str, data: object) -> None:
-        if not isinstance(data, dict):
-            raise ContractError(f"{where}: {str(data)[:80]!r} is not an object: expected {{...}}")
-        self._where = where
-        self.data: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
 
-    def wrong(self, name: str, value: object, expected: str) -> ContractError:
-        return ContractError(f"{self._where}: {name}: {str(value)[:80]!r} is wrong: expected {expected}")
-
-    def number(self, name: str, least: float, most: float, expected: str) -> float | None:
-        value = self.data.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise self.wrong(name, value, expected)
-        return float(value)
-
-    def seconds(self, name: str) -> float | None:
-        return self.number(name, 0, _MOST_SECONDS, f"seconds from 0 (no limit) to {_MOST_SECONDS}")
-
-    def text(self, name: str, longest: int) -> str | None:
-        value = self.data.get(name)
-        if value is not None and not (isinstance(value, str) and 0 < len(value) <= longest):
-            raise self.wrong(name, value, f"a text of 1 to {longest} letters")
-        return value
-
-    def switch(self, name: str) -> bool:
-        value = self.data.get(name, False)
-        if not isinstance(value, bool):
-            raise self.wrong(name, value, "true or false")
-        return value
-
-    def pattern(self, name: str, groups: int) -> str | None:
-        text = self.text(name, _LONGEST_PATTERN)
-        if text is None:
-            return None
-        try:
-            found = re.compile(text).groups
-        except (re.error, OverflowError, RecursionError) as error:
-            raise self.wrong(name, text, f"a regular expression of Python's ({error})") from None
-        if found < groups:
-            raise self.wrong(name, text, "a group around the number that is compared, like 'loss=([0-9.]+)'")
-        return text
+def _seconds(fields: ObjectReader, name: str) -> float | None:
+    return fields.number(name, 0, _MOST_SECONDS, f"seconds from 0 (no limit) to {_MOST_SECONDS}")

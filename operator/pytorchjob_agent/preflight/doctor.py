@@ -1,22 +1,19 @@
 """The command `pytorchjob-agent doctor`: prints what the checks found here, and what to do about it."""
 
 import argparse
+import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from pytorchjob_agent.contract.environment import (
-    PET_MASTER_ADDR,
-    PET_NNODES,
-    PET_NPROC_PER_NODE,
-    PET_RDZV_ENDPOINT,
-    ExitCode,
-)
+from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, PET_NNODES, PET_NPROC_PER_NODE, PET_RDZV_ENDPOINT
+from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.preflight import read
-from pytorchjob_agent.preflight.facts import Request
-from pytorchjob_agent.preflight.policy import Finding, Level, judge, report
+from pytorchjob_agent.preflight.facts import Facts, Request
+from pytorchjob_agent.preflight.policy import Finding, Level, judge
 
 _HELP = "Checks whether this image, machine and environment are fit for a job: nothing is changed or started."
+_JSON_VERSION = 1
 _MARKS = {Level.OK: "ok  ", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 
 
@@ -26,7 +23,7 @@ def main(argv: list[str]) -> int:
     facts = read.facts(_request(args.nproc_per_node), os.environ)
     facts = replace(facts, meeting=read.meeting(os.environ))
     findings = judge(facts)
-    print(report(facts, findings).to_json() if args.json else table(findings))
+    print(as_json(facts, findings) if args.json else table(findings))
     return ExitCode.PREFLIGHT if any(one.level == Level.FAIL for one in findings) else ExitCode.OK
 
 
@@ -57,3 +54,12 @@ def table(findings: Sequence[Finding]) -> str:
     return "\n".join(
         [*lines, "", f"{failures} failed, {warnings} to look at, {len(findings) - failures - warnings} ok"]
     )
+
+
+def as_json(facts: Facts, findings: Sequence[Finding]) -> str:
+    """Return the versions, the time and the findings as one JSON object."""
+    torch = facts.torch
+    versions = {"python": facts.python, "torch": torch.version, "cuda": torch.cuda, "nccl": torch.nccl}
+    found = [asdict(finding) for finding in findings]
+    report = {"versions": versions, "clock": facts.clock, "findings": found, "version": _JSON_VERSION}
+    return json.dumps(report, ensure_ascii=False)

@@ -1,10 +1,11 @@
 """Decides what a problem means: a warning, the end, or nothing, by the user's variables. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
-from pytorchjob_agent.contract.environment import PREFLIGHT, ContractError, MemberReport
+from pytorchjob_agent.contract.environment import PREFLIGHT
+from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.preflight.checks import CHECKS, Check
 from pytorchjob_agent.preflight.facts import Facts
 
@@ -91,10 +92,3 @@ def _of(check: Check, level: Level, facts: Facts) -> tuple[Finding, ...]:
     if not outcome.problems:
         return (Finding(check.name, Level.OK, outcome.found[:_LONGEST]),)
     return tuple(Finding(check.name, level, one.what[:_LONGEST], one.remedy[:_LONGEST]) for one in outcome.problems)
-
-
-def report(facts: Facts, findings: Sequence[Finding]) -> MemberReport:
-    """Return what may be compared with other members."""
-    torch = facts.torch
-    versions = {"python": facts.python, "torch": torch.version, "cuda": torch.cuda, "nccl": torch.nccl}
-    return MemberReport(versions, facts.clock, tuple(asdict(finding) for finding in findings))

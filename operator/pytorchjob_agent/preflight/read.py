@@ -12,7 +12,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pytorchjob_agent.contract.environment import TERMINATION_LOG, TERMINATION_LOG_PATH, ContractError, ReplicaEnv
+from pytorchjob_agent.contract.environment import TERMINATION_LOG, ReplicaEnv
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH
 from pytorchjob_agent.preflight import devices
 from pytorchjob_agent.preflight.facts import Facts, Machine, Meeting, Place, Request, Torch
 from pytorchjob_agent.system import cgroup, network

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME, MeetingEnv
+from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME, CoordinatorEndpoint
 from pytorchjob_agent.contract.messages import (
     HEARTBEAT_SECONDS,
     LEASE_SECONDS,
@@ -49,7 +49,7 @@ class Standing:
 class Client:
     """Says and hears; everything that comes in ends up in `inbox`."""
 
-    def __init__(self, env: MeetingEnv, standing: Standing, beat: Callable[[], Heartbeat]) -> None:
+    def __init__(self, env: CoordinatorEndpoint, standing: Standing, beat: Callable[[], Heartbeat]) -> None:
         """Prepare; `beat` is asked once a second for what to tell."""
         self._env = env
         self._dialer = Dialer(env.host, env.port)

@@ -4,18 +4,18 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from pytorchjob_agent.contract.environment import ExitCode, Reason, TerminationMessage
 from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed, Stop
+from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage
 from pytorchjob_agent.hangs.judge import Kind, Verdict
 from pytorchjob_agent.hangs.stacks import Place, odd_one
 from pytorchjob_agent.workers import failure_report
 
 _NO_STACK = "it gives no stack: it is frozen, or inside a call that does not return"
 
-_REASONS: dict[int, Reason] = {
-    ExitCode.FENCED: Reason.FENCED,
-    ExitCode.RENDEZVOUS: Reason.RENDEZVOUS_FAILED,
-    ExitCode.PREFLIGHT: Reason.PREFLIGHT_FAILED,
+_REASONS: dict[int, EndReason] = {
+    ExitCode.FENCED: EndReason.FENCED,
+    ExitCode.RENDEZVOUS: EndReason.RENDEZVOUS_FAILED,
+    ExitCode.PREFLIGHT: EndReason.PREFLIGHT_FAILED,
 }
 """What an agent's end is called that the coordinator ordered with one of the agent's own codes."""
 
@@ -25,7 +25,7 @@ def explain(result: Any, group: Any, killed: Collection[int], logs: Any) -> Term
     local = {worker.global_rank: worker.local_rank for worker in group.workers}
     own = {rank: one for rank, one in result.failures.items() if local.get(rank) not in killed}
     if not (own or result.failures):
-        return TerminationMessage(Reason.WORKER_FAILED, ExitCode.WORKER_FAILED, message="the workers are unwell")
+        return TerminationMessage(EndReason.WORKER_FAILED, ExitCode.WORKER_FAILED, message="the workers are unwell")
     return failure_report.explain([failure(rank, one, logs) for rank, one in (own or result.failures).items()])
 
 
@@ -48,7 +48,7 @@ def hang(verdict: Verdict, places: Mapping[int, Place | None], first_rank: int) 
     local = next((one for one in suspects if not _waits(places.get(one))), suspects[0] if suspects else 0)
     place = places.get(local)
     message = f"{verdict.reason}; {_where(place, places, first_rank)}"
-    told = TerminationMessage(Reason.WORKER_HANGS, ExitCode.WORKER_FAILED, first_rank + local, local, message)
+    told = TerminationMessage(EndReason.WORKER_HANGS, ExitCode.WORKER_FAILED, first_rank + local, local, message)
     return told, _waits(place)
 
 
@@ -67,7 +67,7 @@ def bystander(places: Mapping[int, Place | None], first_rank: int) -> tuple[Term
 def ordered(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     """Return why an agent ends that the coordinator told to; `own` is the last failure here."""
     return TerminationMessage(
-        _REASONS.get(stop.exit_code, Reason.WORKER_FAILED),
+        _REASONS.get(stop.exit_code, EndReason.WORKER_FAILED),
         stop.exit_code,
         rank=own.rank if own else None,
         local_rank=own.local_rank if own else None,
@@ -86,7 +86,7 @@ def message(assigned: Assigned, told: TerminationMessage, *, waits: bool = False
         message=told.message[:4096],
         traceback=told.traceback[-TRACEBACK_LIMIT:],
         also=told.failed_after,
-        hang=told.reason == Reason.WORKER_HANGS,
+        hang=told.reason == EndReason.WORKER_HANGS,
         waits=waits,
     )
 

@@ -18,9 +18,11 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.run import determine_local_world_size
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR, MeetingEnv
-from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE, ContractError, ExitCode
+from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR, CoordinatorEndpoint
+from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Done, Failed, Hello, Message
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.rendezvous.coordinator_client import Client, Standing
 from pytorchjob_agent.rendezvous.membership import Membership, NobodyError, PeerError, StoppedError
 from pytorchjob_agent.system import network
@@ -110,7 +112,9 @@ def _unexplained(membership: Membership) -> Failed:
     return Failed(assigned.round, assigned.first_rank, 0, 1, CAUSE_UNKNOWN)
 
 
-def member(env: MeetingEnv, address: str, nproc: int, timeout: float = JOIN_TIMEOUT, **known: Any) -> Membership:
+def member(
+    env: CoordinatorEndpoint, address: str, nproc: int, timeout: float = JOIN_TIMEOUT, **known: Any
+) -> Membership:
     """Make the membership of this process; `known` are further fields of its hello."""
     hello = Hello(
         job=env.job,
@@ -131,7 +135,7 @@ def member(env: MeetingEnv, address: str, nproc: int, timeout: float = JOIN_TIME
 
 def create(parameters: RendezvousParameters) -> RendezvousHandler:
     """Make the handler for an unmodified torchrun."""
-    env = MeetingEnv.from_env(os.environ)
+    env = CoordinatorEndpoint.from_env(os.environ)
     if env is None:
         raise ContractError(f"--rdzv-backend {BACKEND}: {COORDINATOR} is not set: only the operator can set it")
     network.hurry_names()

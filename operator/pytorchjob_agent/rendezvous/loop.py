@@ -18,9 +18,9 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.contract.environment import ExitCode, Reason, TerminationMessage, exit_code_of
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Draining, Failed, Heartbeat, Message, Stop
+from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage, exit_code_of
 from pytorchjob_agent.hangs.judge import Verdict
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, peers
@@ -122,9 +122,9 @@ class ElasticAgent(LocalElasticAgent):
             self._wakeup.asked = self._wakeup.asked or (int(error.sigval), time.monotonic())
             return self._left(str(error))
         except FencedError as error:
-            return self._end(TerminationMessage(Reason.FENCED, ExitCode.FENCED, message=str(error)))
+            return self._end(TerminationMessage(EndReason.FENCED, ExitCode.FENCED, message=str(error)))
         except NobodyError as error:
-            return self._end(TerminationMessage(Reason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error)))
+            return self._end(TerminationMessage(EndReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error)))
 
     def _open(self, group: WorkerGroup, *told: Message, by_members: bool = False) -> None:
         """Get into the next round and start its workers; a round whose store does not answer counts as failed."""
@@ -258,7 +258,7 @@ class ElasticAgent(LocalElasticAgent):
             case Kind.LEAVE:
                 self._left(step.reason)
             case Kind.STOP:
-                self._stopped(step.stop or Stop(ExitCode.FENCED, Reason.FENCED, step.reason))
+                self._stopped(step.stop or Stop(ExitCode.FENCED, EndReason.FENCED, step.reason))
             case Kind.FINISH:
                 self._membership.linger()
         return step.kind in (Kind.LEAVE, Kind.STOP, Kind.FINISH)
@@ -334,7 +334,7 @@ class ElasticAgent(LocalElasticAgent):
         """End because this pod has to go; the workers get what is left of the grace period."""
         signum, at = self._wakeup.asked or (signal.SIGTERM, time.monotonic())
         self._kill(signal.SIGTERM, max(at + self._time_to_leave() - time.monotonic(), 1.0))
-        return self._end(TerminationMessage(Reason.DRAINED, exit_code_of(-signum), message=reason))
+        return self._end(TerminationMessage(EndReason.DRAINED, exit_code_of(-signum), message=reason))
 
     def _end(self, words: TerminationMessage | None) -> RunResult:
         self.last_words = words

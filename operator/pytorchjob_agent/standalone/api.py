@@ -16,14 +16,9 @@ from typing import Any, Self
 
 from pytorchjob_agent.command import first_process
 from pytorchjob_agent.command.isolation import without_outer
-from pytorchjob_agent.contract.environment import (
-    TERMINATION_LOG,
-    ContractError,
-    ExitCode,
-    Reason,
-    TerminationMessage,
-    exit_code_of,
-)
+from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage, exit_code_of
 from pytorchjob_agent.standalone import function
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.workers.failure_report import sentence, write_termination_log
@@ -145,7 +140,7 @@ def _failure(directory: Path, code: int) -> TerminationMessage:
     try:
         return TerminationMessage.from_json((directory / _LOG).read_text())
     except (OSError, ContractError):
-        return TerminationMessage(Reason.AGENT_FAILED, code, message=f"the agent ended with {code} and left no word")
+        return TerminationMessage(EndReason.AGENT_FAILED, code, message=f"the agent ended with {code} and left no word")
 
 
 def main(directory: Path, parent: int, argv: list[str]) -> int:
@@ -157,7 +152,7 @@ def main(directory: Path, parent: int, argv: list[str]) -> int:
         code = first_process.run(argv)
     except (ContractError, FileNotFoundError) as error:
         code = ExitCode.SETUP
-        write_termination_log(TerminationMessage(Reason.BAD_SETUP, code, message=str(error)), os.environ)
+        write_termination_log(TerminationMessage(EndReason.BAD_SETUP, code, message=str(error)), os.environ)
     (directory / _CODE).write_text(str(int(code)))
     return code
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pytorchjob_agent.contract.environment import RANK, ContractError
+from pytorchjob_agent.contract.environment import RANK
+from pytorchjob_agent.contract.reading import ContractError
 
 _PICKLERS = ("cloudpickle", "pyspark.cloudpickle")
 _CALL, _CODE = "call.json", "call.pickle"

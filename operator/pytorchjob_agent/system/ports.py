@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytorchjob_agent.contract.environment import ContractError
+from pytorchjob_agent.contract.reading import ContractError
 
 LOOPBACK = "127.0.0.1"  # the workers of a standalone run are all here, and nobody else has to reach its store
 _LISTENS = "0A"

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from signal import SIGABRT, SIGTERM, Signals
 from typing import Any
 
-from pytorchjob_agent.contract.environment import (
-    TERMINATION_LOG,
+from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.termination import (
     TERMINATION_LOG_PATH,
+    EndReason,
     ExitCode,
-    Reason,
     TerminationMessage,
     exit_code_of,
 )
@@ -49,7 +49,7 @@ def explain(failures: Sequence[Failure]) -> TerminationMessage:
     first = first_failure(failures)
     message, traceback = _recorded(first.error)
     return TerminationMessage(
-        reason=Reason.WORKER_FAILED,
+        reason=EndReason.WORKER_FAILED,
         exit_code=_code(first),
         rank=first.rank,
         local_rank=first.local_rank,

@@ -16,10 +16,10 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytorchjob_agent.contract.start_mode import TORCH_MODULES
 from pytorchjob_agent.system import collector, processes
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers.program import Program
+from pytorchjob_agent.workers.start_choice import TORCH_MODULES
 
 READY = b"+"
 REFUSAL, END = "!", "="  # first in a word; the pid of a new worker has neither

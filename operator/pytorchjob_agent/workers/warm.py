@@ -14,8 +14,8 @@ from torch.distributed.elastic.multiprocessing import PContext, SubprocessContex
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.contract import start_mode
 from pytorchjob_agent.system import cgroup
+from pytorchjob_agent.workers import start_choice
 from pytorchjob_agent.workers.fork_client import Server, say_cold
 
 _LOOK_SECONDS = 0.25
@@ -29,9 +29,9 @@ def begin(args: argparse.Namespace, early: Server | None = None) -> Server | Non
 
     Call it when config_from_args has set OMP_NUM_THREADS, and before the rendezvous: the import takes seconds.
     """
-    wanted = start_mode.mode(os.environ)
-    modules = start_mode.modules(os.environ)
-    request = start_mode.Request(
+    wanted = start_choice.requested_start(os.environ)
+    modules = start_choice.preloaded_modules(os.environ)
+    request = start_choice.StartRequest(
         wanted,
         no_python=args.no_python,
         run_path=args.run_path,
@@ -40,7 +40,7 @@ def begin(args: argparse.Namespace, early: Server | None = None) -> Server | Non
         memory=cgroup.memory(),
         linux=sys.platform == "linux",
     )
-    verdict = start_mode.decide(request)
+    verdict = start_choice.choose_start(request)
     if verdict.warm and early is not None:
         return early
     if early is not None:
@@ -48,7 +48,7 @@ def begin(args: argparse.Namespace, early: Server | None = None) -> Server | Non
     if verdict.warm:
         folder = os.getcwd() if args.module else os.path.dirname(os.path.realpath(args.training_script))
         return Server.start(modules, folder)
-    if wanted != start_mode.StartMode.COLD:
+    if wanted != start_choice.RequestedStart.COLD:
         say_cold(verdict.reason)
     return None
 

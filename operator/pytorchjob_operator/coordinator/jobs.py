@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pytorchjob_agent.contract.environment import ExitCode
 from pytorchjob_agent.contract.messages import FromAgent, Hello, Message, Refused, Stop
+from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.coordinator import door
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds import decide

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytorchjob_agent.contract.environment import TERMINATION_LIMIT, TERMINATION_LOG, ContractError, TerminationMessage
+from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, TerminationMessage
 from pytorchjob_operator.local import kubelet, replica_process
 from pytorchjob_operator.local.gpus import Pool
 from pytorchjob_operator.local.replica_process import ProcessEnd, ReplicaProcess

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from pytorchjob_agent.contract.environment import exit_code_of
+from pytorchjob_agent.contract.termination import exit_code_of
 from pytorchjob_operator.local import process_tree
 
 TERMINATE = b"T"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pytorchjob_agent.contract.environment import ExitCode
+from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.names import Cause, EventType, Reason
 from pytorchjob_operator.observed import Observed, Pod, ReportedEvent
 from pytorchjob_operator.plan import replicas, restart

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from pytorchjob_agent.contract.environment import ExitCode
 from pytorchjob_agent.contract.messages import Assigned, Finished, Hold, Restart, RoundId, Stop
+from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import budget, compare
 from pytorchjob_operator.rounds.state import (
     End,

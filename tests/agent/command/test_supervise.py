@@ -5,9 +5,9 @@ from signal import SIGINT, SIGTERM
 import pytest
 
 from pytorchjob_agent.command.supervise import Forward, Kill, Leave, View, Wait, decide
-from pytorchjob_agent.contract.environment import Reason, TerminationMessage
+from pytorchjob_agent.contract.termination import EndReason, TerminationMessage
 
-REPORT = TerminationMessage(Reason.WORKER_FAILED, 17, rank=1, message="no such luck")
+REPORT = TerminationMessage(EndReason.WORKER_FAILED, 17, rank=1, message="no such luck")
 
 
 def asked(

@@ -2,30 +2,30 @@
 
 import pytest
 
-from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
-from pytorchjob_agent.contract.environment import ContractError
+from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
+from pytorchjob_agent.contract.reading import ContractError
 
-ENV = MeetingEnv("coordinator.ops.svc", 29600, "token", "job", "pod-1", 1, ca="Y2E=")
+ENV = CoordinatorEndpoint("coordinator.ops.svc", 29600, "token", "job", "pod-1", 1, ca="Y2E=")
 
 
-def written(env: MeetingEnv) -> dict[str, str]:
+def written(env: CoordinatorEndpoint) -> dict[str, str]:
     """The variables as a container gets them."""
-    return {one["name"]: one["value"] for one in env.to_env() if "value" in one}
+    return {variable["name"]: variable["value"] for variable in env.to_env() if "value" in variable}
 
 
 def test_what_the_operator_writes_the_agent_reads() -> None:
-    assert MeetingEnv.from_env(written(ENV)) == ENV
+    assert CoordinatorEndpoint.from_env(written(ENV)) == ENV
 
 
 def test_the_pods_own_uid_is_known_once_it_is_made() -> None:
     assert ENV.to_env()[-1]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
-    read = MeetingEnv.from_env({**written(ENV), "PYTORCHJOB_POD_UID": "u"})
+    read = CoordinatorEndpoint.from_env({**written(ENV), "PYTORCHJOB_POD_UID": "u"})
     assert read is not None
     assert read.pod_uid == "u"
 
 
 def test_without_a_coordinator_there_is_nothing_to_read() -> None:
-    assert MeetingEnv.from_env({}) is None
+    assert CoordinatorEndpoint.from_env({}) is None
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def test_without_a_coordinator_there_is_nothing_to_read() -> None:
         pytest.param({"PYTORCHJOB_COORDINATOR": "here:99999"}, "is not host:port", id="a port that is none"),
         pytest.param({"PYTORCHJOB_COORDINATOR": "here:x"}, "is not host:port", id="a port that is no number"),
         pytest.param({"PYTORCHJOB_TOKEN": ""}, "PYTORCHJOB_TOKEN is not", id="no token"),
-        pytest.param({"PYTORCHJOB_INDEX": "one"}, "expected 0, 1, 2", id="an index that is no number"),
+        pytest.param({"PYTORCHJOB_INDEX": "one"}, "is not a replica's number", id="an index that is no number"),
     ],
 )
 def test_what_is_wrong_is_named(changes: dict[str, str], words: str) -> None:
     with pytest.raises(ContractError, match=words):
-        MeetingEnv.from_env({**written(ENV), **changes})
+        CoordinatorEndpoint.from_env({**written(ENV), **changes})

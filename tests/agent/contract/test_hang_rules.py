@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pytorchjob_agent.contract.environment import ContractError
 from pytorchjob_agent.contract.hang_rules import HANG, Comparison, HangRules, LogRule
+from pytorchjob_agent.contract.reading import ContractError
 
 FULL = HangRules(
     progress_seconds=30.0,
@@ -63,7 +63,7 @@ def a_rule(**fields: object) -> dict[str, object]:
         pytest.param({"idleSeconds": -1}, "idleSeconds: '-1'", id="below 0"),
         pytest.param({"idleSeconds": 1e9}, "from 0 (no limit) to 2592000", id="beyond 30 days"),
         pytest.param({"logRules": {}}, "logRules: '{}' is wrong: expected a list", id="rules that are no list"),
-        pytest.param({"logRules": [{}] * 17}, "at most 16 rules", id="too many rules"),
+        pytest.param({"logRules": [{}] * 17}, "at most 16 entries", id="too many rules"),
         pytest.param({"logRules": ["loss"]}, "logRules[0]: 'loss' is not an object", id="a rule that is a text"),
         pytest.param({"logRules": [{"name": "a"}]}, "logRules[0]: expected an object with a name and", id="no pattern"),
         pytest.param(a_rule(name=""), "logRules[0]: name: '' is wrong: expected a text of 1 to 63", id="no name"),

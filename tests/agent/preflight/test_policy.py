@@ -1,13 +1,12 @@
 """What a problem means, by the user's variables."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
-from pytorchjob_agent.contract.environment import ContractError
+from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.preflight.facts import Facts, Machine, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels, of_versions, report
+from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels, of_versions
 
 NO_TORCH = Facts(machine=Machine(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
 ALL = "PYTORCHJOB_PREFLIGHT"
@@ -83,11 +82,3 @@ def test_a_long_text_is_cut() -> None:
 
 def test_a_sentence_has_the_remedy() -> None:
     assert Finding("shm", Level.WARN, "small", "more").sentence() == "shm: small. To mend it: more"
-
-
-def test_the_report_is_one_versioned_object() -> None:
-    data = json.loads(report(NO_TORCH, judge(NO_TORCH)).to_json())
-    assert (data["version"], data["clock"]) == (1, "noon")
-    assert data["versions"] == {"python": "3.11.7", "torch": None, "cuda": None, "nccl": None}
-    assert data["findings"][1]["found"] == "torch cannot be imported: gone"
-    assert {tuple(one) for one in data["findings"]} == {("check", "level", "found", "remedy")}

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract import coordinator_endpoint
-from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_LOG, TerminationMessage
+from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_LOG
+from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.system.processes import descendants
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.thread import Coordinator

@@ -2,7 +2,7 @@
 
 import socket
 
-from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.messages import Heartbeat, HeartbeatReply, Hello, Hold, Message, Welcome, read_from_agent
 from pytorchjob_agent.rendezvous.coordinator_client import Client, Standing
 
@@ -19,7 +19,7 @@ def _hello(server: socket.socket) -> Hello:
 def _client(server: socket.socket) -> Client:
     """Start a client of this server."""
     server.settimeout(30)
-    env = MeetingEnv("127.0.0.1", server.getsockname()[1], "token", "job", "pod-0", 0)
+    env = CoordinatorEndpoint("127.0.0.1", server.getsockname()[1], "token", "job", "pod-0", 0)
     client = Client(env, Standing(Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first")), Heartbeat)
     client.start()
     return client

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 import torch.distributed
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 
-from pytorchjob_agent.contract.environment import ContractError
+from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.rendezvous import single_node
 
 pytestmark = pytest.mark.torch

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent import StandaloneError, StandaloneResult, run_standalone
-from pytorchjob_agent.contract.environment import ContractError, TerminationMessage
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import TerminationMessage
 from tests.agent import functions
 from tests.agent.conftest import ROOT, alive
 from tests.waiting import until

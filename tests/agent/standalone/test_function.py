@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.environment import ContractError
+from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.standalone import function
 from tests.agent import functions
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pytorchjob_agent.contract.environment import ContractError
+from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.system.ports import holder, listen
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.environment import TERMINATION_LOG, Reason, TerminationMessage
+from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.termination import EndReason, TerminationMessage
 from pytorchjob_agent.workers.failure_report import Failure, explain, sentence, write_termination_log
 
 RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "5"}}}
@@ -45,7 +46,7 @@ def test_the_recorded_stack_is_kept() -> None:
 
 
 MESSAGE = TerminationMessage(
-    Reason.WORKER_FAILED, 1, rank=2, local_rank=0, message="ValueError: x", failed_after=(0, 1)
+    EndReason.WORKER_FAILED, 1, rank=2, local_rank=0, message="ValueError: x", failed_after=(0, 1)
 )
 
 

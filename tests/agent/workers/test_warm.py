@@ -18,9 +18,8 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.contract import start_mode
 from pytorchjob_agent.rendezvous import single_node
-from pytorchjob_agent.workers import warm
+from pytorchjob_agent.workers import start_choice, warm
 from pytorchjob_agent.workers.fork_client import Server
 
 # torch leaves closing the workers' files to the collector.
@@ -43,7 +42,7 @@ def server() -> Iterator[Server]:
     """A fork server with all that it imports by default."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        one = Server.start(start_mode.modules({}))
+        one = Server.start(start_choice.preloaded_modules({}))
     yield one
     one.close()
 

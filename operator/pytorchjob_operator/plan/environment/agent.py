@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytorchjob_agent.contract import coordinator_endpoint
-from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
-from pytorchjob_agent.contract.environment import GRACE, PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, PREFLIGHT
+from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
+from pytorchjob_agent.contract.environment import (
+    GRACE,
+    PET_RDZV_BACKEND,
+    PET_RDZV_ENDPOINT,
+    PREFLIGHT,
+    PRELOAD,
+    START_MODE,
+)
 from pytorchjob_agent.contract.hang_rules import HANG
-from pytorchjob_agent.contract.start_mode import PRELOAD, START_MODE
 from pytorchjob_operator import names, tokens
 from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, main_container
 from pytorchjob_operator.names import Reason
@@ -92,7 +98,7 @@ def _endpoint(job: PyTorchJob, replica: Replica, at: CoordinatorAccess) -> list[
     meta = job.metadata
     pod = names.pod_name(meta.name, replica.type, replica.index)
     host, _, port = at.address.rpartition(":")
-    return MeetingEnv(
+    return CoordinatorEndpoint(
         host=host,
         port=int(port),
         token=tokens.token(at.key, meta.uid, pod),

@@ -5,7 +5,8 @@ The user's settings win, and jobs with pods of v1 get no additions. Why these va
 
 from typing import Any
 
-from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, PET_RDZV_CONF, ContractError, rdzv_conf
+from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, PET_RDZV_CONF, rdzv_conf
+from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_operator.model import ElasticPolicy, main_container
 from pytorchjob_operator.observed import Options
 
