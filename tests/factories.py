@@ -110,7 +110,7 @@ def make_service(name: str = "x") -> Child:
 def observed(
     job: PyTorchJob, *seen: Pod, seconds: float = 0, service: bool = True, refusal: Refusal | None = None
 ) -> Observed:
-    """The job with these pods, its Service there unless told otherwise."""
+    """The job with these pods, its Service exists unless `service` is false."""
     services = (make_service(job.metadata.name),) if service else ()
     return Observed(job=job, now=at(seconds), pods=seen, children=services, refusal=refusal)
 

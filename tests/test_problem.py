@@ -1,4 +1,4 @@
-"""What is wrong with a pod, in the words of whoever said so; and why it was lost, as one word of a closed set."""
+"""The problem of a pod, as another component reports it; and why it was lost, as a word of a closed set."""
 
 from typing import Any
 
@@ -121,10 +121,10 @@ def test_what_kept_a_pod_waiting_is_nobodys_trouble_once_it_is_deleted() -> None
 
 
 def test_words_are_bounded_and_equal_troubles_are_one() -> None:
-    one, two = (api_pod(pending(waits("W" * 999, "m" * 9999))).problem for _ in range(2))
-    assert one is two
-    assert one is not None
-    assert (len(one.reason), len(one.message)) == (128, 512)
+    first, two = (api_pod(pending(waits("W" * 999, "m" * 9999))).problem for _ in range(2))
+    assert first is two
+    assert first is not None
+    assert (len(first.reason), len(first.message)) == (128, 512)
 
 
 @pytest.mark.parametrize(

@@ -78,20 +78,22 @@ def _beyond_bounds(path: str, field: Schema) -> Iterator[Bad]:
         yield _bad(f"{path} is a character too long", path, "1" * (field["maxLength"] + 1))
     if "maxItems" in field:
         yield _bad(f"{path} has an item that is null", path, [None], named=f"{path}[0]")
-        yield _bad(f"{path} has an item too many", path, [_example(path, one) for one in range(field["maxItems"] + 1)])
+        yield _bad(
+            f"{path} has an item too many", path, [_example(path, item) for item in range(field["maxItems"] + 1)]
+        )
     if "maxProperties" in field:
-        yield _bad(f"{path} has a key too many", path, {f"k{one}": {} for one in range(field["maxProperties"] + 1)})
+        yield _bad(f"{path} has a key too many", path, {f"k{item}": {} for item in range(field["maxProperties"] + 1)})
 
 
 def _near(values: list[str]) -> list[str]:
     """Slips of the finger around a value that is allowed."""
-    one = values[-1]
-    return [one.swapcase(), f"{one} ", f"{one}\n", one[:-1], f"{one}\u200b", "\U0001f525"]
+    value = values[-1]
+    return [value.swapcase(), f"{value} ", f"{value}\n", value[:-1], f"{value}\u200b", "\U0001f525"]
 
 
 def _example(path: str, index: int) -> Any:
     made = _EXAMPLE[path.rpartition(".")[2]]
-    named = next((one for one in ("key", "name") if one in made), None)
+    named = next((key for key in ("key", "name") if key in made), None)
     return {**made, named: f"k{index}"} if named else made
 
 

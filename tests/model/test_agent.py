@@ -1,4 +1,4 @@
-"""spec.agent as it is read: what no API server can judge is told by its field."""
+"""spec.agent as it is read: what no API server can check is refused with its field."""
 
 from typing import Any
 
@@ -34,9 +34,9 @@ def rule(**fields: Any) -> corpus.Job:
     ],
 )
 def test_an_expression_that_could_never_match_is_told(fields: dict[str, Any], field: str, words: str) -> None:
-    with pytest.raises(InvalidJob) as told:
+    with pytest.raises(InvalidJob) as raised:
         parse_job(rule(**fields))
-    (problem,) = told.value.problems
+    (problem,) = raised.value.problems
     assert problem.field == field
     assert words in problem.message
 

@@ -32,15 +32,15 @@ def test_a_broken_pod_is_the_api_servers_business(changes: corpus.Job) -> None:
     assert validate_dict(corpus.changed(corpus.job(), changes)) == []
 
 
-@pytest.mark.parametrize("bad", [one for one in INVALID if ".template" not in one.field], ids=lambda bad: bad.sentence)
+@pytest.mark.parametrize("bad", [bad for bad in INVALID if ".template" not in bad.field], ids=lambda bad: bad.sentence)
 def test_a_job_that_was_stored_before_this_definition_breaks_no_plan(bad: corpus.Bad) -> None:
-    """v1's definition let most of these in: they are planned for, or it is told that they cannot be read.
+    """v1's definition let most of these in: they get a plan, or an error says that they are unreadable.
 
     Of a pod template it was as strict as ours.
     """
     try:
         job = parse_job(bad.job)
-    except InvalidJob as told:
-        assert told.problems  # noqa: PT017
+    except InvalidJob as error:
+        assert error.problems  # noqa: PT017
         return
     assert make_plan(Observed(job, NOW)).reason

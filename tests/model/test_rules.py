@@ -11,8 +11,8 @@ TWINS = [rule for rule in RULES if rule.broken is not None]
 
 @pytest.mark.parametrize("rule", TWINS, ids=lambda rule: f"{rule.path}: {rule.message[:50]}")
 def test_every_rule_has_a_job_that_breaks_it(rule: Rule) -> None:
-    said = {problem.message for bad in corpus.BAD for problem in validate_dict(bad.job)}
-    assert rule.message in said
+    messages = {problem.message for bad in corpus.BAD for problem in validate_dict(bad.job)}
+    assert rule.message in messages
 
 
 @pytest.mark.parametrize("job", corpus.GOOD.values(), ids=corpus.GOOD.keys())

@@ -165,7 +165,7 @@ class ModelCluster:
         self.history[name].append(None)
 
     def kubelet(self) -> bool:
-        """Start what is pending, end what is being deleted; what is on a dead node is told to go, and stays."""
+        """Start what is pending, end what is being deleted; a pod on a dead node is marked as deleted and stays."""
         changed = False
         for pod in list(self.pods.values()):
             if pod.node in self.dead:
@@ -182,7 +182,7 @@ class ModelCluster:
         return changed
 
     def volcano(self, phase: str = "Inqueue") -> bool:
-        """The gang scheduler judges the PodGroup, if it is its own; whether that is news."""
+        """The gang scheduler judges the PodGroup, if it is its own; returns whether that is a change."""
         group = self.children.get(ChildKind.VOLCANO_POD_GROUP)
         if group is None or group.phase == phase:
             return False
@@ -268,11 +268,11 @@ class ModelCluster:
     def wanted(self) -> set[str]:
         """The names of the pods that the job wants."""
         name = self.job.metadata.name
-        return {names.pod_name(name, one.type, one.index) for one in wanted(self.job)}
+        return {names.pod_name(name, replica.type, replica.index) for replica in wanted(self.job)}
 
     def conditions(self) -> list[str]:
         """`Running=False PyTorchJobSuspended` and so on, in their order."""
-        return [f"{one.type}={one.status} {one.reason}" for one in self.job.status.conditions]
+        return [f"{condition.type}={condition.status} {condition.reason}" for condition in self.job.status.conditions]
 
     def end(self) -> tuple[object, ...]:
         """What is left, without its times and uids."""

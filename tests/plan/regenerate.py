@@ -38,7 +38,9 @@ def planned(path: Path) -> dict[str, Any]:
     return {
         "reason": plan.reason,
         "status": plan.status.to_api() if plan.status else None,
-        "events": [{"type": one.type.value, "reason": str(one.reason), "message": one.message} for one in plan.events],
+        "events": [
+            {"type": event.type.value, "reason": str(event.reason), "message": event.message} for event in plan.events
+        ],
         "wakeAt": plan.wake_at,
         "objects": manifests(plan),
     }

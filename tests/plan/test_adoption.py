@@ -18,7 +18,7 @@ ETCD = {**ELASTIC, "elasticPolicy": {**ELASTIC["elasticPolicy"], "rdzvBackend": 
 
 def by_v1(*who: str) -> tuple[Pod, ...]:
     """Running pods that v1 made."""
-    return tuple(make_pod(one, RUNS, anonymous=True) for one in who)
+    return tuple(make_pod(name, RUNS, anonymous=True) for name in who)
 
 
 def plan(job: PyTorchJob, *pods: Pod, services: tuple[str, ...] = ("x",), options: Options | None = None) -> Plan:
@@ -28,9 +28,9 @@ def plan(job: PyTorchJob, *pods: Pod, services: tuple[str, ...] = ("x",), option
 
 
 def env(made: Plan, variable: str) -> str | None:
-    """What the one new pod of the plan is told."""
+    """The value of a variable of the plan's only new pod."""
     (body,) = (write.body for write in made.writes if isinstance(write, CreatePod))
-    return {one["name"]: one["value"] for one in body["spec"]["containers"][0]["env"]}.get(variable)
+    return {item["name"]: item["value"] for item in body["spec"]["containers"][0]["env"]}.get(variable)
 
 
 V1_SERVICES = ("x-master-0", "x-worker-0")
@@ -91,5 +91,7 @@ def test_with_v1s_services_switched_on_pods_know_each_other_by_them() -> None:
 def test_a_replica_that_is_scaled_away_loses_v1s_service_too() -> None:
     gone = make_child(ChildKind.SERVICE, "x-worker-1", replica_type=ReplicaType.WORKER, index=1)
     job, pods = make_job(), by_v1("master-0", "worker-0", "worker-1")
-    seen = Observed(job=job, now=NOW, pods=pods, children=(gone, *(make_child(ChildKind.SERVICE, one) for one in ALL)))
+    seen = Observed(
+        job=job, now=NOW, pods=pods, children=(gone, *(make_child(ChildKind.SERVICE, name) for name in ALL))
+    )
     assert written(make_plan(seen)) == ["-Service", "-x-worker-1"]

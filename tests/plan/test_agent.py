@@ -1,4 +1,4 @@
-"""What the agent in a pod is told, and whose choice of a rendezvous wins."""
+"""The agent's variables of a pod, and whose choice of a rendezvous wins."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,11 @@ def container(who: str = "worker-0", options: Options = OPTIONS, at: int = 0, **
 
 def env(who: str = "worker-0", options: Options = OPTIONS, at: int = 0, **case: Any) -> dict[str, Any]:
     """Its variables that are plain text; the last of a name wins."""
-    return {one["name"]: one["value"] for one in container(who, options, at, **case)["env"] if "value" in one}
+    return {
+        variable["name"]: variable["value"]
+        for variable in container(who, options, at, **case)["env"]
+        if "value" in variable
+    }
 
 
 def template(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -54,8 +58,8 @@ def test_a_pod_is_led_to_the_coordinator(who: str, index: int) -> None:
 
 
 def test_its_own_uid_is_known_once_it_is_made() -> None:
-    told = next(one for one in container()["env"] if one["name"] == "PYTORCHJOB_POD_UID")
-    assert told == {"name": "PYTORCHJOB_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    found = next(variable for variable in container()["env"] if variable["name"] == "PYTORCHJOB_POD_UID")
+    assert found == {"name": "PYTORCHJOB_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
 
 
 def test_without_tls_there_is_no_certificate() -> None:
@@ -63,8 +67,8 @@ def test_without_tls_there_is_no_certificate() -> None:
 
 
 def test_a_sidecar_is_told_nothing_of_it() -> None:
-    told = env(at=1, template=template(), agent={"startMode": "Warm"})
-    assert [name for name in told if name.startswith("PYTORCHJOB_")] == []
+    found = env(at=1, template=template(), agent={"startMode": "Warm"})
+    assert [name for name in found if name.startswith("PYTORCHJOB_")] == []
 
 
 def test_the_key_is_never_shown() -> None:
@@ -108,8 +112,8 @@ def test_who_has_chosen_a_rendezvous_keeps_it(case: dict[str, Any], led: bool) -
 def test_the_pods_of_a_job_meet_in_one_way(options: Options, pods: tuple[Any, ...], led: bool) -> None:
     seen = Observed(make_job(), NOW, pods, (make_service(),), options=options)
     made = [write.body for write in make_plan(seen).writes if hasattr(write, "body") and write.body["kind"] == "Pod"]
-    told = [one["name"] for one in made[-1]["spec"]["containers"][0]["env"]]
-    assert ("PYTORCHJOB_TOKEN" in told) is led
+    found = [variable["name"] for variable in made[-1]["spec"]["containers"][0]["env"]]
+    assert ("PYTORCHJOB_TOKEN" in found) is led
 
 
 HANG = {
@@ -134,8 +138,8 @@ HANG = {
 )
 def test_what_the_job_says_of_the_agent(policy: dict[str, Any], expected: dict[str, str]) -> None:
     plain = env(options=Options())
-    told = env(options=Options(), agent=policy)
-    assert {name: value for name, value in told.items() if name not in plain} == expected
+    found = env(options=Options(), agent=policy)
+    assert {name: value for name, value in found.items() if name not in plain} == expected
 
 
 def test_the_users_own_variable_wins() -> None:
@@ -144,7 +148,7 @@ def test_the_users_own_variable_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "told"),
+    ("pod", "found"),
     [
         pytest.param({}, None, id="Kubernetes' default is the agent's too"),
         pytest.param({"terminationGracePeriodSeconds": 30}, None, id="the default, said"),
@@ -153,8 +157,8 @@ def test_the_users_own_variable_wins() -> None:
         pytest.param({"terminationGracePeriodSeconds": 0}, "0", id="none"),
     ],
 )
-def test_the_agent_knows_its_grace_period(pod: dict[str, Any], told: str | None) -> None:
-    assert env(template=make_template(**pod)).get("PYTORCHJOB_GRACE_SECONDS") == told
+def test_the_agent_knows_its_grace_period(pod: dict[str, Any], found: str | None) -> None:
+    assert env(template=make_template(**pod)).get("PYTORCHJOB_GRACE_SECONDS") == found
 
 
 def test_the_agent_reads_the_rules_of_hangs_as_they_were_written() -> None:

@@ -72,7 +72,7 @@ HELD = {"runPolicy": {"suspend": True}}
     ],
 )
 def test_it_is_there_while_the_job_runs(job: PyTorchJob, children: tuple[Child, ...], expected: list[str]) -> None:
-    assert [one for one in written(planned(job, *children)) if HPA.value in one] == expected
+    assert [write for write in written(planned(job, *children)) if HPA.value in write] == expected
 
 
 def test_nothing_is_concluded_while_it_cannot_be_seen() -> None:

@@ -10,9 +10,9 @@ CREATED, RUNNING, RESTARTING = ConditionType.CREATED, ConditionType.RUNNING, Con
 SUCCEEDED, FAILED = ConditionType.SUCCEEDED, ConditionType.FAILED
 
 
-def told(conditions: Conditions) -> list[str]:
+def statuses(conditions: Conditions) -> list[str]:
     """`Running=True` and so on."""
-    return [f"{one.type}={one.status}" for one in conditions]
+    return [f"{condition.type}={condition.status}" for condition in conditions]
 
 
 def setting(*kinds: ConditionType) -> Conditions:
@@ -55,7 +55,7 @@ def setting(*kinds: ConditionType) -> Conditions:
     ],
 )
 def test_sequences(kinds: tuple[ConditionType, ...], expected: list[str]) -> None:
-    assert told(setting(*kinds)) == expected
+    assert statuses(setting(*kinds)) == expected
 
 
 def test_the_same_status_and_reason_again_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What a plan tells the coordinator: to sync a job with this policy and these pods, to finish it, or to forget it."""
+"""What a plan decides for the coordinator: sync a job with a policy and pods, finish it, or forget it."""
 
 from dataclasses import replace
 from typing import Any

@@ -28,14 +28,14 @@ def running(**status: Any) -> PyTorchJob:
     return job.model_copy(update={"status": plan.status.model_copy(update=status)})
 
 
-def look(job: PyTorchJob, report: Report | None, *seen: Pod, seconds: float = 100, due: bool = False) -> Observed:
+def observe(job: PyTorchJob, report: Report | None, *seen: Pod, seconds: float = 100, due: bool = False) -> Observed:
     found = observed(job, *(seen or pods(RUN, RUN)), seconds=seconds)
     return replace(found, report=report, status_due=found.now if due else None)
 
 
 def after(job: PyTorchJob, report: Report | None, *seen: Pod, seconds: float = 100) -> JobStatus:
     """The status once whatever may wait has waited."""
-    return make_plan(look(job, report, *seen, seconds=seconds, due=True)).status or job.status
+    return make_plan(observe(job, report, *seen, seconds=seconds, due=True)).status or job.status
 
 
 def waits(plan: Plan, seconds: float = 100) -> float | None:
@@ -46,12 +46,12 @@ def waits(plan: Plan, seconds: float = 100) -> float | None:
 
 
 def test_a_failure_that_the_coordinator_judged_ends_the_job_in_its_words() -> None:
-    plan = make_plan(look(running(), replace(ROUND, running=False, ended=LOST)))
+    plan = make_plan(observe(running(), replace(ROUND, running=False, ended=LOST)))
     assert plan.status is not None
     failed = plan.status.condition(ConditionType.FAILED)
     assert failed is not None
     assert (failed.reason, failed.message) == ("PyTorchJobFailed", LOST.message)
-    assert [(one.reason, one.message) for one in plan.events] == [("PyTorchJobFailed", LOST.message)]
+    assert [(event.reason, event.message) for event in plan.events] == [("PyTorchJobFailed", LOST.message)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_elastic(stored: ElasticStatus | None, report: Report | None, expected: 
 def test_a_restart_keeps_its_time_although_its_age_is_told_anew() -> None:
     first = after(running(), replace(ROUND, restarts=1, last_restart=FELL)).elastic
     again = make_plan(
-        look(running(elastic=first), replace(ROUND, restarts=1, last_restart=replace(FELL, age=8.9)), seconds=102)
+        observe(running(elastic=first), replace(ROUND, restarts=1, last_restart=replace(FELL, age=8.9)), seconds=102)
     )
     assert waits(again, 102) is None
 
@@ -151,13 +151,15 @@ def test_a_job_that_is_suspended_has_no_group() -> None:
     ],
 )
 def test_how_long_a_write_may_wait(stored: dict[str, Any], report: Report, expected: float | None) -> None:
-    assert waits(make_plan(look(running(**stored), report))) == expected
+    assert waits(make_plan(observe(running(**stored), report))) == expected
 
 
 def test_steps_are_looked_for_once_a_minute_while_they_are_told() -> None:
     job = running(elastic=SHOWN, progress=STEP.model_copy(update={"time": at(90)}))
-    told, silent = replace(ROUND, step=100, total=1000), ROUND
-    assert [make_plan(look(job, one)).wake_at for one in (told, silent, replace(told, running=False))] == [
+    reporting, silent = replace(ROUND, step=100, total=1000), ROUND
+    assert [
+        make_plan(observe(job, report)).wake_at for report in (reporting, silent, replace(reporting, running=False))
+    ] == [
         at(100) + timedelta(seconds=60),
         None,
         None,
@@ -244,9 +246,9 @@ def test_restarts_inside_of_pods_count_against_backoff_limit(
     spec: dict[str, int], report: Report, expected: bool
 ) -> None:
     seen = pods(RUN, RUN)
-    one = replace(seen[1], restarts=1 if spec.get("backoffLimit") == 2 else 0)
+    second = replace(seen[1], restarts=1 if spec.get("backoffLimit") == 2 else 0)
     job = make_job(runPolicy=spec, status=running(elastic=SHOWN).status)
-    assert after(job, report, seen[0], one).holds(ConditionType.FAILED) is expected
+    assert after(job, report, seen[0], second).holds(ConditionType.FAILED) is expected
 
 
 def test_restarts_with_a_budget_of_their_own_do_not() -> None:

@@ -215,8 +215,8 @@ def test_worked_values(case: dict[str, Any], who: str, expected: dict[str, str])
 def test_a_store_that_outlives_the_job_gets_an_id_for_each_attempt(
     policy: dict[str, Any], resumed: bool, expected: str | None
 ) -> None:
-    told = (condition(ConditionType.SUSPENDED, true=False),) if resumed else ()
-    job = full_job(master=None, elasticPolicy=policy, status=JobStatus(start_time=at(4), conditions=told))
+    conditions = (condition(ConditionType.SUSPENDED, true=False),) if resumed else ()
+    job = full_job(master=None, elasticPolicy=policy, status=JobStatus(start_time=at(4), conditions=conditions))
     assert build_env(job, replica("worker-0"), OPTIONS).to_env().get("PET_RDZV_ID") == expected
 
 

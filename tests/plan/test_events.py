@@ -1,4 +1,4 @@
-"""What `kubectl describe` tells: once per change, not once per pod."""
+"""What `kubectl describe` shows: one event per change, not one per pod."""
 
 from typing import Any
 
@@ -78,23 +78,23 @@ def test_events(case: dict[str, Any], seen: tuple[Pod, ...], expected: list[Even
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "expected"),
     [
         pytest.param(JobStatus(), True, id="with the job's first pods"),
         pytest.param(RUNNING, False, id="not again with a later pod"),
         pytest.param(SUSPENDED, False, id="nor when it is resumed"),
     ],
 )
-def test_a_restart_policy_inside_a_template_is_warned_of(status: JobStatus, told: bool) -> None:
+def test_a_restart_policy_inside_a_template_is_warned_of(status: JobStatus, expected: bool) -> None:
     job = make_job(workers=None, template=make_template(restartPolicy="Never"), status=status)
     message = (
         "spec.pytorchReplicaSpecs.Master.template.spec.restartPolicy (Never) is overwritten by"
         " spec.pytorchReplicaSpecs.Master.restartPolicy"
     )
     warning = Event(Reason.TEMPLATE_RESTART_POLICY, message, WARNING)
-    assert (warning in make_plan(observed(job)).events) is told
+    assert (warning in make_plan(observed(job)).events) is expected
 
 
 def test_a_job_that_is_made_suspended_is_warned_of_too() -> None:
     job = make_job(template=make_template(restartPolicy="Never"), runPolicy={"suspend": True})
-    assert Reason.TEMPLATE_RESTART_POLICY in [one.reason for one in make_plan(observed(job, service=False)).events]
+    assert Reason.TEMPLATE_RESTART_POLICY in [event.reason for event in make_plan(observed(job, service=False)).events]

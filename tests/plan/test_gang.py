@@ -1,4 +1,4 @@
-"""Gang scheduling: who places the pods, when they may be made, and what is said meanwhile."""
+"""Gang scheduling: which scheduler places the pods, when they may be created, and what is reported meanwhile."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def group(kind: ChildKind = VOLCANO, phase: str = "Inqueue", job: PyTorchJob | N
     return make_child(kind, spec_hash=Child.from_api(kind, body).spec_hash, phase=phase, **fields)
 
 
-def look(
+def plan_for(
     job: PyTorchJob,
     *children: Child,
     seen: tuple[Pod, ...] = (),
@@ -91,24 +91,24 @@ FOR_PLUGINS = gang_job("batch")
     ],
 )
 def test_what_is_written(job: PyTorchJob, children: tuple[Child, ...], expected: list[str]) -> None:
-    assert written(look(job, *children)) == expected
+    assert written(plan_for(job, *children)) == expected
 
 
 def test_a_lost_pod_is_not_made_again_while_the_gang_is_not_let_in() -> None:
     job = gang_job(status=JobStatus(conditions=(condition(ConditionType.CREATED),)))
-    assert written(look(job, group(phase="Pending"), seen=pods("Running", "Running")[:1])) == []
+    assert written(plan_for(job, group(phase="Pending"), seen=pods("Running", "Running")[:1])) == []
 
 
 def test_the_whole_gang_follows_the_spec() -> None:
     job, before = gang_job(workers=3), group(job=gang_job(workers=1))
-    plan = look(job, before)
+    plan = plan_for(job, before)
     update = next(write for write in plan.writes if isinstance(write, UpdateChild))
     assert update.body["spec"]["minMember"] == 4
     assert "queue" not in update.body["spec"]
 
 
 def test_a_new_podgroup_of_volcano_has_a_queue() -> None:
-    (write,) = look(gang_job()).writes
+    (write,) = plan_for(gang_job()).writes
     assert isinstance(write, CreateChild)
     assert write.body["spec"]["queue"] == "default"
 
@@ -133,38 +133,38 @@ FULL = PodProblem("NotEnoughResources", "2/2 tasks in gang unschedulable")
 def test_what_the_job_waits_for(
     children: tuple[Child, ...], unserved: dict[ChildKind, str], expected: str | None
 ) -> None:
-    plan = look(gang_job(), *children, unserved=unserved)
+    plan = plan_for(gang_job(), *children, unserved=unserved)
     assert waiting(plan) == expected
     assert any(isinstance(write, CreatePod) for write in plan.writes) is (children == (group(),))
 
 
 def test_the_message_says_volcanos_words_and_what_to_do() -> None:
-    told = look(gang_job(), group(phase="Pending", problem=FULL)).status
-    missing = look(gang_job(), unserved=ABSENT).status
-    assert told is not None
+    expected_roles = plan_for(gang_job(), group(phase="Pending", problem=FULL)).status
+    missing = plan_for(gang_job(), unserved=ABSENT).status
+    assert expected_roles is not None
     assert missing is not None
-    assert "NotEnoughResources: 2/2 tasks in gang unschedulable" in told.conditions[-1].message
+    assert "NotEnoughResources: 2/2 tasks in gang unschedulable" in expected_roles.conditions[-1].message
     assert all(word in missing.conditions[-1].message for word in ("could not find", "install volcano", "none"))
 
 
 def test_a_kind_that_cannot_be_seen_is_asked_for() -> None:
-    assert look(gang_job(), unserved=UNSEEN).needs == {VOLCANO}
-    assert look(gang_job(status=ENDED), unserved=UNSEEN).needs == {VOLCANO}
-    assert look(gang_job(None), unserved=UNSEEN).needs == set()
+    assert plan_for(gang_job(), unserved=UNSEEN).needs == {VOLCANO}
+    assert plan_for(gang_job(status=ENDED), unserved=UNSEEN).needs == {VOLCANO}
+    assert plan_for(gang_job(None), unserved=UNSEEN).needs == set()
 
 
 def test_held_back_pods_are_told_once_in_v1s_field_and_the_clock_of_the_deadline_waits() -> None:
-    first = look(gang_job(), group(phase="Pending")).status
+    first = plan_for(gang_job(), group(phase="Pending")).status
     assert first is not None
     assert (first.last_reconcile_time, first.start_time) == (at(0), None)
-    again = look(gang_job(status=first), group(phase="Pending"), seconds=60)
+    again = plan_for(gang_job(status=first), group(phase="Pending"), seconds=60)
     assert again.empty
     assert again.wake_at is None
 
 
 def test_the_job_starts_when_its_pods_are_made() -> None:
-    held = look(gang_job(), group(phase="Pending")).status
-    plan = look(gang_job(status=held), group(), seconds=60)
+    held = plan_for(gang_job(), group(phase="Pending")).status
+    plan = plan_for(gang_job(status=held), group(), seconds=60)
     assert written(plan) == BOTH
     assert plan.status is not None
     assert (plan.status.last_reconcile_time, plan.status.start_time) == (at(0), at(60))
@@ -195,43 +195,45 @@ def test_what_pods_carry(scheduler: str, expected: gang.Marks) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected_roles"),
     [
         pytest.param({}, [], id="none: the gang's is set"),
         pytest.param({"schedulerName": "volcano"}, [], id="the gang's own"),
         pytest.param({"schedulerName": "mine"}, ["Master", "Worker"], id="another is left, and told of for each role"),
     ],
 )
-def test_a_scheduler_in_the_template_stays(given: dict[str, str], told: list[str]) -> None:
-    plan = look(gang_job(template=make_template(**given)), group(job=gang_job()))
+def test_a_scheduler_in_the_template_stays(given: dict[str, str], expected_roles: list[str]) -> None:
+    plan = plan_for(gang_job(template=make_template(**given)), group(job=gang_job()))
     names = {write.body["spec"]["schedulerName"] for write in plan.writes if isinstance(write, CreatePod)}
-    warned = [one.message for one in plan.events if one.reason == "SetPodTemplateSchedulerName"]
+    warned = [event.message for event in plan.events if event.reason == "SetPodTemplateSchedulerName"]
     assert names == {given.get("schedulerName", "volcano")}
-    assert [role in message for role, message in zip(told, warned, strict=True)] == [True] * len(told)
+    assert [role in message for role, message in zip(expected_roles, warned, strict=True)] == [True] * len(
+        expected_roles
+    )
 
 
 def test_the_warning_comes_once() -> None:
     job = gang_job(template=make_template(schedulerName="mine"))
-    told = look(job, group()).status
-    assert told is not None
-    again = look(job.model_copy(update={"status": told}), group())
-    assert "SetPodTemplateSchedulerName" not in {one.reason for one in again.events}
+    expected_roles = plan_for(job, group()).status
+    assert expected_roles is not None
+    again = plan_for(job.model_copy(update={"status": expected_roles}), group())
+    assert "SetPodTemplateSchedulerName" not in {event.reason for event in again.events}
 
 
 @pytest.mark.parametrize("job", [gang_job(suspend=True, status=SUSPENDED), gang_job(status=ENDED)])
 def test_giving_the_podgroup_back_is_told(job: PyTorchJob) -> None:
-    events = [(one.reason, one.message) for one in look(job, group()).events]
+    events = [(event.reason, event.message) for event in plan_for(job, group()).events]
     assert ("SuccessfulDeletePodGroup", "Deleted PodGroup: x") in events
 
 
 def test_a_running_gang_shows_no_wait() -> None:
-    plan = look(gang_job(), group(phase="Running"), seen=pods(PodPhase.RUNNING, PodPhase.RUNNING))
+    plan = plan_for(gang_job(), group(phase="Running"), seen=pods(PodPhase.RUNNING, PodPhase.RUNNING))
     assert (waiting(plan), written(plan)) == (None, [])
 
 
 def test_why_pods_are_held_back_is_an_event_once() -> None:
-    plan = look(gang_job(), group(phase="Pending"))
-    told = [one for one in plan.events if one.reason is Reason.POD_GROUP_PENDING]
-    assert [one.type for one in told] == [EventType.NORMAL]
-    again = look(gang_job(status=plan.status), group(phase="Pending"), seconds=60)
-    assert [one for one in again.events if one.reason is Reason.POD_GROUP_PENDING] == []
+    plan = plan_for(gang_job(), group(phase="Pending"))
+    expected_roles = [event for event in plan.events if event.reason is Reason.POD_GROUP_PENDING]
+    assert [event.type for event in expected_roles] == [EventType.NORMAL]
+    again = plan_for(gang_job(status=plan.status), group(phase="Pending"), seconds=60)
+    assert [event for event in again.events if event.reason is Reason.POD_GROUP_PENDING] == []

@@ -23,7 +23,7 @@ def spec(*env: dict[str, Any], case: dict[str, Any] | None = None, **pod: Any) -
 
 
 def env(built: dict[str, Any], at: int = 0) -> dict[str, str]:
-    return {one["name"]: one.get("value", "") for one in built["containers"][at]["env"]}
+    return {variable["name"]: variable.get("value", "") for variable in built["containers"][at]["env"]}
 
 
 def test_an_init_container_copies_it_and_the_main_one_sees_it() -> None:
@@ -91,11 +91,11 @@ def test_python_finds_it(own: list[dict[str, str]], expected: str) -> None:
     ],
 )
 def test_torchrun_is_led_to_it(case: dict[str, Any], nodes: str) -> None:
-    told = env(spec(case=case))
-    assert told["PET_RDZV_BACKEND"] == "pytorchjob"
-    assert told["PET_RDZV_ENDPOINT"] == "coordinator.ops.svc:29600"
-    assert (told["PET_MAX_RESTARTS"], told["PET_NNODES"]) == ("1000000", nodes)
-    assert "PET_RDZV_CONF" not in told
+    variables = env(spec(case=case))
+    assert variables["PET_RDZV_BACKEND"] == "pytorchjob"
+    assert variables["PET_RDZV_ENDPOINT"] == "coordinator.ops.svc:29600"
+    assert (variables["PET_MAX_RESTARTS"], variables["PET_NNODES"]) == ("1000000", nodes)
+    assert "PET_RDZV_CONF" not in variables
 
 
 def test_the_agent_reads_that_env_too() -> None:

@@ -1,4 +1,4 @@
-"""The edges that are counted, from one version of a job to the next; and the phase that a stored status tells."""
+"""The transitions that are counted, from one version of a job to the next; and the phase in a stored status."""
 
 from datetime import timedelta
 from typing import Any

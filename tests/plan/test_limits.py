@@ -15,8 +15,8 @@ OVERRAN = "Job x has failed because it was active longer than specified deadline
 USED_UP = "Job x has failed because it has reached the specified backoff limit"
 
 
-def look(*seen: Pod, policy: dict[str, Any], seconds: float = 60, **status: Any) -> Plan:
-    """A look at a job of a Master and a Worker that started at 0 s."""
+def plan_for(*seen: Pod, policy: dict[str, Any], seconds: float = 60, **status: Any) -> Plan:
+    """The plan for a job of a Master and a Worker that started at 0 s."""
     stored = JobStatus(**{"conditions": (condition(ConditionType.CREATED),), "start_time": at(0), **status})
     return make_plan(observed(make_job(status=stored, runPolicy=policy), *seen, seconds=seconds))
 
@@ -40,18 +40,18 @@ def failure(plan: Plan) -> str | None:
     ],
 )
 def test_the_deadline(policy: dict[str, Any], seconds: float, message: str | None, wake_at: float | None) -> None:
-    plan = look(*pods(RUN, RUN), policy=policy, seconds=seconds)
+    plan = plan_for(*pods(RUN, RUN), policy=policy, seconds=seconds)
     assert (failure(plan), plan.wake_at) == (message, None if wake_at is None else at(wake_at))
 
 
 def test_a_job_that_overran_has_a_time_of_completion() -> None:
-    status = look(*pods(RUN, RUN), policy={"activeDeadlineSeconds": 20}, seconds=21.5).status
+    status = plan_for(*pods(RUN, RUN), policy={"activeDeadlineSeconds": 20}, seconds=21.5).status
     assert status is not None
     assert status.completion_time == at(21)
 
 
 def test_success_in_the_same_look_is_success() -> None:
-    plan = look(*pods(DONE, RUN), policy={"activeDeadlineSeconds": 20, "backoffLimit": 0}, restarts=1)
+    plan = plan_for(*pods(DONE, RUN), policy={"activeDeadlineSeconds": 20, "backoffLimit": 0}, restarts=1)
     assert plan.status is not None
     assert plan.status.holds(ConditionType.SUCCEEDED)
 
@@ -62,12 +62,12 @@ def test_the_deadline_counts_anew_from_a_resume() -> None:
     resumed = make_plan(observed(job, service=False, seconds=60))
     assert resumed.status is not None
     assert (failure(resumed), resumed.status.start_time) == (None, at(60))
-    later = look(*pods(RUN, RUN), policy={"activeDeadlineSeconds": 20}, start_time=at(60), seconds=79)
+    later = plan_for(*pods(RUN, RUN), policy={"activeDeadlineSeconds": 20}, start_time=at(60), seconds=79)
     assert (failure(later), later.wake_at) == (None, at(80))
 
 
 def test_a_write_that_is_put_off_wakes_before_the_deadline() -> None:
-    plan = look(*pods(RUN), policy={"activeDeadlineSeconds": 70}, observed_generation=1)
+    plan = plan_for(*pods(RUN), policy={"activeDeadlineSeconds": 70}, observed_generation=1)
     assert plan.wake_at == plan.status_due
     assert plan.wake_at is not None
     assert plan.wake_at < at(70)
@@ -114,7 +114,7 @@ ALL_FAILED = tuple(make_pod(who, BAD) for who in ("master-0", "worker-0"))
 )
 def test_the_budget(limit: int | None, seen: tuple[Pod, ...], status: dict[str, Any], ends: bool) -> None:
     policy = {} if limit is None else {"backoffLimit": limit}
-    plan = look(*seen, policy=policy, **status)
+    plan = plan_for(*seen, policy=policy, **status)
     assert failure(plan) == (USED_UP if ends else None)
     assert not (ends and plan.writes)
 
@@ -126,5 +126,5 @@ def test_sidecars_under_never_do_not_use_up_the_budget() -> None:
 
 
 def test_the_budget_is_looked_at_before_the_deadline() -> None:
-    plan = look(again(1), *workers(), policy={"backoffLimit": 1, "activeDeadlineSeconds": 1})
+    plan = plan_for(again(1), *workers(), policy={"backoffLimit": 1, "activeDeadlineSeconds": 1})
     assert failure(plan) == USED_UP

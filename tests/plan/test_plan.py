@@ -109,4 +109,4 @@ def test_the_reason_tells_how_it_stands() -> None:
 
 def test_manifests_are_what_kubectl_apply_takes() -> None:
     plan = make_plan(observed(make_job(), *pods(WAIT), make_pod("worker-1"), service=False))
-    assert [one["kind"] for one in manifests(plan)] == ["Service", "Pod"]
+    assert [manifest["kind"] for manifest in manifests(plan)] == ["Service", "Pod"]

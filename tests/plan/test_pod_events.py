@@ -1,4 +1,4 @@
-"""What is told of single pods: how they exited, what is wrong with them, once each and together where they are many."""
+"""Events of single pods: exit codes and problems, once for each pod, and one event for many pods."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,8 +21,8 @@ RUNNING = JobStatus(conditions=(condition(ConditionType.CREATED), condition(Cond
 COUNTED = JobStatus(conditions=(condition(ConditionType.RESTARTING),), restarts=1, replacing=("uid-worker-0",))
 
 
-def look(*pods: Pod, reported: Iterable[ReportedEvent] = (), **job: Any) -> Plan:
-    """A look at a job of so many workers as there are pods."""
+def plan_for(*pods: Pod, reported: Iterable[ReportedEvent] = (), **job: Any) -> Plan:
+    """The plan for a job with a worker for each pod."""
     given = make_job(**{"master": None, "workers": len(pods) or 1, **job})
     return make_plan(replace(observed(given, *pods), reported=frozenset(reported)))
 
@@ -31,8 +31,8 @@ def stuck_pods(count: int, problem: PodProblem = PULL, first: int = 0) -> list[P
     return [make_pod(f"worker-{index}", PENDING, problem=problem) for index in range(first, first + count)]
 
 
-def said(plan: Plan) -> list[tuple[str, str, str]]:
-    return [(one.type.value, one.reason, one.message) for one in plan.pod_events]
+def events_of(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(event.type.value, event.reason, event.message) for event in plan.pod_events]
 
 
 @pytest.mark.parametrize(
@@ -91,28 +91,28 @@ def said(plan: Plan) -> list[tuple[str, str, str]]:
     ],
 )
 def test_a_pods_news(pod: Pod, expected: list[tuple[str, str, str]]) -> None:
-    assert said(look(pod)) == expected
+    assert events_of(plan_for(pod)) == expected
 
 
 def test_nothing_is_told_twice() -> None:
     pods = (make_pod("worker-0", BAD, exit_code=3), *stuck_pods(1, first=1))
-    first = look(*pods)
-    assert [reason for _, reason, _ in said(first)] == ["ExitedWithCode", "ImagePullBackOff"]
+    first = plan_for(*pods)
+    assert [reason for _, reason, _ in events_of(first)] == ["ExitedWithCode", "ImagePullBackOff"]
     assert first.reported == {("uid-worker-0", "ExitedWithCode"), ("uid-worker-1", "ImagePullBackOff")}
-    second = look(*pods, reported=first.reported)
-    assert (said(second), second.reported) == ([], first.reported)
+    second = plan_for(*pods, reported=first.reported)
+    assert (events_of(second), second.reported) == ([], first.reported)
 
 
 def test_a_new_trouble_of_the_same_pod_is_told() -> None:
-    assert said(look(*stuck_pods(1), reported=[("uid-worker-0", "Unschedulable")]))
+    assert events_of(plan_for(*stuck_pods(1), reported=[("uid-worker-0", "Unschedulable")]))
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
-    assert look(make_pod("worker-0"), reported=[("uid-of-another", "ImagePullBackOff")]).reported == frozenset()
+    assert plan_for(make_pod("worker-0"), reported=[("uid-of-another", "ImagePullBackOff")]).reported == frozenset()
 
 
 def test_a_thousand_pods_of_the_same_trouble_make_one_event_that_names_a_few() -> None:
-    ((_, reason, message),) = said(look(*stuck_pods(1000)))
+    ((_, reason, message),) = events_of(plan_for(*stuck_pods(1000)))
     named = "".join(f"x-worker-{index}, " for index in range(1, 8))
     assert (reason, message) == (
         "ImagePullBackOff",
@@ -123,7 +123,7 @@ def test_a_thousand_pods_of_the_same_trouble_make_one_event_that_names_a_few() -
 def test_a_thousand_pods_that_fail_one_after_the_other_make_few_events() -> None:
     reported, events = frozenset[ReportedEvent](), 0
     for count in range(1, 1001, 5):
-        plan = look(*stuck_pods(count), reported=reported)
+        plan = plan_for(*stuck_pods(count), reported=reported)
         reported, events = plan.reported, events + len(plan.pod_events)
     assert events <= 15
     assert len(reported) > 500
@@ -132,20 +132,20 @@ def test_a_thousand_pods_that_fail_one_after_the_other_make_few_events() -> None
 def test_pods_of_different_exit_codes_are_told_apart() -> None:
     codes = [1, 2, 1]
     pods = [make_pod(f"worker-{index}", BAD, exit_code=code) for index, code in enumerate(codes)]
-    assert [message for _, _, message in said(look(*pods))] == [
+    assert [message for _, _, message in events_of(plan_for(*pods))] == [
         "Pod: ns.x-worker-0 exited with code 1 (and 1 more: x-worker-2)",
         "Pod: ns.x-worker-1 exited with code 2",
     ]
 
 
 def test_the_end_of_a_job_comes_after_the_exit_that_caused_it() -> None:
-    plan = look(make_pod("worker-0", BAD, exit_code=3), restart="Never", status=RUNNING)
-    assert [one.reason for one in (*plan.pod_events, *plan.events)] == ["ExitedWithCode", "PyTorchJobFailed"]
+    plan = plan_for(make_pod("worker-0", BAD, exit_code=3), restart="Never", status=RUNNING)
+    assert [event.reason for event in (*plan.pod_events, *plan.events)] == ["ExitedWithCode", "PyTorchJobFailed"]
 
 
 def test_a_suspended_job_tells_nothing_of_the_pods_that_it_sends_away() -> None:
     gone = PodProblem("PreemptionByScheduler", "preempted", "condition")
-    plan = look(make_pod("worker-0", RUN, deleting=True, problem=gone), runPolicy={"suspend": True}, status=RUNNING)
+    plan = plan_for(make_pod("worker-0", RUN, deleting=True, problem=gone), runPolicy={"suspend": True}, status=RUNNING)
     assert (plan.pod_events, plan.lost) == ((), ())
 
 
@@ -163,6 +163,6 @@ def test_a_suspended_job_tells_nothing_of_the_pods_that_it_sends_away() -> None:
 )
 def test_pods_that_are_taken_away(pod: dict[str, Any], job: dict[str, Any], lost: tuple[Cause, ...]) -> None:
     going = make_pod("worker-0", pod.pop("phase", RUN), deleting=True, **pod)
-    plan = look(going, make_pod("worker-1"), **{"status": RUNNING, **job})
+    plan = plan_for(going, make_pod("worker-1"), **{"status": RUNNING, **job})
     assert plan.lost == lost
-    assert look(going, make_pod("worker-1"), reported=plan.reported, **{"status": RUNNING, **job}).lost == ()
+    assert plan_for(going, make_pod("worker-1"), reported=plan.reported, **{"status": RUNNING, **job}).lost == ()

@@ -111,8 +111,8 @@ def test_each_scheduler_is_told_what_it_understands(
 
 
 def test_it_is_the_jobs_own_with_the_jobs_annotations() -> None:
-    told = {"team": "a", names.ANNOTATION_LAST_APPLIED: "{}"}
-    job = full_job(name="x", meta={"annotations": told})
+    annotations = {"team": "a", names.ANNOTATION_LAST_APPLIED: "{}"}
+    job = full_job(name="x", meta={"annotations": annotations})
     body = build_pod_group(job, VOLCANO)
     assert (body["apiVersion"], body["kind"]) == ("scheduling.volcano.sh/v1beta1", "PodGroup")
     assert (body["metadata"]["name"], body["metadata"]["ownerReferences"]) == ("x", owner.references(job))

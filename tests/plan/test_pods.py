@@ -136,7 +136,7 @@ def test_every_container_gets_the_env_behind_its_own_and_init_containers_none() 
 
 def test_the_agent_reads_its_env_out_of_the_pod() -> None:
     built = pod("worker-1", workers=3, nprocPerNode="2")
-    env = {one["name"]: one["value"] for one in built["spec"]["containers"][0]["env"]}
+    env = {variable["name"]: variable["value"] for variable in built["spec"]["containers"][0]["env"]}
     assert ReplicaEnv.from_env(env) == ReplicaEnv(4, 4, "2", "x-master-0.x", 23456, world_size=8, rank=2)
 
 

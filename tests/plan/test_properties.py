@@ -97,7 +97,7 @@ class Lives(RuleBasedStateMachine):
         plan = self.cluster.reconcile(cut)
         assert plan.reason
         assert not (plan.writes and plan.status and ended(plan.status))
-        envs = [(ReplicaEnv.from_env(pod_env(one)), one) for one in plan.writes if isinstance(one, CreatePod)]
+        envs = [(ReplicaEnv.from_env(pod_env(write)), write) for write in plan.writes if isinstance(write, CreatePod)]
         for env, write in envs:
             assert env == build_env(job, replica(write.body["metadata"]["name"].removeprefix("x-")), Options())
         ranks = [env.rank for env, _ in envs if env.rank is not None]

@@ -42,7 +42,7 @@ def test_what_is_written_is_read_back(milli: int) -> None:
 
 
 def test_a_number_is_written_shortest() -> None:
-    assert [render(Decimal(one)) for one in ("2", "0.5", "0.0001", "4294967296")] == ["2", "500m", "1m", "4294967296"]
+    assert [render(Decimal(text)) for text in ("2", "0.5", "0.0001", "4294967296")] == ["2", "500m", "1m", "4294967296"]
 
 
 def test_a_total_adds_each_list_as_often_as_it_is_there() -> None:

@@ -74,7 +74,7 @@ def test_it_resolves_every_replica_ready_or_not() -> None:
     ],
 )
 def test_ports(job: PyTorchJob, expected: dict[str, int]) -> None:
-    assert {one["name"]: one["port"] for one in build_service(job)["spec"]["ports"]} == expected
+    assert {port["name"]: port["port"] for port in build_service(job)["spec"]["ports"]} == expected
 
 
 PER_REPLICA = Options(replica_services=True)
@@ -101,9 +101,9 @@ def seen(*children: Child, options: Options, workers: int = 1) -> Observed:
     ],
 )
 def test_services_of_replicas(observed: Observed, expected: list[str]) -> None:
-    writes = [one for one in make_plan(observed).writes if isinstance(one, CreateChild | DeleteChild)]
-    told = [one.body["metadata"]["name"] if isinstance(one, CreateChild) else one.uid for one in writes]
-    assert told == expected
+    writes = [write for write in make_plan(observed).writes if isinstance(write, CreateChild | DeleteChild)]
+    found = [write.body["metadata"]["name"] if isinstance(write, CreateChild) else write.uid for write in writes]
+    assert found == expected
 
 
 def test_the_service_of_a_replica_is_v1s_and_resolves_before_it_is_ready() -> None:

@@ -173,12 +173,12 @@ def test_counters(seen: tuple[Pod, ...], master: dict[str, int], worker: dict[st
 
 def test_times_of_a_life() -> None:
     life = Life().through([(9.5, make_pod("master-0")), (20.7, make_pod("master-0", DONE))])
-    assert [(one.start_time, one.completion_time) for one in life.written] == [
+    assert [(status.start_time, status.completion_time) for status in life.written] == [
         (at(0), None),
         (at(0), None),
         (at(0), at(20)),
     ]
-    assert {one.last_reconcile_time for one in life.written} == {None}
+    assert {status.last_reconcile_time for status in life.written} == {None}
 
 
 def test_a_status_comes_back_from_the_api_server_as_it_went() -> None:
@@ -214,10 +214,10 @@ def test_a_refusal_is_shown_in_the_servers_words_until_it_is_over() -> None:
     assert refused(REFUSED, shown) is None
     over = refused(None, shown)
     assert over is not None
-    assert [one.type for one in over.conditions] == [ConditionType.CREATED]
+    assert [condition.type for condition in over.conditions] == [ConditionType.CREATED]
 
 
 def test_other_words_replace_the_refusal() -> None:
     again = refused(replace(REFUSED, message="no such priority class"), refused(REFUSED))
     assert again is not None
-    assert [one.message for one in again.conditions][1:] == ["no such priority class"]
+    assert [condition.message for condition in again.conditions][1:] == ["no such priority class"]

@@ -44,7 +44,7 @@ def decided(state: NodeState | None, seen: Observed | None = None, **changes: An
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "state_text"),
     [
         pytest.param(NodeState(GONE), "node n is gone", id="its node is gone"),
         pytest.param(NodeState(OUT), "node n is out of service", id="its node is out of service"),
@@ -53,9 +53,9 @@ def decided(state: NodeState | None, seen: Observed | None = None, **changes: An
         ),
     ],
 )
-def test_an_overdue_pod_goes_by_force_when(state: NodeState, told: str) -> None:
+def test_an_overdue_pod_goes_by_force_when(state: NodeState, state_text: str) -> None:
     plan = decided(state)
-    why = f"its grace period ended 100 s ago, and {told}"
+    why = f"its grace period ended 100 s ago, and {state_text}"
     assert plan.writes == (DeletePod("x-worker-0", "uid-worker-0", why, force=True),)
     assert plan.events == (Event(Reason.FORCE_DELETED_POD, f"Force-deleted pod: x-worker-0: {why}", EventType.WARNING),)
     assert plan.reason.endswith("; 1 pods deleted by force")
@@ -154,7 +154,7 @@ def test_the_pods_of_one_node_make_one_event() -> None:
     seen = observed(job, *pods(RUN), *lost, seconds=1000)
     seen = replace(seen, job=job.model_copy(update={"status": make_plan(seen).status or job.status}))
     plan = make_plan(replace(seen, nodes={"n": NodeState(GONE), "m": NodeState(OUT)}))
-    forced = [one.message for one in plan.events if one.reason == Reason.FORCE_DELETED_POD]
+    forced = [event.message for event in plan.events if event.reason == Reason.FORCE_DELETED_POD]
     why = "its grace period ended 100 s ago, and node"
     assert forced == [
         f"Force-deleted 2 pods: x-worker-0, x-worker-1: {why} n is gone",
@@ -176,5 +176,5 @@ def test_a_job_that_loses_a_node(restart: str, end: str) -> None:
     cluster.lose(lost.node, NOT_READY)
     cluster.settle()
     assert cluster.conditions()[-1] == end
-    assert [one.reason for one in cluster.events].count(Reason.FORCE_DELETED_POD) == 1
+    assert [event.reason for event in cluster.events].count(Reason.FORCE_DELETED_POD) == 1
     assert lost.uid not in {pod.uid for pod in cluster.pods.values()}

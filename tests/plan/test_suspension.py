@@ -35,7 +35,7 @@ def lived(steps: str, **case: Any) -> ModelCluster:
 
 
 def take(cluster: ModelCluster, step: str) -> None:
-    """One of the operator (`look`, or `crash` before it writes the status), the user, the kubelet, or everybody."""
+    """One of the operator (`pass`, or `crash` before it writes the status), the user, the kubelet, or all of them."""
     if step in ("suspend", "resume"):
         cluster.suspend(step == "suspend")
     elif step == "settle":
@@ -46,7 +46,7 @@ def take(cluster: ModelCluster, step: str) -> None:
         cluster.delete("x-worker-0")
     else:
         cluster.see()
-        cluster.reconcile(None if step == "look" else len(cluster.plan().writes))
+        cluster.reconcile(None if step == "pass" else len(cluster.plan().writes))
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def take(cluster: ModelCluster, step: str) -> None:
     [
         pytest.param(HELD, "settle", [CREATED, SUSPENDED], id="made suspended"),
         pytest.param({}, "settle suspend settle", [CREATED, STOPPED, SUSPENDED], id="suspended while it runs"),
-        pytest.param({}, "look look suspend settle", [CREATED, SUSPENDED], id="suspended before it runs"),
+        pytest.param({}, "pass pass suspend settle", [CREATED, SUSPENDED], id="suspended before it runs"),
         pytest.param(
-            {}, "settle drain look suspend settle", [CREATED, RESTARTING, SUSPENDED], id="suspended while it restarts"
+            {}, "settle drain pass suspend settle", [CREATED, RESTARTING, SUSPENDED], id="suspended while it restarts"
         ),
         pytest.param(
-            {}, "settle suspend settle resume look look", [CREATED, STOPPED, RESUMED], id="resumed, and not running yet"
+            {}, "settle suspend settle resume pass pass", [CREATED, STOPPED, RESUMED], id="resumed, and not running yet"
         ),
         pytest.param({}, "settle suspend settle resume settle", [CREATED, RESUMED, RUNNING], id="resumed, and running"),
         pytest.param(HELD, "settle resume settle", [CREATED, RESUMED, RUNNING], id="made suspended, then resumed"),
@@ -71,13 +71,13 @@ def take(cluster: ModelCluster, step: str) -> None:
         ),
         pytest.param(
             {"restart": "Never"},
-            "settle suspend look look resume look look look settle",
+            "settle suspend pass pass resume pass pass pass settle",
             [CREATED, RESUMED, RUNNING],
             id="Never: resumed while the old pods still terminate",
         ),
         pytest.param(
             {"restart": "Never"},
-            "settle suspend look resume settle",
+            "settle suspend pass resume settle",
             [CREATED, RESUMED, RUNNING],
             id="Never: resumed before a pod was told to go",
         ),
@@ -97,26 +97,26 @@ def test_conditions(case: dict[str, Any], steps: str, expected: list[str]) -> No
 @pytest.mark.parametrize(
     ("steps", "expected"),
     [
-        pytest.param("settle suspend settle look look", [Reason.SUSPENDED], id="suspended is told once"),
+        pytest.param("settle suspend settle pass pass", [Reason.SUSPENDED], id="suspended is told once"),
         pytest.param(
-            "settle suspend settle resume settle look", [Reason.SUSPENDED, Reason.RESUMED], id="resumed is told once"
+            "settle suspend settle resume settle pass", [Reason.SUSPENDED, Reason.RESUMED], id="resumed is told once"
         ),
         pytest.param("settle suspend resume settle", [], id="what nobody saw is not told"),
     ],
 )
 def test_events(steps: str, expected: list[Reason]) -> None:
-    told = [event for event in lived(steps).events if event.reason in (Reason.SUSPENDED, Reason.RESUMED)]
-    assert [event.reason for event in told] == expected
-    assert {event.message for event in told} <= {"PyTorchJob x is suspended.", "PyTorchJob x is resumed."}
+    events = [event for event in lived(steps).events if event.reason in (Reason.SUSPENDED, Reason.RESUMED)]
+    assert [event.reason for event in events] == expected
+    assert {event.message for event in events} <= {"PyTorchJob x is suspended.", "PyTorchJob x is resumed."}
 
 
 @pytest.mark.parametrize(
     ("case", "steps", "started"),
     [
         pytest.param(HELD, "settle", None, id="made suspended: not started"),
-        pytest.param({}, "look suspend settle", 0, id="suspended: as it was"),
-        pytest.param(HELD, "look resume look", 10, id="made suspended and resumed: then"),
-        pytest.param({}, "look suspend look look resume look look", 25, id="resumed: set anew, once"),
+        pytest.param({}, "pass suspend settle", 0, id="suspended: as it was"),
+        pytest.param(HELD, "pass resume pass", 10, id="made suspended and resumed: then"),
+        pytest.param({}, "pass suspend pass pass resume pass pass", 25, id="resumed: set anew, once"),
     ],
 )
 def test_start_time(case: dict[str, Any], steps: str, started: float | None) -> None:
@@ -124,7 +124,7 @@ def test_start_time(case: dict[str, Any], steps: str, started: float | None) -> 
 
 
 def plan(*seen: Pod, suspend: bool, status: JobStatus, service: bool = True, **case: Any) -> Plan:
-    """One look at a job a minute after it was resumed, or long before."""
+    """The plan for a job a minute after it was resumed, or long before."""
     job = make_job(status=status, runPolicy={"suspend": suspend}, **case)
     return make_plan(observed(job, *seen, service=service, seconds=160))
 
@@ -167,7 +167,7 @@ def test_active_is_zero_at_once() -> None:
     assert status is not None
     assert status.replica_statuses is not None
     shown = [status.replica_statuses.master, status.replica_statuses.worker]
-    assert [one and one.active for one in shown] == [0, 0]
+    assert [role and role.active for role in shown] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tier 0: what torch's c10d is told beyond v1, and what the user has said already."""
+"""Tier 0: settings of torch's c10d beyond v1's, and settings of the user."""
 
 from typing import Any
 
@@ -77,6 +77,6 @@ def test_each_round_has_its_own_store(
 
 
 def test_beside_pods_of_v1_all_is_as_v1_has_it() -> None:
-    told = env({}, legacy=True)
-    assert told["PET_RDZV_CONF"] == "is_host=false"
-    assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" not in told
+    variables = env({}, legacy=True)
+    assert variables["PET_RDZV_CONF"] == "is_host=false"
+    assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE" not in variables

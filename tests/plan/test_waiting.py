@@ -20,9 +20,9 @@ RUNNING = JobStatus(conditions=(*CREATED.conditions, condition(ConditionType.RUN
 
 
 def after(stored: JobStatus, *pods: Pod) -> JobStatus:
-    """The status that such a look leads to, once whatever may wait has waited."""
-    look = observed(make_job(workers=3, status=stored), *pods)
-    return make_plan(replace(look, status_due=look.now)).status or stored
+    """The status after this observation, once every delay is over."""
+    seen = observed(make_job(workers=3, status=stored), *pods)
+    return make_plan(replace(seen, status_due=seen.now)).status or stored
 
 
 def pod(who: str, phase: PodPhase = PENDING, problem: PodProblem | None = None, **fields: bool) -> Pod:
@@ -66,7 +66,7 @@ def test_it_goes_when_the_trouble_goes() -> None:
 
 def test_it_goes_when_the_job_runs() -> None:
     status = after(WAITED, pod("master-0", RUN), pod("worker-0", problem=NO_ROOM))
-    assert [one.type for one in status.conditions] == [ConditionType.CREATED, ConditionType.RUNNING]
+    assert [condition.type for condition in status.conditions] == [ConditionType.CREATED, ConditionType.RUNNING]
 
 
 def test_another_trouble_takes_its_place_and_the_same_one_keeps_its_time() -> None:
