@@ -1,7 +1,7 @@
 """Creates, updates and deletes the children that follow the spec.
 
-A child is compared by the hash of the spec that was written last, so that fields added by the API server or by other
-controllers make no difference. Pods and Services have policies of their own.
+A child is compared by the hash of the spec that was written last. Fields that the API server or other controllers add
+make no difference. Pods and Services have policies of their own.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Fields that are immutable, or immutable while pods run. These rules compare with the object stored before.
 
-A job may change while it is suspended, in the update that suspends or resumes it (Kueue does both in one update), and
-after its end. Otherwise its existing pods and its new pods would have different specs.
+A job may change while it is suspended, and after its end. It may also change in the update that suspends or resumes
+it, because Kueue does both in one update. Otherwise its existing pods and its new pods would have different specs.
 """
 
 from pytorchjob_operator.model.rules.rule import SPECS, Rule

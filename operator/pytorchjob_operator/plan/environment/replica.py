@@ -20,8 +20,8 @@ _IS_HOST = "is_host"
 def build_env(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
     """Build the env of one replica by v1's table (contract A.7). `job` has its defaults.
 
-    Beyond v1, a job of workers only gets rank and address too, with worker 0 as its master, unless it finds its own
-    master by rendezvous.
+    Unlike under v1, a job without a Master gets rank and address too, with worker 0 as its master. An elastic job
+    without a Master gets neither: its master comes from the rendezvous.
     """
     env = _shape(job, replica, options)
     master = _master(job)
