@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytorchjob_operator.app.credentials import load_credentials
+from pytorchjob_operator.app.secret import load_credentials
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import Client
@@ -143,7 +143,7 @@ async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
     async with Client(config.from_kubeconfig([Path(account(plane))]), "test/1") as client:
         made = await load_credentials(client, SPACE, settings.coordinator_secret)
         assert await load_credentials(client, SPACE, settings.coordinator_secret) == made
-        with pytest.raises(OperatorError, match=f"right to get secrets named other in namespace {SPACE}"):
+        with pytest.raises(OperatorError, match=f"permission to get secrets named other in namespace {SPACE}"):
             await load_credentials(client, SPACE, "other")
     stored = plane.get("secret", settings.coordinator_secret, "-n", SPACE)
     assert set(stored["data"]) == {"key", "tls.crt", "tls.key"}

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from pytorchjob_operator.app.credentials import load_credentials
 from pytorchjob_operator.app.metrics import Metrics
+from pytorchjob_operator.app.secret import load_credentials
 from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.errors import OperatorError
@@ -56,7 +56,8 @@ class CoordinatorService:
             self._coordinator.start("", self._settings.coordinator_port)
         except OSError as error:
             raise OperatorError(
-                f"the coordinator cannot open port {self._settings.coordinator_port}: {error}"
+                f"the coordinator cannot open port {self._settings.coordinator_port}: {error}; free the port, or set"
+                " another port by PYTORCHJOB_OPERATOR_COORDINATOR_PORT"
             ) from error
 
     async def stop(self) -> None:

@@ -90,7 +90,7 @@ def from_kubeconfig(paths: list[Path]) -> Connection:
     """Use the current context of one or several kubeconfig files; the first file wins, as with kubectl."""
     files = [_Kubeconfig.read(path) for path in paths if path.exists()]
     if not files:
-        raise OperatorError(f"KUBECONFIG: no such file: {', '.join(map(str, paths))}")
+        raise OperatorError(f"KUBECONFIG: the file {', '.join(map(str, paths))} does not exist; correct the variable")
     current = next((str(file.body["current-context"]) for file in files if file.body.get("current-context")), "")
     if not current:
         raise OperatorError(f"{files[0].path}: current-context is not set; run `kubectl config use-context NAME`")
@@ -166,7 +166,7 @@ def _find(files: list[_Kubeconfig], kind: str, name: str) -> _Entry:
 def _checked(entry: _Entry) -> _Entry:
     for key in _NOT_SUPPORTED.get(entry.kind, ()):
         if entry.get(key):
-            raise OperatorError(f"{entry.path}: {entry.kind}.{key} is not supported")
+            raise OperatorError(f"{entry.path}: {entry.kind}.{key} is not supported; use a context without it")
     return entry
 
 

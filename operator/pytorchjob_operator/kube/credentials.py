@@ -1,6 +1,6 @@
 """The coordinator's credentials: its certificate, the key of all agent tokens, and the Secret that stores both.
 
-The Secret passes the credentials from one leader to the next. This module only converts: `app.credentials` reads and
+The Secret passes the credentials from one leader to the next. This module only converts: `app.secret` reads and
 writes the Secret and supplies the time.
 """
 

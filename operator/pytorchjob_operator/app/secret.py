@@ -1,4 +1,4 @@
-"""The coordinator's credentials at start: read from their Secret, which the first replica of the operator creates."""
+"""The Secret with the coordinator's credentials: read at start; the first replica of the operator creates it."""
 
 import asyncio
 import logging

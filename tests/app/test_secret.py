@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
-from pytorchjob_operator.app.credentials import load_credentials
 from pytorchjob_operator.app.operator import now
+from pytorchjob_operator.app.secret import load_credentials
 from pytorchjob_operator.errors import NotFound, OperatorError, Refused
 from pytorchjob_operator.kube import credentials
 from pytorchjob_operator.kube.client import Client
