@@ -143,6 +143,8 @@ def may(plane: ControlPlane, account: str, question: str) -> bool:
 @pytest.fixture(scope="module")
 def accounts(plane: ControlPlane, template: Any) -> None:
     """Both installations' roles, side by side: the namespaced one's under another account."""
+    # The authorizer still knows the roles of a release that was uninstalled a moment ago.
+    until(lambda: not may(plane, NAME, "create pods -n training"))
     for values in (["replicas=2"], ['watchNamespaces=["training"]', "fullnameOverride=small"]):
         roles = [one for (kind, _), one in template(*values).items() if "Role" in kind]
         assert plane.apply(*roles).returncode == 0
