@@ -12,8 +12,8 @@ from benchmarks.table import Row, load, spread
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.hangs.watch import Watch
 from pytorchjob_agent.script import api
+from pytorchjob_agent.script.agent_side import ProgressFiles
 from pytorchjob_agent.script.progress_file import PROGRESS
-from pytorchjob_agent.script.progress_files import Boards
 
 _CALLS = 100_000
 _LOOKS = 2_000
@@ -25,7 +25,7 @@ async def measure(repeat: int) -> list[Row]:
     """The CPU time of each call, and that of a look as a share of the second until the next."""
     before = load()
     with tempfile.TemporaryDirectory() as directory:
-        boards = Boards(Path(directory), _WORKERS)
+        boards = ProgressFiles(Path(directory), _WORKERS)
         os.environ.update(boards.env(0))
         rows = [
             _row("progress(step, total)", repeat, lambda: api.progress(5, 100)),
@@ -49,7 +49,7 @@ def _row(name: str, repeat: int, call: Callable[[], object]) -> tuple[str, str, 
     return (f"`{name}`", spread(micros, "µs"), "", "", "< 5 µs")
 
 
-def _looks(boards: Boards, repeat: int) -> tuple[str, str, str, str, str]:
+def _looks(boards: ProgressFiles, repeat: int) -> tuple[str, str, str, str, str]:
     """One look a second: its CPU time in seconds is the share of one core."""
     watch = Watch(HangRules(), boards, dict.fromkeys(range(_WORKERS), os.getpid()))
     workers = [api.Script(boards.env(local_rank)[PROGRESS]).board for local_rank in range(_WORKERS)]

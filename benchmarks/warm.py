@@ -17,7 +17,7 @@ from typing import Protocol
 from benchmarks.table import Row, load, ratio, spread
 from pytorchjob_agent.system.ports import listen
 from pytorchjob_agent.workers import start_choice
-from pytorchjob_agent.workers.fork_client import Server
+from pytorchjob_agent.workers.fork_client import ForkServer
 
 _WORLD = 2
 _LIMIT_SECONDS = 300
@@ -102,8 +102,8 @@ def _rows(cold: list[Round], warm: list[Round], own: float, notes: tuple[str, st
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[Server]:
-    server = Server.start(start_choice.preloaded_modules({}))
+def _server() -> Iterator[ForkServer]:
+    server = ForkServer.start(start_choice.preloaded_modules({}))
     yield server
     server.close()
 
@@ -112,7 +112,7 @@ def _cold(command: list[str], env: dict[str, str]) -> Worker:
     return subprocess.Popen(command, env=env, start_new_session=True)
 
 
-def _forked_by(server: Server) -> Start:
+def _forked_by(server: ForkServer) -> Start:
     def start(command: list[str], env: dict[str, str]) -> Worker:
         worker = server.popen(command, env, None, None)
         if worker is None:

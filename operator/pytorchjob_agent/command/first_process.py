@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytorchjob_agent.command import launcher_process
-from pytorchjob_agent.command.supervise import Again, Forward, Kill, Leave, View, decide
+from pytorchjob_agent.command.supervise import Exit, Forward, Kill, Relaunch, View, next_action
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE
 from pytorchjob_agent.contract.reading import ContractError, seconds
@@ -35,7 +35,7 @@ def run(argv: list[str]) -> int:
             pid, receive = _launch(argv, Path(directory))
             end = _supervise(View(now=time.monotonic(), grace=grace, lives=lives), pid, receive)
             os.close(receive)
-            if isinstance(end, Leave):
+            if isinstance(end, Exit):
                 return _end(end)
             lives -= 1
 
@@ -60,13 +60,13 @@ def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
         os._exit(code)
 
 
-def _supervise(view: View, pid: int, receive: int) -> Leave | Again:
+def _supervise(view: View, pid: int, receive: int) -> Exit | Relaunch:
     """Observe, decide, act until the launcher is gone and nothing is left below."""
     while True:
-        decision = decide(view)
-        if isinstance(decision, Leave | Again):
+        decision = next_action(view)
+        if isinstance(decision, Exit | Relaunch):
             processes.kill_below(os.getpid())
-            if isinstance(decision, Again):
+            if isinstance(decision, Relaunch):
                 say(decision.reason)
             return decision
         if isinstance(decision, Forward):
@@ -105,7 +105,7 @@ def _read_report(receive: int) -> TerminationMessage | None:
         return None  # it was cut short
 
 
-def _end(leave: Leave) -> int:
+def _end(leave: Exit) -> int:
     if leave.message is not None:
         say(sentence(leave.message))
         write_termination_log(leave.message, os.environ)

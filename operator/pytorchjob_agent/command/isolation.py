@@ -27,12 +27,12 @@ _OF_A_WORKER = "TORCHELASTIC_RUN_ID"
 _OF_AN_AGENT = ("PET_", "TORCHELASTIC_")
 
 
-def nested(env: Mapping[str, str]) -> bool:
+def runs_below_worker(env: Mapping[str, str]) -> bool:
     """Whether we are below a worker: then torchrun's variables were meant for the agent above it."""
     return _OF_A_WORKER in env
 
 
-def without_outer(env: Mapping[str, str], *, below_worker: bool) -> dict[str, str]:
+def without_job_variables(env: Mapping[str, str], *, below_worker: bool) -> dict[str, str]:
     """Return the variables that a standalone run keeps.
 
     In a pod (not below a worker) PET_NPROC_PER_NODE, PET_MAX_RESTARTS and the like are this run's own.

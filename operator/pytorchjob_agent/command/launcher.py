@@ -20,7 +20,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import config_from_args, get_args_parser, parse_min_max_nnodes
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.command.isolation import nested, without_outer
+from pytorchjob_agent.command.isolation import runs_below_worker, without_job_variables
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT
 from pytorchjob_agent.contract.reading import ContractError
@@ -32,7 +32,7 @@ from pytorchjob_agent.system import network
 from pytorchjob_agent.system.ports import LOOPBACK
 from pytorchjob_agent.workers import warm
 from pytorchjob_agent.workers.failure_report import explain
-from pytorchjob_agent.workers.fork_client import Server
+from pytorchjob_agent.workers.fork_client import ForkServer
 from pytorchjob_agent.workers.torch_output import PipedLogs
 from pytorchjob_agent.workers.torch_spec import STATIC as _STATIC
 from pytorchjob_agent.workers.torch_spec import agent_options, worker_spec
@@ -72,7 +72,7 @@ def _meets_elsewhere(argv: list[str]) -> bool:
 
 def _standalone(argv: list[str]) -> argparse.Namespace:
     """Parse again, without what a job around this run left in the environment."""
-    kept = without_outer(os.environ, below_worker=nested(os.environ))
+    kept = without_job_variables(os.environ, below_worker=runs_below_worker(os.environ))
     for name in os.environ.keys() - kept.keys():
         del os.environ[name]  # the workers inherit it
     parser = get_args_parser()
@@ -89,7 +89,7 @@ def _alone(args: argparse.Namespace, port: int) -> argparse.Namespace:
     return args
 
 
-def run(args: argparse.Namespace, directory: Path, early: Server | None = None) -> TerminationMessage | None:
+def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = None) -> TerminationMessage | None:
     """Run the workers that `parse` was told of to their end; None when they succeeded.
 
     `early` is a fork server that has begun its imports; it is taken or ended.

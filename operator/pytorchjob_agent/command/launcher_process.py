@@ -13,8 +13,8 @@ from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage
 from pytorchjob_agent.preflight import gate
-from pytorchjob_agent.preflight.facts import Request
-from pytorchjob_agent.system import collector, processes, signals
+from pytorchjob_agent.preflight.facts import RunRequest
+from pytorchjob_agent.system import garbage_collection, processes, signals
 from pytorchjob_agent.system.network import UnreachableError, hurry_names
 from pytorchjob_agent.workers import fork_client, start_choice
 
@@ -44,8 +44,10 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         if _STANDALONE not in argv:  # then the variables are those of a job around this run
             ReplicaEnv.from_env(os.environ)
         # With torch's import in this process beside that of the workers, not after it.
-        early = fork_client.Server.start(start_choice.TORCH_MODULES) if start_choice.starts_early(os.environ) else None
-        with _quiet_stores(), collector.resting():
+        early = (
+            fork_client.ForkServer.start(start_choice.TORCH_MODULES) if start_choice.starts_early(os.environ) else None
+        )
+        with _quiet_stores(), garbage_collection.paused():
             from pytorchjob_agent.command import launcher
 
         args = launcher.parse(argv)
@@ -81,11 +83,11 @@ def _quiet_stores() -> Iterator[None]:
         del os.environ[_CPP_LOG_LEVEL]
 
 
-def _request(args: argparse.Namespace) -> Request:
+def _request(args: argparse.Namespace) -> RunRequest:
     """Return what the arguments ask for; torchrun takes this machine for the master where none is named."""
     elsewhere = args.master_addr not in (None, "127.0.0.1", "localhost")
     addressed = bool(args.rdzv_endpoint or os.environ.get(PET_MASTER_ADDR) or elsewhere)
-    return Request.of(args.nproc_per_node, args.nnodes, addressed)
+    return RunRequest.of(args.nproc_per_node, args.nnodes, addressed)
 
 
 def _usage(code: object) -> TerminationMessage | None:

@@ -47,7 +47,7 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Exit:
     """The end: kill what is left, write the message, exit with its code."""
 
     message: TerminationMessage | None  # None: all went well
@@ -56,21 +56,21 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Relaunch:
     """SIGKILL to everything below, then another launcher: sooner than the kubelet starts another container."""
 
     reason: str
 
 
-Decision = Wait | Forward | Kill | Leave | Again
+Decision = Wait | Forward | Kill | Exit | Relaunch
 
 
-def decide(view: View) -> Decision:
+def next_action(view: View) -> Decision:
     """Return the next step and its reason."""
     if view.child is not None:
         crashed = view.child < 0 and view.report is None and not view.signals
         if crashed and view.lives > 0:
-            return Again(f"the launcher {_end(view.child)}: starting it again")
+            return Relaunch(f"the launcher {_end(view.child)}: starting it again")
         return _leave(view)
     if not view.signals:
         return Wait(None, "the workers run")
@@ -85,9 +85,9 @@ def decide(view: View) -> Decision:
     return Wait(deadline, f"the workers stop after {name}")
 
 
-def _leave(view: View) -> Leave:
+def _leave(view: View) -> Exit:
     if view.child == 0:
-        return Leave(None, ExitCode.OK, "the workers succeeded")
+        return Exit(None, ExitCode.OK, "the workers succeeded")
     if view.signals:
         return _message_of(_drained(view.signals[0]))
     if view.report is not None:
@@ -98,8 +98,8 @@ def _leave(view: View) -> Leave:
     )
 
 
-def _message_of(message: TerminationMessage) -> Leave:
-    return Leave(message, message.exit_code, message.message)
+def _message_of(message: TerminationMessage) -> Exit:
+    return Exit(message, message.exit_code, message.message)
 
 
 def _drained(signum: int) -> TerminationMessage:

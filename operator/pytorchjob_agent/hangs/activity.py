@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytorchjob_agent.hangs.judge import Pulse
+from pytorchjob_agent.hangs.judge import Activity
 from pytorchjob_agent.system.processes import descendants
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -75,7 +75,7 @@ def _line(line: str) -> int:
     return int(fields[0]) + int(fields[8])
 
 
-class Pulses:
+class ActivityMeter:
     """The pulses of one round's workers; traffic of the pod counts for all of them."""
 
     def __init__(self, pids: Mapping[int, int]) -> None:
@@ -86,14 +86,14 @@ class Pulses:
         self._network: tuple[float, float] | None = None
         self._sent = 0.0
 
-    def take(self, local_rank: int, now: float) -> Pulse:
+    def take(self, local_rank: int, now: float) -> Activity:
         """Look at one worker; how long it has been quiet is counted from the first look at it."""
         present = usage(self._pids[local_rank])
         at, before = self._before.get(local_rank, (now, present))
         self._before[local_rank] = (now, present)
         if local_rank not in self._busy or (now > at and present.busier(before, now - at)):
             self._busy[local_rank] = now
-        return Pulse(
+        return Activity(
             # What moves data by sendfile, or in threads that hardly need the CPU, shows in the network alone.
             quiet_for=min(now - self._busy[local_rank], self._silence(now)),
             stopped=bool(present.states & _STOPPED),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytorchjob_agent.hangs.stacks import LONGEST, cut
+from pytorchjob_agent.hangs.stack_analysis import LONGEST, cut
 from pytorchjob_agent.system.processes import descendants
 from pytorchjob_agent.workers.output import Stream
 from pytorchjob_agent.workers.startup import pytorchjob_startup
@@ -22,7 +22,7 @@ _MOST = 64 * LONGEST  # bytes that are read of a file
 _POLL = 0.05
 
 
-class Stacks:
+class StackDumps:
     """The files of one round's workers."""
 
     def __init__(self, directory: Path, nproc: int) -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.hangs import judge
-from pytorchjob_agent.hangs.activity import Pulses
-from pytorchjob_agent.hangs.judge import Look, Pace, Pulse, Seen, Verdict, Worker
-from pytorchjob_agent.hangs.log_rules import LONGEST_LINE, Tracker
-from pytorchjob_agent.hangs.stack_dump import Stacks
-from pytorchjob_agent.hangs.stacks import Place, place
-from pytorchjob_agent.script.progress_files import Boards, Progress
+from pytorchjob_agent.hangs.activity import ActivityMeter
+from pytorchjob_agent.hangs.judge import Activity, Evidence, HangVerdict, Pace, StackRequest, WatchedWorker
+from pytorchjob_agent.hangs.log_tracker import LONGEST_LINE, RuleTracker
+from pytorchjob_agent.hangs.stack_analysis import Place, place
+from pytorchjob_agent.hangs.stack_dump import StackDumps
+from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 
 _EVERY = 1.0  # seconds between two looks at anything
 _CALM = 4.0  # the same where nothing can become true in between
@@ -27,7 +27,7 @@ _PARTS = 20  # looks at /proc within the limit for idleness
 class _Stall:
     """What is known of a worker that is silent, until it is heard of again."""
 
-    pulse: Pulse
+    activity: Activity
     asked: bool = False
     place: Place | None = None
 
@@ -35,24 +35,26 @@ class _Stall:
 class Watch:
     """One round of workers."""
 
-    def __init__(self, rules: HangRules, boards: Boards, pids: Mapping[int, int], stacks: Stacks | None = None) -> None:
+    def __init__(
+        self, rules: HangRules, boards: ProgressFiles, pids: Mapping[int, int], stacks: StackDumps | None = None
+    ) -> None:
         """Begin; `pids` are those of the workers by local rank, `stacks` where they write when they are asked."""
         self._rules = rules
         self._boards = boards
         self._pids = dict(pids)
         self._stacks = stacks
-        self._trackers = [Tracker(rule) for rule in rules.log_rules]
-        self._pulses = Pulses(self._pids)
+        self._trackers = [RuleTracker(rule) for rule in rules.log_rules]
+        self._pulses = ActivityMeter(self._pids)
         self._paces = {local_rank: Pace() for local_rank in self._pids}
         self._stalls: dict[int, _Stall] = {}
         self._started = self._next = self._next_idle = time.monotonic()
         self._alert = 0.0
         """When the first of the workers will have been silent for so long that it is looked at."""
         self._idle = 0.0
-        self._verdict: Verdict | None = None
+        self._verdict: HangVerdict | None = None
         self.leads = True
         self.reports = False
-        self.progress: tuple[Progress, ...] = ()
+        self.progress: tuple[WorkerProgress, ...] = ()
 
     @property
     def hears(self) -> bool:
@@ -65,15 +67,15 @@ class Watch:
         for tracker in self._trackers:
             tracker.take(local_rank, text, now)
 
-    def look(self, now: float) -> Verdict | None:
+    def look(self, now: float) -> HangVerdict | None:
         """Return what is wrong, once and for all; `now` is time.monotonic()'s."""
         if self._verdict is not None or now < self._next:
             return self._verdict
         self._next = now + _EVERY
         self.progress = self._boards.read(now)
         self.reports = self.reports or any(one.reports for one in self.progress)
-        verdict = judge.decide(self._seen(now), self._rules, now)
-        if isinstance(verdict, Look):
+        verdict = judge.judge_workers(self._seen(now), self._rules, now)
+        if isinstance(verdict, StackRequest):
             self._ask(verdict, now)
         else:
             self._verdict = verdict
@@ -85,37 +87,37 @@ class Watch:
         calm = not watched and now - self._started > _YOUNG and now + _CALM < self._alert
         return _CALM if calm else _EVERY
 
-    def _seen(self, now: float) -> Seen:
+    def _seen(self, now: float) -> Evidence:
         self._alert = float("inf")
         workers = tuple(self._worker(one, now) for one in self.progress if one.local_rank in self._pids)
         logs = tuple(tracker.seen() for tracker in self._trackers)
-        return Seen(self._started, workers, logs, self.leads, self.reports, self._idle_for(now))
+        return Evidence(self._started, workers, logs, self.leads, self.reports, self._idle_for(now))
 
-    def _worker(self, said: Progress, now: float) -> Worker:
+    def _worker(self, said: WorkerProgress, now: float) -> WatchedWorker:
         at = None if said.age is None else now - said.age
         pace = self._paces[said.local_rank]
         if at is not None and said.step is not None:
             pace.take(said.step, at)
-        worker = Worker(said.local_rank, said.step, said.total, at, pace.p99)
-        alert = float("inf") if at is None else at + judge.attention(worker, self._rules)
+        worker = WatchedWorker(said.local_rank, said.step, said.total, at, pace.p99)
+        alert = float("inf") if at is None else at + judge.attention_after(worker, self._rules)
         if now < alert:
             self._alert = min(self._alert, alert)
             if self._stalls.pop(said.local_rank, None) is not None:
                 self._pulses.forget(said.local_rank)
             return worker
         stall = self._stall(said.local_rank, now)
-        return replace(worker, pulse=stall.pulse, asked=stall.asked, place=stall.place)
+        return replace(worker, activity=stall.activity, asked=stall.asked, place=stall.place)
 
     def _stall(self, local_rank: int, now: float) -> _Stall:
         """Look at a silent worker, and at the stack that it was asked for."""
         pulse = self._pulses.take(local_rank, now)
         stall = self._stalls.setdefault(local_rank, _Stall(pulse))
-        stall.pulse = pulse
+        stall.activity = pulse
         if stall.asked and stall.place is None and self._stacks is not None:
             stall.place = place(self._stacks.read().get(local_rank))
         return stall
 
-    def _ask(self, look: Look, now: float) -> None:
+    def _ask(self, look: StackRequest, now: float) -> None:
         """Ask for the stacks that a decision needs; they are read at the next look."""
         for local_rank in look.local_ranks:
             self._stalls[local_rank].asked = True

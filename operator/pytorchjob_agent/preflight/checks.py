@@ -40,7 +40,7 @@ _SAME = ((MASTER_ADDR, PET_MASTER_ADDR), (MASTER_PORT, PET_MASTER_PORT), (RANK, 
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class CheckProblem:
     """What is wrong, and what would be right."""
 
     what: str
@@ -48,11 +48,11 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CheckResult:
     """What was found, in a few words, and what is wrong with it."""
 
     found: str
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[CheckProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,19 @@ class Check:
     """One row of the table: its name is part of a variable's."""
 
     name: str
-    judge: Callable[[Facts], Outcome]
+    judge: Callable[[Facts], CheckResult]
     fatal: bool = False
 
 
-def _one(found: str, wrong: bool, what: str, remedy: str) -> Outcome:
-    return Outcome(found, (Problem(what, remedy),) if wrong else ())
+def _one(found: str, wrong: bool, what: str, remedy: str) -> CheckResult:
+    return CheckResult(found, (CheckProblem(what, remedy),) if wrong else ())
 
 
 def _processes(number: int | None) -> str:
     return "1 process" if number in (None, 1) else f"{number} processes"
 
 
-def _contract(facts: Facts) -> Outcome:
+def _contract(facts: Facts) -> CheckResult:
     if facts.contract:
         return _one("", True, facts.contract, "mend the variable in the pod template, or leave it to the operator")
     asked = facts.request.nproc
@@ -83,7 +83,7 @@ def _contract(facts: Facts) -> Outcome:
     )
 
 
-def _torch(facts: Facts) -> Outcome:
+def _torch(facts: Facts) -> CheckResult:
     torch = facts.torch
     versions = f"torch {torch.version}, CUDA {torch.cuda or 'none'}, NCCL {torch.nccl or 'none'}, Python {facts.python}"
     what = f"torch cannot be imported: {torch.problem}"
@@ -92,11 +92,11 @@ def _torch(facts: Facts) -> Outcome:
     )
 
 
-def _gpus(facts: Facts) -> Outcome:
+def _gpus(facts: Facts) -> CheckResult:
     """Fail where GPUs are asked for, by the word `gpu` or by a variable that hands some out, and are too few."""
     torch, nproc = facts.torch, facts.nproc
     if torch.version is None:
-        return Outcome("unknown without torch")
+        return CheckResult("unknown without torch")
     found = f"{torch.visible} visible, {_processes(nproc)}" if torch.kind else "a build of torch for CPUs"
     variable = _hands_out(facts)
     asked = facts.request.nproc == "gpu" or variable
@@ -122,7 +122,7 @@ def _hands_out(facts: Facts) -> str:
     return variable if _WHOLE_DEVICE.match(facts.env.get(variable, "").strip()) else ""
 
 
-def _devices(facts: Facts) -> Outcome:
+def _devices(facts: Facts) -> CheckResult:
     text, visible, nproc = facts.env.get(_CUDA_DEVICES), facts.torch.visible, facts.nproc
     if text is None:
         what = f"{_processes(nproc)} share {visible} devices: two of them on one device fail with NCCL"
@@ -134,14 +134,14 @@ def _devices(facts: Facts) -> Outcome:
     problems = []
     if twice:
         what = f"{_CUDA_DEVICES}: {text[:80]!r} names {twice[0]!r} twice: CUDA then sees no device at all"
-        problems.append(Problem(what, "name each device once"))
+        problems.append(CheckProblem(what, "name each device once"))
     if odd:
         what = f"{_CUDA_DEVICES}: {text[:80]!r}: {odd[0]!r} is no device: CUDA ignores it and all behind it"
-        problems.append(Problem(what, "write numbers or UUIDs (GPU-..., MIG-...) with commas between them"))
-    return Outcome(f"{_CUDA_DEVICES}: {text[:80]!r}", tuple(problems))
+        problems.append(CheckProblem(what, "write numbers or UUIDs (GPU-..., MIG-...) with commas between them"))
+    return CheckResult(f"{_CUDA_DEVICES}: {text[:80]!r}", tuple(problems))
 
 
-def _shm(facts: Facts) -> Outcome:
+def _shm(facts: Facts) -> CheckResult:
     size, need = facts.machine.shm, SHM_PER_PROCESS * max(facts.nproc or 1, 1)
     found = "there is no shared memory" if size is None else f"{size // MIB} MiB"
     what = f"{found} in /dev/shm for {_processes(facts.nproc)}: DataLoader workers and NCCL die when it is full"
@@ -149,7 +149,7 @@ def _shm(facts: Facts) -> Outcome:
     return _one(found, (size or 0) < need, what, remedy)
 
 
-def _nofile(facts: Facts) -> Outcome:
+def _nofile(facts: Facts) -> CheckResult:
     files, core = facts.machine.nofile, facts.machine.core
     cores = "core dumps" if core is None else f"core dumps up to {core // MIB} MiB" if core else "no core dumps"
     what = f"{files} open files: DataLoader workers pass each tensor by one"
@@ -158,7 +158,7 @@ def _nofile(facts: Facts) -> Outcome:
     return _one(found, files is not None and files < LEAST_FILES, what, remedy)
 
 
-def _memlock(facts: Facts) -> Outcome:
+def _memlock(facts: Facts) -> CheckResult:
     machine = facts.machine
     limit = machine.memlock
     found = "unlimited" if limit is None else f"{limit // 1024} KiB"
@@ -168,7 +168,7 @@ def _memlock(facts: Facts) -> Outcome:
     return _one(found if machine.infiniband else f"{found}, no InfiniBand", wrong, what, remedy)
 
 
-def _cpu(facts: Facts) -> Outcome:
+def _cpu(facts: Facts) -> CheckResult:
     text, nproc = facts.env.get(_THREADS), facts.nproc or 1
     limit = facts.machine.cpus
     first = (text or "").partition(",")[0].strip()
@@ -187,29 +187,31 @@ def _cpu(facts: Facts) -> Outcome:
     return _one(found, limit is not None and nproc * threads > max(1, math.ceil(limit)), what, remedy)
 
 
-def _memory(facts: Facts) -> Outcome:
+def _memory(facts: Facts) -> CheckResult:
     limit, need = facts.machine.memory, MEMORY_PER_PROCESS * ((facts.nproc or 1) + 1)
     if limit is None:
-        return Outcome("no limit")
+        return CheckResult("no limit")
     processes = f"{_processes(facts.nproc)} and the agent"
     what = f"{limit // MIB} MiB (the container's limit) for {processes}: torch alone needs more"
     remedy = f"raise resources.limits.memory above {need // MIB} MiB"
     return _one(f"limit {limit // MIB} MiB", limit < need, what, remedy)
 
 
-def _files(facts: Facts) -> Outcome:
+def _files(facts: Facts) -> CheckResult:
     problems = tuple(
-        Problem(f"{place.name}: {place.path[:200]} cannot be written", "mount an emptyDir there, or name another path")
+        CheckProblem(
+            f"{place.name}: {place.path[:200]} cannot be written", "mount an emptyDir there, or name another path"
+        )
         for place in facts.places
         if not place.writable
     )
-    return Outcome(", ".join(f"{place.name} {place.path[:80]}" for place in facts.places), problems)
+    return CheckResult(", ".join(f"{place.name} {place.path[:80]}" for place in facts.places), problems)
 
 
-def _endpoint(facts: Facts) -> Outcome:
+def _endpoint(facts: Facts) -> CheckResult:
     meeting = facts.meeting
     if meeting is None:
-        return Outcome("nobody was asked")
+        return CheckResult("nobody was asked")
     address = f"{meeting.host[:253]}:{meeting.port}"
     found = f"{address} answers" if not meeting.problem else f"{address} is this member's to open"
     what = f"{address} does not answer: {meeting.problem}"
@@ -220,7 +222,7 @@ def _endpoint(facts: Facts) -> Outcome:
     return _one(found, bool(meeting.problem) and not (meeting.ours and meeting.resolves), what, remedy)
 
 
-def _interfaces(facts: Facts) -> Outcome:
+def _interfaces(facts: Facts) -> CheckResult:
     there = facts.machine.interfaces
     have = ", ".join(there[:20])
     nccl, gloo = facts.env.get(_NCCL_INTERFACES, ""), facts.env.get(_GLOO_INTERFACES, "")
@@ -230,31 +232,37 @@ def _interfaces(facts: Facts) -> Outcome:
     if wanted and not nccl.startswith("^") and not fits:
         wrong.append((_NCCL_INTERFACES, nccl))
     problems = (
-        Problem(f"{variable}: there is no interface {name[:80]!r}", f"name one of {have}, or leave the variable out")
+        CheckProblem(
+            f"{variable}: there is no interface {name[:80]!r}", f"name one of {have}, or leave the variable out"
+        )
         for variable, name in wrong
     )
-    return Outcome(have, tuple(problems))
+    return CheckResult(have, tuple(problems))
 
 
-def _env(facts: Facts) -> Outcome:
+def _env(facts: Facts) -> CheckResult:
     env, request = facts.env, facts.request
     problems = [
-        Problem(f"{have} is set, but {lacks} is not", f"set both {RANK} and {WORLD_SIZE}, or neither")
+        CheckProblem(f"{have} is set, but {lacks} is not", f"set both {RANK} and {WORLD_SIZE}, or neither")
         for have, lacks in ((RANK, WORLD_SIZE), (WORLD_SIZE, RANK))
         if env.get(have) and not env.get(lacks)
     ]
     problems += [
-        Problem(f"{one}={env[one][:80]}, but {two}={env[two][:80]}", "leave both to the operator, or set them alike")
+        CheckProblem(
+            f"{one}={env[one][:80]}, but {two}={env[two][:80]}", "leave both to the operator, or set them alike"
+        )
         for one, two in _SAME
         if env.get(one) and env.get(two) and env[one] != env[two]
     ]
     if request.nodes > 1 and not request.addressed:
         what = f"{PET_NNODES} or --nnodes is {request.nodes}, but nothing says where they meet"
-        problems.append(Problem(what, f"set {PET_RDZV_ENDPOINT}, or {PET_MASTER_ADDR} and {PET_NODE_RANK}"))
+        problems.append(CheckProblem(what, f"set {PET_RDZV_ENDPOINT}, or {PET_MASTER_ADDR} and {PET_NODE_RANK}"))
     if env.get(_NO_INFINIBAND) == "0" and not facts.machine.infiniband:
         what = f"{_NO_INFINIBAND}=0, but there is no /dev/infiniband"
-        problems.append(Problem(what, f"ask for the adapter in resources.limits (rdma/...), or set {_NO_INFINIBAND}=1"))
-    return Outcome("nothing contradicts itself", tuple(problems))
+        problems.append(
+            CheckProblem(what, f"ask for the adapter in resources.limits (rdma/...), or set {_NO_INFINIBAND}=1")
+        )
+    return CheckResult("nothing contradicts itself", tuple(problems))
 
 
 CHECKS = (

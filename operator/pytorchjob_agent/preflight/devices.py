@@ -6,7 +6,7 @@ from typing import Any
 from pytorchjob_agent.preflight.facts import CUDA, Torch
 
 
-def look() -> Torch:
+def read_torch() -> Torch:
     """Import torch and ask it; where that fails the answer says why."""
     try:
         import torch

@@ -8,9 +8,9 @@ from dataclasses import asdict, replace
 
 from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, PET_NNODES, PET_NPROC_PER_NODE, PET_RDZV_ENDPOINT
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_agent.preflight import read
-from pytorchjob_agent.preflight.facts import Facts, Request
-from pytorchjob_agent.preflight.policy import Finding, Level, judge
+from pytorchjob_agent.preflight import read_facts
+from pytorchjob_agent.preflight.facts import Facts, RunRequest
+from pytorchjob_agent.preflight.policy import Finding, Level, run_checks
 
 _HELP = "Checks whether this image, machine and environment are fit for a job: nothing is changed or started."
 _JSON_VERSION = 1
@@ -20,9 +20,9 @@ _MARKS = {Level.OK: "ok  ", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 def main(argv: list[str]) -> int:
     """Look, print, and return 0, or 200 where something fails."""
     args = _parser().parse_args(argv)
-    facts = read.facts(_request(args.nproc_per_node), os.environ)
-    facts = replace(facts, meeting=read.meeting(os.environ))
-    findings = judge(facts)
+    facts = read_facts.facts(_request(args.nproc_per_node), os.environ)
+    facts = replace(facts, meeting=read_facts.meeting(os.environ))
+    findings = run_checks(facts)
     print(as_json(facts, findings) if args.json else table(findings))
     return ExitCode.PREFLIGHT if any(one.level == Level.FAIL for one in findings) else ExitCode.OK
 
@@ -38,9 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _request(nproc: str) -> Request:
+def _request(nproc: str) -> RunRequest:
     env = os.environ
-    return Request.of(nproc, env.get(PET_NNODES, ""), bool(env.get(PET_RDZV_ENDPOINT) or env.get(PET_MASTER_ADDR)))
+    return RunRequest.of(nproc, env.get(PET_NNODES, ""), bool(env.get(PET_RDZV_ENDPOINT) or env.get(PET_MASTER_ADDR)))
 
 
 def table(findings: Sequence[Finding]) -> str:

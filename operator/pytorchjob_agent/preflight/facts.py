@@ -20,7 +20,7 @@ class Torch:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ContainerLimits:
     """What the container gives; None is unlimited, for shm: not there."""
 
     shm: int | None = None
@@ -35,7 +35,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RequiredPath:
     """A file or folder that has to be writable, by the variable or the use that names it."""
 
     name: str
@@ -44,7 +44,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Endpoint:
     """Where the members meet; `problem` is empty when it answers."""
 
     host: str
@@ -55,7 +55,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RunRequest:
     """What is to be run: torchrun's --nproc-per-node, the most pods, and whether a place to meet is named."""
 
     nproc: str = "1"
@@ -73,13 +73,13 @@ class Request:
 class Facts:
     """Everything together."""
 
-    request: Request = Request()
+    request: RunRequest = RunRequest()
     env: Mapping[str, str] = field(default_factory=dict)
     contract: str = ""  # what is wrong with the operator's variables
     torch: Torch = Torch()
-    machine: Machine = Machine()
-    places: tuple[Place, ...] = ()
-    meeting: Meeting | None = None
+    machine: ContainerLimits = ContainerLimits()
+    places: tuple[RequiredPath, ...] = ()
+    meeting: Endpoint | None = None
     python: str = ""
     clock: str = ""
 

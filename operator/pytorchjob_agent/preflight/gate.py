@@ -6,9 +6,9 @@ It asks nobody outside this pod: the wait for the meeting place comes after it a
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from pytorchjob_agent.preflight import devices, read
-from pytorchjob_agent.preflight.facts import Request, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels
+from pytorchjob_agent.preflight import devices, read_facts
+from pytorchjob_agent.preflight.facts import RunRequest, Torch
+from pytorchjob_agent.preflight.policy import Finding, Level, levels, run_checks
 from pytorchjob_agent.system.console import say
 
 
@@ -16,11 +16,13 @@ class PreflightError(Exception):
     """This member cannot take part; says what is wrong and what would be right."""
 
 
-def check(request: Request, env: Mapping[str, str] = os.environ, look: Callable[[], Torch] = devices.look) -> None:
+def check(
+    request: RunRequest, env: Mapping[str, str] = os.environ, look: Callable[[], Torch] = devices.read_torch
+) -> None:
     """Read, judge and tell; raises where a check fails."""
     if not any(level != "off" for level in levels(env).values()):
         return
-    act(judge(read.facts(request, env, look)))
+    act(run_checks(read_facts.facts(request, env, look)))
 
 
 def act(findings: Sequence[Finding]) -> None:

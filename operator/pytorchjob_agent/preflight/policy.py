@@ -51,12 +51,12 @@ def levels(env: Mapping[str, str]) -> dict[str, str]:
     unknown = sorted(name for name in env if name.startswith(f"{PREFLIGHT}_") and name not in names)
     if unknown:
         raise ContractError(f"{unknown[0][:80]} is not a check: expected one of {', '.join(names)}")
-    of_versions(env)
+    versions_level(env)
     everything = _setting(env, PREFLIGHT)
     return {check.name: _setting(env, name) or everything or _default(check) for name, check in known.items()}
 
 
-def of_versions(env: Mapping[str, str]) -> str:
+def versions_level(env: Mapping[str, str]) -> str:
     """Return what it means that the members' versions differ; off: ours are not told. Raises ContractError."""
     return _setting(env, variable(_VERSIONS)) or _setting(env, PREFLIGHT) or Level.WARN
 
@@ -72,7 +72,7 @@ def _setting(env: Mapping[str, str], name: str) -> str:
     return text
 
 
-def judge(facts: Facts) -> tuple[Finding, ...]:
+def run_checks(facts: Facts) -> tuple[Finding, ...]:
     """Return the findings of all checks that are not off; variables of ours that are wrong are one themselves."""
     try:
         chosen = levels(facts.env)

@@ -6,8 +6,8 @@ from typing import Any
 
 from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed, Stop
 from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage
-from pytorchjob_agent.hangs.judge import Kind, Verdict
-from pytorchjob_agent.hangs.stacks import Place, odd_one
+from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
+from pytorchjob_agent.hangs.stack_analysis import Place, describe_ranks
 from pytorchjob_agent.workers import failure_report
 
 _NO_STACK = "it gives no stack: it is frozen, or inside a call that does not return"
@@ -29,10 +29,10 @@ def explain(result: Any, group: Any, killed: Collection[int], logs: Any) -> Term
     return failure_report.explain([failure(rank, one, logs) for rank, one in (own or result.failures).items()])
 
 
-def failure(rank: int, failed: Any, logs: Any) -> failure_report.Failure:
+def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
     """Read torch's ProcessFailure."""
     data = failed.error_file_data if os.path.isfile(failed.error_file) else {}  # torch's filler says nothing
-    return failure_report.Failure(
+    return failure_report.WorkerFailure(
         rank=rank,
         local_rank=failed.local_rank,
         returncode=failed.exitcode,
@@ -42,7 +42,7 @@ def failure(rank: int, failed: Any, logs: Any) -> failure_report.Failure:
     )
 
 
-def hang(verdict: Verdict, places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
+def hang(verdict: HangVerdict, places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
     """Return the message of workers that hang, and whether they only wait for others."""
     suspects = verdict.local_ranks or tuple(places)
     local = next((one for one in suspects if not _waits(places.get(one))), suspects[0] if suspects else 0)
@@ -55,13 +55,13 @@ def hang(verdict: Verdict, places: Mapping[int, Place | None], first_rank: int) 
 def _where(place: Place | None, places: Mapping[int, Place | None], first_rank: int) -> str:
     """Word where the one is, and of several workers who of them is elsewhere than the others."""
     if len(places) > 1:
-        return odd_one({first_rank + local: one for local, one in places.items()})
+        return describe_ranks({first_rank + local: one for local, one in places.items()})
     return f"it {place.words}" if place is not None else _NO_STACK
 
 
 def bystander(places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
     """Return where the workers here are while those of another agent hang."""
-    return hang(Verdict(kind=Kind.HANGING, reason="stopped because of another rank"), places, first_rank)
+    return hang(HangVerdict(kind=HangKind.HANGING, reason="stopped because of another rank"), places, first_rank)
 
 
 def ordered(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:

@@ -21,7 +21,7 @@ from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Draining, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage, exit_code_of
-from pytorchjob_agent.hangs.judge import Verdict
+from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, peers
 from pytorchjob_agent.rendezvous.decide import Kind, Look, Step, Workers
@@ -39,7 +39,7 @@ from pytorchjob_agent.rendezvous.wakeup import Wakeup
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers import warm
-from pytorchjob_agent.workers.fork_client import Server
+from pytorchjob_agent.workers.fork_client import ForkServer
 
 _KILL_SECONDS = 10
 _SPARE_SECONDS = 5.0
@@ -59,7 +59,7 @@ class Means:
     grace: float
     """Seconds from the signal to go until the kubelet kills."""
     rules: HangRules
-    server: Server | None
+    server: ForkServer | None
     """The fork server of warm workers."""
 
 
@@ -77,7 +77,7 @@ class ElasticAgent(LocalElasticAgent):
         self._told_leaving = self._told_done = False
         self._own: TerminationMessage | None = None
         self._result = RunResult(state=WorkerState.HEALTHY)
-        self._verdict: Verdict | None = None
+        self._verdict: HangVerdict | None = None
         self._killed: set[int] = set()
         self._rounds = 0
         self._crew = self._new_crew()

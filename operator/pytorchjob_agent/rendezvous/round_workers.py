@@ -10,13 +10,13 @@ from typing import Any
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.hang_rules import HangRules
-from pytorchjob_agent.hangs import stacks
-from pytorchjob_agent.hangs.judge import Verdict
-from pytorchjob_agent.hangs.stack_dump import Stacks
-from pytorchjob_agent.hangs.stacks import Place
+from pytorchjob_agent.hangs import stack_analysis
+from pytorchjob_agent.hangs.judge import HangVerdict
+from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.hangs.watch import Watch
-from pytorchjob_agent.script.progress_file import Kind
-from pytorchjob_agent.script.progress_files import Boards, Progress
+from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
+from pytorchjob_agent.script.progress_file import RequestKind
 
 _STACK_SECONDS = 0.6
 
@@ -37,8 +37,8 @@ class Crew:
     def __init__(self, directory: Path, nproc: int, rules: HangRules, logs: Any, *, reports: bool = False) -> None:
         """Make what the workers need below `directory`; `reports`: the script called progress() in an earlier round."""
         self._directory, self._rules, self._logs = directory, rules, logs
-        self._boards = Boards(directory, nproc)
-        self._stacks = Stacks(directory, nproc)
+        self._boards = ProgressFiles(directory, nproc)
+        self._stacks = StackDumps(directory, nproc)
         self._pids: dict[int, int] = {}
         self._watch: Watch | None = None
         self._reported = reports
@@ -68,7 +68,7 @@ class Crew:
         """Whether the script is known to call progress()."""
         return self._reported if self._watch is None else self._watch.reports
 
-    def look(self, now: float) -> Verdict | None:
+    def look(self, now: float) -> HangVerdict | None:
         """Return why the workers are stuck, if so."""
         return None if self._watch is None else self._watch.look(now)
 
@@ -88,13 +88,13 @@ class Crew:
     def request(self, number: int, seconds: float) -> None:
         """Ask the workers to save, and to end where they listen to that."""
         self._asked = number
-        self._boards.request(Kind.STOP, number, seconds)
+        self._boards.request(RequestKind.STOP, number, seconds)
 
     def answered(self) -> int:
         """Return the number of the last request that no worker here owes an answer to; 0 before the first."""
         if self._asked is None:
             return 0
-        return 0 if any(one.owes(self._asked, Kind.STOP) for one in self._said()) else self._asked
+        return 0 if any(one.owes(self._asked, RequestKind.STOP) for one in self._said()) else self._asked
 
     @property
     def asked(self) -> bool:
@@ -105,14 +105,14 @@ class Crew:
         """Whether a script that was asked to stop ends when it is: then its end is no success."""
         return self._asked is not None and any(one.asks_stop for one in self._said())
 
-    def _said(self) -> tuple[Progress, ...]:
+    def _said(self) -> tuple[WorkerProgress, ...]:
         return self._boards.read()
 
     def places(self) -> dict[int, Place | None]:
         """Print the workers' stacks and return where they are, by local rank; None: no answer, as of a frozen one."""
         streams = self._logs.streams() if self._logs is not None else {}
         texts = self._stacks.collect(self._pids, streams, _STACK_SECONDS)
-        return {local_rank: stacks.place(texts.get(local_rank)) for local_rank in self._pids}
+        return {local_rank: stack_analysis.place(texts.get(local_rank)) for local_rank in self._pids}
 
     def close(self) -> None:
         """Remove everything; the workers have to be gone."""

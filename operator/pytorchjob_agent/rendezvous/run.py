@@ -18,7 +18,7 @@ from pytorchjob_agent.preflight import devices, policy
 from pytorchjob_agent.rendezvous.handler import JOIN_TIMEOUT, Meeting, member
 from pytorchjob_agent.rendezvous.loop import ElasticAgent, Means
 from pytorchjob_agent.system import network
-from pytorchjob_agent.workers.fork_client import Server
+from pytorchjob_agent.workers.fork_client import ForkServer
 from pytorchjob_agent.workers.torch_spec import agent_options, worker_spec
 
 
@@ -27,7 +27,7 @@ class Start:
     """How workers are started."""
 
     directory: Path
-    server: Server | None
+    server: ForkServer | None
     """Where warm ones come from."""
 
 
@@ -37,7 +37,7 @@ def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: 
     assert env is not None
     address = config.local_addr or network.own_address(env.host, env.port) or "127.0.0.1"
     timeout = float(config.rdzv_configs.get("join_timeout") or JOIN_TIMEOUT)
-    level = policy.of_versions(os.environ)
+    level = policy.versions_level(os.environ)
     versions = {} if level == policy.OFF else _versions()
     warns = level != policy.Level.FAIL
     membership = member(env, address, config.nproc_per_node, timeout, versions=versions, warnings=warns)
@@ -59,5 +59,5 @@ def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: 
 
 
 def _versions() -> dict[str, str | None]:
-    torch = devices.look()
+    torch = devices.read_torch()
     return {"python": platform.python_version(), "torch": torch.version, "cuda": torch.cuda, "nccl": torch.nccl}

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any
 
-from pytorchjob_agent.script.progress_file import PROGRESS, SIZE, Board, Kind
+from pytorchjob_agent.script.progress_file import PROGRESS, SIZE, ProgressFile, RequestKind
 
 _LARGEST = 2**63 - 1
 
@@ -24,9 +24,9 @@ class Script:
     def __init__(self, path: str | None) -> None:
         """Open the board; whoever has none, or cannot open it, writes into memory that nobody reads."""
         self.supervised = bool(path)
-        self.board = _open(path) if path else Board(memoryview(bytearray(SIZE)))
+        self.board = _open(path) if path else ProgressFile(memoryview(bytearray(SIZE)))
         self._lock = threading.Lock()
-        self._calls = dict.fromkeys(Kind, 0)
+        self._calls = dict.fromkeys(RequestKind, 0)
         self._seen = 0  # the newest request that checkpoint_requested() returned True for
         self._stops = 0  # the newest request to stop that all ranks know of
         self._saver: int | None = None  # the thread that saves now
@@ -41,7 +41,7 @@ class Script:
     def checkpoint_requested(self, every: int) -> bool:
         """Whether all ranks are to save now."""
         self._saved()
-        if not self._turn(Kind.CHECKPOINT, every):
+        if not self._turn(RequestKind.CHECKPOINT, every):
             return False
         wanted = self._agree()
         if wanted <= self._seen:
@@ -52,9 +52,9 @@ class Script:
 
     def should_stop(self, every: int) -> bool:
         """Whether all ranks are to end; of a script that asks for checkpoints too, not before it saved one for that."""
-        asks = self._turn(Kind.STOP, every)
+        asks = self._turn(RequestKind.STOP, every)
         agreed = 0 < self._stops <= self._seen  # all ranks know, and none asks any more
-        if not agreed and asks and not self._calls[Kind.CHECKPOINT]:
+        if not agreed and asks and not self._calls[RequestKind.CHECKPOINT]:
             self._agree()
             self._seen = max(self._seen, self._stops)
             agreed = self._stops > 0
@@ -62,7 +62,7 @@ class Script:
             self._leaves = os.getpid()
         return agreed
 
-    def _turn(self, kind: Kind, every: int) -> bool:
+    def _turn(self, kind: RequestKind, every: int) -> bool:
         """Count the call; whether it is one that asks."""
         if every < 1:
             raise ValueError(f"every: {every} is no distance: expected 1 (ask at each call) or more")
@@ -73,7 +73,7 @@ class Script:
 
     def _agree(self) -> int:
         """Take the newest requests that any rank knows of for known; returns that for a checkpoint."""
-        own = [self.board.wanted(Kind.CHECKPOINT), self.board.wanted(Kind.STOP)]
+        own = [self.board.wanted(RequestKind.CHECKPOINT), self.board.wanted(RequestKind.STOP)]
         checkpoint, stop = _greatest(own)
         self._stops = max(self._stops, stop)
         return checkpoint
@@ -94,14 +94,14 @@ class Script:
         self._lock = threading.Lock()
 
 
-def _open(path: str) -> Board:
+def _open(path: str) -> ProgressFile:
     """Map the file; without it the process still takes part in what the ranks agree on."""
     try:
         with open(path, "r+b") as file:
-            board = Board(memoryview(mmap.mmap(file.fileno(), SIZE)))
+            board = ProgressFile(memoryview(mmap.mmap(file.fileno(), SIZE)))
     except (OSError, ValueError):
-        return Board(memoryview(bytearray(SIZE)))
-    return board if board.valid else Board(memoryview(bytearray(SIZE)))
+        return ProgressFile(memoryview(bytearray(SIZE)))
+    return board if board.valid else ProgressFile(memoryview(bytearray(SIZE)))
 
 
 def _greatest(numbers: list[int]) -> list[int]:

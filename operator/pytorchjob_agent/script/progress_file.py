@@ -28,7 +28,7 @@ _NONE = -1
 _REPORTS, _ASKS_CHECKPOINT, _ASKS_STOP = 1, 2, 4
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """What an agent asks of its workers."""
 
     CHECKPOINT = "checkpoint"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ProgressRecord:
     """What a worker has written; its time is that of its last word, in seconds."""
 
     step: int | None = None
@@ -50,7 +50,7 @@ class Said:
     asks_stop: bool = False
 
 
-class Board:
+class ProgressFile:
     """The fields of one board, over writable memory of SIZE bytes."""
 
     def __init__(self, memory: memoryview) -> None:
@@ -111,9 +111,9 @@ class Board:
         self._ints[_NAMES] = len(text) << 32 | zlib.crc32(text)
         self._written = names
 
-    def asks(self, kind: Kind) -> None:
+    def asks(self, kind: RequestKind) -> None:
         """Note that the script asks for such requests, so that the agent waits for its answer."""
-        self._ints[_USES] |= _ASKS_CHECKPOINT if kind is Kind.CHECKPOINT else _ASKS_STOP
+        self._ints[_USES] |= _ASKS_CHECKPOINT if kind is RequestKind.CHECKPOINT else _ASKS_STOP
 
     def answer(self, request: int) -> None:
         """Note that all that this request wanted is saved."""
@@ -123,9 +123,9 @@ class Board:
         """Note that the script has ended for this request, and nothing more is to come."""
         self._ints[_LEFT] = request
 
-    def wanted(self, kind: Kind) -> int:
+    def wanted(self, kind: RequestKind) -> int:
         """Return the number of the newest such request; 0: none yet."""
-        return self._ints[_CHECKPOINT if kind is Kind.CHECKPOINT else _STOP]
+        return self._ints[_CHECKPOINT if kind is RequestKind.CHECKPOINT else _STOP]
 
     @property
     def deadline(self) -> float | None:
@@ -134,20 +134,20 @@ class Board:
 
     # The agent's side.
 
-    def request(self, kind: Kind, request: int, deadline: float | None) -> None:
+    def request(self, kind: RequestKind, request: int, deadline: float | None) -> None:
         """Ask for a checkpoint, or for one and the end; an older number than the last changes nothing."""
         self._floats[_DEADLINE] = deadline or 0.0
-        if kind is Kind.STOP:
+        if kind is RequestKind.STOP:
             self._ints[_STOP] = max(request, self._ints[_STOP])
         self._ints[_CHECKPOINT] = max(request, self._ints[_CHECKPOINT])
 
-    def read(self) -> Said:
+    def read(self) -> ProgressRecord:
         """Return what the worker has said; nothing where it never did, or overwrote its board."""
         uses = self._ints[_USES]
         if not uses or not self.valid:
-            return Said()
+            return ProgressRecord()
         step, total, time = self._ints[_STEP], self._ints[_TOTAL], self._floats[_TIME]
-        return Said(
+        return ProgressRecord(
             step=step if step >= 0 else None,
             total=total if total >= 0 else None,
             time=time or None,

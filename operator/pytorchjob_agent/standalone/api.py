@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pytorchjob_agent.command import first_process
-from pytorchjob_agent.command.isolation import without_outer
+from pytorchjob_agent.command.isolation import without_job_variables
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage, exit_code_of
@@ -104,7 +104,7 @@ def _check(what: object, nproc: object, env: Mapping[str, str]) -> None:
 
 def _environment(inherited: Mapping[str, str], own: Mapping[str, str], directory: Path) -> dict[str, str]:
     """Return the agent's variables: the caller's without those of a job around it, then the run's own."""
-    env = without_outer(inherited, below_worker=True) | dict(own)
+    env = without_job_variables(inherited, below_worker=True) | dict(own)
     root = str(Path(__file__).parents[2])
     if root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [env.get("PYTHONPATH"), root]))  # this package, uninstalled

@@ -21,7 +21,7 @@ _TAIL_LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WorkerFailure:
     """One worker that failed; `error` is torch's error file, `tail` the end of its output."""
 
     rank: int
@@ -32,19 +32,19 @@ class Failure:
     tail: str = ""
 
 
-def first_failure(failures: Sequence[Failure]) -> Failure:
+def first_failure(failures: Sequence[WorkerFailure]) -> WorkerFailure:
     """Return the root cause: the earliest, and of one second the one that is least likely to have followed another."""
     return min(failures, key=lambda one: (one.timestamp, _doubt(one), one.rank))
 
 
-def _doubt(failure: Failure) -> int:
+def _doubt(failure: WorkerFailure) -> int:
     """Rank what speaks against a root cause; a worker that wrote its error down failed before it was stopped."""
     if failure.error:
         return 0
     return {-SIGTERM: 2, -SIGABRT: 1}.get(failure.returncode, 0)  # stopped by us; torch aborts when a peer is gone
 
 
-def explain(failures: Sequence[Failure]) -> TerminationMessage:
+def explain(failures: Sequence[WorkerFailure]) -> TerminationMessage:
     """Return the message that names the first failure and the ranks that fell after it."""
     first = first_failure(failures)
     message, traceback = _recorded(first.error)
@@ -59,7 +59,7 @@ def explain(failures: Sequence[Failure]) -> TerminationMessage:
     )
 
 
-def _code(failure: Failure) -> int:
+def _code(failure: WorkerFailure) -> int:
     """Return the worker's own code; one that was stopped after its error never came to give it."""
     if failure.returncode == -SIGTERM and failure.error:
         return ExitCode.WORKER_FAILED
@@ -76,7 +76,7 @@ def _recorded(error: Mapping[str, Any]) -> tuple[str, str]:
     return str(inner.get("message", "")), str(stack)
 
 
-def _from_output(failure: Failure) -> str:
+def _from_output(failure: WorkerFailure) -> str:
     if failure.returncode < 0:
         name = Signals(-failure.returncode).name
         return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")

@@ -17,7 +17,7 @@ from typing import TextIO
 
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers import fork_server
-from pytorchjob_agent.workers.program import Program
+from pytorchjob_agent.workers.forked_program import Program
 
 _PYTHON = "PYTHON_EXEC"  # torchrun's: another interpreter for the workers
 _PATIENCE = 120.0  # seconds that an import may take before workers start without it
@@ -28,7 +28,7 @@ class RefusedError(Exception):
     """Why a worker cannot be forked."""
 
 
-class Forked:
+class ForkedWorker:
     """A worker that the fork server made, as torch uses a subprocess.Popen; `fileno` is readable when it has ended."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
@@ -68,7 +68,7 @@ class Forked:
         return -signal.SIGKILL
 
 
-class Server:
+class ForkServer:
     """A fork server, and another one where it died."""
 
     def __init__(self, modules: Sequence[str], folder: str) -> None:
@@ -80,7 +80,7 @@ class Server:
         self._process, self._control = self._launch()
 
     @classmethod
-    def start(cls, modules: Sequence[str], folder: str = "") -> "Server":
+    def start(cls, modules: Sequence[str], folder: str = "") -> "ForkServer":
         """Begin to import the modules, also those in the program's folder, in a process of its own; return at once."""
         return cls(modules, folder)
 
@@ -92,7 +92,9 @@ class Server:
         """Wait until the imports are done, or the server has died; whether that was within so many seconds."""
         return bool(select.select([self._control], [], [], seconds)[0])  # the word is never taken
 
-    def popen(self, args: Sequence[str], env: dict[str, str], out: TextIO | None, err: TextIO | None) -> Forked | None:
+    def popen(
+        self, args: Sequence[str], env: dict[str, str], out: TextIO | None, err: TextIO | None
+    ) -> ForkedWorker | None:
         """Return a worker that writes to these files, or to ours; None where a cold one has to be started."""
         try:
             return self._ask(self._program(args, env), (out.fileno() if out else 1, err.fileno() if err else 2))
@@ -131,7 +133,7 @@ class Server:
             raise RefusedError(f"{' '.join(args[:4])!r} is not what torchrun makes of a Python program")
         return program
 
-    def _ask(self, program: Program, outputs: tuple[int, int]) -> Forked:
+    def _ask(self, program: Program, outputs: tuple[int, int]) -> ForkedWorker:
         if self._process.poll() is not None:
             raise self._dead()
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
@@ -139,7 +141,7 @@ class Server:
             self._send(program, (theirs.fileno(), *outputs))
             theirs.close()
             ours.settimeout(_PATIENCE)
-            return Forked(self._pid(_receive(ours)), ours)
+            return ForkedWorker(self._pid(_receive(ours)), ours)
         except BaseException as error:
             ours.close()
             theirs.close()
@@ -173,7 +175,7 @@ class Server:
     def _say(self, reason: str) -> None:
         if reason not in self._said:
             self._said.add(reason)
-            say_cold(reason)
+            report_cold_start(reason)
 
 
 def _receive(channel: socket.socket) -> str:
@@ -184,6 +186,6 @@ def _receive(channel: socket.socket) -> str:
         return ""
 
 
-def say_cold(reason: str) -> None:
+def report_cold_start(reason: str) -> None:
     """Tell why workers start cold although something else was asked for."""
     say(f"workers start cold: {reason}")

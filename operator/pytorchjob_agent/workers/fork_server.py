@@ -16,9 +16,9 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytorchjob_agent.system import collector, processes
+from pytorchjob_agent.system import garbage_collection, processes
 from pytorchjob_agent.system.console import say
-from pytorchjob_agent.workers.program import Program
+from pytorchjob_agent.workers.forked_program import Program
 from pytorchjob_agent.workers.start_choice import TORCH_MODULES
 
 READY = b"+"
@@ -41,7 +41,7 @@ def main(bare: set[str]) -> None:
     sys.argv[:] = [""]
     born = dict(os.environ)
     os.environ[_ASK_NVML] = "1"
-    with collector.resting():  # in the children, too, it would write to, and so copy, what they share with us
+    with garbage_collection.paused():  # in the children, too, it would write to, and so copy, what they share with us
         _load(name for name in modules if name in TORCH_MODULES)
         path = [*sys.path]
         sys.path[:0] = [folder] if folder and not sys.flags.safe_path else []

@@ -16,13 +16,13 @@ from torch.distributed.elastic.multiprocessing.subprocess_handler import Subproc
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.system import cgroup
 from pytorchjob_agent.workers import start_choice
-from pytorchjob_agent.workers.fork_client import Server, say_cold
+from pytorchjob_agent.workers.fork_client import ForkServer, report_cold_start
 
 _LOOK_SECONDS = 0.25
 _SETTLING = 480
 
 
-def begin(args: argparse.Namespace, early: Server | None = None) -> Server | None:
+def begin(args: argparse.Namespace, early: ForkServer | None = None) -> ForkServer | None:
     """Start a fork server if the user's environment and torchrun's arguments allow it; else say why, if it was asked.
 
     One that was started early is taken, or ended.
@@ -47,13 +47,13 @@ def begin(args: argparse.Namespace, early: Server | None = None) -> Server | Non
         early.close()
     if verdict.warm:
         folder = os.getcwd() if args.module else os.path.dirname(os.path.realpath(args.training_script))
-        return Server.start(modules, folder)
+        return ForkServer.start(modules, folder)
     if wanted != start_choice.RequestedStart.COLD:
-        say_cold(verdict.reason)
+        report_cold_start(verdict.reason)
     return None
 
 
-def settle(server: Server | None, enough: Callable[[], bool]) -> None:
+def settle(server: ForkServer | None, enough: Callable[[], bool]) -> None:
     """Wait until the imports are done, or until it is enough, or for two minutes.
 
     The others of a running job stop for a newcomer when it joins: it does so when it has nothing else to do.
@@ -63,7 +63,7 @@ def settle(server: Server | None, enough: Callable[[], bool]) -> None:
             return
 
 
-def starting(server: Server | None) -> AbstractContextManager[None]:
+def starting(server: ForkServer | None) -> AbstractContextManager[None]:
     """Within it, LocalElasticAgent's own `_start_workers` starts warm workers; None changes nothing."""
 
     def start(original: Callable[..., PContext], **options: Any) -> PContext:
@@ -74,7 +74,7 @@ def starting(server: Server | None) -> AbstractContextManager[None]:
     return torch_compat.starting(start)
 
 
-def start_processes(server: Server, **options: Any) -> PContext:
+def start_processes(server: ForkServer, **options: Any) -> PContext:
     """Start workers as torch's function of this name does for a command, with its parameters."""
     context = WarmContext(server, **torch_compat.supported(SubprocessContext.__init__, **options))
     try:
@@ -88,7 +88,7 @@ def start_processes(server: Server, **options: Any) -> PContext:
 class WarmContext(SubprocessContext):
     """torch's set of workers that are commands, with warm ones where that can be."""
 
-    def __init__(self, server: Server, **options: Any) -> None:
+    def __init__(self, server: ForkServer, **options: Any) -> None:
         """Take the parameters of SubprocessContext."""
         super().__init__(**options)
         self._server = server
@@ -109,7 +109,7 @@ class WarmContext(SubprocessContext):
 
 
 class _Handler(SubprocessHandler):
-    def __init__(self, server: Server, **options: Any) -> None:
+    def __init__(self, server: ForkServer, **options: Any) -> None:
         self._server = server
         super().__init__(**torch_compat.supported(SubprocessHandler.__init__, **options))
 

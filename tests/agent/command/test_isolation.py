@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.command.isolation import nested, without_outer
+from pytorchjob_agent.command.isolation import runs_below_worker, without_job_variables
 
 REST = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "3", "OMP_NUM_THREADS": "1", "PYTORCHJOB_GRACE_SECONDS": "5"}
 PLACE = {
@@ -28,7 +28,7 @@ OWN = {"PET_NPROC_PER_NODE": "4", "PET_MAX_RESTARTS": "2", "PET_STANDALONE": "1"
     ],
 )
 def test_what_stays(env: dict[str, str], below_worker: bool, kept: dict[str, str]) -> None:
-    assert without_outer(env, below_worker=below_worker) == kept
+    assert without_job_variables(env, below_worker=below_worker) == kept
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_what_stays(env: dict[str, str], below_worker: bool, kept: dict[str, str
     ],
 )
 def test_where_we_are(env: dict[str, str], below: bool) -> None:
-    assert nested(env) == below
+    assert runs_below_worker(env) == below

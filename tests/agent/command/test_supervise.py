@@ -4,7 +4,7 @@ from signal import SIGINT, SIGTERM
 
 import pytest
 
-from pytorchjob_agent.command.supervise import Forward, Kill, Leave, View, Wait, decide
+from pytorchjob_agent.command.supervise import Exit, Forward, Kill, View, Wait, next_action
 from pytorchjob_agent.contract.termination import EndReason, TerminationMessage
 
 REPORT = TerminationMessage(EndReason.WORKER_FAILED, 17, rank=1, message="no such luck")
@@ -42,7 +42,7 @@ def asked(
     ],
 )
 def test_while_the_launcher_runs(view: View, step: object) -> None:
-    assert decide(view) == step
+    assert next_action(view) == step
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_while_the_launcher_runs(view: View, step: object) -> None:
     ],
 )
 def test_when_the_launcher_is_gone(view: View, code: int, words: str) -> None:
-    step = decide(view)
-    assert isinstance(step, Leave)
+    step = next_action(view)
+    assert isinstance(step, Exit)
     assert step.exit_code == code
     assert words in step.reason
     assert (step.message is None) == (code == 0)

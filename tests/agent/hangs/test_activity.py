@@ -1,4 +1,4 @@
-"""Pulses of real processes."""
+"""The activity of real processes."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytorchjob_agent.hangs.activity import Pulses, Usage, network, usage
+from pytorchjob_agent.hangs.activity import ActivityMeter, Usage, network, usage
 
 SPIN = "print('ready', flush=True)\nwhile True: pass"
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
@@ -48,7 +48,7 @@ def test_what_counts_as_doing_something_within_ten_seconds(after: Usage, busy: b
 
 
 def test_the_states_of_a_worker(started: list[subprocess.Popen[str]]) -> None:
-    pulses = Pulses({0: start(started, SLEEP)})
+    pulses = ActivityMeter({0: start(started, SLEEP)})
     assert not pulses.take(0, 1.0).stopped
     started[0].send_signal(signal.SIGSTOP)
     os.waitpid(started[0].pid, os.WUNTRACED)
@@ -61,7 +61,7 @@ def test_the_states_of_a_worker(started: list[subprocess.Popen[str]]) -> None:
 
 def test_one_that_computes_is_never_quiet(started: list[subprocess.Popen[str]]) -> None:
     pid = start(started, SPIN)
-    pulses = Pulses({0: pid})
+    pulses = ActivityMeter({0: pid})
     before = usage(pid)
     assert pulses.take(0, 1.0).quiet_for == 0
     while usage(pid).cpu < before.cpu + 0.1:
@@ -70,7 +70,7 @@ def test_one_that_computes_is_never_quiet(started: list[subprocess.Popen[str]]) 
 
 
 def test_quiet_is_counted_from_the_first_look_and_from_anew(started: list[subprocess.Popen[str]]) -> None:
-    pulses = Pulses({0: start(started, SLEEP)})
+    pulses = ActivityMeter({0: start(started, SLEEP)})
     pulses.take(0, 0.0)
     pulses.take(0, 1e6)  # so long that no traffic of this machine matters
     assert pulses.take(0, 2e6).quiet_for == 2e6

@@ -6,94 +6,102 @@ import pytest
 
 from pytorchjob_agent.contract.hang_rules import Comparison, HangRules, LogRule
 from pytorchjob_agent.hangs import judge
-from pytorchjob_agent.hangs.judge import Kind, Look, Pace, Pulse, Seen, Verdict, Worker
-from pytorchjob_agent.hangs.log_rules import LogSeen
-from pytorchjob_agent.hangs.stacks import Place
+from pytorchjob_agent.hangs.judge import Activity, Evidence, HangKind, HangVerdict, Pace, StackRequest, WatchedWorker
+from pytorchjob_agent.hangs.log_tracker import LogEvidence
+from pytorchjob_agent.hangs.stack_analysis import Place
 
 NOW = 1000.0
-BUSY, QUIET, STOPPED, GONE = Pulse(), Pulse(quiet_for=500.0), Pulse(500.0, stopped=True), Pulse(500.0, gone=True)
+BUSY, QUIET, STOPPED, GONE = (
+    Activity(),
+    Activity(quiet_for=500.0),
+    Activity(500.0, stopped=True),
+    Activity(500.0, gone=True),
+)
 BLOCKED, IN_C = Place("data.py:9 next()", blocked=True), Place("train.py:42 step()")
 IN_COLLECTIVE = Place("train.py:41 step()", "all_reduce")
 
 
-def silent(seconds: float, **more: object) -> Worker:
+def silent(seconds: float, **more: object) -> WatchedWorker:
     """A worker that was at step 5 so long ago, and busy since."""
-    worker = Worker(0, step=5, at=NOW - seconds, pace=0.1, pulse=BUSY)
+    worker = WatchedWorker(0, step=5, at=NOW - seconds, pace=0.1, activity=BUSY)
     return replace(worker, **more)  # type: ignore[arg-type]
 
 
-def judged(worker: Worker, rules: HangRules = HangRules(), **more: object) -> Verdict | Look | None:  # noqa: B008
-    return judge.decide(replace(Seen(0.0, (worker,)), **more), rules, NOW)  # type: ignore[arg-type]
+def judged(worker: WatchedWorker, rules: HangRules = HangRules(), **more: object) -> HangVerdict | StackRequest | None:  # noqa: B008
+    return judge.judge_workers(replace(Evidence(0.0, (worker,)), **more), rules, NOW)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("worker", "rules", "reason"),
     [
-        pytest.param(silent(9, pulse=STOPPED), HangRules(), None, id="stopped for 9 s: not yet"),
-        pytest.param(silent(11, pulse=STOPPED), HangRules(), "it is stopped (SIGSTOP)", id="stopped for 11 s"),
-        pytest.param(silent(30, pulse=STOPPED, pace=10.0), HangRules(), None, id="stopped, but its steps are long"),
-        pytest.param(silent(51, pulse=STOPPED, pace=10.0), HangRules(), "limit 50 s", id="longer than five steps"),
-        pytest.param(silent(11, pulse=QUIET), HangRules(), None, id="waiting for data for 11 s"),
+        pytest.param(silent(9, activity=STOPPED), HangRules(), None, id="stopped for 9 s: not yet"),
+        pytest.param(silent(11, activity=STOPPED), HangRules(), "it is stopped (SIGSTOP)", id="stopped for 11 s"),
+        pytest.param(silent(30, activity=STOPPED, pace=10.0), HangRules(), None, id="stopped, but its steps are long"),
+        pytest.param(silent(51, activity=STOPPED, pace=10.0), HangRules(), "limit 50 s", id="longer than five steps"),
+        pytest.param(silent(11, activity=QUIET), HangRules(), None, id="waiting for data for 11 s"),
         pytest.param(
-            silent(61, pulse=QUIET, asked=True, place=BLOCKED),
+            silent(61, activity=QUIET, asked=True, place=BLOCKED),
             HangRules(),
             "does nothing: it is in data.py:9 next()",
             id="doing nothing for 61 s, and waiting for no other rank",
         ),
         pytest.param(
-            silent(61, pulse=QUIET, asked=True, place=IN_COLLECTIVE), HangRules(), None, id="waiting for another rank"
+            silent(61, activity=QUIET, asked=True, place=IN_COLLECTIVE),
+            HangRules(),
+            None,
+            id="waiting for another rank",
         ),
         pytest.param(
-            silent(61, pulse=QUIET, asked=True, place=IN_C), HangRules(), None, id="in C, maybe for another rank"
+            silent(61, activity=QUIET, asked=True, place=IN_C), HangRules(), None, id="in C, maybe for another rank"
         ),
-        pytest.param(silent(61, pulse=QUIET, asked=True), HangRules(), None, id="no stack: nothing to judge by"),
-        pytest.param(silent(61, pulse=Pulse(20)), HangRules(), None, id="quiet only lately"),
+        pytest.param(silent(61, activity=QUIET, asked=True), HangRules(), None, id="no stack: nothing to judge by"),
+        pytest.param(silent(61, activity=Activity(20)), HangRules(), None, id="quiet only lately"),
         pytest.param(silent(700), HangRules(), None, id="working for 700 s: evaluating, maybe"),
         pytest.param(silent(1300), HangRules(), "limit 1200 s", id="working for longer than the first step may take"),
         pytest.param(silent(1300), HangRules(None, 0.0), None, id="unless that is off"),
-        pytest.param(silent(61, pace=None, pulse=STOPPED), HangRules(), None, id="no pace yet"),
-        pytest.param(silent(61, total=5, pulse=STOPPED), HangRules(), None, id="its last step is done"),
+        pytest.param(silent(61, pace=None, activity=STOPPED), HangRules(), None, id="no pace yet"),
+        pytest.param(silent(61, total=5, activity=STOPPED), HangRules(), None, id="its last step is done"),
         pytest.param(silent(11), HangRules(10.0), "no step after 5 for 11 s (limit 10 s)", id="the author's limit"),
         pytest.param(silent(9), HangRules(10.0), None, id="within the author's limit"),
         pytest.param(silent(99), HangRules(0.0), None, id="the author wants no limit"),
         pytest.param(silent(1300), HangRules(0.0), None, id="none at all"),
         pytest.param(silent(99, total=5), HangRules(10.0), None, id="done, within the limit of the first step"),
         pytest.param(silent(1300, total=5), HangRules(10.0), "limit 1200 s", id="done, and not gone"),
-        pytest.param(silent(99, pulse=GONE), HangRules(10.0), None, id="it has ended: no hang"),
-        pytest.param(silent(99, pulse=None), HangRules(10.0), None, id="not looked at yet"),
+        pytest.param(silent(99, activity=GONE), HangRules(10.0), None, id="it has ended: no hang"),
+        pytest.param(silent(99, activity=None), HangRules(10.0), None, id="not looked at yet"),
         pytest.param(silent(11, step=None), HangRules(10.0), "no step for 11 s", id="a word, but no step"),
     ],
 )
-def test_a_silent_worker(worker: Worker, rules: HangRules, reason: str | None) -> None:
+def test_a_silent_worker(worker: WatchedWorker, rules: HangRules, reason: str | None) -> None:
     verdict = judged(worker, rules)
     if reason is None:
         assert verdict is None
     else:
-        assert isinstance(verdict, Verdict)
-        assert (verdict.kind, verdict.local_ranks) == (Kind.HANGING, (0,))
+        assert isinstance(verdict, HangVerdict)
+        assert (verdict.kind, verdict.local_ranks) == (HangKind.HANGING, (0,))
         assert reason in verdict.reason
 
 
 def test_stacks_are_asked_for_before_a_quiet_worker_is_judged() -> None:
-    assert judged(silent(61, pulse=QUIET)) == Look((0,), "local rank 0 has done nothing for 61 s")
+    assert judged(silent(61, activity=QUIET)) == StackRequest((0,), "local rank 0 has done nothing for 61 s")
 
 
 def test_stacks_of_all_quiet_workers_are_asked_for_at_once() -> None:
-    workers = tuple(silent(61, local_rank=rank, pulse=QUIET) for rank in range(3))
-    look = judge.decide(Seen(0.0, workers), HangRules(), NOW)
-    assert isinstance(look, Look)
+    workers = tuple(silent(61, local_rank=rank, activity=QUIET) for rank in range(3))
+    look = judge.judge_workers(Evidence(0.0, workers), HangRules(), NOW)
+    assert isinstance(look, StackRequest)
     assert look.local_ranks == (0, 1, 2)
 
 
 def test_a_verdict_goes_before_a_question() -> None:
-    workers = (silent(61, pulse=QUIET), silent(61, local_rank=1, pulse=STOPPED))
-    verdict = judge.decide(Seen(0.0, workers), HangRules(), NOW)
-    assert isinstance(verdict, Verdict)
+    workers = (silent(61, activity=QUIET), silent(61, local_rank=1, activity=STOPPED))
+    verdict = judge.judge_workers(Evidence(0.0, workers), HangRules(), NOW)
+    assert isinstance(verdict, HangVerdict)
     assert verdict.local_ranks == (1,)
 
 
 def test_a_worker_that_never_reports_is_not_judged_beside_one_that_does() -> None:
-    assert judge.decide(Seen(0.0, (silent(1), Worker(1))), HangRules(5.0), NOW) is None
+    assert judge.judge_workers(Evidence(0.0, (silent(1), WatchedWorker(1))), HangRules(5.0), NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -108,14 +116,16 @@ def test_a_worker_that_never_reports_is_not_judged_beside_one_that_does() -> Non
     ],
 )
 def test_the_first_step(rules: HangRules, reports: bool, leads: bool, stuck: bool) -> None:
-    verdict = judged(Worker(0), rules, reports=reports, leads=leads)
-    expected = Verdict(Kind.HANGING, "no first step within 900 s", (0,))
+    verdict = judged(WatchedWorker(0), rules, reports=reports, leads=leads)
+    expected = HangVerdict(HangKind.HANGING, "no first step within 900 s", (0,))
     assert verdict == (expected if stuck else None)
 
 
 def test_the_first_step_of_a_script_that_reported_in_an_earlier_round() -> None:
-    seen = Seen(NOW - 1201, (Worker(0),), reports=True)
-    assert judge.decide(seen, HangRules(), NOW) == Verdict(Kind.HANGING, "no first step within 1200 s", (0,))
+    seen = Evidence(NOW - 1201, (WatchedWorker(0),), reports=True)
+    assert judge.judge_workers(seen, HangRules(), NOW) == HangVerdict(
+        HangKind.HANGING, "no first step within 1200 s", (0,)
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,9 +141,9 @@ def test_the_first_step_of_a_script_that_reported_in_an_earlier_round() -> None:
     ],
 )
 def test_idleness(rules: HangRules, idle: float, reports: bool, stuck: bool) -> None:
-    verdict = judged(Worker(0), rules, idle_for=idle, reports=reports, started=900.0)
+    verdict = judged(WatchedWorker(0), rules, idle_for=idle, reports=reports, started=900.0)
     assert (verdict is not None) == stuck
-    if isinstance(verdict, Verdict):
+    if isinstance(verdict, HangVerdict):
         assert verdict.reason == "no CPU time and no network traffic for 301 s (limit 300 s)"
 
 
@@ -145,24 +155,32 @@ FAULT = LogRule("xid", "Xid", fault_on_match=True)
 @pytest.mark.parametrize(
     ("log", "started", "leads", "verdict"),
     [
-        pytest.param(LogSeen(LATE), 950.0, True, None, id="no match yet, in time"),
-        pytest.param(LogSeen(LATE), 900.0, True, (Kind.HANGING, "within 60 s of the start"), id="no match in time"),
-        pytest.param(LogSeen(LATE), 900.0, False, None, id="no match, but others may print instead"),
-        pytest.param(LogSeen(LATE, 910, 980), 900.0, False, None, id="a match 20 s ago"),
-        pytest.param(LogSeen(LATE, 910, 960), 900.0, False, (Kind.HANGING, "for 40 s (limit 30 s)"), id="40 s ago"),
-        pytest.param(LogSeen(LATE, 910, 960, over=True), 900.0, True, None, id="40 s ago, but the rule is over"),
-        pytest.param(LogSeen(SLOW, 1, 2, "79/s", bad=2), 0.0, True, None, id="two bad numbers of three"),
-        pytest.param(LogSeen(SLOW, 1, 2, "79/s", bad=3), 0.0, True, (Kind.SLOW, "lt 80 3 times in a row"), id="three"),
-        pytest.param(LogSeen(FAULT, 1, 2, "Xid 79"), 0.0, True, None, id="a match that is no fault"),
-        pytest.param(LogSeen(FAULT, 1, 2, "Xid 79", fault=True), 0.0, True, (Kind.FAULTED, "found: Xid 79"), id="is"),
+        pytest.param(LogEvidence(LATE), 950.0, True, None, id="no match yet, in time"),
+        pytest.param(
+            LogEvidence(LATE), 900.0, True, (HangKind.HANGING, "within 60 s of the start"), id="no match in time"
+        ),
+        pytest.param(LogEvidence(LATE), 900.0, False, None, id="no match, but others may print instead"),
+        pytest.param(LogEvidence(LATE, 910, 980), 900.0, False, None, id="a match 20 s ago"),
+        pytest.param(
+            LogEvidence(LATE, 910, 960), 900.0, False, (HangKind.HANGING, "for 40 s (limit 30 s)"), id="40 s ago"
+        ),
+        pytest.param(LogEvidence(LATE, 910, 960, over=True), 900.0, True, None, id="40 s ago, but the rule is over"),
+        pytest.param(LogEvidence(SLOW, 1, 2, "79/s", bad=2), 0.0, True, None, id="two bad numbers of three"),
+        pytest.param(
+            LogEvidence(SLOW, 1, 2, "79/s", bad=3), 0.0, True, (HangKind.SLOW, "lt 80 3 times in a row"), id="three"
+        ),
+        pytest.param(LogEvidence(FAULT, 1, 2, "Xid 79"), 0.0, True, None, id="a match that is no fault"),
+        pytest.param(
+            LogEvidence(FAULT, 1, 2, "Xid 79", fault=True), 0.0, True, (HangKind.FAULTED, "found: Xid 79"), id="is"
+        ),
     ],
 )
-def test_lines(log: LogSeen, started: float, leads: bool, verdict: tuple[Kind, str] | None) -> None:
-    found = judged(Worker(0), logs=(log,), started=started, leads=leads)
+def test_lines(log: LogEvidence, started: float, leads: bool, verdict: tuple[HangKind, str] | None) -> None:
+    found = judged(WatchedWorker(0), logs=(log,), started=started, leads=leads)
     if verdict is None:
         assert found is None
     else:
-        assert isinstance(found, Verdict)
+        assert isinstance(found, HangVerdict)
         assert found.kind is verdict[0]
         assert found.reason.startswith(f"log rule {log.rule.name!r}")
         assert verdict[1] in found.reason
@@ -177,8 +195,8 @@ def test_lines(log: LogSeen, started: float, leads: bool, verdict: tuple[Kind, s
         pytest.param(silent(0), HangRules(0.0, 0.0), float("inf"), id="never"),
     ],
 )
-def test_when_a_silent_worker_is_looked_at(worker: Worker, rules: HangRules, seconds: float) -> None:
-    assert judge.attention(worker, rules) == seconds
+def test_when_a_silent_worker_is_looked_at(worker: WatchedWorker, rules: HangRules, seconds: float) -> None:
+    assert judge.attention_after(worker, rules) == seconds
 
 
 def pace(*steps: tuple[int, float]) -> Pace:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.hangs.stack_dump import Stacks
-from pytorchjob_agent.hangs.stacks import odd_one, place
+from pytorchjob_agent.hangs.stack_analysis import describe_ranks, place
+from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.workers.output import Stream
 
 SLEEP = """
@@ -24,12 +24,12 @@ Start = Callable[..., int]
 
 
 @pytest.fixture
-def stacks(tmp_path: Path) -> Stacks:
-    return Stacks(tmp_path / "stacks", 2)
+def stacks(tmp_path: Path) -> StackDumps:
+    return StackDumps(tmp_path / "stacks", 2)
 
 
 @pytest.fixture
-def start(stacks: Stacks) -> Iterator[Start]:
+def start(stacks: StackDumps) -> Iterator[Start]:
     """Start a worker that prints a line when it is ready; returns its pid."""
     started: list[subprocess.Popen[str]] = []
 
@@ -58,7 +58,7 @@ def runs(pid: int) -> bool:
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_a_script_says_where_it_is_and_goes_on(tmp_path: Path, stacks: Stacks, start: Start) -> None:
+def test_a_script_says_where_it_is_and_goes_on(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
     pid = start(sys.executable, script(tmp_path))
     for _ in range(2):
         texts = stacks.collect({0: pid}, {}, 30)
@@ -69,7 +69,7 @@ def test_a_script_says_where_it_is_and_goes_on(tmp_path: Path, stacks: Stacks, s
     assert runs(pid)
 
 
-def test_it_is_printed_with_the_workers_prefix(tmp_path: Path, stacks: Stacks, start: Start) -> None:
+def test_it_is_printed_with_the_workers_prefix(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
     out = io.BytesIO()
     pid = start(sys.executable, script(tmp_path))
     stacks.collect({0: pid}, {0: Stream(b"[rank7]: ", out, -1, -1)}, 30)
@@ -81,51 +81,51 @@ def test_it_is_printed_with_the_workers_prefix(tmp_path: Path, stacks: Stacks, s
 @pytest.mark.parametrize(
     "command", [["sh", "-c", "echo ready; sleep 600 & wait"], ["python"]], ids=["shell", "python -I"]
 )
-def test_who_has_no_handler_is_left_alone(tmp_path: Path, stacks: Stacks, start: Start, command: list[str]) -> None:
+def test_who_has_no_handler_is_left_alone(tmp_path: Path, stacks: StackDumps, start: Start, command: list[str]) -> None:
     isolated = [sys.executable, "-I", script(tmp_path)]
     pid = start(*(isolated if command == ["python"] else command))
     assert stacks.collect({0: pid}, {}, 0.5) == {}
     assert runs(pid)
 
 
-def test_a_script_behind_a_shell_is_found(tmp_path: Path, stacks: Stacks, start: Start) -> None:
+def test_a_script_behind_a_shell_is_found(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
     pid = start("sh", "-c", f"{sys.executable} {script(tmp_path)}; true")
     found = place(stacks.collect({0: pid}, {}, 30)[0])
     assert found is not None
     assert found.where == "train.py:4 load()"
 
 
-def test_a_stopped_process_says_nothing_which_is_said(tmp_path: Path, stacks: Stacks, start: Start) -> None:
+def test_a_stopped_process_says_nothing_which_is_said(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
     path = script(tmp_path)
     pids = {rank: start(sys.executable, path, local_rank=rank) for rank in range(2)}
     os.kill(pids[1], signal.SIGSTOP)
     texts = stacks.collect(pids, {}, 2)
     assert texts.keys() == {0}
-    words = odd_one({rank: place(texts.get(rank)) for rank in pids})
+    words = describe_ranks({rank: place(texts.get(rank)) for rank in pids})
     assert words == "rank 1 gives no stack: stopped, or stuck in the kernel; rank 0 is in train.py:4 load()"
     os.kill(pids[1], signal.SIGCONT)
     assert runs(pids[1])
 
 
-def test_a_worker_that_has_ended_is_no_error(stacks: Stacks) -> None:
+def test_a_worker_that_has_ended_is_no_error(stacks: StackDumps) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     assert stacks.collect({0: ended.pid}, {}, 0.2) == {}
 
 
-def test_a_scripts_own_signals_and_faulthandler_stay_its_own(tmp_path: Path, stacks: Stacks, start: Start) -> None:
+def test_a_scripts_own_signals_and_faulthandler_stay_its_own(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
     code = "import faulthandler, signal; faulthandler.register(signal.SIGUSR2); faulthandler.enable()\n"
     code += "signal.signal(signal.SIGUSR1, lambda *_: print('mine', flush=True))\n"
     pid = start(sys.executable, script(tmp_path, code + SLEEP))
     assert "in load" in stacks.collect({0: pid}, {}, 30)[0]
 
 
-def test_other_paths_stay_behind_ours(stacks: Stacks) -> None:
+def test_other_paths_stay_behind_ours(stacks: StackDumps) -> None:
     name = "PYTHONPATH"
     assert stacks.env(0, {name: "/a:/b"})[name].endswith("/startup:/a:/b")
     assert stacks.env(0, {})[name].endswith("/startup")
 
 
-def test_nothing_is_left(tmp_path: Path, stacks: Stacks) -> None:
+def test_nothing_is_left(tmp_path: Path, stacks: StackDumps) -> None:
     stacks.close()
     assert list((tmp_path / "stacks").iterdir()) == []

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
-from pytorchjob_agent.hangs.judge import Kind, Verdict
-from pytorchjob_agent.hangs.stack_dump import Stacks
+from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
+from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.hangs.watch import Watch
-from pytorchjob_agent.script.progress_files import Boards
+from pytorchjob_agent.script.agent_side import ProgressFiles
 
 ROOT = Path(__file__).parents[3]
 REPORTS = "from pytorchjob_agent import progress\nfor step in range(20): progress(step)\n"
@@ -37,7 +37,7 @@ class Worker:
     """One worker of one round, and who watches it."""
 
     def __init__(self, folder: Path, code: str) -> None:
-        self.boards, self.stacks = Boards(folder, 1), Stacks(folder, 1)
+        self.boards, self.stacks = ProgressFiles(folder, 1), StackDumps(folder, 1)
         path = folder / "train.py"
         path.write_text(code)
         env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **self.boards.env(0)}
@@ -70,7 +70,7 @@ def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
         one.end()
 
 
-def verdict_of(watch: Watch, until: float, step: float = STEP) -> tuple[Verdict | None, float]:
+def verdict_of(watch: Watch, until: float, step: float = STEP) -> tuple[HangVerdict | None, float]:
     """The first verdict within so many seconds of time as it is told, and when it came."""
     begin = clock()
     for seconds in itertools.takewhile(lambda passed: passed <= until, itertools.count(0.0, step)):
@@ -111,7 +111,7 @@ def test_a_stopped_worker_is_found_after_ten_seconds(worker: Callable[[str], Wor
     os.waitpid(one.process.pid, os.WUNTRACED)
     verdict, after = verdict_of(watch, 600, step=2.0)
     assert verdict is not None
-    assert verdict.kind is Kind.HANGING
+    assert verdict.kind is HangKind.HANGING
     assert "it is stopped (SIGSTOP)" in verdict.reason
     assert after <= 20
     assert watch.look(clock()) is verdict
@@ -192,7 +192,7 @@ def test_lines_are_judged(worker: Callable[[str], Worker]) -> None:
     watch.line(0, b"\xff Xid 79 " + b"x" * 100_000)
     verdict = watch.look(clock() + 20)
     assert verdict is not None
-    assert verdict.kind is Kind.FAULTED
+    assert verdict.kind is HangKind.FAULTED
 
 
 def test_a_match_beyond_what_is_searched_is_none(worker: Callable[[str], Worker]) -> None:

@@ -7,34 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.preflight.checks import CHECKS, MIB, Outcome
-from pytorchjob_agent.preflight.facts import Facts, Machine, Meeting, Place, Request, Torch
+from pytorchjob_agent.preflight.checks import CHECKS, MIB, CheckResult
+from pytorchjob_agent.preflight.facts import ContainerLimits, Endpoint, Facts, RequiredPath, RunRequest, Torch
 from pytorchjob_agent.preflight.policy import variable
 
 ROOT = Path(__file__).parents[3]
 JUDGES = {check.name: check.judge for check in CHECKS}
-MACHINE = Machine(shm=4096 * MIB, nofile=2**20, memlock=None, cores=8, interfaces=("lo", "eth0", "eth10"))
+MACHINE = ContainerLimits(shm=4096 * MIB, nofile=2**20, memlock=None, cores=8, interfaces=("lo", "eth0", "eth10"))
 TORCH = Torch("2.15.0", cuda="13.2", nccl="2.30.7", kind="cuda", visible=2)
 GOOD = Facts(
-    request=Request("2"),
+    request=RunRequest("2"),
     torch=TORCH,
     machine=MACHINE,
-    places=(Place("TMPDIR", "/tmp", True),),
-    meeting=Meeting("x-master-0.x", 23456),
+    places=(RequiredPath("TMPDIR", "/tmp", True),),
+    meeting=Endpoint("x-master-0.x", 23456),
     python="3.11.7",
 )
 NO_GPU = replace(TORCH, visible=0)
 CPU_BUILD = Torch("2.15.0+cpu")
 INFINIBAND = replace(MACHINE, infiniband=True)
-AWAY = Meeting("x-master-0.x", 23456, problem="Name or service not known")
+AWAY = Endpoint("x-master-0.x", 23456, problem="Name or service not known")
 
 
 def facts(nproc: str = "2", env: Mapping[str, str] | None = None, **changes: object) -> Facts:
     """Good facts but for the changes; `nproc` is torchrun's word."""
-    return replace(GOOD, **({"request": Request(nproc), "env": env or {}} | changes))  # type: ignore[arg-type]
+    return replace(GOOD, **({"request": RunRequest(nproc), "env": env or {}} | changes))  # type: ignore[arg-type]
 
 
-def words(outcome: Outcome) -> str:
+def words(outcome: CheckResult) -> str:
     """All problems and remedies."""
     return "; ".join(f"{problem.what} -> {problem.remedy}" for problem in outcome.problems)
 
@@ -47,7 +47,7 @@ def test_nothing_is_wrong_with_good_facts(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(JUDGES))
 def test_facts_that_nobody_could_read_break_no_check(name: str) -> None:
-    assert JUDGES[name](Facts(request=Request("npu"))).found is not None
+    assert JUDGES[name](Facts(request=RunRequest("npu"))).found is not None
 
 
 WRONG = [
@@ -113,7 +113,12 @@ WRONG = [
         "raise resources.limits.memory above 1280",
         "memory",
     ),
-    ("files", facts(places=(Place("TMPDIR", "/t", False),)), "TMPDIR: /t cannot be written", "a read-only folder"),
+    (
+        "files",
+        facts(places=(RequiredPath("TMPDIR", "/t", False),)),
+        "TMPDIR: /t cannot be written",
+        "a read-only folder",
+    ),
     ("endpoint", facts(meeting=AWAY), "x-master-0.x:23456 does not answer: Name or service", "a name that is unknown"),
     ("endpoint", facts(meeting=replace(AWAY, ours=True, resolves=False)), "Name or service", "nobody finds the master"),
     ("interfaces", facts(env={"NCCL_SOCKET_IFNAME": "ib"}), "NCCL_SOCKET_IFNAME: there is no interface 'ib'", "NCCL's"),
@@ -127,7 +132,7 @@ WRONG = [
         "MASTER_ADDR=a, but PET_MASTER_ADDR=b",
         "two masters",
     ),
-    ("env", facts(request=Request("1", 2, False)), "nothing says where they meet", "two nodes without an endpoint"),
+    ("env", facts(request=RunRequest("1", 2, False)), "nothing says where they meet", "two nodes without an endpoint"),
     ("env", facts(env={"NCCL_IB_DISABLE": "0"}), "there is no /dev/infiniband", "InfiniBand that is not there"),
 ]
 
@@ -190,7 +195,7 @@ def test_how_many_processes_there_would_be(asked: str, torch: Torch, nproc: int 
     [pytest.param("2", 2, id="fixed"), pytest.param("1:3", 3, id="range"), pytest.param("x", 1, id="x")],
 )
 def test_the_most_nodes(nnodes: str, most: int) -> None:
-    assert Request.of("1", nnodes, True).nodes == most
+    assert RunRequest.of("1", nnodes, True).nodes == most
 
 
 def test_the_page_has_a_row_for_each_check_with_its_variable_and_default() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.preflight import doctor
-from pytorchjob_agent.preflight.facts import Facts, Machine, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level, judge
+from pytorchjob_agent.preflight.facts import ContainerLimits, Facts, Torch
+from pytorchjob_agent.preflight.policy import Finding, Level, run_checks
 
 ROOT = Path(__file__).parents[3]
-NO_TORCH = Facts(machine=Machine(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
+NO_TORCH = Facts(machine=ContainerLimits(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
 FINDINGS = (
     Finding("torch", Level.OK, "torch 2.15.0"),
     Finding("shm", Level.WARN, "64 MiB in /dev/shm", "mount more"),
@@ -41,7 +41,7 @@ def test_the_table_has_each_remedy_below_its_problem() -> None:
 
 
 def test_the_report_is_one_versioned_object() -> None:
-    data = json.loads(doctor.as_json(NO_TORCH, judge(NO_TORCH)))
+    data = json.loads(doctor.as_json(NO_TORCH, run_checks(NO_TORCH)))
     assert (data["version"], data["clock"]) == (1, "noon")
     assert data["versions"] == {"python": "3.11.7", "torch": None, "cuda": None, "nccl": None}
     assert data["findings"][1]["found"] == "torch cannot be imported: gone"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.preflight import gate
-from pytorchjob_agent.preflight.facts import Request, Torch
+from pytorchjob_agent.preflight.facts import RunRequest, Torch
 from pytorchjob_agent.preflight.policy import Finding, Level
 
 OK = Finding("env", Level.OK, "fine")
@@ -35,14 +35,14 @@ def test_nothing_is_read_when_all_is_off() -> None:
     def never() -> Torch:
         raise AssertionError("torch was asked")
 
-    gate.check(Request(), {"PYTORCHJOB_PREFLIGHT": "off"}, never)
+    gate.check(RunRequest(), {"PYTORCHJOB_PREFLIGHT": "off"}, never)
 
 
 def test_too_few_gpus_end_it() -> None:
     with pytest.raises(
         gate.PreflightError, match=r"CUDA_VISIBLE_DEVICES hands out GPUs, but torch 2.15.0 sees 2 for 4"
     ):
-        gate.check(Request("4"), {"CUDA_VISIBLE_DEVICES": "0,1"}, lambda: Torch("2.15.0", kind="cuda", visible=2))
+        gate.check(RunRequest("4"), {"CUDA_VISIBLE_DEVICES": "0,1"}, lambda: Torch("2.15.0", kind="cuda", visible=2))
 
 
 @pytest.mark.torch

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.preflight.facts import Facts, Machine, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level, judge, levels, of_versions
+from pytorchjob_agent.preflight.facts import ContainerLimits, Facts, Torch
+from pytorchjob_agent.preflight.policy import Finding, Level, levels, run_checks, versions_level
 
-NO_TORCH = Facts(machine=Machine(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
+NO_TORCH = Facts(machine=ContainerLimits(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
 ALL = "PYTORCHJOB_PREFLIGHT"
 
 
 def level(env: dict[str, str], check: str) -> str:
     """The level of the check's finding; nothing when it is off."""
-    return "".join(one.level for one in judge(replace(NO_TORCH, env=env)) if one.check == check)
+    return "".join(one.level for one in run_checks(replace(NO_TORCH, env=env)) if one.check == check)
 
 
 @pytest.mark.parametrize(
@@ -62,21 +62,21 @@ def test_a_wrong_variable_is_named(env: dict[str, str], words: str) -> None:
     ],
 )
 def test_what_differing_versions_mean(env: dict[str, str], expected: str) -> None:
-    assert of_versions(env) == expected
+    assert versions_level(env) == expected
 
 
 def test_a_wrong_variable_is_a_failure_of_its_own() -> None:
-    (finding,) = judge(replace(NO_TORCH, env={ALL: "on"}))
+    (finding,) = run_checks(replace(NO_TORCH, env={ALL: "on"}))
     assert (finding.check, finding.level) == ("contract", Level.FAIL)
 
 
 def test_several_problems_of_one_check_are_several_findings() -> None:
     env = {"CUDA_VISIBLE_DEVICES": "0,0,x"}
-    assert [one.level for one in judge(replace(NO_TORCH, env=env)) if one.check == "devices"] == ["warn", "warn"]
+    assert [one.level for one in run_checks(replace(NO_TORCH, env=env)) if one.check == "devices"] == ["warn", "warn"]
 
 
 def test_a_long_text_is_cut() -> None:
-    (finding,) = [one for one in judge(replace(NO_TORCH, contract="x" * 10000)) if one.check == "contract"]
+    (finding,) = [one for one in run_checks(replace(NO_TORCH, contract="x" * 10000)) if one.check == "contract"]
     assert len(finding.found) == 600
 
 

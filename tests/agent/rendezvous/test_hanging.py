@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytorchjob_agent.hangs.judge import Kind, Verdict
-from pytorchjob_agent.hangs.stacks import Place
+from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
+from pytorchjob_agent.hangs.stack_analysis import Place
 from pytorchjob_agent.rendezvous import failure_messages
 
 REDUCE, LOAD = Place("train.py:44 main()", "all_reduce"), Place("train.py:41 load()")
@@ -30,7 +30,9 @@ REDUCE, LOAD = Place("train.py:44 main()", "all_reduce"), Place("train.py:41 loa
 def test_the_one_at_fault_is_named(
     suspects: tuple[int, ...], places: dict[int, Place | None], rank: int, waits: bool, words: str
 ) -> None:
-    told, echo = failure_messages.hang(Verdict(Kind.HANGING, "no step for 11 s", suspects), places, first_rank=6)
+    told, echo = failure_messages.hang(
+        HangVerdict(HangKind.HANGING, "no step for 11 s", suspects), places, first_rank=6
+    )
     assert (told.rank, echo) == (rank, waits)
     assert told.message.startswith("no step for 11 s; ")
     assert words in told.message

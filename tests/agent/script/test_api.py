@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.script import api
+from pytorchjob_agent.script.agent_side import ProgressFiles
 from pytorchjob_agent.script.api import Script
-from pytorchjob_agent.script.progress_file import PROGRESS, Kind
-from pytorchjob_agent.script.progress_files import Boards
+from pytorchjob_agent.script.progress_file import PROGRESS, RequestKind
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def boards(tmp_path: Path) -> Boards:
-    return Boards(tmp_path, 1)
+def boards(tmp_path: Path) -> ProgressFiles:
+    return ProgressFiles(tmp_path, 1)
 
 
 @pytest.fixture
-def script(boards: Boards) -> Script:
+def script(boards: ProgressFiles) -> Script:
     return Script(boards.env(0)[PROGRESS])
 
 
@@ -74,25 +74,25 @@ def test_every_must_be_a_distance(script: Script) -> None:
         script.checkpoint_requested(0)
 
 
-def test_a_request_is_true_once(boards: Boards, script: Script) -> None:
+def test_a_request_is_true_once(boards: ProgressFiles, script: Script) -> None:
     assert not script.checkpoint_requested(1)
-    boards.request(Kind.CHECKPOINT)
+    boards.request(RequestKind.CHECKPOINT)
     assert [script.checkpoint_requested(1) for _ in range(3)] == [True, False, False]
-    boards.request(Kind.CHECKPOINT)
-    boards.request(Kind.CHECKPOINT)
+    boards.request(RequestKind.CHECKPOINT)
+    boards.request(RequestKind.CHECKPOINT)
     assert [script.checkpoint_requested(1) for _ in range(2)] == [True, False]
 
 
-def test_a_save_is_done_when_the_script_calls_again(boards: Boards, script: Script) -> None:
-    boards.request(Kind.CHECKPOINT)
+def test_a_save_is_done_when_the_script_calls_again(boards: ProgressFiles, script: Script) -> None:
+    boards.request(RequestKind.CHECKPOINT)
     assert script.checkpoint_requested(1)
     assert boards.read()[0].answered == 0
     script.report(1, None, {})
     assert boards.read()[0].answered == 1
 
 
-def test_another_threads_word_is_no_answer(boards: Boards, script: Script) -> None:
-    boards.request(Kind.CHECKPOINT)
+def test_another_threads_word_is_no_answer(boards: ProgressFiles, script: Script) -> None:
+    boards.request(RequestKind.CHECKPOINT)
     assert script.checkpoint_requested(1)
     other = threading.Thread(target=script.report, args=(1, None, {}))
     other.start()
@@ -102,32 +102,32 @@ def test_another_threads_word_is_no_answer(boards: Boards, script: Script) -> No
     assert boards.read()[0].answered == 1
 
 
-def test_asked_at_each_third_call_only(boards: Boards, script: Script) -> None:
-    boards.request(Kind.CHECKPOINT)
+def test_asked_at_each_third_call_only(boards: ProgressFiles, script: Script) -> None:
+    boards.request(RequestKind.CHECKPOINT)
     assert [script.checkpoint_requested(3) for _ in range(6)] == [False, False, True, False, False, False]
 
 
-def test_to_stop_is_for_good(boards: Boards, script: Script) -> None:
+def test_to_stop_is_for_good(boards: ProgressFiles, script: Script) -> None:
     assert not script.should_stop(1)
-    boards.request(Kind.STOP)
+    boards.request(RequestKind.STOP)
     assert [script.should_stop(1) for _ in range(3)] == [True, True, True]
 
 
-def test_to_stop_at_each_third_call_is_known_from_then_on(boards: Boards, script: Script) -> None:
-    boards.request(Kind.STOP)
+def test_to_stop_at_each_third_call_is_known_from_then_on(boards: ProgressFiles, script: Script) -> None:
+    boards.request(RequestKind.STOP)
     assert [script.should_stop(3) for _ in range(5)] == [False, False, True, True, True]
 
 
-def test_a_script_that_asks_both_saves_before_it_stops(boards: Boards, script: Script) -> None:
+def test_a_script_that_asks_both_saves_before_it_stops(boards: ProgressFiles, script: Script) -> None:
     assert (script.checkpoint_requested(1), script.should_stop(1)) == (False, False)
-    boards.request(Kind.STOP)
+    boards.request(RequestKind.STOP)
     assert not script.should_stop(1)
     assert (script.checkpoint_requested(1), script.should_stop(1)) == (True, True)
     assert (script.checkpoint_requested(1), script.should_stop(1)) == (False, True)
 
 
-def test_a_script_that_only_saves_does_so_before_the_end(boards: Boards, script: Script) -> None:
-    boards.request(Kind.STOP)
+def test_a_script_that_only_saves_does_so_before_the_end(boards: ProgressFiles, script: Script) -> None:
+    boards.request(RequestKind.STOP)
     assert [script.checkpoint_requested(1) for _ in range(2)] == [True, False]
 
 
@@ -142,31 +142,31 @@ def test_a_script_that_only_saves_does_so_before_the_end(boards: Boards, script:
     ],
 )
 def test_a_script_that_was_told_to_end_says_that_it_does_before_its_interpreter_has_ended(
-    boards: Boards, end: str, left: bool
+    boards: ProgressFiles, end: str, left: bool
 ) -> None:
-    boards.request(Kind.STOP)
+    boards.request(RequestKind.STOP)
     code = f"import os, sys\nimport pytorchjob_agent.script.api as t\nassert t.should_stop()\n{end}"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **boards.env(0)}
     subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=60, check=False)
     assert boards.read()[0].left == int(left)
 
 
-def test_a_script_that_ends_without_being_told_says_nothing(boards: Boards) -> None:
-    boards.request(Kind.STOP)
+def test_a_script_that_ends_without_being_told_says_nothing(boards: ProgressFiles) -> None:
+    boards.request(RequestKind.STOP)
     python("import pytorchjob_agent.script.api as t\nt.progress(1)", **boards.env(0))
     assert boards.read()[0].left == 0
 
 
-def test_the_time_that_is_left(boards: Boards, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
+def test_the_time_that_is_left(boards: ProgressFiles, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
     monkeypatch.setattr(api, "_script", script)
     assert api.seconds_left() is None
-    boards.request(Kind.STOP, seconds=1000)
+    boards.request(RequestKind.STOP, seconds=1000)
     left = api.seconds_left()
     assert left is not None
     assert 900 < left <= 1000
 
 
-def test_threads_may_report_at_once(boards: Boards, script: Script) -> None:
+def test_threads_may_report_at_once(boards: ProgressFiles, script: Script) -> None:
     def report(name: str) -> None:
         for step in range(500):
             script.report(step, None, {name: 1.0})
@@ -181,7 +181,7 @@ def test_threads_may_report_at_once(boards: Boards, script: Script) -> None:
     assert set(said.metrics) < set("abcd")
 
 
-def test_a_fork_does_not_inherit_a_held_lock(boards: Boards) -> None:
+def test_a_fork_does_not_inherit_a_held_lock(boards: ProgressFiles) -> None:
     code = """
 import os, pytorchjob_agent.script.api as t
 t.progress(1)
@@ -221,17 +221,17 @@ def member(rank: int, path: str, store: str, asked: int, results: Any) -> None:
 def _ask(path: str) -> None:
     import mmap
 
-    from pytorchjob_agent.script.progress_file import SIZE, Board
+    from pytorchjob_agent.script.progress_file import SIZE, ProgressFile
 
     with open(path, "r+b") as file:
-        Board(memoryview(mmap.mmap(file.fileno(), SIZE))).request(Kind.STOP, 1, None)
+        ProgressFile(memoryview(mmap.mmap(file.fileno(), SIZE))).request(RequestKind.STOP, 1, None)
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("asked", [0, 1])
 def test_all_ranks_see_one_ranks_request_at_the_same_step(tmp_path: Path, asked: int) -> None:
     pytest.importorskip("torch")
-    boards = Boards(tmp_path, 2)
+    boards = ProgressFiles(tmp_path, 2)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     paths = [boards.env(rank)[PROGRESS] for rank in range(2)]

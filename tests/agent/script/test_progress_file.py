@@ -4,28 +4,28 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.script.progress_file import SIZE, Board, Kind, Said
+from pytorchjob_agent.script.progress_file import SIZE, ProgressFile, ProgressRecord, RequestKind
 
 
-def two_sides() -> tuple[Board, Board, bytearray]:
+def two_sides() -> tuple[ProgressFile, ProgressFile, bytearray]:
     """The worker's view, the agent's view, and the memory between them."""
     memory = bytearray(SIZE)
-    agent = Board(memoryview(memory))
+    agent = ProgressFile(memoryview(memory))
     agent.format()
-    return Board(memoryview(memory)), agent, memory
+    return ProgressFile(memoryview(memory)), agent, memory
 
 
 def test_a_new_board_says_nothing() -> None:
     worker, agent, _ = two_sides()
     assert worker.valid
-    assert agent.read() == Said()
-    assert (worker.wanted(Kind.CHECKPOINT), worker.wanted(Kind.STOP), worker.deadline) == (0, 0, None)
+    assert agent.read() == ProgressRecord()
+    assert (worker.wanted(RequestKind.CHECKPOINT), worker.wanted(RequestKind.STOP), worker.deadline) == (0, 0, None)
 
 
 def test_what_a_worker_reports_is_read() -> None:
     worker, agent, _ = two_sides()
     worker.report(7, 100, 12.5, {"loss": 0.25, "images": 3})
-    assert agent.read() == Said(7, 100, 12.5, {"loss": 0.25, "images": 3.0}, reports=True)
+    assert agent.read() == ProgressRecord(7, 100, 12.5, {"loss": 0.25, "images": 3.0}, reports=True)
 
 
 def test_metrics_may_change_from_step_to_step() -> None:
@@ -73,24 +73,24 @@ def test_numpys_numbers_are_numbers() -> None:
 
 def test_requests_go_the_other_way() -> None:
     worker, agent, _ = two_sides()
-    agent.request(Kind.CHECKPOINT, 3, 50.0)
-    assert (worker.wanted(Kind.CHECKPOINT), worker.wanted(Kind.STOP), worker.deadline) == (3, 0, 50.0)
-    worker.asks(Kind.CHECKPOINT)
+    agent.request(RequestKind.CHECKPOINT, 3, 50.0)
+    assert (worker.wanted(RequestKind.CHECKPOINT), worker.wanted(RequestKind.STOP), worker.deadline) == (3, 0, 50.0)
+    worker.asks(RequestKind.CHECKPOINT)
     worker.answer(3)
-    assert agent.read() == Said(answered=3, asks_checkpoint=True)
+    assert agent.read() == ProgressRecord(answered=3, asks_checkpoint=True)
 
 
 def test_to_stop_is_to_save_too() -> None:
     worker, agent, _ = two_sides()
-    agent.request(Kind.STOP, 4, None)
-    assert (worker.wanted(Kind.CHECKPOINT), worker.wanted(Kind.STOP), worker.deadline) == (4, 4, None)
+    agent.request(RequestKind.STOP, 4, None)
+    assert (worker.wanted(RequestKind.CHECKPOINT), worker.wanted(RequestKind.STOP), worker.deadline) == (4, 4, None)
 
 
 def test_an_older_request_changes_nothing() -> None:
     worker, agent, _ = two_sides()
-    agent.request(Kind.CHECKPOINT, 4, None)
-    agent.request(Kind.CHECKPOINT, 2, None)
-    assert worker.wanted(Kind.CHECKPOINT) == 4
+    agent.request(RequestKind.CHECKPOINT, 4, None)
+    agent.request(RequestKind.CHECKPOINT, 2, None)
+    assert worker.wanted(RequestKind.CHECKPOINT) == 4
 
 
 @pytest.mark.parametrize(

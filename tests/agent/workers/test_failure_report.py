@@ -6,7 +6,7 @@ import pytest
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_agent.contract.termination import EndReason, TerminationMessage
-from pytorchjob_agent.workers.failure_report import Failure, explain, sentence, write_termination_log
+from pytorchjob_agent.workers.failure_report import WorkerFailure, explain, sentence, write_termination_log
 
 RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "5"}}}
 
@@ -14,13 +14,17 @@ RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack"
 @pytest.mark.parametrize(
     ("failures", "rank"),
     [
-        pytest.param([Failure(0, 0, 1, timestamp=9), Failure(3, 1, 1, timestamp=5)], 3, id="the earliest"),
-        pytest.param([Failure(0, 0, -15), Failure(1, 1, 1)], 1, id="not the one that was stopped because of it"),
-        pytest.param([Failure(0, 0, -6), Failure(1, 1, -15, error=RECORDED)], 1, id="stopped with its error written"),
-        pytest.param([Failure(2, 0, 1), Failure(1, 1, 1)], 1, id="the lowest rank of one second"),
+        pytest.param([WorkerFailure(0, 0, 1, timestamp=9), WorkerFailure(3, 1, 1, timestamp=5)], 3, id="the earliest"),
+        pytest.param(
+            [WorkerFailure(0, 0, -15), WorkerFailure(1, 1, 1)], 1, id="not the one that was stopped because of it"
+        ),
+        pytest.param(
+            [WorkerFailure(0, 0, -6), WorkerFailure(1, 1, -15, error=RECORDED)], 1, id="stopped with its error written"
+        ),
+        pytest.param([WorkerFailure(2, 0, 1), WorkerFailure(1, 1, 1)], 1, id="the lowest rank of one second"),
     ],
 )
-def test_the_first_failure_is_named(failures: list[Failure], rank: int) -> None:
+def test_the_first_failure_is_named(failures: list[WorkerFailure], rank: int) -> None:
     message = explain(failures)
     assert message.rank == rank
     assert message.failed_after == tuple(sorted(one.rank for one in failures if one.rank != rank))
@@ -29,20 +33,22 @@ def test_the_first_failure_is_named(failures: list[Failure], rank: int) -> None:
 @pytest.mark.parametrize(
     ("failure", "code", "words"),
     [
-        pytest.param(Failure(0, 0, 1, error=RECORDED), 1, "ValueError: x", id="torch's error file"),
-        pytest.param(Failure(0, 0, -15, error=RECORDED), 1, "ValueError: x", id="an error file, then stopped"),
-        pytest.param(Failure(0, 0, 1, tail="Traceback\nKeyError: 'y'\n\n"), 1, "KeyError: 'y'", id="the last line"),
-        pytest.param(Failure(0, 0, -9), 137, "killed by SIGKILL (out of memory?)", id="a signal"),
-        pytest.param(Failure(0, 0, 17), 17, "exited with 17 and printed nothing", id="silence"),
+        pytest.param(WorkerFailure(0, 0, 1, error=RECORDED), 1, "ValueError: x", id="torch's error file"),
+        pytest.param(WorkerFailure(0, 0, -15, error=RECORDED), 1, "ValueError: x", id="an error file, then stopped"),
+        pytest.param(
+            WorkerFailure(0, 0, 1, tail="Traceback\nKeyError: 'y'\n\n"), 1, "KeyError: 'y'", id="the last line"
+        ),
+        pytest.param(WorkerFailure(0, 0, -9), 137, "killed by SIGKILL (out of memory?)", id="a signal"),
+        pytest.param(WorkerFailure(0, 0, 17), 17, "exited with 17 and printed nothing", id="silence"),
     ],
 )
-def test_the_failure_in_words(failure: Failure, code: int, words: str) -> None:
+def test_the_failure_in_words(failure: WorkerFailure, code: int, words: str) -> None:
     message = explain([failure])
     assert (message.exit_code, message.message) == (code, words)
 
 
 def test_the_recorded_stack_is_kept() -> None:
-    assert explain([Failure(0, 0, 1, error=RECORDED, tail="noise")]).traceback == "Traceback ..."
+    assert explain([WorkerFailure(0, 0, 1, error=RECORDED, tail="noise")]).traceback == "Traceback ..."
 
 
 MESSAGE = TerminationMessage(

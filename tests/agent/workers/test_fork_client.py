@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.system import processes
-from pytorchjob_agent.workers.fork_client import Forked, Server
+from pytorchjob_agent.workers.fork_client import ForkedWorker, ForkServer
 from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[ForkServer]:
     """A fork server without torch: what it is asked here does not depend on what it has imported."""
-    one = Server.start(["json", "multiprocessing.queues"])
+    one = ForkServer.start(["json", "multiprocessing.queues"])
     yield one
     one.close()
 
@@ -33,13 +33,13 @@ class Outcome:
     err: str
 
 
-def fork(server: Server, command: list[str], env: dict[str, str], folder: Path) -> Forked | None:
+def fork(server: ForkServer, command: list[str], env: dict[str, str], folder: Path) -> ForkedWorker | None:
     """Ask for a worker with its output in files."""
     with open(folder / "out", "w") as out, open(folder / "err", "w") as err:
         return server.popen([sys.executable, "-u", *command], env, out, err)
 
 
-def warm(server: Server, command: list[str], env: dict[str, str], folder: Path) -> Outcome:
+def warm(server: ForkServer, command: list[str], env: dict[str, str], folder: Path) -> Outcome:
     """Run it to its end, forked."""
     worker = fork(server, command, env, folder)
     assert worker is not None
@@ -56,7 +56,7 @@ def cold(command: list[str], env: dict[str, str], folder: Path) -> Outcome:
 
 
 @pytest.fixture
-def same(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Same":
+def same(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Same":
     """Run programs in both ways, in a folder of their own."""
     monkeypatch.chdir(tmp_path)
     return Same(server, tmp_path)
@@ -66,7 +66,7 @@ def same(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Sa
 class Same:
     """Runs a program in both ways and compares."""
 
-    server: Server
+    server: ForkServer
     folder: Path
 
     def write(self, name: str, source: str, encoding: str = "utf-8") -> Path:
@@ -223,7 +223,7 @@ def test_variables_of_a_round_are_the_workers_only(same: Same) -> None:
     assert same.run("train.py", RANK="1").out == "1 None None\n"
 
 
-def test_forks_share_no_random_numbers(server: Server, tmp_path: Path) -> None:
+def test_forks_share_no_random_numbers(server: ForkServer, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         "import random, multiprocessing\nprint(random.random(), multiprocessing.current_process().authkey)"
@@ -232,7 +232,7 @@ def test_forks_share_no_random_numbers(server: Server, tmp_path: Path) -> None:
     assert outcomes[0].out != outcomes[1].out
 
 
-def test_a_tree_is_found_and_killed_and_the_server_stays(server: Server, tmp_path: Path) -> None:
+def test_a_tree_is_found_and_killed_and_the_server_stays(server: ForkServer, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         "import subprocess, time\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\ntime.sleep(600)"
@@ -284,7 +284,7 @@ def test_modules_that_cannot_be_forked_with(tmp_path: Path, monkeypatch: pytest.
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     (tmp_path / "train.py").write_text("")
-    server = Server.start(["busy"])
+    server = ForkServer.start(["busy"])
     assert fork(server, ["train.py"], {**os.environ}, tmp_path) is None
     server.close()
 
@@ -297,7 +297,7 @@ def test_modules_of_the_programs_own_folder_can_be_loaded_ahead(
     (tmp_path / "train.py").write_text(
         "import os, sys, own\nprint(own.pid != os.getpid(), sys.path.count(sys.path[0]))"
     )
-    server = Server.start(["own", "broken", "absent"], str(tmp_path))
+    server = ForkServer.start(["own", "broken", "absent"], str(tmp_path))
     assert warm(server, [str(tmp_path / "train.py")], {**os.environ}, tmp_path) == Outcome(0, "True 1\n", "")
     server.close()
     said = capfd.readouterr().err
@@ -308,7 +308,7 @@ def test_modules_of_the_programs_own_folder_can_be_loaded_ahead(
 def test_a_dead_server_is_followed_by_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").write_text("import time; time.sleep(600)")
     command = [str(tmp_path / "train.py")]
-    server = Server.start([])
+    server = ForkServer.start([])
     worker = fork(server, command, {**os.environ}, tmp_path)
     assert worker is not None
     (old,) = server.pids()

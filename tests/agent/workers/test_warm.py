@@ -20,7 +20,7 @@ from torch.distributed.elastic.rendezvous import RendezvousParameters
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.rendezvous import single_node
 from pytorchjob_agent.workers import start_choice, warm
-from pytorchjob_agent.workers.fork_client import Server
+from pytorchjob_agent.workers.fork_client import ForkServer
 
 # torch leaves closing the workers' files to the collector.
 closing = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(300), *map(pytest.mark.filt
 class Agent(LocalElasticAgent):
     """torch's agent as the launcher uses it: workers come from the server."""
 
-    server: Server | None
+    server: ForkServer | None
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         with warm.starting(self.server):
@@ -38,11 +38,11 @@ class Agent(LocalElasticAgent):
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server() -> Iterator[ForkServer]:
     """A fork server with all that it imports by default."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        one = Server.start(start_choice.preloaded_modules({}))
+        one = ForkServer.start(start_choice.preloaded_modules({}))
     yield one
     one.close()
 
@@ -53,7 +53,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
 
-    def start(server: Server | None, source: str, restarts: int = 0) -> tuple[RunResult, dict[str, str]]:
+    def start(server: ForkServer | None, source: str, restarts: int = 0) -> tuple[RunResult, dict[str, str]]:
         script = tmp_path / "train.py"
         script.write_text(textwrap.dedent(source))
         logs = tmp_path / f"logs-{'warm' if server else 'cold'}"
@@ -123,7 +123,7 @@ sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
 """
 
 
-def test_training_is_the_same_in_both_ways(run: Any, server: Server) -> None:
+def test_training_is_the_same_in_both_ways(run: Any, server: ForkServer) -> None:
     result, written = run(server, TRAIN)
     assert not result.is_failed(), written
     assert (result, written) == run(None, TRAIN)
@@ -131,7 +131,7 @@ def test_training_is_the_same_in_both_ways(run: Any, server: Server) -> None:
     assert "False False 0" in written["attempt_0/1/stdout.log"]
 
 
-def test_a_failure_is_recorded_and_the_others_are_stopped(run: Any, server: Server) -> None:
+def test_a_failure_is_recorded_and_the_others_are_stopped(run: Any, server: ForkServer) -> None:
     result, written = run(server, FAIL)
     codes = {rank: failure.exitcode for rank, failure in result.failures.items()}
     assert (codes.pop(0, -15), codes) == (-15, {1: 1})  # torch 2.4 keeps no record of those that it stopped
@@ -139,13 +139,13 @@ def test_a_failure_is_recorded_and_the_others_are_stopped(run: Any, server: Serv
     assert written["attempt_0/1/stderr.log"].endswith("ValueError: no such luck\n")
 
 
-def test_every_round_has_its_own_variables(run: Any, server: Server) -> None:
+def test_every_round_has_its_own_variables(run: Any, server: ForkServer) -> None:
     result, written = run(server, ONCE, restarts=1)
     assert not result.is_failed()
     assert [written[f"attempt_{number}/0/stdout.log"] for number in (0, 1)] == ["0\n", "1\n"]
 
 
-def test_threads_of_a_round_count(server: Server, tmp_path: Path) -> None:
+def test_threads_of_a_round_count(server: ForkServer, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch; print(torch.get_num_threads())")
     with open(tmp_path / "out", "w") as out:
@@ -161,7 +161,7 @@ def test_a_server_that_started_a_gpu_is_not_forked(tmp_path: Path, capfd: pytest
     (tmp_path / "train.py").write_text("")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-        one = Server.start(["torch", "eager"])
+        one = ForkServer.start(["torch", "eager"])
         assert one.popen([sys.executable, "-u", str(tmp_path / "train.py")], {**os.environ}, None, None) is None
     one.close()
     assert "uses the GPU (torch.cuda)" in capfd.readouterr().err

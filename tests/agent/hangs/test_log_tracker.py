@@ -3,13 +3,13 @@
 import pytest
 
 from pytorchjob_agent.contract.hang_rules import Comparison, LogRule
-from pytorchjob_agent.hangs.log_rules import LogSeen, Tracker
+from pytorchjob_agent.hangs.log_tracker import LogEvidence, RuleTracker
 
 Line = tuple[int, str, float]
 
 
-def found(rule: LogRule, *lines: Line) -> LogSeen:
-    tracker = Tracker(rule)
+def found(rule: LogRule, *lines: Line) -> LogEvidence:
+    tracker = RuleTracker(rule)
     for local_rank, text, at in lines:
         tracker.take(local_rank, text, at)
     return tracker.seen()
@@ -18,7 +18,7 @@ def found(rule: LogRule, *lines: Line) -> LogSeen:
 def test_matches_are_timed() -> None:
     rule = LogRule("epoch", r"epoch \d+")
     seen = found(rule, (0, "start", 1.0), (0, "epoch 1", 2.0), (1, "an epoch", 3.0), (0, "[epoch 2]", 4.0))
-    assert seen == LogSeen(rule, first=2.0, last=4.0, line="[epoch 2]")
+    assert seen == LogEvidence(rule, first=2.0, last=4.0, line="[epoch 2]")
 
 
 def test_a_long_line_is_quoted_in_part() -> None:

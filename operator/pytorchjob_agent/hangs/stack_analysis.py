@@ -85,7 +85,7 @@ def _collective(frames: Sequence[re.Match[str]]) -> str | None:
     return found
 
 
-def odd_one(places: Mapping[int, Place | None], steps: Mapping[int, int | None] | None = None) -> str:
+def describe_ranks(places: Mapping[int, Place | None], steps: Mapping[int, int | None] | None = None) -> str:
     """Say which ranks are not where most are, by their stacks and steps; None stands for a rank without a stack."""
     mute = sorted(rank for rank, where in places.items() if where is None)
     known = {rank: where for rank, where in places.items() if where is not None}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.preflight import read
-from pytorchjob_agent.preflight.facts import Meeting, Request, Torch
+from pytorchjob_agent.preflight import read_facts
+from pytorchjob_agent.preflight.facts import Endpoint, RunRequest, Torch
 
 
 def master(port: int, rank: int) -> dict[str, str]:
@@ -24,14 +24,14 @@ def taken() -> Iterator[int]:
 
 
 def test_the_machine_has_cores_an_interface_and_limits() -> None:
-    machine = read.machine()
+    machine = read_facts.machine()
     assert machine.cores >= 1
     assert "lo" in machine.interfaces
     assert machine.nofile is None or machine.nofile > 0
 
 
 def test_facts_are_read_with_torchs_part_from_outside() -> None:
-    facts = read.facts(Request("2"), {"RANK": "x", "MASTER_ADDR": "a"}, lambda: Torch("2.4.0"))
+    facts = read_facts.facts(RunRequest("2"), {"RANK": "x", "MASTER_ADDR": "a"}, lambda: Torch("2.4.0"))
     assert (facts.torch.version, facts.nproc, facts.meeting) == ("2.4.0", 2, None)
     assert "MASTER_PORT is missing" in facts.contract
     assert facts.clock.endswith("+00:00")
@@ -40,14 +40,14 @@ def test_facts_are_read_with_torchs_part_from_outside() -> None:
 def test_a_master_that_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert read.meeting(master(port, 1)) == Meeting("127.0.0.1", port)
+        assert read_facts.meeting(master(port, 1)) == Endpoint("127.0.0.1", port)
 
 
 @pytest.mark.parametrize(
     ("rank", "ours"), [pytest.param(0, True, id="the master"), pytest.param(1, False, id="a worker")]
 )
 def test_a_port_that_is_closed(rank: int, ours: bool, taken: int) -> None:
-    found = read.meeting(master(taken, rank))
+    found = read_facts.meeting(master(taken, rank))
     assert found is not None
     assert (found.ours, "refused" in found.problem) == (ours, True)
 
@@ -61,7 +61,7 @@ def test_a_port_that_is_closed(rank: int, ours: bool, taken: int) -> None:
     ],
 )
 def test_who_opens_an_elastic_meeting_place(conf: dict[str, str], ours: bool, taken: int) -> None:
-    found = read.meeting({"PET_RDZV_ENDPOINT": f"127.0.0.1:{taken}"} | conf)
+    found = read_facts.meeting({"PET_RDZV_ENDPOINT": f"127.0.0.1:{taken}"} | conf)
     assert found is not None
     assert found.ours == ours
 
@@ -75,11 +75,11 @@ def test_who_opens_an_elastic_meeting_place(conf: dict[str, str], ours: bool, ta
     ],
 )
 def test_nobody_to_meet(env: dict[str, str]) -> None:
-    assert read.meeting(env) is None
+    assert read_facts.meeting(env) is None
 
 
 def test_a_name_that_does_not_resolve() -> None:
-    found = read.meeting({"PET_RDZV_ENDPOINT": "no-such-host.invalid:29400"})
+    found = read_facts.meeting({"PET_RDZV_ENDPOINT": "no-such-host.invalid:29400"})
     assert found is not None
     assert (found.problem != "", found.resolves) == (True, False)
 
@@ -92,7 +92,9 @@ def test_a_name_that_does_not_resolve() -> None:
     ],
 )
 def test_where_the_last_words_go(path: str, writable: bool, tmp_path: Path) -> None:
-    places = read.places({"PYTORCHJOB_TERMINATION_LOG": str(tmp_path / path), "TORCHELASTIC_ERROR_FILE": str(tmp_path)})
+    places = read_facts.places(
+        {"PYTORCHJOB_TERMINATION_LOG": str(tmp_path / path), "TORCHELASTIC_ERROR_FILE": str(tmp_path)}
+    )
     assert [(place.name, place.writable) for place in places] == [
         ("TMPDIR", True),
         ("PYTORCHJOB_TERMINATION_LOG", writable),

@@ -15,7 +15,7 @@ _COMPARE = {Comparison.LT: lt, Comparison.GT: gt, Comparison.LTEQ: le, Compariso
 
 
 @dataclass(frozen=True, slots=True)
-class LogSeen:
+class LogEvidence:
     """What one rule has found; `bad` counts a worker's bad numbers in a row, of the worst worker."""
 
     rule: LogRule
@@ -27,7 +27,7 @@ class LogSeen:
     over: bool = False
 
 
-class Tracker:
+class RuleTracker:
     """One rule and what it has found in one round."""
 
     def __init__(self, rule: LogRule) -> None:
@@ -58,10 +58,10 @@ class Tracker:
             worse = _is_bad(self._rule, match[1])
             self._bad[local_rank] = self._bad.get(local_rank, 0) + 1 if worse else 0
 
-    def seen(self) -> LogSeen:
+    def seen(self) -> LogEvidence:
         """Return what was found so far."""
         bad = max(self._bad.values(), default=0)
-        return LogSeen(self._rule, self._first, self._last, self._line, bad, self._fault, self._over)
+        return LogEvidence(self._rule, self._first, self._last, self._line, bad, self._fault, self._over)
 
 
 def _is_bad(rule: LogRule, text: str | None) -> bool:

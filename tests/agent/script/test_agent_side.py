@@ -7,8 +7,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pytorchjob_agent.script.progress_file import PROGRESS, Kind
-from pytorchjob_agent.script.progress_files import Boards, Progress
+from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
+from pytorchjob_agent.script.progress_file import PROGRESS, RequestKind
 
 ROOT = Path(__file__).parents[3]
 WORKER = """
@@ -18,7 +18,7 @@ print(checkpoint_requested(), checkpoint_requested(), should_stop())
 """
 
 
-def worker(boards: Boards, code: str, local_rank: int = 0) -> str:
+def worker(boards: ProgressFiles, code: str, local_rank: int = 0) -> str:
     """What a real process prints that has this environment."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **boards.env(local_rank)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
@@ -26,17 +26,17 @@ def worker(boards: Boards, code: str, local_rank: int = 0) -> str:
 
 
 def test_each_worker_has_its_own(tmp_path: Path) -> None:
-    boards = Boards(tmp_path / "round-1", 3)
+    boards = ProgressFiles(tmp_path / "round-1", 3)
     assert len({boards.env(local_rank)[PROGRESS] for local_rank in range(3)}) == 3
-    assert boards.read() == tuple(Progress(local_rank) for local_rank in range(3))
+    assert boards.read() == tuple(WorkerProgress(local_rank) for local_rank in range(3))
     assert not any(one.cooperative for one in boards.read())
     boards.close()
     assert list((tmp_path / "round-1").iterdir()) == []
 
 
 def test_a_process_reports_and_answers(tmp_path: Path) -> None:
-    boards = Boards(tmp_path, 2)
-    assert boards.request(Kind.CHECKPOINT, seconds=30) == 1
+    boards = ProgressFiles(tmp_path, 2)
+    assert boards.request(RequestKind.CHECKPOINT, seconds=30) == 1
     assert worker(boards, WORKER, 1) == "True False False"
     silent, said = boards.read()
     assert not silent.cooperative
@@ -49,16 +49,16 @@ def test_a_process_reports_and_answers(tmp_path: Path) -> None:
 
 
 def test_whom_it_is_worth_waiting_for() -> None:
-    nobody, saver = Progress(0, reports=True), Progress(0, asks_checkpoint=True, answered=2)
-    stopper = Progress(0, asks_stop=True, answered=9, left=3)
+    nobody, saver = WorkerProgress(0, reports=True), WorkerProgress(0, asks_checkpoint=True, answered=2)
+    stopper = WorkerProgress(0, asks_stop=True, answered=9, left=3)
     waits = {
-        "who never asks": nobody.owes(3, Kind.CHECKPOINT),
-        "who has not saved": saver.owes(3, Kind.CHECKPOINT),
-        "who has saved": saver.owes(2, Kind.CHECKPOINT),
-        "who ends by itself": stopper.owes(4, Kind.STOP),
-        "who ends, but for the interpreter": stopper.owes(3, Kind.STOP),
-        "who saves and does not end": saver.owes(3, Kind.STOP),
-        "who saved and does not end": saver.owes(2, Kind.STOP),
+        "who never asks": nobody.owes(3, RequestKind.CHECKPOINT),
+        "who has not saved": saver.owes(3, RequestKind.CHECKPOINT),
+        "who has saved": saver.owes(2, RequestKind.CHECKPOINT),
+        "who ends by itself": stopper.owes(4, RequestKind.STOP),
+        "who ends, but for the interpreter": stopper.owes(3, RequestKind.STOP),
+        "who saves and does not end": saver.owes(3, RequestKind.STOP),
+        "who saved and does not end": saver.owes(2, RequestKind.STOP),
     }
     expected = {
         "who never asks": False,
@@ -73,23 +73,27 @@ def test_whom_it_is_worth_waiting_for() -> None:
 
 
 def test_requests_are_numbered_on_or_as_the_group_says(tmp_path: Path) -> None:
-    boards = Boards(tmp_path, 1)
-    assert [boards.request(Kind.CHECKPOINT), boards.request(Kind.CHECKPOINT, 7), boards.request(Kind.STOP)] == [1, 7, 8]
-    assert boards.request(Kind.STOP, 3) == 8
+    boards = ProgressFiles(tmp_path, 1)
+    assert [
+        boards.request(RequestKind.CHECKPOINT),
+        boards.request(RequestKind.CHECKPOINT, 7),
+        boards.request(RequestKind.STOP),
+    ] == [1, 7, 8]
+    assert boards.request(RequestKind.STOP, 3) == 8
     boards.close()
 
 
 def test_a_round_knows_nothing_of_the_last(tmp_path: Path) -> None:
-    before = Boards(tmp_path / "1", 1)
-    before.request(Kind.STOP)
-    after = Boards(tmp_path / "2", 1)
+    before = ProgressFiles(tmp_path / "1", 1)
+    before.request(RequestKind.STOP)
+    after = ProgressFiles(tmp_path / "2", 1)
     assert worker(after, WORKER) == "False False False"
     before.close()
     after.close()
 
 
 def test_a_worker_that_outlives_its_round_goes_on(tmp_path: Path) -> None:
-    boards = Boards(tmp_path, 1)
+    boards = ProgressFiles(tmp_path, 1)
     code = (
         "import os; from pytorchjob_agent import progress; progress(1);"
         " os.unlink(os.environ['PYTORCHJOB_PROGRESS']); progress(2); print('fine')"
@@ -99,7 +103,7 @@ def test_a_worker_that_outlives_its_round_goes_on(tmp_path: Path) -> None:
 
 
 def test_boards_may_be_removed_while_another_thread_reads_them(tmp_path: Path) -> None:
-    boards, read = Boards(tmp_path / "round", 64), threading.Event()
+    boards, read = ProgressFiles(tmp_path / "round", 64), threading.Event()
     with ThreadPoolExecutor(1) as reader:
         reading = reader.submit(_read_all, boards, read)
         assert read.wait(30)
@@ -107,7 +111,7 @@ def test_boards_may_be_removed_while_another_thread_reads_them(tmp_path: Path) -
         assert reading.result(30) == ()
 
 
-def _read_all(boards: Boards, read: threading.Event) -> tuple[Progress, ...]:
+def _read_all(boards: ProgressFiles, read: threading.Event) -> tuple[WorkerProgress, ...]:
     """Read until nothing is left."""
     while said := boards.read():
         read.set()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pytorchjob_agent.workers.program import Program
+from pytorchjob_agent.workers.forked_program import Program
 
 PYTHON = "/usr/bin/python"
 

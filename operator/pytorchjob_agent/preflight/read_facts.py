@@ -16,7 +16,7 @@ from pytorchjob_agent.contract.environment import TERMINATION_LOG, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH
 from pytorchjob_agent.preflight import devices
-from pytorchjob_agent.preflight.facts import Facts, Machine, Meeting, Place, Request, Torch
+from pytorchjob_agent.preflight.facts import ContainerLimits, Endpoint, Facts, RequiredPath, RunRequest, Torch
 from pytorchjob_agent.system import cgroup, network
 
 _ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
@@ -24,7 +24,7 @@ _IS_HOST = "is_host"
 _PATIENCE = 1.0  # seconds for a name and a connection together
 
 
-def facts(request: Request, env: Mapping[str, str], look: Callable[[], Torch] = devices.look) -> Facts:
+def facts(request: RunRequest, env: Mapping[str, str], look: Callable[[], Torch] = devices.read_torch) -> Facts:
     """Return what is known without asking anybody else."""
     return Facts(
         request=request,
@@ -46,9 +46,9 @@ def _contract(env: Mapping[str, str]) -> str:
     return ""
 
 
-def machine() -> Machine:
+def machine() -> ContainerLimits:
     """Return the limits of this container."""
-    return Machine(
+    return ContainerLimits(
         shm=_size(Path("/dev/shm")),  # noqa: S108 - its size, nothing is written there
         nofile=_limit(resource.RLIMIT_NOFILE),
         memlock=_limit(resource.RLIMIT_MEMLOCK),
@@ -74,7 +74,7 @@ def _size(path: Path) -> int | None:
     return found.f_blocks * found.f_frsize
 
 
-def places(env: Mapping[str, str]) -> tuple[Place, ...]:
+def places(env: Mapping[str, str]) -> tuple[RequiredPath, ...]:
     """Return the files that the agent and torch will write."""
     found = [_temporary()]
     log = env.get(TERMINATION_LOG)
@@ -85,21 +85,21 @@ def places(env: Mapping[str, str]) -> tuple[Place, ...]:
     return tuple(found)
 
 
-def _temporary() -> Place:
+def _temporary() -> RequiredPath:
     try:
-        return Place("TMPDIR", tempfile.gettempdir(), True)  # it tries to write
+        return RequiredPath("TMPDIR", tempfile.gettempdir(), True)  # it tries to write
     except FileNotFoundError:
-        return Place("TMPDIR", os.environ.get("TMPDIR", "/tmp"), False)  # noqa: S108
+        return RequiredPath("TMPDIR", os.environ.get("TMPDIR", "/tmp"), False)  # noqa: S108
 
 
-def _file(name: str, path: str) -> Place:
+def _file(name: str, path: str) -> RequiredPath:
     """Look at the file, or at the folder in which it would be made."""
     there = os.path.exists(path)
     folder = os.path.dirname(os.path.abspath(path))
-    return Place(name, path, os.access(path, os.W_OK) if there else os.access(folder, os.W_OK | os.X_OK))
+    return RequiredPath(name, path, os.access(path, os.W_OK) if there else os.access(folder, os.W_OK | os.X_OK))
 
 
-def meeting(env: Mapping[str, str]) -> Meeting | None:
+def meeting(env: Mapping[str, str]) -> Endpoint | None:
     """Ask for the place where the members meet, once; None for a job of one pod."""
     with suppress(ContractError):
         replica = ReplicaEnv.from_env(env)
@@ -114,9 +114,9 @@ def _said_to_host(conf: Mapping[str, str]) -> bool | None:
     return conf[_IS_HOST].lower() in {"1", "true", "t", "yes", "y"} if _IS_HOST in conf else None
 
 
-def _ask(host: str, port: int, ours: bool | None) -> Meeting:
+def _ask(host: str, port: int, ours: bool | None) -> Endpoint:
     """Look the name up and connect; a resolver that hangs is left behind."""
-    found = [Meeting(host, port, bool(ours), f"no answer within {_PATIENCE:g} s", resolves=False)]
+    found = [Endpoint(host, port, bool(ours), f"no answer within {_PATIENCE:g} s", resolves=False)]
 
     def attempt() -> None:
         meeting = found[0]

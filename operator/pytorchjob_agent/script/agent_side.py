@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytorchjob_agent.script.progress_file import PROGRESS, SIZE, Board, Kind
+from pytorchjob_agent.script.progress_file import PROGRESS, SIZE, ProgressFile, RequestKind
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class WorkerProgress:
     """How far one worker is by its own word; `age` is the seconds since its last one."""
 
     local_rank: int
@@ -35,14 +35,14 @@ class Progress:
         """Whether the worker ever called anything of ours."""
         return self.reports or self.asks_checkpoint or self.asks_stop
 
-    def owes(self, request: int, kind: Kind) -> bool:
+    def owes(self, request: int, kind: RequestKind) -> bool:
         """Whether it is worth waiting for this worker's answer, or for its end."""
-        if kind is Kind.STOP and self.asks_stop:
+        if kind is RequestKind.STOP and self.asks_stop:
             return self.left < request  # its answer is that it ends
         return self.asks_checkpoint and self.answered < request
 
 
-class Boards:
+class ProgressFiles:
     """The boards of the workers of one round."""
 
     def __init__(self, directory: Path, nproc: int) -> None:
@@ -50,7 +50,7 @@ class Boards:
         directory.mkdir(parents=True, exist_ok=True)
         self._paths = [directory / f"{local_rank}.board" for local_rank in range(nproc)]
         self._maps = [_make(path) for path in self._paths]
-        self._boards = [Board(memoryview(one)) for one in self._maps]
+        self._boards = [ProgressFile(memoryview(one)) for one in self._maps]
         for board in self._boards:
             board.format()
         self._requests = 0
@@ -61,13 +61,13 @@ class Boards:
         """Return what this worker's environment needs."""
         return {PROGRESS: str(self._paths[local_rank])}
 
-    def read(self, now: float | None = None) -> tuple[Progress, ...]:
+    def read(self, now: float | None = None) -> tuple[WorkerProgress, ...]:
         """Return what the workers have said, by local rank; `now` is time.monotonic()'s, if it is at hand."""
         at = time.monotonic() if now is None else now
         with self._open:
             return tuple(_progress(local_rank, board, at) for local_rank, board in enumerate(self._boards))
 
-    def request(self, kind: Kind, number: int | None = None, seconds: float | None = None) -> int:
+    def request(self, kind: RequestKind, number: int | None = None, seconds: float | None = None) -> int:
         """Ask all workers for a checkpoint, or for one and the end; returns the request's number.
 
         The agents of one group give a request the same number, or their workers save for it more than once.
@@ -95,9 +95,9 @@ def _make(path: Path) -> mmap.mmap:
         return mmap.mmap(fd, SIZE)
 
 
-def _progress(local_rank: int, board: Board, now: float) -> Progress:
+def _progress(local_rank: int, board: ProgressFile, now: float) -> WorkerProgress:
     said = board.read()
-    return Progress(
+    return WorkerProgress(
         local_rank=local_rank,
         step=said.step,
         total=said.total,

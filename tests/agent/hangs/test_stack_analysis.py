@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.hangs.stacks import LONGEST, Place, cut, odd_one, place
+from pytorchjob_agent.hangs.stack_analysis import LONGEST, Place, cut, describe_ranks, place
 
 TORCH = "/usr/lib/python3.11/site-packages/torch"
 
@@ -143,4 +143,4 @@ LOAD = Place("train.py:41 load()")
     ],
 )
 def test_the_odd_one_is_named(places: dict[int, Place | None], steps: dict[int, int | None], words: str) -> None:
-    assert odd_one(places, steps) == words
+    assert describe_ranks(places, steps) == words

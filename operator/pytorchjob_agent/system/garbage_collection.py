@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def resting() -> Iterator[None]:
+def paused() -> Iterator[None]:
     """Collect nothing within; what has been made until the end stays, and no later collection looks at it."""
     gc.disable()
     try:
