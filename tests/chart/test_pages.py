@@ -13,7 +13,7 @@ pytestmark = pytest.mark.helm
 
 PAGES = ("README.md", "docs/installing.md", "docs/migrating.md", "charts/pytorchjob-operator/README.md")
 _BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_VERBS = ("install", "upgrade")
+_VERBS = ("helm install ", "helm upgrade ")
 
 
 def commands() -> Iterator[Any]:
@@ -21,9 +21,9 @@ def commands() -> Iterator[Any]:
     for page in PAGES:
         for block in _BLOCK.findall((ROOT / page).read_text()):
             for line in block.replace("\\\n", " ").splitlines():
-                words = shlex.split(line, comments=True)
-                if words[:1] == ["helm"] and words[1] in _VERBS:
-                    yield pytest.param(words[2:], id=f"{page}: {words[1]}")
+                if line.startswith(_VERBS):
+                    _, verb, *arguments = shlex.split(line, comments=True)
+                    yield pytest.param(arguments, id=f"{page}: {verb}")
 
 
 def test_commands_are_found() -> None:
