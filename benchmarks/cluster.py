@@ -16,7 +16,7 @@ import yaml
 
 from pytorchjob_operator.control.apply import JOBS
 from pytorchjob_operator.kube import config
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.conftest import CRD, install
 from tests.apiserver.operator_process import OperatorProcess
@@ -37,7 +37,7 @@ class Cluster:
     """A running control plane with the definition of PyTorchJob, and a client of the benchmark's own."""
 
     plane: ControlPlane
-    client: Client
+    client: ApiClient
     directory: Path
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -99,7 +99,7 @@ async def cluster(nodes: int = _NODES) -> AsyncIterator[Cluster]:
         if nodes:
             _start_nodes(plane, nodes)
         connection = config.load({"KUBECONFIG": str(plane.kubeconfig)})
-        async with Client(connection, USER_AGENT, CONNECTIONS) as client:
+        async with ApiClient(connection, USER_AGENT, CONNECTIONS) as client:
             yield Cluster(plane, client, Path(where))
 
 

@@ -67,7 +67,7 @@ def run_command(  # noqa: PLR0913 - one parameter per option
 
     Exit status: 0 succeeded, 1 failed, 2 the file or the command line is wrong, 124 timed out, 130 interrupted.
     """
-    from pytorchjob_operator.local.run import RunOptions, run
+    from pytorchjob_operator.local.run_command import RunOptions, run
 
     try:
         status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output))

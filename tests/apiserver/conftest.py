@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_operator.kube import config
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from tests.apiserver.cluster import ControlPlane, ControlPlaneError
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.apiserver.takeover import Reign
@@ -37,8 +37,8 @@ def control_plane(bare: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture
-async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
-    async with Client(config.from_kubeconfig([control_plane.kubeconfig]), "test/1") as one:
+async def client(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
+    async with ApiClient(config.from_kubeconfig([control_plane.kubeconfig]), "test/1") as one:
         yield one
 
 
@@ -117,7 +117,7 @@ def jobs(operator: OperatorProcess, make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 @pytest.fixture
-async def kubelet(client: Client, jobs: Jobs) -> Kubelet:
+async def kubelet(client: ApiClient, jobs: Jobs) -> Kubelet:
     return Kubelet(client, jobs.namespace)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytorchjob_operator.kube.client import Client, Scope
+from pytorchjob_operator.kube.client import ApiClient, Scope
 from pytorchjob_operator.kube.resource import PODS
 from tests.apiserver.cluster import ControlPlane
 from tests.factories import make_template
@@ -144,7 +144,7 @@ def _asked(line: Object) -> Asked:
 class Kubelet:
     """Reports the phases of one namespace's pods, by hand."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: ApiClient, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
 

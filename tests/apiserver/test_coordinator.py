@@ -13,7 +13,7 @@ import pytest
 
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, Failed, Heartbeat, Hello, Join, RoundId
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.coordinator.talking import Talker
@@ -49,7 +49,7 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 @pytest.fixture
-def kubelet(client: Client, jobs: Jobs) -> Kubelet:
+def kubelet(client: ApiClient, jobs: Jobs) -> Kubelet:
     return Kubelet(client, jobs.namespace)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from pytorchjob_operator.control.apply import JOBS
 from pytorchjob_operator.errors import ApiError
-from pytorchjob_operator.kube.client import Client, Scope
+from pytorchjob_operator.kube.client import ApiClient, Scope
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, OperatorProcess
 from tests.model import corpus
@@ -42,7 +42,7 @@ def told(operator: OperatorProcess) -> Iterator[Callable[[str], None]]:
 class Submit:
     """A user who submits jobs of all kinds to one namespace, several at a time."""
 
-    def __init__(self, client: Client, plane: ControlPlane, namespace: str) -> None:
+    def __init__(self, client: ApiClient, plane: ControlPlane, namespace: str) -> None:
         self._client = client
         self._plane = plane
         self._namespace = namespace
@@ -74,7 +74,7 @@ def holding(job: dict[str, Any]) -> set[str]:
 
 
 @pytest.fixture
-def submit(client: Client, control_plane: ControlPlane, jobs: Jobs) -> Submit:
+def submit(client: ApiClient, control_plane: ControlPlane, jobs: Jobs) -> Submit:
     return Submit(client, control_plane, jobs.namespace)
 
 

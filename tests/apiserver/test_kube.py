@@ -10,7 +10,7 @@ import pytest
 
 from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused
 from pytorchjob_operator.kube import config
-from pytorchjob_operator.kube.client import Client, Object, Scope
+from pytorchjob_operator.kube.client import ApiClient, Object, Scope
 from pytorchjob_operator.kube.lease import Elector, LeaseName
 from pytorchjob_operator.kube.recorder import Involved, Recorder, Reporter
 from pytorchjob_operator.kube.reflector import Reflector, ReflectorSettings
@@ -26,9 +26,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-async def client(bare: ControlPlane) -> AsyncIterator[Client]:
+async def client(bare: ControlPlane) -> AsyncIterator[ApiClient]:
     connection = config.load({"KUBECONFIG": str(bare.kubeconfig)})
-    async with Client(connection, "pytorchjob-operator/test") as one:
+    async with ApiClient(connection, "pytorchjob-operator/test") as one:
         yield one
 
 
@@ -48,11 +48,11 @@ async def running(work: Awaitable[None]) -> AsyncIterator[None]:
             await task
 
 
-async def _delete_another(client: Client) -> Any:
+async def _delete_another(client: ApiClient) -> Any:
     return await client.delete(PODS, "default", "refusals", "uid-of-another")
 
 
-async def _patch_old(client: Client) -> Any:
+async def _patch_old(client: ApiClient) -> Any:
     return await client.patch_status(PODS, "default", "refusals", {"metadata": {"resourceVersion": "1"}})
 
 
@@ -68,7 +68,7 @@ async def _patch_old(client: Client) -> Any:
     ],
 )
 async def test_refusals(
-    client: Client, act: Callable[[Client], Awaitable[Any]], kind: type[ApiError], reason: str
+    client: ApiClient, act: Callable[[ApiClient], Awaitable[Any]], kind: type[ApiError], reason: str
 ) -> None:
     with suppress(Conflict):
         await client.create(PODS, "default", pod("refusals"))
@@ -77,7 +77,7 @@ async def test_refusals(
     assert caught.value.reason == reason
 
 
-async def test_a_reflector_follows_a_pod_from_birth_to_death(client: Client) -> None:
+async def test_a_reflector_follows_a_pod_from_birth_to_death(client: ApiClient) -> None:
     store: Store[Item] = Store(asyncio.get_running_loop().time)
     reflector = Reflector(client, Scope(PODS, None, "job=seen"), store, Item.decode, ReflectorSettings(page=2))
     for index in range(3):
@@ -93,7 +93,7 @@ async def test_a_reflector_follows_a_pod_from_birth_to_death(client: Client) -> 
     assert (reflector.counters.lists, reflector.counters.failures) == (1, 0)
 
 
-async def test_events_are_accepted_and_counted(bare: ControlPlane, client: Client) -> None:
+async def test_events_are_accepted_and_counted(bare: ControlPlane, client: ApiClient) -> None:
     recorder = Recorder(client, Reporter("reporter", "one"), lambda: 0.0, lambda: NOW)
     about = Involved("v1", "Pod", "default", "spoken-of", "uid-1")
     async with running(recorder.run()):
@@ -104,7 +104,7 @@ async def test_events_are_accepted_and_counted(bare: ControlPlane, client: Clien
     assert [(one["count"], one["reportingComponent"], one["message"]) for one in found] == [(3, "reporter", "because")]
 
 
-async def test_a_lease_is_made_and_released(client: Client) -> None:
+async def test_a_lease_is_made_and_released(client: ApiClient) -> None:
     clock = asyncio.get_running_loop().time
     elector = Elector(client, LeaseName("default", "leader", "one"), clock, lambda: NOW)
     async with running(elector.run()):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.resource import PODS
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
@@ -59,7 +59,7 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 @pytest.fixture
-def kubelet(client: Client, jobs: Jobs) -> Kubelet:
+def kubelet(client: ApiClient, jobs: Jobs) -> Kubelet:
     return Kubelet(client, jobs.namespace)
 
 
@@ -165,7 +165,7 @@ async def test_a_standby_shows_the_jobs_and_counts_nothing(
 
 
 async def test_what_keeps_a_pod_from_starting_is_told_once_and_shown_as_long_as_it_lasts(
-    start: Callable[[], OperatorProcess], client: Client, jobs: Jobs, kubelet: Kubelet
+    start: Callable[[], OperatorProcess], client: ApiClient, jobs: Jobs, kubelet: Kubelet
 ) -> None:
     start().wait_ready()
     jobs.apply("x", 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_operator.control.apply import IN_FLIGHT
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess
 from tests.waiting import becomes, until_async
@@ -43,7 +43,7 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 @pytest.fixture
-def kubelet(client: Client, jobs: Jobs) -> Kubelet:
+def kubelet(client: ApiClient, jobs: Jobs) -> Kubelet:
     return Kubelet(client, jobs.namespace)
 
 

@@ -11,14 +11,14 @@ from pytorchjob_operator.app.operator import now
 from pytorchjob_operator.app.secret import load_credentials
 from pytorchjob_operator.errors import NotFound, OperatorError, Refused
 from pytorchjob_operator.kube import credentials
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from tests.fakes.apiserver import FakeApi, Request, failure
 
 PLACE = ("system", "coordinator")
 SECRETS = "api/v1/secrets"
 
 
-async def test_the_first_makes_them_and_the_next_reads_them(api: FakeApi, client: Client) -> None:
+async def test_the_first_makes_them_and_the_next_reads_them(api: FakeApi, client: ApiClient) -> None:
     made = await load_credentials(client, *PLACE)
     assert await load_credentials(client, *PLACE) == made
     assert [one.verb for one in api.requests] == ["get", "create", "get"]
@@ -28,19 +28,19 @@ async def test_the_first_makes_them_and_the_next_reads_them(api: FakeApi, client
     }
 
 
-async def test_replicas_that_start_together_end_with_the_same(client: Client) -> None:
+async def test_replicas_that_start_together_end_with_the_same(client: ApiClient) -> None:
     loaded = await asyncio.gather(*(load_credentials(client, *PLACE) for _ in range(5)))
     assert len({one.key for one in loaded}) == len({one.ca for one in loaded}) == 1
 
 
-async def test_what_somebody_has_put_there_is_used(api: FakeApi, client: Client) -> None:
+async def test_what_somebody_has_put_there_is_used(api: FakeApi, client: ApiClient) -> None:
     made = credentials.make(now())
     api.put(SECRETS, credentials.to_secret(made, *PLACE))
     assert await load_credentials(client, *PLACE) == made
     assert api.count("create") == 0
 
 
-async def test_a_broken_one_is_named_and_left_as_it_is(api: FakeApi, client: Client) -> None:
+async def test_a_broken_one_is_named_and_left_as_it_is(api: FakeApi, client: ApiClient) -> None:
     body = credentials.to_secret(credentials.make(now()), *PLACE)
     del body["data"]["tls.crt"]
     api.put(SECRETS, body)
@@ -63,26 +63,26 @@ def refusing(verb: str, status: int, reason: str) -> Callable[[Request], web.Res
         pytest.param("create", "permission to create secrets in namespace system", id="to make it"),
     ],
 )
-async def test_a_right_that_is_missing_is_named(api: FakeApi, client: Client, verb: str, right: str) -> None:
+async def test_a_right_that_is_missing_is_named(api: FakeApi, client: ApiClient, verb: str, right: str) -> None:
     api.failing = refusing(verb, 403, "Forbidden")
     with pytest.raises(OperatorError, match=f"{right}.*: its words"):
         await load_credentials(client, *PLACE)
 
 
-async def test_another_refusal_keeps_the_servers_words(api: FakeApi, client: Client) -> None:
+async def test_another_refusal_keeps_the_servers_words(api: FakeApi, client: ApiClient) -> None:
     api.failing = refusing("create", 422, "Invalid")
     with pytest.raises(Refused, match="its words"):
         await load_credentials(client, *PLACE)
 
 
-async def test_a_namespace_that_is_not_there_is_told(api: FakeApi, client: Client) -> None:
+async def test_a_namespace_that_is_not_there_is_told(api: FakeApi, client: ApiClient) -> None:
     api.failing = refusing("create", 404, "NotFound")
     with pytest.raises(NotFound, match="its words"):
         await load_credentials(client, *PLACE)
 
 
 async def test_an_api_server_that_is_away_is_waited_for(
-    api: FakeApi, client: Client, caplog: pytest.LogCaptureFixture
+    api: FakeApi, client: ApiClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     faults = [failure(503, "ServiceUnavailable", "away") for _ in range(3)]
     api.failing = lambda request: faults.pop() if faults else None

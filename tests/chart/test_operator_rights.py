@@ -14,7 +14,7 @@ import yaml
 from pytorchjob_operator.app.secret import load_credentials
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube import config
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.settings import Settings
 from tests.apiserver.cluster import BIN, ControlPlane
 from tests.chart.support import NAME, SPACE, environment, job, served
@@ -140,7 +140,7 @@ async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
     settings = Settings.from_env(environment(deployed(template())))
     asked = f"create secrets -n {SPACE} --as={ACCOUNT}".split()
     until(lambda: plane.kubectl("auth", "can-i", *asked).stdout.strip() == "yes")
-    async with Client(config.from_kubeconfig([Path(account(plane))]), "test/1") as client:
+    async with ApiClient(config.from_kubeconfig([Path(account(plane))]), "test/1") as client:
         made = await load_credentials(client, SPACE, settings.coordinator_secret)
         assert await load_credentials(client, SPACE, settings.coordinator_secret) == made
         with pytest.raises(OperatorError, match=f"permission to get secrets named other in namespace {SPACE}"):

@@ -15,7 +15,7 @@ from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.reconcile import Reconciler
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.recorder import Recorder, RecorderSettings, Reporter
 from pytorchjob_operator.kube.store import Store
@@ -36,7 +36,7 @@ Object = dict[str, Any]
 class World:
     """One job named x, and everything around it."""
 
-    def __init__(self, api: FakeApi, client: Client) -> None:
+    def __init__(self, api: FakeApi, client: ApiClient) -> None:
         clock = asyncio.get_running_loop().time
         self.api = api
         self.now = NOW
@@ -163,7 +163,7 @@ def _plural(path: str) -> str:
 
 @asynccontextmanager
 async def a_world() -> AsyncIterator[World]:
-    async with serving() as api, Client(Connection(api.url), "test/1", request_timeout=5) as client:
+    async with serving() as api, ApiClient(Connection(api.url), "test/1", request_timeout=5) as client:
         one = World(api, client)
         sending = asyncio.create_task(one.recorder.run())
         yield one

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.config import Connection
 from tests.fakes.apiserver import FakeApi, serving
 
@@ -17,7 +17,7 @@ async def api() -> AsyncIterator[FakeApi]:
 
 
 @pytest.fixture
-async def client(api: FakeApi) -> AsyncIterator[Client]:
+async def client(api: FakeApi) -> AsyncIterator[ApiClient]:
     """The client."""
-    async with Client(Connection(api.url), "test/1", request_timeout=5.0) as one:
+    async with ApiClient(Connection(api.url), "test/1", request_timeout=5.0) as one:
         yield one

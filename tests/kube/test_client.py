@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, Refused, Unavailable
-from pytorchjob_operator.kube.client import Client, Scope
+from pytorchjob_operator.kube.client import ApiClient, Scope
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.resource import LEASES, PODS, Resource
 from tests.fakes.apiserver import FakeApi, Request, failure
@@ -40,7 +40,7 @@ def test_paths(path: str, expected: str) -> None:
     assert path == expected
 
 
-async def test_an_object_lives_from_create_to_delete(api: FakeApi, client: Client) -> None:
+async def test_an_object_lives_from_create_to_delete(api: FakeApi, client: ApiClient) -> None:
     made = await client.create(PODS, "ns", pod())
     await client.patch_status(PODS, "ns", "a", {"status": {"phase": "Running"}})
     seen = await client.get(PODS, "ns", "a")
@@ -51,18 +51,18 @@ async def test_an_object_lives_from_create_to_delete(api: FakeApi, client: Clien
         await client.get(PODS, "ns", "a")
 
 
-async def test_every_request_says_who_asks(api: FakeApi, client: Client) -> None:
+async def test_every_request_says_who_asks(api: FakeApi, client: ApiClient) -> None:
     await client.create(PODS, "ns", pod())
     assert api.requests[0].headers["User-Agent"] == "test/1"
 
 
-async def test_a_delete_spares_the_successor_of_the_same_name(api: FakeApi, client: Client) -> None:
+async def test_a_delete_spares_the_successor_of_the_same_name(api: FakeApi, client: ApiClient) -> None:
     await client.create(PODS, "ns", pod())
     with pytest.raises(Conflict):
         await client.delete(PODS, "ns", "a", "uid-of-another")
 
 
-async def test_an_update_of_an_old_state_conflicts(api: FakeApi, client: Client) -> None:
+async def test_an_update_of_an_old_state_conflicts(api: FakeApi, client: ApiClient) -> None:
     old = await client.create(LEASES, "ns", pod())
     await client.update(LEASES, "ns", old)
     with pytest.raises(Conflict) as caught:
@@ -70,14 +70,14 @@ async def test_an_update_of_an_old_state_conflicts(api: FakeApi, client: Client)
     assert not caught.value.already_exists
 
 
-async def test_a_taken_name(api: FakeApi, client: Client) -> None:
+async def test_a_taken_name(api: FakeApi, client: ApiClient) -> None:
     await client.create(PODS, "ns", pod())
     with pytest.raises(Conflict) as caught:
         await client.create(PODS, "ns", pod())
     assert caught.value.already_exists
 
 
-async def test_a_list_comes_in_pages_of_one_moment(api: FakeApi, client: Client) -> None:
+async def test_a_list_comes_in_pages_of_one_moment(api: FakeApi, client: ApiClient) -> None:
     for index in range(5):
         api.put("api/v1/pods", pod(f"p{index}", labels={"app": "x"}))
     api.put("api/v1/pods", pod("other"))
@@ -87,7 +87,7 @@ async def test_a_list_comes_in_pages_of_one_moment(api: FakeApi, client: Client)
     assert all(one.query["labelSelector"] == "app=x" for one in api.requests)
 
 
-async def test_a_watch_brings_events_and_bookmarks(api: FakeApi, client: Client) -> None:
+async def test_a_watch_brings_events_and_bookmarks(api: FakeApi, client: ApiClient) -> None:
     kinds = set()
     async with client.watch(Scope(PODS), str(api.version), lasting=60) as events:
         api.put("api/v1/pods", pod())
@@ -98,14 +98,14 @@ async def test_a_watch_brings_events_and_bookmarks(api: FakeApi, client: Client)
     assert kinds == {"ADDED", "BOOKMARK"}
 
 
-async def test_an_event_may_be_larger_than_a_read(api: FakeApi, client: Client) -> None:
+async def test_an_event_may_be_larger_than_a_read(api: FakeApi, client: ApiClient) -> None:
     async with client.watch(Scope(PODS), str(api.version), lasting=60) as events:
         api.put("api/v1/pods", pod(annotations={"big": "x" * 600_000}))
         event = await anext(aiter(events))
     assert len(event["object"]["metadata"]["annotations"]["big"]) == 600_000
 
 
-async def test_an_error_in_the_stream_is_an_error(api: FakeApi, client: Client) -> None:
+async def test_an_error_in_the_stream_is_an_error(api: FakeApi, client: ApiClient) -> None:
     api.compact()
     api.expire_in_stream = True
     with pytest.raises(ApiError) as caught:
@@ -127,7 +127,7 @@ async def test_an_error_in_the_stream_is_an_error(api: FakeApi, client: Client) 
         ),
     ],
 )
-async def test_an_answer_that_is_no_object(api: FakeApi, client: Client, answer: Any, kind: type[ApiError]) -> None:
+async def test_an_answer_that_is_no_object(api: FakeApi, client: ApiClient, answer: Any, kind: type[ApiError]) -> None:
     api.failing = lambda request: answer()
     with pytest.raises(kind):
         await client.create(PODS, "ns", pod())
@@ -136,19 +136,19 @@ async def test_an_answer_that_is_no_object(api: FakeApi, client: Client, answer:
 
 async def test_a_server_that_hangs_is_given_up(api: FakeApi) -> None:
     api.hang()
-    async with Client(Connection(api.url), "test/1", request_timeout=0.1) as client:
+    async with ApiClient(Connection(api.url), "test/1", request_timeout=0.1) as client:
         with pytest.raises(Unavailable) as caught:
             await client.get(PODS, "ns", "a")
     assert (caught.value.status, caught.value.reason) == (0, "Timeout")
 
 
-async def test_a_server_that_is_not_there(client: Client) -> None:
-    async with Client(Connection("http://127.0.0.1:1"), "test/1") as lonely:
+async def test_a_server_that_is_not_there(client: ApiClient) -> None:
+    async with ApiClient(Connection("http://127.0.0.1:1"), "test/1") as lonely:
         with pytest.raises(Unavailable):
             await lonely.get(PODS, "ns", "a")
 
 
-async def test_a_cut_connection(api: FakeApi, client: Client) -> None:
+async def test_a_cut_connection(api: FakeApi, client: ApiClient) -> None:
     async def watch() -> None:
         async with client.watch(Scope(PODS), str(api.version), lasting=60) as events:
             async for _ in events:
@@ -158,7 +158,7 @@ async def test_a_cut_connection(api: FakeApi, client: Client) -> None:
         await watch()
 
 
-async def test_a_silent_watch_is_given_up(api: FakeApi, client: Client) -> None:
+async def test_a_silent_watch_is_given_up(api: FakeApi, client: ApiClient) -> None:
     api.mute = True
     with pytest.raises(Unavailable):
         async with client.watch(Scope(PODS), str(api.version), lasting=60, silence=0.1) as events:
@@ -183,21 +183,21 @@ def _only_new(request: Request) -> web.Response | None:
 
 async def test_a_refused_token_is_read_again(api: FakeApi) -> None:
     api.failing = _only_new
-    async with Client(Connection(api.url, token=_Rotating()), "test/1") as client:
+    async with ApiClient(Connection(api.url, token=_Rotating()), "test/1") as client:
         await client.create(PODS, "ns", pod())
     assert len(api.requests) == 2
 
 
 async def test_a_token_that_stays_refused_is_asked_for_once(api: FakeApi) -> None:
     api.failing = lambda request: failure(401, "Unauthorized")
-    async with Client(Connection(api.url, token=_Rotating()), "test/1") as client:
+    async with ApiClient(Connection(api.url, token=_Rotating()), "test/1") as client:
         with pytest.raises(Unavailable):
             await client.get(PODS, "ns", "a")
     assert len(api.requests) == 2
 
 
 async def test_writes_in_flight_are_bounded_and_reads_are_not_held_up(api: FakeApi) -> None:
-    async with Client(Connection(api.url), "test/1", max_in_flight=2) as client:
+    async with ApiClient(Connection(api.url), "test/1", max_in_flight=2) as client:
         api.hang()
         writes = [asyncio.create_task(client.create(PODS, "ns", pod(f"p{index}"))) for index in range(5)]
         read = asyncio.create_task(client.get(PODS, "ns", "p0"))
@@ -212,7 +212,7 @@ async def test_writes_in_flight_are_bounded_and_reads_are_not_held_up(api: FakeA
 async def test_each_request_is_reported(api: FakeApi) -> None:
     seen: list[tuple[str, str, int]] = []
     connection = Connection(api.url)
-    async with Client(connection, "t/1", on_request=lambda *one: seen.append(one[:3])) as client:
+    async with ApiClient(connection, "t/1", on_request=lambda *one: seen.append(one[:3])) as client:
         await client.create(PODS, "ns", pod())
         async with aclosing(client.list(Scope(PODS))) as pages:  # type: ignore[type-var]
             await anext(pages)

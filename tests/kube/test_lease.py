@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from tests.fakes.apiserver import FakeApi, failure
@@ -22,7 +22,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 class Candidate:
     """An elector with a client of its own, running."""
 
-    def __init__(self, client: Client, name: str, settings: LeaseSettings = QUICK) -> None:
+    def __init__(self, client: ApiClient, name: str, settings: LeaseSettings = QUICK) -> None:
         clock = asyncio.get_running_loop().time
         self.elector = Elector(client, LeaseName("ns", "leader", name), clock, lambda: NOON, settings)
         self.task = asyncio.create_task(self.elector.run())
@@ -41,7 +41,7 @@ async def _candidates(api: FakeApi) -> AsyncIterator[Stand]:
     async with AsyncExitStack() as stack:
 
         async def stand(name: str, connection: Connection | None = None) -> Candidate:
-            client = await stack.enter_async_context(Client(connection or Connection(api.url), "test/1"))
+            client = await stack.enter_async_context(ApiClient(connection or Connection(api.url), "test/1"))
             candidate = Candidate(client, name)
             stack.push_async_callback(candidate.stop)
             return candidate

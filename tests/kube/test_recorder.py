@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.recorder import Involved, Recorder, RecorderSettings, Reporter
 from pytorchjob_operator.names import EventType
 from tests.fakes.apiserver import FakeApi, failure
@@ -16,7 +16,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = Involved("kubeflow.org/v1", "PyTorchJob", "ns", "job", "uid-1")
 
 
-def recorder(client: Client, settings: RecorderSettings | None = None, now: list[float] | None = None) -> Recorder:
+def recorder(client: ApiClient, settings: RecorderSettings | None = None, now: list[float] | None = None) -> Recorder:
     clock = now or [0.0]
     reporter = Reporter("pytorchjob-controller", "pod-1")
     return Recorder(client, reporter, lambda: clock[0], lambda: NOON, settings or RecorderSettings(per_second=1e6))
@@ -37,7 +37,7 @@ def sent(api: FakeApi) -> list[dict[str, Any]]:
     return list(api.objects.get(EVENTS, {}).values())
 
 
-async def test_an_event_follows_the_conventions(api: FakeApi, client: Client) -> None:
+async def test_an_event_follows_the_conventions(api: FakeApi, client: ApiClient) -> None:
     one = recorder(client)
     async with sending(one):
         one.event(JOB, EventType.WARNING, "FailedCreatePod", "exceeded quota")
@@ -65,7 +65,7 @@ async def test_an_event_follows_the_conventions(api: FakeApi, client: Client) ->
     }
 
 
-async def test_repetitions_are_counted_in_place(api: FakeApi, client: Client) -> None:
+async def test_repetitions_are_counted_in_place(api: FakeApi, client: ApiClient) -> None:
     one = recorder(client)
     async with sending(one):
         for message in ("x", "x", "y", "x"):
@@ -73,7 +73,7 @@ async def test_repetitions_are_counted_in_place(api: FakeApi, client: Client) ->
     assert sorted((event["message"], event["count"]) for event in sent(api)) == [("x", 3), ("y", 1)]
 
 
-async def test_an_event_that_the_server_forgot_is_made_again(api: FakeApi, client: Client) -> None:
+async def test_an_event_that_the_server_forgot_is_made_again(api: FakeApi, client: ApiClient) -> None:
     one = recorder(client)
     async with sending(one):
         one.event(JOB, EventType.NORMAL, "Why", "x")
@@ -83,7 +83,7 @@ async def test_an_event_that_the_server_forgot_is_made_again(api: FakeApi, clien
     assert [event["count"] for event in sent(api)] == [1]
 
 
-async def test_a_flood_about_one_object_is_cut_and_others_are_heard(api: FakeApi, client: Client) -> None:
+async def test_a_flood_about_one_object_is_cut_and_others_are_heard(api: FakeApi, client: ApiClient) -> None:
     one, other = recorder(client), JOB._replace(name="other", uid="uid-2")
     async with sending(one):
         for index in range(40):
@@ -92,7 +92,7 @@ async def test_a_flood_about_one_object_is_cut_and_others_are_heard(api: FakeApi
     assert (len(sent(api)), one.dropped) == (26, 15)
 
 
-async def test_a_bucket_fills_again_slowly(api: FakeApi, client: Client) -> None:
+async def test_a_bucket_fills_again_slowly(api: FakeApi, client: ApiClient) -> None:
     now = [0.0]
     one = recorder(client, now=now)
     for _ in range(26):
@@ -103,14 +103,14 @@ async def test_a_bucket_fills_again_slowly(api: FakeApi, client: Client) -> None
     assert one.dropped == 2
 
 
-async def test_a_full_queue_drops_and_does_not_wait(client: Client) -> None:
+async def test_a_full_queue_drops_and_does_not_wait(client: ApiClient) -> None:
     one = recorder(client, RecorderSettings(queue=3))
     for index in range(5):
         one.event(JOB, EventType.NORMAL, "Why", str(index))
     assert one.dropped == 2
 
 
-async def test_what_the_server_refuses_is_dropped_and_the_next_is_sent(api: FakeApi, client: Client) -> None:
+async def test_what_the_server_refuses_is_dropped_and_the_next_is_sent(api: FakeApi, client: ApiClient) -> None:
     faults = [failure(403, "Forbidden", "the namespace is terminating")]
     api.failing = lambda request: faults.pop() if faults else None
     one = recorder(client)
@@ -120,7 +120,7 @@ async def test_what_the_server_refuses_is_dropped_and_the_next_is_sent(api: Fake
     assert ([event["message"] for event in sent(api)], one.dropped) == (["sent"], 1)
 
 
-async def test_names_and_messages_are_cut_to_what_the_server_takes(api: FakeApi, client: Client) -> None:
+async def test_names_and_messages_are_cut_to_what_the_server_takes(api: FakeApi, client: ApiClient) -> None:
     one = recorder(client)
     async with sending(one):
         one.event(JOB._replace(name="n" * 253), EventType.NORMAL, "Why", "x" * 5000)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.kube.backoff import Backoff
-from pytorchjob_operator.kube.client import Client, Scope
+from pytorchjob_operator.kube.client import ApiClient, Scope
 from pytorchjob_operator.kube.reflector import Reflector, ReflectorSettings
 from pytorchjob_operator.kube.resource import PODS
 from pytorchjob_operator.kube.store import Store
@@ -28,7 +28,7 @@ def pod(name: str, app: str = "ours") -> dict[str, Any]:
 class Seen:
     """A reflector that runs, and what it put into its store."""
 
-    def __init__(self, client: Client, settings: ReflectorSettings = QUICK) -> None:
+    def __init__(self, client: ApiClient, settings: ReflectorSettings = QUICK) -> None:
         self.store: Store[Item] = Store(asyncio.get_running_loop().time)
         scope = Scope(PODS, None, "app=ours")
         self.reflector = Reflector(client, scope, self.store, Item.decode, settings)
@@ -38,7 +38,7 @@ class Seen:
 
 
 @asynccontextmanager
-async def watching(client: Client, settings: ReflectorSettings = QUICK) -> AsyncIterator[Seen]:
+async def watching(client: ApiClient, settings: ReflectorSettings = QUICK) -> AsyncIterator[Seen]:
     seen = Seen(client, settings)
     task = asyncio.create_task(seen.reflector.run())
     try:
@@ -49,7 +49,7 @@ async def watching(client: Client, settings: ReflectorSettings = QUICK) -> Async
             await task
 
 
-async def test_it_lists_in_pages_and_then_watches(api: FakeApi, client: Client) -> None:
+async def test_it_lists_in_pages_and_then_watches(api: FakeApi, client: ApiClient) -> None:
     for name in "abc":
         api.put(POD_PATH, pod(name))
     async with watching(client) as seen:
@@ -61,13 +61,13 @@ async def test_it_lists_in_pages_and_then_watches(api: FakeApi, client: Client) 
     assert seen.reflector.counters.lists == 1
 
 
-async def test_the_selector_is_on_the_wire(api: FakeApi, client: Client) -> None:
+async def test_the_selector_is_on_the_wire(api: FakeApi, client: ApiClient) -> None:
     async with watching(client) as seen:
         await until_async(lambda: seen.reflector.counters.watches == 1)
     assert [one.query["labelSelector"] for one in api.requests] == ["app=ours", "app=ours"]
 
 
-async def test_an_orderly_end_costs_one_watch_and_no_list(api: FakeApi, client: Client) -> None:
+async def test_an_orderly_end_costs_one_watch_and_no_list(api: FakeApi, client: ApiClient) -> None:
     async with watching(client) as seen:
         await until_async(lambda: api.count("watch") == 1)
         api.end_watches()
@@ -128,7 +128,7 @@ def _mute(api: FakeApi) -> None:
     ],
 )
 async def test_it_heals_and_nothing_is_left_behind(
-    api: FakeApi, client: Client, fault: Callable[[FakeApi], None]
+    api: FakeApi, client: ApiClient, fault: Callable[[FakeApi], None]
 ) -> None:
     api.put(POD_PATH, pod("dies in the gap"))
     api.put(POD_PATH, pod("stays"))
@@ -140,7 +140,7 @@ async def test_it_heals_and_nothing_is_left_behind(
         await until_async(lambda: seen.names() == ["made in the gap", "stays"])
 
 
-async def test_what_died_in_a_gap_of_history_is_swept(api: FakeApi, client: Client) -> None:
+async def test_what_died_in_a_gap_of_history_is_swept(api: FakeApi, client: ApiClient) -> None:
     api.put(POD_PATH, pod("a"))
     async with watching(client) as seen:
         await until_async(lambda: seen.names() == ["a"])
@@ -153,14 +153,14 @@ async def test_what_died_in_a_gap_of_history_is_swept(api: FakeApi, client: Clie
     assert seen.reflector.counters.swept == 1
 
 
-async def test_a_silent_watch_is_opened_again(api: FakeApi, client: Client) -> None:
+async def test_a_silent_watch_is_opened_again(api: FakeApi, client: ApiClient) -> None:
     api.mute = True
     async with watching(client) as seen:
         await until_async(lambda: seen.reflector.counters.watches >= 3)
     assert seen.reflector.counters.failures >= 2
 
 
-async def test_watches_that_end_at_once_are_slowed_down(api: FakeApi, client: Client) -> None:
+async def test_watches_that_end_at_once_are_slowed_down(api: FakeApi, client: ApiClient) -> None:
     settings = replace(QUICK, backoff=Backoff(first=0.05, cap=30.0, spread=lambda: 1.0), steady=60.0)
     async with watching(client, settings) as seen:
         await until_async(lambda: api.count("watch") == 1)
@@ -170,7 +170,7 @@ async def test_watches_that_end_at_once_are_slowed_down(api: FakeApi, client: Cl
     assert seen.reflector.counters.watches <= 5  # 0.05 + 0.1 + 0.2 + 0.4 s is more than 40 ends take
 
 
-async def test_a_server_restored_from_an_older_copy_is_believed(api: FakeApi, client: Client) -> None:
+async def test_a_server_restored_from_an_older_copy_is_believed(api: FakeApi, client: ApiClient) -> None:
     api.put(POD_PATH, pod("a"))
     api.put(POD_PATH, pod("b"))
     async with watching(client) as seen:
@@ -188,7 +188,7 @@ def _ahead(request: Any) -> bool:
     return int(request.query["resourceVersion"]) > 90
 
 
-async def test_reflectors_of_two_namespaces_fill_one_store(api: FakeApi, client: Client) -> None:
+async def test_reflectors_of_two_namespaces_fill_one_store(api: FakeApi, client: ApiClient) -> None:
     store: Store[Item] = Store(asyncio.get_running_loop().time)
     for namespace in ("one", "two"):
         api.put(POD_PATH, {"metadata": {"name": namespace, "namespace": namespace}})
@@ -200,7 +200,7 @@ async def test_reflectors_of_two_namespaces_fill_one_store(api: FakeApi, client:
         task.cancel()
 
 
-async def test_a_decoder_with_a_bug_does_not_end_it(api: FakeApi, client: Client) -> None:
+async def test_a_decoder_with_a_bug_does_not_end_it(api: FakeApi, client: ApiClient) -> None:
     broken = [True]
 
     def decode(obj: dict[str, Any]) -> Item:
@@ -215,7 +215,7 @@ async def test_a_decoder_with_a_bug_does_not_end_it(api: FakeApi, client: Client
     assert seen.reflector.counters.failures == 1
 
 
-async def test_the_age_of_the_last_contact(api: FakeApi, client: Client) -> None:
+async def test_the_age_of_the_last_contact(api: FakeApi, client: ApiClient) -> None:
     loop = asyncio.get_running_loop()
     seen = Seen(client)
     assert seen.reflector.last_contact_age(loop.time()) == float("inf")

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from pytorchjob_operator.local.screen import Progress, Screen, duration
+from pytorchjob_operator.local.screen import ProgressLine, Screen, duration
 
 
 class Terminal(io.StringIO):
@@ -10,8 +10,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def at(ready: int) -> Progress:
-    return Progress("tiny", "Running", ready, 3, 1)
+def at(ready: int) -> ProgressLine:
+    return ProgressLine("tiny", "Running", ready, 3, 1)
 
 
 def test_progress_is_printed_when_it_changes_and_not_otherwise() -> None:

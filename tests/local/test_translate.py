@@ -6,7 +6,7 @@ import pytest
 
 from pytorchjob_operator.local.addresses import Addresses
 from pytorchjob_operator.local.supervisor import Command
-from pytorchjob_operator.local.translate import Machine, expand, to_command
+from pytorchjob_operator.local.translate import LocalMachine, expand, to_command
 from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
@@ -23,7 +23,7 @@ def translated(gpus: str | None = None, shell: dict[str, str] | None = None, **c
     stored = PyTorchJob.model_validate(job(Master=role(["x"]), Worker=role(command, **container)))
     stored = stored.model_copy(update={"metadata": stored.metadata.model_copy(update={"namespace": "default"})})
     pod = build_pod(with_defaults(stored), Replica(ReplicaType.WORKER, 0), Options())
-    return to_command(pod, Machine(ADDRESSES, shell or {}, "/here", "/scratch"), gpus)
+    return to_command(pod, LocalMachine(ADDRESSES, shell or {}, "/here", "/scratch"), gpus)
 
 
 def variable(name: str, field: str) -> dict[str, Any]:

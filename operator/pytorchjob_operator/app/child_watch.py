@@ -14,7 +14,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.errors import ApiError
 from pytorchjob_operator.kube.backoff import Backoff
-from pytorchjob_operator.kube.client import Client, Scope
+from pytorchjob_operator.kube.client import ApiClient, Scope
 from pytorchjob_operator.kube.reflector import Reflector
 from pytorchjob_operator.kube.resource import CHILDREN
 from pytorchjob_operator.names import ChildKind
@@ -29,7 +29,7 @@ class ChildWatch:
     """Fills the stores of the rare kinds; `on_change` is called whenever a kind becomes available or unavailable."""
 
     def __init__(
-        self, client: Client, caches: Caches, namespaces: tuple[str, ...], on_change: Callable[[], None]
+        self, client: ApiClient, caches: Caches, namespaces: tuple[str, ...], on_change: Callable[[], None]
     ) -> None:
         self._client = client
         self._caches = caches

@@ -14,7 +14,7 @@ from pytorchjob_operator.app.secret import load_credentials
 from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.errors import OperatorError
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.credentials import Credentials
 from pytorchjob_operator.observed import CoordinatorAccess
 from pytorchjob_operator.report import Report
@@ -37,7 +37,7 @@ class CoordinatorService:
         self._credentials: Credentials | None = None
         self._coordinator: Coordinator | None = None
 
-    async def prepare(self, client: Client, namespace: str) -> CoordinatorAccess | None:
+    async def prepare(self, client: ApiClient, namespace: str) -> CoordinatorAccess | None:
         """Read or create the credentials; returns the address and CA for the pods, None without a coordinator."""
         settings = self._settings
         if not settings.coordinator:

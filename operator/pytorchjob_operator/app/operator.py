@@ -22,7 +22,7 @@ from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.queue import WorkQueue
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.errors import ApiError, Conflict, InvalidJob
-from pytorchjob_operator.kube.client import Client, Scope
+from pytorchjob_operator.kube.client import ApiClient, Scope
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.lease import Elector, LeaseName
 from pytorchjob_operator.kube.recorder import Involved, Recorder, Reporter
@@ -63,9 +63,9 @@ class Operator:
             children={kind: Store[Child](self._clock, self._child_changed) for kind in ChildKind},
             options=_options(settings),
         )
-        self.client = Client(connection, USER_AGENT, settings.max_in_flight, on_request=metrics.on_request)
+        self.client = ApiClient(connection, USER_AGENT, settings.max_in_flight, on_request=metrics.on_request)
         # A request for the Lease must never wait behind the writes that the Lease guards.
-        self.lease_client = Client(connection, USER_AGENT, 1, on_request=metrics.on_request)
+        self.lease_client = ApiClient(connection, USER_AGENT, 1, on_request=metrics.on_request)
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._namespace = settings.lease_namespace or connection.namespace
         lease = LeaseName(self._namespace, settings.lease_name, identity)

@@ -9,14 +9,14 @@ from typing import NoReturn
 from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, Refused, Unavailable
 from pytorchjob_operator.kube import credentials
 from pytorchjob_operator.kube.backoff import Backoff
-from pytorchjob_operator.kube.client import Client, Object
+from pytorchjob_operator.kube.client import ApiClient, Object
 from pytorchjob_operator.kube.credentials import Credentials
 from pytorchjob_operator.kube.resource import SECRETS
 
 logger = logging.getLogger(__name__)
 
 
-async def load_credentials(client: Client, namespace: str, name: str) -> Credentials:
+async def load_credentials(client: ApiClient, namespace: str, name: str) -> Credentials:
     """Read the Secret, and create it if it does not exist; wait while the API server is unavailable.
 
     Raises OperatorError if the Secret is invalid or a permission is missing.
@@ -33,7 +33,7 @@ async def load_credentials(client: Client, namespace: str, name: str) -> Credent
             attempt += 1
 
 
-async def _read_or_create(client: Client, namespace: str, name: str) -> Object:
+async def _read_or_create(client: ApiClient, namespace: str, name: str) -> Object:
     try:
         return await client.get(SECRETS, namespace, name)
     except NotFound:

@@ -13,7 +13,7 @@ from typing import Any
 from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused, Unavailable
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.resource import CHILDREN, PODS, Resource
 from pytorchjob_operator.model import JobStatus, PyTorchJob
 from pytorchjob_operator.names import ChildKind, Reason
@@ -43,7 +43,7 @@ _FAILED_CREATE = {
 class Applier:
     """Sends writes for jobs; one instance serves all of them."""
 
-    client: Client
+    client: ApiClient
     caches: Caches
     may_write: Callable[[], bool]
     """The fence, checked before each write: False once this process may no longer be the leader."""

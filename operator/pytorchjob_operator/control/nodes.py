@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from pytorchjob_operator.errors import ApiError, NotFound, Refused
-from pytorchjob_operator.kube.client import Client
+from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.resource import NODES
 from pytorchjob_operator.observed import NodeHealth, NodeState
 
@@ -24,7 +24,7 @@ _IN_FLIGHT = 16
 class Nodes:
     """Reads nodes, and caches their states for `FRESH`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._read: dict[str, tuple[datetime, NodeState]] = {}
         self._gate = asyncio.Semaphore(_IN_FLIGHT)

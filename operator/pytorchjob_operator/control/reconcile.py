@@ -33,7 +33,7 @@ FENCED = 1.0
 """Seconds until the next pass while the Lease is not renewed; until then the operator sends no request for the job."""
 
 
-class Coordinator(Protocol):
+class JobCoordinator(Protocol):
     """The coordinator, as far as the reconciler needs it: reports come in, updates go out."""
 
     def report(self, uid: str) -> Report | None:
@@ -66,7 +66,7 @@ class Reconciler:
     """Called with the kinds of children that a plan needs to observe and that are not watched yet."""
     lost: Callable[[str, tuple[Cause, ...]], None] = lambda namespace, causes: None
     """Called with the causes for which pods of a namespace were lost."""
-    coordinator: Coordinator | None = None
+    coordinator: JobCoordinator | None = None
     _memories: dict[str, _Memory] = field(default_factory=dict)
 
     async def __call__(self, uid: str) -> float | None:

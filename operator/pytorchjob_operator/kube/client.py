@@ -67,7 +67,7 @@ class _Call:
         return self.method != "GET"
 
 
-class Client:
+class ApiClient:
     """Requests to one API server over kept-alive connections; use it as an async context manager."""
 
     def __init__(

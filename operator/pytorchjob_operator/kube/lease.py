@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from pytorchjob_operator.errors import ApiError, Conflict, NotFound, OperatorError
-from pytorchjob_operator.kube.client import Client, Object
+from pytorchjob_operator.kube.client import ApiClient, Object
 from pytorchjob_operator.kube.resource import LEASES
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Elector:
 
     def __init__(
         self,
-        client: Client,
+        client: ApiClient,
         lease: LeaseName,
         clock: Callable[[], float],
         wall: Callable[[], datetime],

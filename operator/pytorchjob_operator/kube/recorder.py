@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from pytorchjob_operator.errors import ApiError, NotFound
-from pytorchjob_operator.kube.client import Client, Object
+from pytorchjob_operator.kube.client import ApiClient, Object
 from pytorchjob_operator.kube.resource import EVENTS
 from pytorchjob_operator.names import EventType
 
@@ -77,7 +77,7 @@ class Recorder:
 
     def __init__(
         self,
-        client: Client,
+        client: ApiClient,
         reporter: Reporter,
         clock: Callable[[], float],
         wall: Callable[[], datetime],

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from pytorchjob_operator.errors import ApiError, Expired, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
-from pytorchjob_operator.kube.client import Client, Object, Scope
+from pytorchjob_operator.kube.client import ApiClient, Object, Scope
 from pytorchjob_operator.kube.store import Store, Stored
 
 T = TypeVar("T", bound=Stored)
@@ -54,7 +54,7 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        client: Client,
+        client: ApiClient,
         scope: Scope,
         store: Store[T],
         decode: Callable[[Object], T | None],

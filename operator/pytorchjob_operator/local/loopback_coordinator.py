@@ -22,7 +22,7 @@ from pytorchjob_operator.rounds.state import News
 _TERM = 1
 _MAX_EVENTS = 1000
 _NO_IMAGE = "none"
-"""A local run needs no agent image: `run` installs the agent of this machine."""
+"""A local run needs no agent image: `run_command` installs the agent of this machine."""
 
 
 class LoopbackCoordinator:

@@ -15,8 +15,8 @@ from enum import IntEnum
 from pytorchjob_operator.errors import InvalidJob
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node
-from pytorchjob_operator.local.screen import Progress, Screen
-from pytorchjob_operator.local.signals import RELOAD, Signals
+from pytorchjob_operator.local.screen import ProgressLine, Screen
+from pytorchjob_operator.local.signal_pipe import RELOAD, SignalPipe
 from pytorchjob_operator.model import ConditionStatus, ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
 from pytorchjob_operator.observed import Child, Observed, ReportedEvent
@@ -75,7 +75,7 @@ class Runner:
     def run(self, coordinator: LoopbackCoordinator) -> RunResult:
         """Run the job to its end; no process is left on return."""
         self._coordinator = coordinator
-        with Signals(self._node.selector) as signals:
+        with SignalPipe(self._node.selector) as signals:
             try:
                 status = self._until_end(signals)
                 self._wind_down(status, signals)
@@ -84,7 +84,7 @@ class Runner:
                 self._drain()
         return RunResult(self._job, status, _monotonic() - self._start)
 
-    def _until_end(self, signals: Signals) -> ExitStatus:
+    def _until_end(self, signals: SignalPipe) -> ExitStatus:
         while True:
             for number in signals.take():
                 if number is not RELOAD or (self._terminal and not _has_terminal()):
@@ -169,7 +169,7 @@ class Runner:
             update={"spec": spec, "metadata": meta.model_copy(update={"generation": meta.generation + 1})}
         )
 
-    def _wind_down(self, status: ExitStatus, signals: Signals) -> None:
+    def _wind_down(self, status: ExitStatus, signals: SignalPipe) -> None:
         """End the replicas: wait for them if the job has succeeded, then SIGTERM, then SIGKILL."""
         if status is ExitStatus.SUCCEEDED:
             self._pump_until(_monotonic() + _SETTLE, signals)
@@ -178,7 +178,7 @@ class Runner:
         self._node.stop_all(_monotonic())
         self._pump_until(None, signals)
 
-    def _pump_until(self, end: float | None, signals: Signals) -> None:
+    def _pump_until(self, end: float | None, signals: SignalPipe) -> None:
         """Wait until no process is left, until `end`, or until a second signal arrives."""
         while self._node.busy and (end is None or _monotonic() < end):
             if any(number is not RELOAD for number in signals.take()):
@@ -208,7 +208,7 @@ class Runner:
     def _show(self) -> None:
         conditions = reversed(self._job.status.conditions)
         holding = (condition.type for condition in conditions if condition.status is ConditionStatus.TRUE)
-        progress = Progress(
+        progress = ProgressLine(
             job=self._job.metadata.name,
             state=next(holding, "Pending"),
             ready=self._node.ready,

@@ -55,7 +55,7 @@ def wants_colour(stream: TextIO, no_colour: str | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressLine:
     """The state of a run, as the progress line shows it."""
 
     job: str
@@ -87,7 +87,7 @@ class Screen:
         self._out, self._err = out, err
         self._colour = wants_colour(out, no_colour)
         self._live = err.isatty()
-        self._shown: tuple[Progress, int] | None = None
+        self._shown: tuple[ProgressLine, int] | None = None
         self._drawn = False
 
     def log(self, label: str, number: int, line: str) -> None:
@@ -100,7 +100,7 @@ class Screen:
         self._wipe()
         print(text, file=self._err)
 
-    def progress(self, progress: Progress, elapsed: float) -> None:
+    def progress(self, progress: ProgressLine, elapsed: float) -> None:
         """Show the progress if it has changed; called after each pass of the loop."""
         state = (progress, int(elapsed) if self._live else 0)
         if self._live and (state != self._shown or not self._drawn):

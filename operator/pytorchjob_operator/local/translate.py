@@ -37,7 +37,7 @@ _AGENT_ROOT = Path(environment.__file__).parents[1]
 
 
 @dataclass(frozen=True)
-class Machine:
+class LocalMachine:
     """The properties of this machine and run that a command depends on."""
 
     addresses: Addresses
@@ -48,7 +48,7 @@ class Machine:
     python: str = sys.executable
 
 
-def to_command(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> Command:
+def to_command(pod: Mapping[str, Any], machine: LocalMachine, gpus: str | None) -> Command:
     """Translate one pod; `gpus` is its CUDA_VISIBLE_DEVICES, None keeps the caller's value."""
     container = main_container(dict(pod)) or {}
     given = _given_env(pod, container, machine)
@@ -96,7 +96,7 @@ def field_value(pod: Mapping[str, Any], path: str, address: str) -> str | None:
     return plain.get(path)
 
 
-def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: Machine) -> dict[str, str]:
+def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: LocalMachine) -> dict[str, str]:
     """The container's own env, in order: a later variable of the same name wins, and may refer to earlier ones."""
     env: dict[str, str] = {}
     for variable in container.get("env") or ():
@@ -116,11 +116,11 @@ def _is_address(name: str) -> bool:
     return name.endswith(("_ADDR", "_HOST", "_ENDPOINT"))
 
 
-def _base_env(machine: Machine) -> dict[str, str]:
+def _base_env(machine: LocalMachine) -> dict[str, str]:
     return {name: value for name, value in machine.env.items() if not _OF_A_JOB.match(name)}
 
 
-def _local_env(pod: Mapping[str, Any], machine: Machine, gpus: str | None) -> dict[str, str]:
+def _local_env(pod: Mapping[str, Any], machine: LocalMachine, gpus: str | None) -> dict[str, str]:
     """What a pod would have of its own: host name, network interface, devices, file for the termination message."""
     name = pod["metadata"]["name"]
     env = dict.fromkeys((variable for variable in _INTERFACES if variable not in machine.env), _LOOPBACK_INTERFACE)
@@ -142,20 +142,20 @@ def termination_log(scratch: str, pod: str) -> str:
     return str(Path(scratch) / f"{pod}.termination-log")
 
 
-def _directory(container: Mapping[str, Any], machine: Machine) -> str:
+def _directory(container: Mapping[str, Any], machine: LocalMachine) -> str:
     """The container's working directory if it exists on this machine, otherwise the caller's."""
     wanted = container.get("workingDir")
     return str(wanted) if wanted and Path(wanted).is_dir() else machine.cwd
 
 
-def _with_agent(command: Command, machine: Machine) -> Command:
+def _with_agent(command: Command, machine: LocalMachine) -> Command:
     """Run `pytorchjob-agent` from its source if the package is not installed."""
     if command.argv[0] != _AGENT or (Path(machine.python).parent / _AGENT).exists():
         return command
     return from_source(replace(command, argv=command.argv[1:]), machine)
 
 
-def from_source(command: Command, machine: Machine) -> Command:
+def from_source(command: Command, machine: LocalMachine) -> Command:
     """Return the command that runs the agent next to this package; `command.argv` holds the agent's arguments."""
     source = os.pathsep.join(part for part in (str(_AGENT_ROOT.parent), command.env.get(inject.PYTHONPATH)) if part)
     argv = (machine.python, "-m", _AGENT_ROOT.name, *command.argv)

@@ -10,7 +10,7 @@ STOP = (signal.SIGINT, signal.SIGTERM)
 RELOAD = signal.SIGHUP
 
 
-class Signals:
+class SignalPipe:
     """Collects the runner's signals while its context is open."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:

@@ -18,7 +18,7 @@ from pytorchjob_operator.local.node import Node
 from pytorchjob_operator.local.runner import ExitStatus, Runner, RunResult
 from pytorchjob_operator.local.screen import Screen, duration
 from pytorchjob_operator.local.supervisor import Command
-from pytorchjob_operator.local.translate import Machine, agent_directory, from_source, to_command
+from pytorchjob_operator.local.translate import LocalMachine, agent_directory, from_source, to_command
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import replicas
@@ -68,7 +68,7 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
     scratch = tempfile.mkdtemp(prefix="pytorchjob-run-")
     process_tree.adopt_orphans()
     try:
-        machine = Machine(places, dict(os.environ), os.getcwd(), scratch)
+        machine = LocalMachine(places, dict(os.environ), os.getcwd(), scratch)
         if given.spec.agent is not None and given.spec.agent.inject:
             _install_agent(machine)
         node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, options.grace)
@@ -79,7 +79,7 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _install_agent(machine: Machine) -> None:
+def _install_agent(machine: LocalMachine) -> None:
     """Install the agent for the replicas, with the command that the init container runs in a cluster."""
     command = from_source(Command(("install", agent_directory(machine.scratch)), machine.env, machine.cwd), machine)
     subprocess.run(  # noqa: S603 - a command of this package
@@ -87,7 +87,7 @@ def _install_agent(machine: Machine) -> None:
     )
 
 
-def _translate(machine: Machine, pod: Mapping[str, Any], devices: str | None) -> Command:
+def _translate(machine: LocalMachine, pod: Mapping[str, Any], devices: str | None) -> Command:
     return to_command(pod, machine, devices)
 
 
