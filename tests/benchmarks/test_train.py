@@ -5,16 +5,17 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.recovery.lines import Journal
 from benchmarks.recovery.train import losses
+from tests.ports import free_port
+from tests.waiting import until
 
 HERE = Path(__file__).parents[2] / "benchmarks" / "recovery"
 pytestmark = pytest.mark.torch
@@ -22,8 +23,7 @@ pytestmark = pytest.mark.torch
 
 def train(world: int, steps: int, checkpoints: str) -> Journal:
     """Run to a step; torchrun is left out, as its part is not what is tried here."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     env = {
         **os.environ,
         "TRAIN_STEPS": str(steps),
@@ -63,14 +63,6 @@ def test_it_goes_on_from_the_checkpoint_with_fewer_ranks_and_the_losses_stay_tho
     assert len(set(itertools.islice(losses(), 10))) == 10
 
 
-def _until(happened: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if happened():
-            return
-        time.sleep(0.05)
-    pytest.fail("it did not happen")
-
-
 def _answers(port: str) -> bool:
     try:
         socket.create_connection(("127.0.0.1", int(port)), 1).close()
@@ -81,13 +73,10 @@ def _answers(port: str) -> bool:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[str]:
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports.append(str(free.getsockname()[1]))
+    ports = [str(free_port()), str(free_port())]
     process = subprocess.Popen([sys.executable, str(HERE / "store.py"), *ports, str(tmp_path / "kept")])
     try:
-        _until(lambda: all(map(_answers, ports)))
+        until(lambda: all(map(_answers, ports)))
         yield ",".join(ports)
     finally:
         process.kill()
@@ -121,5 +110,5 @@ def test_the_store_answers_the_newest_checkpoint_and_all_lines(store: str) -> No
     assert journal.saved == {0, 6, 7, 8, 9, 10}
     with socket.create_connection(("127.0.0.1", int(lines)), 10) as sink:
         sink.sendall(b"one\ntwo\nhal")
-    _until(lambda: get(f"/lines?from={len(told)}") == b"one\ntwo\n")
+    until(lambda: get(f"/lines?from={len(told)}") == b"one\ntwo\n")
     assert get(f"/lines?from={len(told) + 4}") == b"two\n"

@@ -2,12 +2,13 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
@@ -35,8 +36,7 @@ def outputs(*processes: subprocess.Popen[str]) -> list[str]:
 
 def pods(world: int, *words: str, **env: str) -> list[str]:
     """Run one process per pod with v1's environment."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
+    port = str(free_port())
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(world), **env}
     common |= {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port, "PET_NNODES": str(world)}
     ranks = [{"RANK": str(rank), "PET_NODE_RANK": str(rank)} for rank in range(world)]

@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption(OPTION)
     if path and not hasattr(config, "workerinput"):  # workers of pytest-xdist report to the main process
-        config.pluginmanager.register(Events(Path(path)))
+        config.pluginmanager.register(Events(Path(path).absolute()))  # tests change the folder
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -89,6 +89,14 @@ async def test_a_run_that_does_not_end_well_fails(shown: Shown, code: str, probl
     assert any(problem in one for one in problems(found)), problems(found)
 
 
+async def test_a_test_may_change_the_folder(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.chdir(shown.out.parent)
+    shown.out = Path(shown.out.name)
+    found = await shown.tests("import os\ndef test_it(): os.chdir('/')\ndef test_more(): pass\n")
+    assert counts(found) == (2, 0, 0)
+
+
 async def test_a_worker_process_that_crashes_fails_its_test(shown: Shown) -> None:
     found = await shown.tests(f"{GOOD}def test_gone():\n    import os; os._exit(0)\n", *TWO_PROCESSES)
     assert found.results.count("failed") >= 1

@@ -14,7 +14,7 @@ TREE = (
 # In a process of its own: the test's own children are not to be reaped.
 KILL = f"""
 import os, subprocess, sys
-from pytorchjob_agent import processes
+from pytorchjob_agent.system import processes
 processes.adopt_orphans()
 child = subprocess.Popen([sys.executable, "-c", {TREE!r}], stdout=subprocess.PIPE)
 child.stdout.readline()
