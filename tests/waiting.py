@@ -34,8 +34,8 @@ async def until_async(
     return found
 
 
-async def becomes(holds: Callable[[], T], seconds: float = SECONDS, story: Story = "", *, every: float = 0.1) -> T:
-    """Do the same while other tasks go on, for a question that blocks."""
+async def becomes(holds: Callable[[], T], seconds: float = SECONDS, story: Story = "", *, every: float = 0.3) -> T:
+    """Do the same while other tasks go on, for a question that blocks: mostly one that starts a process."""
     return await asyncio.to_thread(until, holds, seconds, story, every=every)
 
 

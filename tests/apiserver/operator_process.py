@@ -200,7 +200,7 @@ class Jobs:
         self.kubectl("patch", "ptj", name, "--type=merge", "-p", json.dumps(change))
 
     def get(self, name: str) -> Object:
-        return self.plane.get("-n", self.namespace, "ptj", name)
+        return self.plane.read(f"/apis/kubeflow.org/v1/namespaces/{self.namespace}/pytorchjobs/{name}")
 
     def conditions(self, name: str) -> list[tuple[str, str]]:
         """Type and status, in the order in which they are stored."""
@@ -216,5 +216,5 @@ class Jobs:
         return len(self.kubectl("get", ",".join(kinds), "-o", "name").split())
 
     def events(self) -> list[Object]:
-        found = self.plane.get("-n", self.namespace, "events")["items"]
+        found = self.plane.read(f"/api/v1/namespaces/{self.namespace}/events")["items"]
         return [one for one in found if one["source"].get("component") == "pytorchjob-controller"]

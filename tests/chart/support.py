@@ -1,12 +1,19 @@
 """What the tests on a real API server share."""
 
+from collections.abc import Callable
 from typing import Any
 
+from tests import waiting
 from tests.apiserver.cluster import ControlPlane
 
 NAME = "pytorchjob-operator"
 SPACE = "pytorchjob-system"
 CRD = "pytorchjobs.kubeflow.org"
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for what kubectl is asked for: each question is a process."""
+    waiting.until(holds, every=0.3)
 
 
 def served(plane: ControlPlane) -> bool:

@@ -11,8 +11,7 @@ import pytest
 
 from tests.apiserver.cluster import ControlPlane
 from tests.chart.conftest import NAMED
-from tests.chart.support import CRD, NAME, SPACE, job, served
-from tests.waiting import until
+from tests.chart.support import CRD, NAME, SPACE, job, served, until
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 

@@ -13,8 +13,7 @@ import pytest
 from tests.apiserver import v1_process
 from tests.apiserver.cluster import ControlPlane
 from tests.chart.conftest import NAMED, ROOT, tool
-from tests.chart.support import CRD, job
-from tests.waiting import until
+from tests.chart.support import CRD, job, until
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.timeout(240)]
 

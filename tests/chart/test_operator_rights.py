@@ -17,9 +17,8 @@ from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.settings import Settings
 from tests.apiserver.cluster import BIN, ControlPlane
-from tests.chart.support import NAME, SPACE, environment, job, served
+from tests.chart.support import NAME, SPACE, environment, job, served, until
 from tests.ports import free_port
-from tests.waiting import until
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 

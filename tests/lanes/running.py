@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -77,7 +78,7 @@ class Runner:
     async def _command(self, progress: Progress, command: Command) -> bool:
         """Run a command; whether the lane can go on."""
         progress.state = f"runs {command.name}"
-        code = await processes.run(command.words, progress.log, self._env)
+        code = await processes.run(command.words, progress.log, self._env, progress.lane.nice)
         if code:
             problem = f"exit code {code}" if command.counts else f"exit code {code}; the tests of this lane did not run"
             self._fail(progress, command.name, problem)
@@ -93,13 +94,14 @@ class Runner:
         events = self._out / f"{progress.lane.name}.events"
         events.write_text("")
         command = (
-            *(sys.executable, "-m", "pytest", progress.lane.folder, "-m", session.selection.expression),
+            *(sys.executable, "-m", "pytest", *session.files, "-m", session.selection.expression),
             *("-p", "tests.lanes.events", f"{OPTION}={events}", "-p", "no:cacheprovider", *session.options),
         )
         tail = Tail(events)
         reader = asyncio.create_task(self._read(progress, tail))
         try:
-            code = await processes.run(command, progress.log, self._env)
+            tagged = {**self._env, processes.TAG: f"{progress.lane.name}-{os.getpid()}"}
+            code = await processes.run(command, progress.log, tagged, progress.lane.nice)
         finally:
             reader.cancel()
         self._take(progress, tail)

@@ -86,6 +86,12 @@ def test_the_rest_of_a_lane_runs_when_a_kind_is_absent() -> None:
     assert found.problems == ()
 
 
+def test_a_lane_reads_the_files_of_its_tests_only() -> None:
+    tests = {"tests/a.py::x": frozenset(["torch"]), "tests/a.py::y": frozenset(), "tests/b.py::z": frozenset()}
+    files = {lane.name: [one.files for one in lane.sessions] for track in plan(tests, {}).tracks for lane in track}
+    assert files == {"check": [], "unit": [("tests/a.py", "tests/b.py")], "torch": [("tests/a.py",)]}
+
+
 def test_nothing_is_prepared_for_a_lane_without_tests() -> None:
     found = plan(named(tests__x=""), {})
     assert [lane.name for track in found.tracks for lane in track] == ["check", "unit"]

@@ -39,7 +39,7 @@ class Shown:
         folder = self.out / "tests"
         folder.mkdir()
         (folder / "test_it.py").write_text(code)
-        return await self.lane(folder=str(folder), sessions=(Session("", select(), options),))
+        return await self.lane(sessions=(Session("", select(), options, (str(folder),)),))
 
 
 @pytest.fixture
@@ -95,6 +95,16 @@ async def test_a_test_may_change_the_folder(shown: Shown, monkeypatch: pytest.Mo
     shown.out = Path(shown.out.name)
     found = await shown.tests("import os\ndef test_it(): os.chdir('/')\ndef test_more(): pass\n")
     assert counts(found) == (2, 0, 0)
+
+
+async def test_what_a_test_leaves_running_is_ended(shown: Shown) -> None:
+    pid = shown.out / "pid"
+    start = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'], start_new_session=True)"
+    found = await shown.tests(
+        f"import subprocess, sys\ndef test_it():\n    open({str(pid)!r}, 'w').write(str({start}.pid))\n"
+    )
+    assert counts(found) == (1, 0, 0)
+    until(lambda: not alive(pid))
 
 
 async def test_a_worker_process_that_crashes_fails_its_test(shown: Shown) -> None:
