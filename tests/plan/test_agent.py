@@ -12,7 +12,7 @@ from pytorchjob_operator import tokens
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.observed import CoordinatorAccess, Observed, Options
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.environment import agent
+from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import JOB_UID, NOW, full_job, make_job, make_pod, make_service, make_template, replica
 
@@ -199,4 +199,4 @@ def test_an_agent_that_cannot_be_put_there_is_told(job: PyTorchJob, options: Opt
 
 
 def test_names_that_the_user_gives_are_those_of_the_main_container() -> None:
-    assert agent.own_names(template({"name": "A"})) == {"A"}
+    assert agent_variables.own_names(template({"name": "A"})) == {"A"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, ProgressStatus, PyTorchJob, Restart
+from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, ProgressStatus, PyTorchJob, RestartStatus
 from pytorchjob_operator.observed import Observed, Pod
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.report import Ended, LastRestart, Report
@@ -99,7 +99,7 @@ def test_the_cause_is_told_where_the_pods_alone_would_say_less() -> None:
             SHOWN.model_copy(
                 update={
                     "restarts": 1,
-                    "last_restart": Restart(time=at(93), reason="WorkerFailed", message=FELL.message),
+                    "last_restart": RestartStatus(time=at(93), reason="WorkerFailed", message=FELL.message),
                 }
             ),
             id="the last restart, with its time",

@@ -14,7 +14,7 @@ from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob, Repl
 from pytorchjob_operator.names import Reason
 from pytorchjob_operator.observed import Pod, PodPhase, Refusal
 from pytorchjob_operator.plan import Plan, make_plan
-from pytorchjob_operator.plan.status import COUNTERS_DELAY, RUNNING_DELAY
+from pytorchjob_operator.plan.job_status import COUNTERS_DELAY, RUNNING_DELAY
 from tests.factories import at, make_job, make_pod, observed, pods
 
 RUN, DONE, BAD, WAIT = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.PENDING

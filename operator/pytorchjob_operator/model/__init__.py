@@ -27,7 +27,7 @@ from pytorchjob_operator.model.status import (
     ProgressStatus,
     ReplicaStatus,
     ReplicaStatuses,
-    Restart,
+    RestartStatus,
 )
 
 __all__ = [
@@ -50,8 +50,8 @@ __all__ = [
     "ReplicaSpecs",
     "ReplicaStatus",
     "ReplicaStatuses",
-    "Restart",
     "RestartPolicy",
+    "RestartStatus",
     "RunPolicy",
     "SchedulingPolicy",
     "main_container",

@@ -1,7 +1,7 @@
 """spec.agent: how the elastic agent in the job's pods starts workers, watches them, and checks its machine first.
 
-Every field is optional, and training-operator v1 has none of them. This file decides nothing: `plan/environment/agent`
-turns the fields into a pod's environment, and `rules/agent` has the rules over several fields.
+Every field is optional, and training-operator v1 has none of them. This file decides nothing: the fields become a pod's
+environment in `plan/environment/agent_variables`, and `rules/agent_rules` has the rules over several fields.
 """
 
 import re
@@ -54,7 +54,7 @@ class PreflightMode(StrEnum):
     OFF = "Off"
 
 
-class LogRule(Model):
+class LogRuleSpec(Model):
     """A rule that judges the workers' health by their log; HyperPod's rules under shorter names."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)] = Field(
@@ -106,7 +106,7 @@ class Hang(Model):
         description="Longest time without CPU use and without sent bytes, in seconds; for a script that reports no"
         " steps. Unset or 0: no limit.",
     )
-    log_rules: Annotated[tuple[LogRule, ...], Field(max_length=16)] | None = Field(
+    log_rules: Annotated[tuple[LogRuleSpec, ...], Field(max_length=16)] | None = Field(
         default=None, description="Rules for what the workers' log must and must not contain. Unset: none."
     )
 

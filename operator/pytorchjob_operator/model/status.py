@@ -87,7 +87,7 @@ class ReplicaStatuses(Model):
         return self.master if replica_type is ReplicaType.MASTER else self.worker
 
 
-class Restart(Model):
+class RestartStatus(Model):
     """A restart of the workers: when, and why."""
 
     time: Time = Field(description="When the workers stopped.")
@@ -110,7 +110,7 @@ class ElasticStatus(Model):
         description="Restarts of workers inside their pods after failures, over the job's life. A change of the members"
         " does not count. Counts against elasticPolicy.maxRestarts. Unset: no restarts.",
     )
-    last_restart: Restart | None = Field(default=None, description="The latest restart. Unset: no restarts.")
+    last_restart: RestartStatus | None = Field(default=None, description="The latest restart. Unset: no restarts.")
 
 
 class ProgressStatus(Model):

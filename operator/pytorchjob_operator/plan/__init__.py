@@ -21,15 +21,15 @@ from pytorchjob_operator.plan import (
     ending,
     events,
     gang,
+    job_limits,
+    job_status,
     lifecycle,
-    limits,
     outcome,
     pod_events,
     pods,
     replicas,
     restart,
     service,
-    status,
     stuck_pods,
     suspension,
 )
@@ -99,17 +99,17 @@ def _result(context: Context) -> Outcome:
     judged = elastic.verdict(context)
     if judged is not None or result.phase is Phase.FAILED:
         return judged or result
-    return limits.exceeded(context) or result
+    return job_limits.exceeded(context) or result
 
 
 def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Plan:
     """Add the status, the time to write it and the time of the next pass."""
     seen = context.seen
-    new = status.build_status(context, result)
-    due = status.write_at(context, new)
+    new = job_status.build_status(context, result)
+    due = job_status.write_at(context, new)
     write_now = due is not None and due <= seen.now
     put_off = None if write_now else due
-    ends = None if result.phase in _WITHOUT_PODS else limits.deadline(seen.job)
+    ends = None if result.phase in _WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
     times = (put_off, ends, elastic.next_check(context, result))
     return Plan(

@@ -8,12 +8,12 @@ without the coordinator runs, new pods do without it too. All other policies tre
 from dataclasses import replace
 
 from pytorchjob_operator.observed import Observed, PodPhase
-from pytorchjob_operator.plan.replicas import Comparison
+from pytorchjob_operator.plan.replicas import ReplicaComparison
 
 _UNFINISHED = (PodPhase.PENDING, PodPhase.RUNNING)
 
 
-def adopt(seen: Observed, compared: Comparison) -> Observed:
+def adopt(seen: Observed, compared: ReplicaComparison) -> Observed:
     """Return the observation with the options that the existing pods need."""
     options = seen.options
     if any(pod.anonymous for pod in compared.present.values()):

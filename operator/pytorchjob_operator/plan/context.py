@@ -6,7 +6,7 @@ from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan.outcome import Counts
-from pytorchjob_operator.plan.replicas import Comparison
+from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.plan.restart import Replacements
 
 
@@ -16,6 +16,6 @@ class Context:
 
     seen: Observed
     job: PyTorchJob
-    compared: Comparison
+    compared: ReplicaComparison
     counts: dict[ReplicaType, Counts]
     replacements: Replacements

@@ -15,7 +15,7 @@ from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options, Pod, PodPhase
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.environment import agent
+from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.environment.replica import build_env
 from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.rounds.state import Policy, Seat
@@ -44,7 +44,9 @@ def _coordinated_roles(context: Context) -> frozenset[ReplicaType]:
     """Return the roles whose pods train with the coordinator."""
     specs, options = context.job.spec.pytorch_replica_specs, context.seen.options
     return frozenset(
-        role for role, spec in specs.items() if agent.coordinator(context.job, spec.template, options) is not None
+        role
+        for role, spec in specs.items()
+        if agent_variables.coordinator(context.job, spec.template, options) is not None
     )
 
 

@@ -7,7 +7,7 @@ the time and are written at most once a minute.
 from datetime import datetime, timedelta
 from typing import Any
 
-from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, Restart
+from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, RestartStatus
 from pytorchjob_operator.observed import PodProblem
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
@@ -104,14 +104,14 @@ def _elastic(stored: ElasticStatus | None, report: Report, count: int, now: date
     )
 
 
-def _last_restart(stored: Restart | None, last: LastRestart | None, now: datetime) -> Restart | None:
+def _last_restart(stored: RestartStatus | None, last: LastRestart | None, now: datetime) -> RestartStatus | None:
     """Return the newest restart. The report has its age; a restart that is already stored keeps its time."""
     if last is None:
         return stored
     time = (now - timedelta(seconds=last.age)).replace(microsecond=0)
     if stored and (stored.reason, stored.message) == (last.reason, last.message) and time - stored.time < STATUS_DELAY:
         return stored
-    return Restart(time=time, reason=last.reason, message=last.message)
+    return RestartStatus(time=time, reason=last.reason, message=last.message)
 
 
 def _progress(stored: ProgressStatus | None, report: Report, now: datetime) -> ProgressStatus | None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from pytorchjob_operator.model import CleanPodPolicy, ConditionType, PyTorchJob
 from pytorchjob_operator.names import ChildKind, Reason
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
-from pytorchjob_operator.plan import children, limits
+from pytorchjob_operator.plan import children, job_limits
 from pytorchjob_operator.plan.writes import DeleteChild, DeleteJob, DeletePod, Event, Plan, Write
 
 _ENDS = (ConditionType.SUCCEEDED, ConditionType.FAILED)
@@ -49,7 +49,7 @@ def expiry(job: PyTorchJob) -> datetime | None:
         ),
         default=None,
     )
-    return limits.after(completed, seconds)
+    return job_limits.after(completed, seconds)
 
 
 def _clean_up(seen: Observed, job: PyTorchJob) -> Iterator[Write]:
@@ -73,7 +73,7 @@ def _goes(policy: CleanPodPolicy, pod: Pod, job: PyTorchJob) -> bool:
 
 def _overran(job: PyTorchJob) -> bool:
     """Whether the job exceeded its deadline: otherwise its pods would run for ever."""
-    end, completed = limits.deadline(job), job.status.completion_time
+    end, completed = job_limits.deadline(job), job.status.completion_time
     return job.status.holds(ConditionType.FAILED) and end is not None and completed is not None and completed >= end
 
 

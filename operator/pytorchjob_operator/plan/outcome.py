@@ -10,8 +10,8 @@ from enum import StrEnum
 from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import replicas, restart
-from pytorchjob_operator.plan.replicas import Comparison
-from pytorchjob_operator.plan.restart import Decision
+from pytorchjob_operator.plan.replicas import ReplicaComparison
+from pytorchjob_operator.plan.restart import PodAction
 
 
 class Phase(StrEnum):
@@ -49,7 +49,7 @@ class Outcome:
     message: str
 
 
-def count(job: PyTorchJob, seen: Comparison) -> dict[ReplicaType, Counts]:
+def count(job: PyTorchJob, seen: ReplicaComparison) -> dict[ReplicaType, Counts]:
     """Count the pods of each role that the job has; surplus pods do not count."""
     result = {}
     for replica_type, _ in job.spec.pytorch_replica_specs.items():
@@ -63,7 +63,7 @@ def count(job: PyTorchJob, seen: Comparison) -> dict[ReplicaType, Counts]:
     return result
 
 
-def decide(job: PyTorchJob, seen: Comparison, counts: dict[ReplicaType, Counts]) -> Outcome:
+def decide(job: PyTorchJob, seen: ReplicaComparison, counts: dict[ReplicaType, Counts]) -> Outcome:
     """Decide the phase of the job; messages are v1's to the letter (contract A.9)."""
     name = job.metadata.name
     with_master = ReplicaType.MASTER in counts
@@ -77,9 +77,9 @@ def decide(job: PyTorchJob, seen: Comparison, counts: dict[ReplicaType, Counts])
             continue
         pods = [pod for replica, pod in seen.present.items() if replica.type is replica_type]
         decisions = {restart.decide(replicas.restart_policy(spec), pod)[0] for pod in pods}
-        if Decision.END in decisions:
+        if PodAction.END in decisions:
             return Outcome(Phase.FAILED, _failed(name, replica_type, spec, lost))
-        return Outcome(Phase.RESTARTING, _restarting(name, replica_type, lost, Decision.REPLACE in decisions))
+        return Outcome(Phase.RESTARTING, _restarting(name, replica_type, lost, PodAction.REPLACE in decisions))
     leader = counts[ReplicaType.MASTER if with_master else ReplicaType.WORKER]
     if leader.active > 0:
         return Outcome(Phase.RUNNING, f"PyTorchJob {where} is running.")

@@ -15,7 +15,7 @@ from pytorchjob_operator.observed import Observed, Pod, ReportedEvent
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
-from pytorchjob_operator.plan.restart import Decision
+from pytorchjob_operator.plan.restart import PodAction
 from pytorchjob_operator.plan.writes import Event
 from pytorchjob_operator.problem import SCHEDULING_GATED
 
@@ -117,5 +117,5 @@ def _leaving(context: Context) -> Iterator[Pod]:
         if not pod.deleting or pod.uid in context.replacements.counted:
             continue
         spec = context.job.spec.pytorch_replica_specs.get(replica.type)
-        if spec is not None and restart.decide(replicas.restart_policy(spec), pod)[0] is Decision.WAIT:
+        if spec is not None and restart.decide(replicas.restart_policy(spec), pod)[0] is PodAction.WAIT:
             yield pod

@@ -14,7 +14,7 @@ from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan import environment, gang, inject, owner, replicas
-from pytorchjob_operator.plan.environment import agent
+from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.gang import Marks
 from pytorchjob_operator.plan.replicas import Replica
 
@@ -67,7 +67,7 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
     if given.get("dnsPolicy") in _CLUSTER_DNS:
         added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)
     pod = {**given, **added}
-    return inject.into(pod, options.agent_image) if agent.injected(job, spec.template, options) else pod
+    return inject.into(pod, options.agent_image) if agent_variables.injected(job, spec.template, options) else pod
 
 
 def _placed(spec: dict[str, Any], marks: Marks) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ReplicaComparison:
     """The wanted replicas and the existing pods; `surplus` has the highest index first."""
 
     present: dict[Replica, Pod]
@@ -58,7 +58,7 @@ def wanted(job: PyTorchJob) -> Iterator[Replica]:
             yield Replica(replica_type, index)
 
 
-def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
+def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> ReplicaComparison:
     """Match pods to replicas; a pod with our owner but without our labels is ignored."""
     present: dict[Replica, Pod] = {}
     leaving: dict[Replica, Pod] = {}
@@ -77,7 +77,7 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> Comparison:
         if replica not in present and replica not in leaving and not _too_late(job, replica, present)
     )
     highest_first = sorted(surplus, key=lambda item: (-item[0], item[1].name))
-    return Comparison(present, missing, tuple(pod for _, pod in highest_first), tuple(leaving.values()))
+    return ReplicaComparison(present, missing, tuple(pod for _, pod in highest_first), tuple(leaving.values()))
 
 
 def _too_late(job: PyTorchJob, replica: Replica, present: dict[Replica, Pod]) -> bool:

@@ -12,13 +12,13 @@ from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.model.status import MAX_REPLACING
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import replicas
-from pytorchjob_operator.plan.replicas import Comparison
+from pytorchjob_operator.plan.replicas import ReplicaComparison
 
 FIRST_RETRYABLE = 128
 """Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (contract A.11)."""
 
 
-class Decision(StrEnum):
+class PodAction(StrEnum):
     """What to do about one pod."""
 
     KEEP = "keep"
@@ -57,28 +57,28 @@ class Replacements:
         return tuple(sorted({*self.counted, *(pod.uid for pod in self.uncounted())}))
 
 
-def replacements(job: PyTorchJob, compared: Comparison, pods: Iterable[Pod]) -> Replacements:
+def replacements(job: PyTorchJob, compared: ReplicaComparison, pods: Iterable[Pod]) -> Replacements:
     """Decide about every pod that is present; `pods` are all existing pods of the job."""
     found = []
     for replica, pod in compared.present.items():
         spec = job.spec.pytorch_replica_specs.get(replica.type)
         assert spec is not None
         decision, reason = decide(replicas.restart_policy(spec), pod)
-        if decision is Decision.REPLACE:
+        if decision is PodAction.REPLACE:
             found.append((pod, reason))
     listed = frozenset(job.status.replacing or ())
     return Replacements(tuple(found), listed & {pod.uid for pod in pods})
 
 
-def decide(policy: RestartPolicy, pod: Pod) -> tuple[Decision, str]:
+def decide(policy: RestartPolicy, pod: Pod) -> tuple[PodAction, str]:
     """Decide about one pod, with the reason."""
     if not pod.failed:
-        return Decision.KEEP, f"{pod.name} has not failed"
+        return PodAction.KEEP, f"{pod.name} has not failed"
     if policy is RestartPolicy.NEVER:
-        return Decision.END, f"{pod.name} failed and restartPolicy is Never"
+        return PodAction.END, f"{pod.name} failed and restartPolicy is Never"
     if pod.deleting:
-        return Decision.WAIT, f"{pod.name} is terminating and will be replaced"
+        return PodAction.WAIT, f"{pod.name} is terminating and will be replaced"
     assert pod.phase is PodPhase.FAILED
     if policy is RestartPolicy.EXIT_CODE and pod.exit_code is not None and pod.exit_code < FIRST_RETRYABLE:
-        return Decision.END, f"{pod.name} exited with {pod.exit_code}, which restartPolicy ExitCode does not retry"
-    return Decision.REPLACE, f"{pod.name} failed and restartPolicy is {policy.value}"
+        return PodAction.END, f"{pod.name} exited with {pod.exit_code}, which restartPolicy ExitCode does not retry"
+    return PodAction.REPLACE, f"{pod.name} failed and restartPolicy is {policy.value}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pytorchjob_operator.observed import NodeHealth, Observed, Pod
-from pytorchjob_operator.plan import events, limits
+from pytorchjob_operator.plan import events, job_limits
 from pytorchjob_operator.plan.writes import DeletePod, Plan
 
 RECHECK = timedelta(seconds=30)
@@ -41,7 +41,7 @@ def add(seen: Observed, plan: Plan) -> Plan:
 def _terminating(seen: Observed) -> Iterator[tuple[Pod, datetime]]:
     """Yield the pods that a kubelet must end, with the time from which they are overdue."""
     for pod in seen.pods:
-        due = limits.after(pod.deleted_at, seen.options.stuck_pod_seconds or None)
+        due = job_limits.after(pod.deleted_at, seen.options.stuck_pod_seconds or None)
         if pod.node and due is not None:
             yield pod, due
 
@@ -62,7 +62,7 @@ def _dead_from(seen: Observed, name: str) -> datetime | None:
     if node is None:
         return None
     if node.health is NodeHealth.NOT_READY:
-        return limits.after(node.since, seen.options.stuck_pod_seconds)
+        return job_limits.after(node.since, seen.options.stuck_pod_seconds)
     return seen.now if node.health in (NodeHealth.GONE, NodeHealth.OUT_OF_SERVICE) else None
 
 

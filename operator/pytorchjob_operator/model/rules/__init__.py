@@ -5,9 +5,9 @@ with the object stored before, has no twin. Messages continue the sentence "<fie
 that ran under v1, only jobs that would get no pods, no rendezvous, or two kinds of pods.
 """
 
-from pytorchjob_operator.model.rules.agent import AGENT
+from pytorchjob_operator.model.rules.agent_rules import AGENT
 from pytorchjob_operator.model.rules.changes import CHANGES
-from pytorchjob_operator.model.rules.elastic import ELASTIC
+from pytorchjob_operator.model.rules.elastic_rules import ELASTIC
 from pytorchjob_operator.model.rules.naming import NAMING
 from pytorchjob_operator.model.rules.policies import POLICIES
 from pytorchjob_operator.model.rules.roles import ROLE_RULES

@@ -6,9 +6,9 @@
 2. In every container, the contract with torchrun and the agent: MASTER_ADDR, MASTER_PORT, WORLD_SIZE, RANK and PET_*.
    `replica.build_env` decides them. It takes PET_NPROC_PER_NODE from `nproc` and PET_RDZV_CONF from `rendezvous_conf`.
    `ReplicaEnv` of the agent's contract has the variables' names.
-3. In container `pytorch`, the coordinator's address, the pod's token and its index (`agent.variables`), if the job
-   trains with the coordinator (`agent.coordinator`).
-4. In container `pytorch`, what spec.agent sets (`agent.variables`), except variables that the user sets.
+3. In container `pytorch` of a job that trains with the coordinator (`agent_variables.coordinator`), the coordinator's
+   address, the pod's token and its index (`agent_variables.variables`).
+4. In container `pytorch`, what spec.agent sets (`agent_variables.variables`), except variables that the user sets.
 5. In container `pytorch` of a pod with an injected agent, PYTHONPATH (`plan/inject.py`, called by `plan/pods.py`).
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, main_container
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan.environment import agent, replica
+from pytorchjob_operator.plan.environment import agent_variables, replica
 from pytorchjob_operator.plan.replicas import Replica
 
 
@@ -24,7 +24,7 @@ def containers(job: PyTorchJob, place: Replica, spec: ReplicaSpec, options: Opti
     """Return the template's containers with the environment of one replica; the operator's value wins, as under v1."""
     contract = replica.build_env(job, place, options).to_env()
     shared = [{"name": name, "value": value} for name, value in contract.items()]
-    of_main = [*shared, *agent.variables(job, place, options)]
+    of_main = [*shared, *agent_variables.variables(job, place, options)]
     main = main_container(spec.template)
     return [
         {**container, "env": [*(container.get("env") or ()), *(of_main if container is main else shared)]}

@@ -10,7 +10,7 @@ from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, 
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan import inject, replicas
-from pytorchjob_operator.plan.environment import agent, nproc, rendezvous_conf
+from pytorchjob_operator.plan.environment import agent_variables, nproc, rendezvous_conf
 from pytorchjob_operator.plan.replicas import Replica
 
 _STATIC = "static"
@@ -57,7 +57,7 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
     here = ReplicaEnv(nnodes_min=low, nnodes_max=high, nproc_per_node=processes)
     if elastic is not None and elastic.n_proc_per_node is not None:
         here = replace(here, nproc_per_node=str(elastic.n_proc_per_node))
-    if agent.injected(job, template, options):
+    if agent_variables.injected(job, template, options):
         return replace(here, rdzv=_with_agents(elastic, options), max_restarts=inject.MAX_RESTARTS)
     if elastic is None:
         return here
@@ -67,7 +67,7 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
         max_restarts=elastic.max_restarts,
         standalone=bool(elastic.standalone),
         separate_stores=rendezvous_conf.separates_stores(elastic, options)
-        and SEPARATE_STORES not in agent.own_names(template),
+        and SEPARATE_STORES not in agent_variables.own_names(template),
     )
 
 

@@ -21,7 +21,7 @@ from pytorchjob_operator.observed import PodProblem, Refusal
 from pytorchjob_operator.plan import autoscaler, conditions, elastic, gang, waiting
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.environment import agent
+from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
 from pytorchjob_operator.plan.restart import Replacements
 
@@ -132,7 +132,9 @@ def _degraded(given: Conditions, problem: PodProblem | None, now: datetime) -> C
 
 def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
     """Set ConfigValid to False while a part of the spec has no effect."""
-    wrong = autoscaler.problem(context.job, context.seen.unserved) or agent.problem(context.job, context.seen.options)
+    wrong = autoscaler.problem(context.job, context.seen.unserved) or agent_variables.problem(
+        context.job, context.seen.options
+    )
     if wrong is None:
         return conditions.remove(given, ConditionType.CONFIG_VALID)
     return conditions.set_first(given, ConditionType.CONFIG_VALID, *wrong, now)
