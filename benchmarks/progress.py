@@ -16,24 +16,24 @@ from pytorchjob_agent.script.agent_side import ProgressFiles
 from pytorchjob_agent.script.progress_file import PROGRESS
 
 _CALLS = 100_000
-_LOOKS = 2_000
+_CHECKS = 2_000
 _WORKERS = 8
 _COMMAND = "python -m benchmarks progress"
 
 
 async def measure(repeat: int) -> list[Row]:
-    """The CPU time of each call, and that of a look as a share of the second until the next."""
+    """The CPU time of each call, and that of a check as a share of the second until the next."""
     before = load()
     with tempfile.TemporaryDirectory() as directory:
-        boards = ProgressFiles(Path(directory), _WORKERS)
-        os.environ.update(boards.env(0))
+        files = ProgressFiles(Path(directory), _WORKERS)
+        os.environ.update(files.env(0))
         rows = [
             _row("progress(step, total)", repeat, lambda: api.progress(5, 100)),
             _row("progress(step, total) with 3 metrics", repeat, _three),
             _row("checkpoint_requested() in a group of one", repeat, api.checkpoint_requested),
-            _looks(boards, repeat),
+            _checks(files, repeat),
         ]
-        boards.close()
+        files.close()
     return [Row(*row, f"{_COMMAND} --repeat {repeat}", f"{before} to {load()}") for row in rows]
 
 
@@ -49,20 +49,20 @@ def _row(name: str, repeat: int, call: Callable[[], object]) -> tuple[str, str, 
     return (f"`{name}`", spread(micros, "µs"), "", "", "< 5 µs")
 
 
-def _looks(boards: ProgressFiles, repeat: int) -> tuple[str, str, str, str, str]:
-    """One look a second: its CPU time in seconds is the share of one core."""
-    watch = Watch(HangRules(), boards, dict.fromkeys(range(_WORKERS), os.getpid()))
-    workers = [api.Script(boards.env(local_rank)[PROGRESS]).board for local_rank in range(_WORKERS)]
+def _checks(files: ProgressFiles, repeat: int) -> tuple[str, str, str, str, str]:
+    """One check a second: its CPU time in seconds is the share of one core."""
+    watch = Watch(HangRules(), files, dict.fromkeys(range(_WORKERS), os.getpid()))
+    workers = [api.Script(files.env(local_rank)[PROGRESS]).file for local_rank in range(_WORKERS)]
     shares, used, now = list[float](), 0.0, time.monotonic()
-    for look in range(1, repeat * _LOOKS + 1):
-        now += 1.0  # time is told, so that the looks need not wait for it
-        for board in workers:
-            board.report(look, None, now, {"loss": 0.5})
+    for check in range(1, repeat * _CHECKS + 1):
+        now += 1.0  # time is an argument, so the checks need not wait for it
+        for file in workers:
+            file.report(check, None, now, {"loss": 0.5})
         began = time.process_time()
-        assert watch.look(now) is None
+        assert watch.check(now) is None
         used += time.process_time() - began
-        if look % _LOOKS == 0:
-            shares.append(used / _LOOKS * 100)
+        if check % _CHECKS == 0:
+            shares.append(used / _CHECKS * 100)
             used = 0.0
     return (f"agent's check of {_WORKERS} workers, once a second", _percent(shares), "", "", "< 0.1 % of a core")
 

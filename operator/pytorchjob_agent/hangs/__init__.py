@@ -1,4 +1,5 @@
-"""Whether living workers are stuck: rules, what /proc and the output show, the judgement, the stacks.
+"""Whether running workers hang. `judge` decides it, purely; `watch` collects the evidence and calls it.
 
-May import `script`, `workers` and everything below them.
+The evidence: reported progress (`script`), lines of the log (`log_tracker`), activity in /proc (`activity`) and stacks
+(`stack_dump` gets them, `stack_analysis` reads them). May import `script`, `workers` and everything below them.
 """

@@ -1,6 +1,6 @@
-"""What /proc tells of the workers: do they and all below them compute, read, write or send, or are they stopped?
+"""Measures the workers' activity in /proc: do a worker and its descendants compute, read, write or send data?
 
-Reads only; what it means is decided in `hang`. Called in a stall or where idleness is a rule, not at other times.
+`judge` decides what it means. It is measured only in a stall, or if the job has a rule for idleness.
 """
 
 import os
@@ -12,8 +12,8 @@ from pytorchjob_agent.hangs.judge import Activity
 from pytorchjob_agent.system.processes import descendants
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_BUSY = 0.02  # of one core: sleeping threads that wake up now and then take less
-_BYTES = 4096  # a second: a line of log now and then, or our own reports, are less
+_BUSY = 0.02  # of one core; sleeping threads that wake up occasionally use less
+_BYTES = 4096  # a second; an occasional line of log and the worker's progress reports are less
 _STOPPED = frozenset("Tt")
 _BLOCKED = "D"  # in the kernel: mostly a disk or a network file system at work
 _GONE = frozenset("ZX")
@@ -21,30 +21,30 @@ _GONE = frozenset("ZX")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process and all below it have used so far, in seconds of CPU and bytes."""
+    """What a process and its descendants have used so far, in seconds of CPU and bytes."""
 
     cpu: float = 0.0
     bytes: float = 0.0
     states: frozenset[str] = frozenset()
 
     def busier(self, before: "Usage", seconds: float) -> bool:
-        """Whether it did anything worth mentioning in the seconds since `before`."""
+        """Return whether it was active in the seconds since `before`."""
         if self.states & {_BLOCKED}:
             return True
         cpu, moved = self.cpu - before.cpu, self.bytes - before.bytes
-        # Less than before: a child has ended and was not waited for, which is something too.
+        # Less than before: a child has ended without being waited for, which is activity too.
         return not (0 <= cpu <= _BUSY * seconds and 0 <= moved <= _BYTES * seconds)
 
 
 def usage(pid: int) -> Usage:
-    """Return what the tree below `pid` has used; no states where it is gone."""
-    found = [one for process in (pid, *descendants(pid)) if (one := _process(process)) is not None]
-    states = frozenset(one[1] for one in found)
-    return Usage(sum(one[0] for one in found), sum(one[2] for one in found), states)
+    """Return what the process tree of `pid` has used; without states if it is gone."""
+    found = [process for each in (pid, *descendants(pid)) if (process := _process(each)) is not None]
+    states = frozenset(state for _, state, _ in found)
+    return Usage(sum(cpu for cpu, _, _ in found), sum(moved for _, _, moved in found), states)
 
 
 def _process(pid: int) -> tuple[float, str, float] | None:
-    """Return CPU seconds (with those of children that were waited for), state and bytes of one process."""
+    """Return a process' CPU seconds (including those of children that were waited for), state and bytes."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / _TICKS, fields[0], _moved(pid)
@@ -53,7 +53,7 @@ def _process(pid: int) -> tuple[float, str, float] | None:
 
 
 def _moved(pid: int) -> float:
-    """Return the bytes that it read and wrote by calls; 0 where that is kept from us."""
+    """Return the bytes that it read and wrote by system calls; 0 if /proc does not show them."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
@@ -76,7 +76,7 @@ def _line(line: str) -> int:
 
 
 class ActivityMeter:
-    """The pulses of one round's workers; traffic of the pod counts for all of them."""
+    """Measures the activity of one round's workers; the pod's network traffic counts for all of them."""
 
     def __init__(self, pids: Mapping[int, int]) -> None:
         """Take the workers' pids by local rank."""
@@ -87,23 +87,23 @@ class ActivityMeter:
         self._sent = 0.0
 
     def take(self, local_rank: int, now: float) -> Activity:
-        """Look at one worker; how long it has been quiet is counted from the first look at it."""
+        """Measure one worker; its quiet time counts from the first measurement."""
         present = usage(self._pids[local_rank])
         at, before = self._before.get(local_rank, (now, present))
         self._before[local_rank] = (now, present)
         if local_rank not in self._busy or (now > at and present.busier(before, now - at)):
             self._busy[local_rank] = now
         return Activity(
-            # What moves data by sendfile, or in threads that hardly need the CPU, shows in the network alone.
+            # Data moved by sendfile, or by threads that hardly use the CPU, is visible in the network only.
             quiet_for=min(now - self._busy[local_rank], self._silence(now)),
             stopped=bool(present.states & _STOPPED),
             gone=present.states <= _GONE,
         )
 
     def _silence(self, now: float) -> float:
-        """Return for how many seconds the network has been flat, counted from the first look."""
+        """Return for how many seconds the network has been silent, counted from the first measurement."""
         if self._network is not None and now == self._network[0]:
-            return now - self._sent  # looked at for another worker
+            return now - self._sent  # measured for another worker at the same time
         present = network()
         at, before = self._network or (now, present)
         if self._network is None or not 0 <= present - before <= _BYTES * (now - at):
@@ -112,6 +112,6 @@ class ActivityMeter:
         return now - self._sent
 
     def forget(self, local_rank: int) -> None:
-        """Begin anew with a worker: its stall is over."""
+        """Discard a worker's measurements: its stall is over."""
         self._before.pop(local_rank, None)
         self._busy.pop(local_rank, None)

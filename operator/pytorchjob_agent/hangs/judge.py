@@ -1,11 +1,12 @@
-"""Decides whether this pod's workers are stuck, or doing what its author does not want: by steps, lines, or idleness.
+"""Decides whether this pod's workers hang, or break a rule of the job's author: by steps, log lines, or idleness.
 
-Pure: what is known at one moment and the time come in, a verdict with its reason goes out. It kills nobody.
+Pure: the evidence and the time come in, a verdict with its reason goes out. `watch` collects the evidence, and
+`rendezvous/loop` acts on the verdict.
 
-A limit that the author sets holds as it is. The automatic one must not end a job whose rank 0 evaluates or saves for
-minutes while the others wait for it: its short limit counts for what cannot go on by itself (a stopped process), a
-longer one for workers that do nothing at all and are blocked outside of any collective; for those who work or wait for
-others there is only the limit of the first step. The one at fault is elsewhere then, and its agent sees it.
+A limit that the author sets applies unchanged. The automatic limits must not end a job whose rank 0 evaluates or saves
+for minutes while the other ranks wait. The short one applies to a process that cannot continue by itself (stopped by a
+signal). A longer one applies to workers that do nothing and are blocked outside of any collective. Workers that compute
+or wait for other ranks have only the limit of the first step: the rank at fault is elsewhere, and its agent sees it.
 """
 
 from collections import deque
@@ -19,10 +20,10 @@ from pytorchjob_agent.hangs.log_tracker import LogEvidence
 from pytorchjob_agent.hangs.stack_analysis import Place
 
 SHORTEST = 10.0  # seconds: no automatic limit is below
-QUIET = 60.0  # seconds: waiting for data or a file for shorter than this is no hang
+QUIET = 60.0  # seconds: a shorter wait for data or a file is not a hang
 _FACTOR = 5.0
-_WARM = 10  # steps, before the pace is known
-_LAST = 200  # pieces of work that the pace is made of
+_WARM = 10  # steps before the pace is known
+_LAST = 200  # measurements from which the pace is computed
 
 
 class HangKind(StrEnum):
@@ -35,16 +36,16 @@ class HangKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HangVerdict:
-    """The workers are to be started again, and why."""
+    """The workers have to be restarted, and why."""
 
     kind: HangKind
     reason: str
-    local_ranks: tuple[int, ...] = ()  # those whose fault it may be; empty: not known
+    local_ranks: tuple[int, ...] = ()  # the suspects; empty: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class StackRequest:
-    """The stacks of these workers would tell; they are asked for once in a stall."""
+    """The decision needs the stacks of these workers; they are requested once per stall."""
 
     local_ranks: tuple[int, ...]
     reason: str
@@ -52,9 +53,9 @@ class StackRequest:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What /proc tells of a worker and all below it."""
+    """The activity of a worker and its descendants, from /proc."""
 
-    quiet_for: float = 0.0  # seconds without CPU time, reading, writing or traffic worth mentioning
+    quiet_for: float = 0.0  # seconds without noticeable CPU time, reading, writing or traffic
     stopped: bool = False  # by SIGSTOP, or a debugger
     gone: bool = False
 
@@ -66,10 +67,10 @@ class WatchedWorker:
     local_rank: int
     step: int | None = None
     total: int | None = None
-    at: float | None = None  # of its last word
-    pace: float | None = None  # what the slowest 1 % of its last steps took; None: too early to say
-    activity: Activity | None = None  # None: not looked at
-    asked: bool = False  # for its stack, in this stall
+    at: float | None = None  # time of its last report
+    pace: float | None = None  # 99th percentile of its last step times; None: too few steps
+    activity: Activity | None = None  # None: not measured
+    asked: bool = False  # whether its stack was requested in this stall
     place: Place | None = None
 
 
@@ -80,9 +81,9 @@ class Evidence:
     started: float
     workers: tuple[WatchedWorker, ...] = ()
     logs: tuple[LogEvidence, ...] = ()
-    leads: bool = True  # rank 0 is here: elsewhere many scripts print nothing, and that is no fault
+    has_rank_0: bool = True  # many scripts print nothing on other ranks, which is not a fault
     reports: bool = False  # the script is known to call progress(), from now or an earlier round
-    idle_for: float = 0.0  # seconds without CPU time and network traffic of all workers
+    idle_for: float = 0.0  # seconds during which no worker used CPU time or the network
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ class Pace:
     _times: deque[float] = field(default_factory=lambda: deque(maxlen=_LAST))
 
     def take(self, step: int, at: float) -> None:
-        """Take its newest step and when it was done; of several at once the mean."""
+        """Record the newest step and its time; several steps at once count with their mean."""
         if self._last is None or step < self._last[0]:
             self._last = (step, at)
         elif step > self._last[0]:
@@ -105,28 +106,28 @@ class Pace:
 
     @property
     def p99(self) -> float | None:
-        """Return what 99 % of the last steps did not exceed, in seconds; None before there are enough."""
+        """Return the 99th percentile of the last step times, in seconds; None before there are enough steps."""
         if self.steps < _WARM:
             return None
         times = sorted(self._times)
         return times[ceil(0.99 * len(times)) - 1]
 
 
-def judge_workers(seen: Evidence, rules: HangRules, now: float) -> HangVerdict | StackRequest | None:
-    """Return what is wrong, or whose stacks would tell, or None while nothing is."""
-    for log in seen.logs:
-        verdict = _by_log(log, seen, now)
+def judge_workers(evidence: Evidence, rules: HangRules, now: float) -> HangVerdict | StackRequest | None:
+    """Return what is wrong, or which stacks the decision needs; None if nothing is wrong."""
+    for log in evidence.logs:
+        verdict = _by_log(log, evidence, now)
         if verdict is not None:
             return verdict
-    alive = [one for one in seen.workers if one.activity is None or not one.activity.gone]
-    if not any(one.at is not None for one in seen.workers):
-        return _by_first_step(alive, seen, rules, now) or _by_idleness(seen, rules)
-    found = [one for one in _stalls(alive, rules, now) if one is not None]
-    return next((one for one in found if isinstance(one, HangVerdict)), None) or _looks(found)
+    alive = [worker for worker in evidence.workers if worker.activity is None or not worker.activity.gone]
+    if not any(worker.at is not None for worker in evidence.workers):
+        return _by_first_step(alive, evidence, rules, now) or _by_idleness(evidence, rules)
+    found = [finding for finding in _stalls(alive, rules, now) if finding is not None]
+    return next((finding for finding in found if isinstance(finding, HangVerdict)), None) or _stacks_needed(found)
 
 
 def attention_after(worker: WatchedWorker, rules: HangRules) -> float:
-    """Return after how many seconds of silence of a worker its pulse is wanted: before any limit is reached."""
+    """Return after how many seconds without a report a worker's activity is measured: before it reaches a limit."""
     limits = [limit for limit in (*_own(worker, rules), rules.first_limit) if limit]
     return min(limits, default=float("inf")) / 2
 
@@ -141,12 +142,14 @@ def _quick(pace: float) -> float:
     return max(SHORTEST, _FACTOR * pace)
 
 
-def _looks(found: Iterable[HangVerdict | StackRequest]) -> StackRequest | None:
-    looks = [one for one in found if isinstance(one, StackRequest)]
-    return StackRequest(tuple(rank for one in looks for rank in one.local_ranks), looks[0].reason) if looks else None
+def _stacks_needed(found: Iterable[HangVerdict | StackRequest]) -> StackRequest | None:
+    requests = [finding for finding in found if isinstance(finding, StackRequest)]
+    if not requests:
+        return None
+    return StackRequest(tuple(rank for request in requests for rank in request.local_ranks), requests[0].reason)
 
 
-def _by_log(log: LogEvidence, seen: Evidence, now: float) -> HangVerdict | None:
+def _by_log(log: LogEvidence, evidence: Evidence, now: float) -> HangVerdict | None:
     rule, name = log.rule, f"log rule {log.rule.name!r}"
     if log.fault:
         return HangVerdict(HangKind.FAULTED, f"{name} found: {log.line}")
@@ -155,56 +158,58 @@ def _by_log(log: LogEvidence, seen: Evidence, now: float) -> HangVerdict | None:
     if rule.operator is not None and log.bad >= rule.points:
         times = f"{log.bad} times in a row" if log.bad > 1 else "once"
         return HangVerdict(HangKind.SLOW, f"{name}: {rule.operator} {rule.value:g} {times}, at last: {log.line}")
-    return _by_absence(rule, name, log, seen, now)
+    return _by_absence(rule, name, log, evidence, now)
 
 
-def _by_absence(rule: LogRule, name: str, log: LogEvidence, seen: Evidence, now: float) -> HangVerdict | None:
+def _by_absence(rule: LogRule, name: str, log: LogEvidence, evidence: Evidence, now: float) -> HangVerdict | None:
     late, again = rule.start_seconds, rule.every_seconds
     if log.last is None:
-        if late and seen.leads and now - seen.started > late:
+        if late and evidence.has_rank_0 and now - evidence.started > late:
             return HangVerdict(HangKind.HANGING, f"{name}: no line matched within {late:g} s of the start")
     elif again and now - log.last > again:
         return HangVerdict(HangKind.HANGING, f"{name}: no line matched for {now - log.last:.0f} s (limit {again:g} s)")
     return None
 
 
-def _by_first_step(alive: list[WatchedWorker], seen: Evidence, rules: HangRules, now: float) -> HangVerdict | None:
-    """Judge workers that never reported: by default only if the script did so in an earlier round.
+def _by_first_step(alive: list[WatchedWorker], evidence: Evidence, rules: HangRules, now: float) -> HangVerdict | None:
+    """Judge workers that never reported; by default only if the script reported in an earlier round.
 
-    Many scripts report on rank 0 alone, and a rank that is stuck at the start holds up rank 0 too.
+    Many scripts report on rank 0 only, and a rank that is stuck at the start also blocks rank 0.
     """
     limit = rules.first_limit
-    known = seen.leads and (seen.reports or rules.first_progress_seconds is not None)
-    if not alive or not known or not limit or now - seen.started <= limit:
-        return None
-    return HangVerdict(HangKind.HANGING, f"no first step within {limit:g} s", tuple(one.local_rank for one in alive))
-
-
-def _by_idleness(seen: Evidence, rules: HangRules) -> HangVerdict | None:
-    """Judge what says nothing at all: neither by steps, nor by lines that somebody waits for."""
-    limit = rules.idle_seconds
-    if not limit or seen.reports or rules.log_rules or seen.idle_for <= limit:
+    known = evidence.has_rank_0 and (evidence.reports or rules.first_progress_seconds is not None)
+    if not alive or not known or not limit or now - evidence.started <= limit:
         return None
     return HangVerdict(
-        HangKind.HANGING, f"no CPU time and no network traffic for {seen.idle_for:.0f} s (limit {limit:g} s)"
+        HangKind.HANGING, f"no first step within {limit:g} s", tuple(worker.local_rank for worker in alive)
+    )
+
+
+def _by_idleness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
+    """Judge workers without any report: neither steps, nor lines for which there is a rule."""
+    limit = rules.idle_seconds
+    if not limit or evidence.reports or rules.log_rules or evidence.idle_for <= limit:
+        return None
+    return HangVerdict(
+        HangKind.HANGING, f"no CPU time and no network traffic for {evidence.idle_for:.0f} s (limit {limit:g} s)"
     )
 
 
 def _stalls(
     workers: Iterable[WatchedWorker], rules: HangRules, now: float
 ) -> Iterator[HangVerdict | StackRequest | None]:
-    for one in workers:
-        if one.at is None or one.activity is None:
-            continue  # it never reported while others did; or its pulse comes with the next look
-        silent = now - one.at
+    for worker in workers:
+        if worker.at is None or worker.activity is None:
+            continue  # it never reported while others did; or its activity follows with the next check
+        silent = now - worker.at
         if rules.progress_seconds is None:
-            yield _by_pace(one, one.activity, rules, silent)
+            yield _by_pace(worker, worker.activity, rules, silent)
         else:
-            yield _by_limit(one, rules, silent)
+            yield _by_limit(worker, rules, silent)
 
 
 def _finished(worker: WatchedWorker) -> bool:
-    """Whether its last step is done: then it evaluates, saves, and has none to report."""
+    """Return whether its last step is done: it may still evaluate and save, but has no step to report."""
     return worker.total is not None and (worker.step or 0) >= worker.total
 
 

@@ -1,6 +1,6 @@
-"""What the workers' lines say by the author's rules: takes each line, keeps what a verdict needs and no more.
+"""Matches the workers' lines with the author's log rules, and keeps only what a verdict needs.
 
-Pure: the time of a line comes with it. Whether it is too late for something is decided in `hang`.
+Pure: the time of a line comes with it. `judge` decides whether a line is late.
 """
 
 import re
@@ -16,7 +16,7 @@ _COMPARE = {Comparison.LT: lt, Comparison.GT: gt, Comparison.LTEQ: le, Compariso
 
 @dataclass(frozen=True, slots=True)
 class LogEvidence:
-    """What one rule has found; `bad` counts a worker's bad numbers in a row, of the worst worker."""
+    """What one rule has found; `bad` is the largest number of bad matches in a row of any worker."""
 
     rule: LogRule
     first: float | None = None
@@ -31,7 +31,7 @@ class RuleTracker:
     """One rule and what it has found in one round."""
 
     def __init__(self, rule: LogRule) -> None:
-        """Compile its expressions, which were tried when the rule was read."""
+        """Compile its expressions, which were checked when the rule was read."""
         self._rule = rule
         self._pattern = re.compile(rule.pattern)
         self._stop = None if rule.stop_pattern is None else re.compile(rule.stop_pattern)
@@ -42,7 +42,7 @@ class RuleTracker:
         self._fault = self._over = False
 
     def take(self, local_rank: int, line: str, now: float) -> None:
-        """Look at one line of a worker."""
+        """Match one line of a worker."""
         if self._over or self._fault:
             return
         if self._stop is not None and self._stop.search(line):
@@ -59,13 +59,13 @@ class RuleTracker:
             self._bad[local_rank] = self._bad.get(local_rank, 0) + 1 if worse else 0
 
     def seen(self) -> LogEvidence:
-        """Return what was found so far."""
+        """Return the findings so far."""
         bad = max(self._bad.values(), default=0)
         return LogEvidence(self._rule, self._first, self._last, self._line, bad, self._fault, self._over)
 
 
 def _is_bad(rule: LogRule, text: str | None) -> bool:
-    """Whether the number is as the rule says that it must not be; `nan` always is, what is no number never."""
+    """Return whether the number breaks the rule; `nan` always does, a text that is not a number never does."""
     try:
         number = float(text or "")
     except ValueError:

@@ -1,6 +1,6 @@
-"""Reads the stacks that faulthandler writes, and says which rank is not where the others are.
+"""Reads the stacks that faulthandler writes, and describes which ranks are not where most ranks are.
 
-Pure: text in, a sentence out. Only the main thread counts, for that is the one that trains.
+Pure: text in, a sentence out. Only the main thread counts, because it is the one that trains.
 """
 
 import re
@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-LONGEST = 8192  # letters of one rank's stacks
+LONGEST = 8192  # characters of one rank's stacks
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)$')
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 _FOREIGN = (*_PACKAGES, "/lib/python3", "<frozen ", "<string>")
-_BACKWARD = "_engine_run_backward"  # DDP's all-reduce runs below it, without a frame of Python's
+_BACKWARD = "_engine_run_backward"  # DDP's all-reduce runs below it, without a Python frame
 _WRAPPERS = frozenset({"wrapper", "inner", "_fn", "decorate_context"})
 _COLLECTIVES = ("distributed_c10d.py", "functional_collectives.py", "distributed/nn/functional.py")
 _MOST_RANKS = 8
@@ -20,10 +20,10 @@ _MOST_RANKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a rank's main thread is: its own code's line, and the call in which it waits for the other ranks.
+    """Where a rank's main thread is: the line of the user's code, and the collective in which it waits.
 
-    `blocked`: it is in Python's own library, on a queue, a lock, a pipe or a socket. Elsewhere a call into C may be one
-    that waits for other ranks too (`work.wait()`), which a stack does not show.
+    `blocked`: it is in Python's own library, on a queue, a lock, a pipe or a socket. Elsewhere a call into C may also
+    wait for other ranks (`work.wait()`), which a stack does not show.
     """
 
     where: str
@@ -32,17 +32,17 @@ class Place:
 
     @property
     def words(self) -> str:
-        """Return it for a person."""
+        """Return the place in words."""
         return f"waits in {self.collective} ({self.where})" if self.collective else f"is in {self.where}"
 
     @property
     def key(self) -> str:
-        """Return what ranks at the same place have in common."""
+        """Return the key that ranks at the same place share."""
         return self.collective or self.where
 
 
 def cut(text: str) -> str:
-    """Return the end of what was written, which holds the main thread's newest frames."""
+    """Return the end of the text, which has the main thread's newest frames."""
     if len(text) <= LONGEST:
         return text
     main = _main(text)
@@ -55,7 +55,7 @@ def _main(text: str) -> str:
 
 
 def place(text: str | None) -> Place | None:
-    """Return where a rank is by its stacks; None where there are none."""
+    """Return a rank's place from its stacks; None without stacks."""
     if not text:
         return None
     frames = [match for line in _main(text).splitlines() if (match := _FRAME.match(line))]
@@ -73,7 +73,7 @@ def _foreign(file: str) -> bool:
 
 
 def _collective(frames: Sequence[re.Match[str]]) -> str | None:
-    """Return the call of torch.distributed that the rank is in: of several, the one that the script made."""
+    """Return the call of torch.distributed that the rank is in; if they are nested, the one that the script made."""
     found = None
     for frame in frames:
         if not _foreign(frame["file"]):
@@ -86,7 +86,7 @@ def _collective(frames: Sequence[re.Match[str]]) -> str | None:
 
 
 def describe_ranks(places: Mapping[int, Place | None], steps: Mapping[int, int | None] | None = None) -> str:
-    """Say which ranks are not where most are, by their stacks and steps; None stands for a rank without a stack."""
+    """Describe which ranks are not where most ranks are, from stacks and steps; None is a rank without a stack."""
     mute = sorted(rank for rank, where in places.items() if where is None)
     known = {rank: where for rank, where in places.items() if where is not None}
     if not known:
@@ -102,14 +102,14 @@ def describe_ranks(places: Mapping[int, Place | None], steps: Mapping[int, int |
 
 
 def _crowd(known: Mapping[int, Place]) -> str:
-    """Return where most are; of equals the place where ranks wait for others, for that is not the cause."""
+    """Return the place of most ranks; prefer one where ranks wait for others, because it is not the cause."""
     waits = {where.key: where.collective is not None for where in known.values()}
     counts = Counter(where.key for where in known.values())
     return max(sorted(counts), key=lambda key: (counts[key] + (len(known) if waits[key] else 0), waits[key]))
 
 
 def _apart(others: Mapping[int, Place]) -> list[str]:
-    """Word who is elsewhere, those first who wait for nobody."""
+    """Describe the ranks that are elsewhere; those that wait for no other rank come first."""
     groups: dict[tuple[bool, str], list[int]] = {}
     for rank in sorted(others):
         where = others[rank]
@@ -119,13 +119,13 @@ def _apart(others: Mapping[int, Place]) -> list[str]:
 
 
 def _together(ranks: Sequence[int], where: Place, steps: Mapping[int, int | None]) -> str:
-    """Word what is left to say when all are at one place: who is behind."""
+    """Describe ranks that are all at one place: name those with the fewest steps."""
     words = f"{_ranks(ranks)} {_verb(ranks, where)}"
-    told = {rank: step for rank in ranks if (step := steps.get(rank)) is not None}
-    if len(set(told.values())) < 2:
+    known = {rank: step for rank in ranks if (step := steps.get(rank)) is not None}
+    if len(set(known.values())) < 2:
         return words
-    least, most = min(told.values()), max(told.values())
-    behind = [rank for rank, step in told.items() if step == least]
+    least, most = min(known.values()), max(known.values())
+    behind = [rank for rank, step in known.items() if step == least]
     return f"{words}; {_ranks(behind)} {_be(behind)} at step {least}, the others at up to {most}"
 
 

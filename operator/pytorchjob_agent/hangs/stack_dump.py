@@ -1,7 +1,8 @@
-"""Gets the stacks of workers that live, for the log and for a verdict, and never ends one by asking.
+"""Gets the stacks of running workers, for the log and for a verdict, without ever ending a worker.
 
-A worker writes them to a file of its own, not to its error output: there other threads' lines would tear them apart,
-and the script may have put it elsewhere. From the file they go to the log with the worker's rank before each line.
+The agent sends a signal, and the handler in `workers/startup` writes the stacks to a file of the worker's own. Its
+error output is unsuitable: lines of other threads would interleave, and the script may have redirected it. The stacks
+then go to the log with the worker's rank before each line.
 """
 
 import contextlib
@@ -23,34 +24,37 @@ _POLL = 0.05
 
 
 class StackDumps:
-    """The files of one round's workers."""
+    """The stack files of one round's workers."""
 
     def __init__(self, directory: Path, nproc: int) -> None:
-        """Make `nproc` files below `directory`, which is made if it is not there."""
+        """Make `nproc` files below `directory`, which is created if necessary."""
         directory.mkdir(parents=True, exist_ok=True)
         self._paths = {local_rank: directory / f"{local_rank}.stack" for local_rank in range(nproc)}
         for path in self._paths.values():
             path.touch(0o600)
 
     def env(self, local_rank: int, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return what this worker's environment needs, over that which it would have."""
-        own, others = str(_STARTUP), environ.get(_PYTHONPATH, "")
-        return {STACKS: str(self._paths[local_rank]), _PYTHONPATH: f"{own}{os.pathsep}{others}" if others else own}
+        """Return the variables that this worker needs in addition to `environ`."""
+        own, inherited = str(_STARTUP), environ.get(_PYTHONPATH, "")
+        return {
+            STACKS: str(self._paths[local_rank]),
+            _PYTHONPATH: f"{own}{os.pathsep}{inherited}" if inherited else own,
+        }
 
     def ask(self, pids: Mapping[int, int]) -> None:
-        """Ask these workers, by local rank, for their stacks; none is waited for."""
+        """Request the stacks of these workers (pids by local rank), without waiting."""
         for local_rank, pid in pids.items():
             with contextlib.suppress(OSError):
                 os.truncate(self._paths[local_rank], 0)
             _signal(pid)
 
     def read(self) -> dict[int, str]:
-        """Return what was written since they were asked, by local rank; nothing of those who wrote nothing."""
+        """Return the stacks written since the request, by local rank; workers that wrote nothing are left out."""
         texts = {local_rank: _read(path) for local_rank, path in self._paths.items()}
         return {local_rank: cut(text) for local_rank, text in texts.items() if text}
 
     def collect(self, pids: Mapping[int, int], streams: Mapping[int, Stream], timeout: float) -> dict[int, str]:
-        """Ask, wait until all have written or the time is over, and print what came into their streams."""
+        """Request the stacks, wait until all are written or `timeout` seconds are over, and print them."""
         self.ask(pids)
         texts = self._wait(len(pids), timeout)
         for local_rank, text in texts.items():
@@ -59,7 +63,7 @@ class StackDumps:
         return texts
 
     def _wait(self, number: int, timeout: float) -> dict[int, str]:
-        """Poll until the files of so many workers have stopped to grow."""
+        """Poll until the files of `number` workers have stopped growing."""
         deadline = time.monotonic() + timeout
         before: dict[int, str] = {}
         while time.monotonic() < deadline:
@@ -77,7 +81,7 @@ class StackDumps:
 
 
 def _signal(pid: int) -> None:
-    """Send the signal to the worker, or to the first below it where it is no Python of ours (a shell, say)."""
+    """Signal the worker, or its first descendant with the handler if the worker has none (e.g. a shell)."""
     ready = pid if _catches(pid) else next(filter(_catches, descendants(pid)), None)
     if ready is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -85,7 +89,7 @@ def _signal(pid: int) -> None:
 
 
 def _catches(pid: int) -> bool:
-    """Whether the process has a handler: the signal would end it otherwise."""
+    """Return whether the process has a handler: without one the signal would end it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

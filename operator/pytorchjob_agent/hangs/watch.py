@@ -1,6 +1,6 @@
-"""Watches one round's workers for the agent: their boards, their lines, and, once one is silent, what /proc says.
+"""Collects the evidence about one round's workers: their progress, their lines and, of a silent one, its activity.
 
-The judgement is `hang.decide`'s. A look costs microseconds while all is well.
+`judge.judge_workers` decides what it means. A check takes microseconds as long as all workers report.
 """
 
 import time
@@ -16,16 +16,16 @@ from pytorchjob_agent.hangs.stack_analysis import Place, place
 from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 
-_EVERY = 1.0  # seconds between two looks at anything
-_CALM = 4.0  # the same where nothing can become true in between
-_YOUNG = 30.0  # age of a round in seconds below which it may fail before it has done anything: each step is news
-_ANSWER = 0.5  # seconds that a worker gets for its stack
-_PARTS = 20  # looks at /proc within the limit for idleness
+_EVERY = 1.0  # seconds between two checks
+_CALM = 4.0  # the same if no limit can be reached in between
+_YOUNG = 30.0  # seconds: in a younger round each step counts, because it may fail before its first one
+_ANSWER = 0.5  # seconds in which a worker has to write its stack
+_PARTS = 20  # measurements within the limit for idleness
 
 
 @dataclass(slots=True)
 class _Stall:
-    """What is known of a worker that is silent, until it is heard of again."""
+    """What is known about a silent worker, until its next report."""
 
     activity: Activity
     asked: bool = False
@@ -36,45 +36,45 @@ class Watch:
     """One round of workers."""
 
     def __init__(
-        self, rules: HangRules, boards: ProgressFiles, pids: Mapping[int, int], stacks: StackDumps | None = None
+        self, rules: HangRules, files: ProgressFiles, pids: Mapping[int, int], stacks: StackDumps | None = None
     ) -> None:
-        """Begin; `pids` are those of the workers by local rank, `stacks` where they write when they are asked."""
+        """Start to watch; `pids` has the workers by local rank, `stacks` the files for their stacks."""
         self._rules = rules
-        self._boards = boards
+        self._files = files
         self._pids = dict(pids)
         self._stacks = stacks
         self._trackers = [RuleTracker(rule) for rule in rules.log_rules]
-        self._pulses = ActivityMeter(self._pids)
+        self._meter = ActivityMeter(self._pids)
         self._paces = {local_rank: Pace() for local_rank in self._pids}
         self._stalls: dict[int, _Stall] = {}
         self._started = self._next = self._next_idle = time.monotonic()
         self._alert = 0.0
-        """When the first of the workers will have been silent for so long that it is looked at."""
+        """The time at which the first worker will have been silent for long enough to be measured."""
         self._idle = 0.0
         self._verdict: HangVerdict | None = None
-        self.leads = True
+        self.has_rank_0 = True
         self.reports = False
         self.progress: tuple[WorkerProgress, ...] = ()
 
     @property
-    def hears(self) -> bool:
-        """Whether lines matter: without rules for them nobody needs to call `line`."""
+    def reads_lines(self) -> bool:
+        """Return whether `add_line` has to be called: only if the job has log rules."""
         return bool(self._trackers)
 
-    def line(self, local_rank: int, line: bytes) -> None:
-        """Take one line that a worker printed; called in the thread that reads them."""
+    def add_line(self, local_rank: int, line: bytes) -> None:
+        """Match one line that a worker printed; the thread that reads the output calls it."""
         now, text = time.monotonic(), line[:LONGEST_LINE].decode(errors="replace")
         for tracker in self._trackers:
             tracker.take(local_rank, text, now)
 
-    def look(self, now: float) -> HangVerdict | None:
-        """Return what is wrong, once and for all; `now` is time.monotonic()'s."""
+    def check(self, now: float) -> HangVerdict | None:
+        """Return what is wrong; the first verdict is final. `now` is the value of time.monotonic()."""
         if self._verdict is not None or now < self._next:
             return self._verdict
         self._next = now + _EVERY
-        self.progress = self._boards.read(now)
-        self.reports = self.reports or any(one.reports for one in self.progress)
-        verdict = judge.judge_workers(self._seen(now), self._rules, now)
+        self.progress = self._files.read(now)
+        self.reports = self.reports or any(worker.reports for worker in self.progress)
+        verdict = judge.judge_workers(self._evidence(now), self._rules, now)
         if isinstance(verdict, StackRequest):
             self._ask(verdict, now)
         else:
@@ -82,56 +82,56 @@ class Watch:
         return self._verdict
 
     def pause(self, now: float) -> float:
-        """Return in how many seconds the next look is due."""
+        """Return in how many seconds the next check is due."""
         watched = self._trackers or self._rules.idle_seconds or self._stalls
         calm = not watched and now - self._started > _YOUNG and now + _CALM < self._alert
         return _CALM if calm else _EVERY
 
-    def _seen(self, now: float) -> Evidence:
+    def _evidence(self, now: float) -> Evidence:
         self._alert = float("inf")
-        workers = tuple(self._worker(one, now) for one in self.progress if one.local_rank in self._pids)
+        workers = tuple(self._worker(reported, now) for reported in self.progress if reported.local_rank in self._pids)
         logs = tuple(tracker.seen() for tracker in self._trackers)
-        return Evidence(self._started, workers, logs, self.leads, self.reports, self._idle_for(now))
+        return Evidence(self._started, workers, logs, self.has_rank_0, self.reports, self._idle_for(now))
 
-    def _worker(self, said: WorkerProgress, now: float) -> WatchedWorker:
-        at = None if said.age is None else now - said.age
-        pace = self._paces[said.local_rank]
-        if at is not None and said.step is not None:
-            pace.take(said.step, at)
-        worker = WatchedWorker(said.local_rank, said.step, said.total, at, pace.p99)
+    def _worker(self, reported: WorkerProgress, now: float) -> WatchedWorker:
+        at = None if reported.age is None else now - reported.age
+        pace = self._paces[reported.local_rank]
+        if at is not None and reported.step is not None:
+            pace.take(reported.step, at)
+        worker = WatchedWorker(reported.local_rank, reported.step, reported.total, at, pace.p99)
         alert = float("inf") if at is None else at + judge.attention_after(worker, self._rules)
         if now < alert:
             self._alert = min(self._alert, alert)
-            if self._stalls.pop(said.local_rank, None) is not None:
-                self._pulses.forget(said.local_rank)
+            if self._stalls.pop(reported.local_rank, None) is not None:
+                self._meter.forget(reported.local_rank)
             return worker
-        stall = self._stall(said.local_rank, now)
+        stall = self._stall(reported.local_rank, now)
         return replace(worker, activity=stall.activity, asked=stall.asked, place=stall.place)
 
     def _stall(self, local_rank: int, now: float) -> _Stall:
-        """Look at a silent worker, and at the stack that it was asked for."""
-        pulse = self._pulses.take(local_rank, now)
-        stall = self._stalls.setdefault(local_rank, _Stall(pulse))
-        stall.activity = pulse
+        """Measure a silent worker, and read the stack that was requested from it."""
+        activity = self._meter.take(local_rank, now)
+        stall = self._stalls.setdefault(local_rank, _Stall(activity))
+        stall.activity = activity
         if stall.asked and stall.place is None and self._stacks is not None:
             stall.place = place(self._stacks.read().get(local_rank))
         return stall
 
-    def _ask(self, look: StackRequest, now: float) -> None:
-        """Ask for the stacks that a decision needs; they are read at the next look."""
-        for local_rank in look.local_ranks:
+    def _ask(self, request: StackRequest, now: float) -> None:
+        """Request the stacks that a decision needs; the next check reads them."""
+        for local_rank in request.local_ranks:
             self._stalls[local_rank].asked = True
         if self._stacks is not None:
-            self._stacks.ask({local_rank: self._pids[local_rank] for local_rank in look.local_ranks})
+            self._stacks.ask({local_rank: self._pids[local_rank] for local_rank in request.local_ranks})
         self._next = now + _ANSWER
 
     def _idle_for(self, now: float) -> float:
-        """Return for how long nothing has happened, where that is a rule and nothing better is known."""
+        """Return for how many seconds all workers were idle, if there is a rule for it and no better evidence."""
         limit = self._rules.idle_seconds
         if not limit or self.reports or self._trackers:
             return 0.0
         if now >= self._next_idle:
             self._next_idle = now + max(_EVERY, limit / _PARTS)
-            pulses = [self._pulses.take(local_rank, now) for local_rank in self._pids]
-            self._idle = min((one.quiet_for for one in pulses if not one.gone), default=0.0)
+            measured = [self._meter.take(local_rank, now) for local_rank in self._pids]
+            self._idle = min((activity.quiet_for for activity in measured if not activity.gone), default=0.0)
         return self._idle

@@ -59,9 +59,9 @@ class Crew:
         """Watch the processes that were started, by local rank; `leads` where rank 0 is one of them."""
         self._pids = dict(pids)
         self._watch = Watch(self._rules, self._boards, self._pids, self._stacks)
-        self._watch.leads, self._watch.reports = leads, self._reported
-        if self._watch.hears and self._logs is not None:
-            self._logs.listen(self._watch.line)
+        self._watch.has_rank_0, self._watch.reports = leads, self._reported
+        if self._watch.reads_lines and self._logs is not None:
+            self._logs.listen(self._watch.add_line)
 
     @property
     def reports(self) -> bool:
@@ -70,7 +70,7 @@ class Crew:
 
     def look(self, now: float) -> HangVerdict | None:
         """Return why the workers are stuck, if so."""
-        return None if self._watch is None else self._watch.look(now)
+        return None if self._watch is None else self._watch.check(now)
 
     def pause(self, now: float) -> float:
         """Return in how many seconds the next look is due."""

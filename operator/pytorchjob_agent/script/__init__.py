@@ -1,4 +1,5 @@
-"""Between a training script and its agent: progress, checkpoint requests, and the shared file that carries them.
+"""Between a training script and its agent: progress, checkpoint requests, and the progress file that carries them.
 
-`api` runs inside the user's script. May import `contract` and `system`.
+`api` is the script's side and runs inside the user's process, `agent_side` is the agent's, and `progress_file` is the
+layout that both share. May import `contract` and `system`.
 """

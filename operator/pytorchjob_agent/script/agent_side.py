@@ -1,6 +1,6 @@
-"""The agent's side of the boards: makes one file for each worker of a round, reads them, writes requests.
+"""The agent's side of the progress files: makes one for each worker of a round, reads them, writes requests.
 
-A round has new files, so that nothing said in the last one is taken for news. It decides nothing.
+Each round has new files, so that no report of an earlier round counts as new. `rendezvous/round_workers` uses it.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from pytorchjob_agent.script.progress_file import PROGRESS, SIZE, ProgressFile, 
 
 @dataclass(frozen=True, slots=True)
 class WorkerProgress:
-    """How far one worker is by its own word; `age` is the seconds since its last one."""
+    """The progress that one worker reported; `age` is the number of seconds since its last report."""
 
     local_rank: int
     step: int | None = None
@@ -32,60 +32,60 @@ class WorkerProgress:
 
     @property
     def cooperative(self) -> bool:
-        """Whether the worker ever called anything of ours."""
+        """Return whether the worker has called any function of `api`."""
         return self.reports or self.asks_checkpoint or self.asks_stop
 
     def owes(self, request: int, kind: RequestKind) -> bool:
-        """Whether it is worth waiting for this worker's answer, or for its end."""
+        """Return whether this worker still has to answer the request, or to end for it."""
         if kind is RequestKind.STOP and self.asks_stop:
             return self.left < request  # its answer is that it ends
         return self.asks_checkpoint and self.answered < request
 
 
 class ProgressFiles:
-    """The boards of the workers of one round."""
+    """The progress files of one round's workers."""
 
     def __init__(self, directory: Path, nproc: int) -> None:
-        """Make `nproc` files below `directory`, which is made if it is not there."""
+        """Make `nproc` files below `directory`, which is created if necessary."""
         directory.mkdir(parents=True, exist_ok=True)
         self._paths = [directory / f"{local_rank}.board" for local_rank in range(nproc)]
         self._maps = [_make(path) for path in self._paths]
-        self._boards = [ProgressFile(memoryview(one)) for one in self._maps]
-        for board in self._boards:
-            board.format()
+        self._files = [ProgressFile(memoryview(mapped)) for mapped in self._maps]
+        for file in self._files:
+            file.format()
         self._requests = 0
         self._open = threading.Lock()
         """Held while the files are read, by any thread, or removed."""
 
     def env(self, local_rank: int) -> dict[str, str]:
-        """Return what this worker's environment needs."""
+        """Return the variables that this worker needs."""
         return {PROGRESS: str(self._paths[local_rank])}
 
     def read(self, now: float | None = None) -> tuple[WorkerProgress, ...]:
-        """Return what the workers have said, by local rank; `now` is time.monotonic()'s, if it is at hand."""
+        """Return the workers' progress by local rank; `now` is the value of time.monotonic(), if the caller has it."""
         at = time.monotonic() if now is None else now
         with self._open:
-            return tuple(_progress(local_rank, board, at) for local_rank, board in enumerate(self._boards))
+            return tuple(_progress(local_rank, file, at) for local_rank, file in enumerate(self._files))
 
     def request(self, kind: RequestKind, number: int | None = None, seconds: float | None = None) -> int:
-        """Ask all workers for a checkpoint, or for one and the end; returns the request's number.
+        """Request a checkpoint, or a checkpoint and the end, from all workers; return the request's number.
 
-        The agents of one group give a request the same number, or their workers save for it more than once.
+        All agents of a round must use the same number for a request, or their workers save for it more than once.
         """
         self._requests = max(self._requests, self._requests + 1 if number is None else number)
         deadline = None if seconds is None else time.monotonic() + seconds
-        for board in self._boards:
-            board.request(kind, self._requests, deadline)
+        for file in self._files:
+            file.request(kind, self._requests, deadline)
         return self._requests
 
     def close(self) -> None:
-        """Remove the files; workers that still run keep theirs, and nothing is read any more."""
+        """Remove the files; running workers keep theirs mapped, but the agent reads nothing any more."""
         with self._open:
-            for path, one, board in zip(self._paths, self._maps, self._boards, strict=True):
-                board.release()
-                one.close()
+            for path, mapped, file in zip(self._paths, self._maps, self._files, strict=True):
+                file.release()
+                mapped.close()
                 path.unlink(missing_ok=True)
-            self._paths, self._maps, self._boards = [], [], []
+            self._paths, self._maps, self._files = [], [], []
 
 
 def _make(path: Path) -> mmap.mmap:
@@ -95,17 +95,17 @@ def _make(path: Path) -> mmap.mmap:
         return mmap.mmap(fd, SIZE)
 
 
-def _progress(local_rank: int, board: ProgressFile, now: float) -> WorkerProgress:
-    said = board.read()
+def _progress(local_rank: int, file: ProgressFile, now: float) -> WorkerProgress:
+    record = file.read()
     return WorkerProgress(
         local_rank=local_rank,
-        step=said.step,
-        total=said.total,
-        metrics=said.metrics,
-        age=None if said.time is None else max(0.0, now - said.time),
-        answered=said.answered,
-        left=said.left,
-        reports=said.reports,
-        asks_checkpoint=said.asks_checkpoint,
-        asks_stop=said.asks_stop,
+        step=record.step,
+        total=record.total,
+        metrics=record.metrics,
+        age=None if record.time is None else max(0.0, now - record.time),
+        answered=record.answered,
+        left=record.left,
+        reports=record.reports,
+        asks_checkpoint=record.asks_checkpoint,
+        asks_stop=record.asks_stop,
     )

@@ -1,7 +1,8 @@
-"""What a training script may say to its agent, and ask it: `progress`, `checkpoint_requested`, `should_stop`.
+"""The functions that a training script calls: `progress`, `checkpoint_requested`, `should_stop`, `seconds_left`.
 
-Outside of an agent the three do nothing. Nothing is imported for them but the standard library; torch is used where the
-script has imported it. They decide nothing: when to save and when to end is the script's own matter.
+They write to and read from the worker's progress file (`progress_file`), which its agent maps too (`agent_side`).
+Without an agent they do nothing. They import the standard library only, and use torch if the script has imported it.
+The script itself decides when to save and when to end.
 """
 
 import atexit
@@ -19,27 +20,27 @@ _LARGEST = 2**63 - 1
 
 
 class Script:
-    """This process' side of the board."""
+    """This process' side of the progress file."""
 
     def __init__(self, path: str | None) -> None:
-        """Open the board; whoever has none, or cannot open it, writes into memory that nobody reads."""
+        """Open the progress file; without one, write to private memory that no agent reads."""
         self.supervised = bool(path)
-        self.board = _open(path) if path else ProgressFile(memoryview(bytearray(SIZE)))
+        self.file = _open(path) if path else ProgressFile(memoryview(bytearray(SIZE)))
         self._lock = threading.Lock()
         self._calls = dict.fromkeys(RequestKind, 0)
         self._seen = 0  # the newest request that checkpoint_requested() returned True for
         self._stops = 0  # the newest request to stop that all ranks know of
         self._saver: int | None = None  # the thread that saves now
-        self._leaves: int | None = None  # the process that was told to end
+        self._leaves: int | None = None  # the process that was asked to end
 
     def report(self, step: int, total: int | None, metrics: dict[str, object]) -> None:
-        """Write how far the script is; any thread may."""
+        """Write the script's progress; any thread may call it."""
         with self._lock:
-            self.board.report(step, total, time.monotonic(), metrics)
+            self.file.report(step, total, time.monotonic(), metrics)
         self._saved()
 
     def checkpoint_requested(self, every: int) -> bool:
-        """Whether all ranks are to save now."""
+        """Return whether all ranks have to save now."""
         self._saved()
         if not self._turn(RequestKind.CHECKPOINT, every):
             return False
@@ -51,9 +52,9 @@ class Script:
         return True
 
     def should_stop(self, every: int) -> bool:
-        """Whether all ranks are to end; of a script that asks for checkpoints too, not before it saved one for that."""
+        """Return whether all ranks have to end; a script that also asks for checkpoints saves one first."""
         asks = self._turn(RequestKind.STOP, every)
-        agreed = 0 < self._stops <= self._seen  # all ranks know, and none asks any more
+        agreed = 0 < self._stops <= self._seen  # all ranks know, so none has to ask again
         if not agreed and asks and not self._calls[RequestKind.CHECKPOINT]:
             self._agree()
             self._seen = max(self._seen, self._stops)
@@ -63,49 +64,49 @@ class Script:
         return agreed
 
     def _turn(self, kind: RequestKind, every: int) -> bool:
-        """Count the call; whether it is one that asks."""
+        """Count the call; return whether it is one that asks the other ranks."""
         if every < 1:
-            raise ValueError(f"every: {every} is no distance: expected 1 (ask at each call) or more")
+            raise ValueError(f"every: {every} is not a number of calls: expected 1 (ask at each call) or more")
         if not self._calls[kind]:
-            self.board.asks(kind)
+            self.file.asks(kind)
         self._calls[kind] += 1
         return self.supervised and self._calls[kind] % every == 0
 
     def _agree(self) -> int:
-        """Take the newest requests that any rank knows of for known; returns that for a checkpoint."""
-        own = [self.board.wanted(RequestKind.CHECKPOINT), self.board.wanted(RequestKind.STOP)]
+        """Learn the newest requests that any rank knows; return the newest checkpoint request."""
+        own = [self.file.wanted(RequestKind.CHECKPOINT), self.file.wanted(RequestKind.STOP)]
         checkpoint, stop = _greatest(own)
         self._stops = max(self._stops, stop)
         return checkpoint
 
     def _saved(self) -> None:
-        """Answer the request once the thread that saves comes back with another call."""
+        """Answer the request as soon as the thread that saves makes another call."""
         if self._saver is not None and self._saver == threading.get_ident():
             self._saver = None
-            self.board.answer(self._seen)
+            self.file.answer(self._seen)
 
     def leave(self) -> None:
-        """Say that a script which was told to end does so, and well: its interpreter may take a second more."""
+        """Record that a script which was asked to end does so with success; its interpreter may need another second."""
         if self._leaves == os.getpid() and getattr(sys, "last_value", None) is None:
-            self.board.leave(self._seen)
+            self.file.leave(self._seen)
 
     def renew(self) -> None:
-        """After a fork: another thread may have held the lock then, and is not here."""
+        """Replace the lock after a fork: a thread that held it does not exist in the child."""
         self._lock = threading.Lock()
 
 
 def _open(path: str) -> ProgressFile:
-    """Map the file; without it the process still takes part in what the ranks agree on."""
+    """Map the file; without it the process still takes part in the agreement of the ranks."""
     try:
-        with open(path, "r+b") as file:
-            board = ProgressFile(memoryview(mmap.mmap(file.fileno(), SIZE)))
+        with open(path, "r+b") as opened:
+            file = ProgressFile(memoryview(mmap.mmap(opened.fileno(), SIZE)))
     except (OSError, ValueError):
         return ProgressFile(memoryview(bytearray(SIZE)))
-    return board if board.valid else ProgressFile(memoryview(bytearray(SIZE)))
+    return file if file.valid else ProgressFile(memoryview(bytearray(SIZE)))
 
 
 def _greatest(numbers: list[int]) -> list[int]:
-    """Return the greatest of each number over all ranks, where there are others."""
+    """Return the maximum of each number over all ranks."""
     dist: Any = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() < 2:
         return numbers
@@ -116,7 +117,7 @@ def _greatest(numbers: list[int]) -> list[int]:
 
 
 def _device(torch: Any, dist: Any) -> Any:
-    """Return where the default group can reduce: on the CPU if it can, for that does not wait for the GPU's queue."""
+    """Return the device on which the default group reduces: the CPU if possible, to bypass the GPU's queue."""
     config = str(dist.distributed_c10d.get_backend_config())
     if any(f"cpu:{name}" in config for name in ("gloo", "mpi", "ucc")):
         return "cpu"
@@ -144,7 +145,7 @@ def _renew() -> None:
         _script.renew()
 
 
-@atexit.register  # early, so that what the script registers has been done by then
+@atexit.register  # registered early, so that it runs after the script's own functions
 def _leave() -> None:
     if _script is not None:
         _script.leave()
@@ -155,10 +156,10 @@ if hasattr(os, "register_at_fork"):  # a laptop with Windows may run the script 
 
 
 def progress(step: int, total: int | None = None, **metrics: float) -> None:
-    """Say that this step of `total` is done, with at most 16 numbers that people may want to see, like the loss.
+    """Report that this step of `total` is done, with at most 16 metrics such as the loss.
 
-    Takes about a microsecond, so call it at every step, and with an unchanged step in long phases without any
-    (evaluation, saving): each call is a sign of life. A rank that never calls is not watched by it.
+    A call takes about a microsecond, so call it at every step. In long phases without steps (evaluation, saving) call
+    it with an unchanged step: each call is a sign of life. A rank that never calls it is not watched in this way.
     """
     script = _script or _here()
     if type(step) is not int:
@@ -178,25 +179,25 @@ def _whole(name: str, value: object) -> int:
 
 
 def checkpoint_requested(every: int = 1) -> bool:
-    """Whether to save a checkpoint now: True once for each request, on all ranks at the same call.
+    """Return whether to save a checkpoint now: True once for each request, on all ranks at the same call.
 
-    The save counts as done when the same thread calls this or `progress` again, or the process ends. The ranks agree by
-    one small all-reduce, so all of them must call it equally often, from the thread that trains; `every=n` asks at
-    each n-th call only. Before `init_process_group` a rank knows its own agent's requests alone.
+    The save counts as done when the same thread calls this or `progress` again, or when the process ends. The ranks
+    agree by one small all-reduce. All of them must call it equally often, from the training thread; `every=n` asks at
+    each n-th call only. Before `init_process_group` a rank knows only the requests of its own agent.
     """
     return (_script or _here()).checkpoint_requested(every)
 
 
 def should_stop(every: int = 1) -> bool:
-    """Whether this group is about to end (a pod is drained, the job is scaled): then save, and return from the script.
+    """Return whether this worker group is about to end (a pod is drained, the job is scaled): save and return then.
 
-    True on all ranks from the same call on, and for good. Costs what `checkpoint_requested` does; in a script that
-    calls both it costs nothing, and is True only after the other was: what is to be saved is saved there.
+    It becomes True on all ranks at the same call, and stays True. It costs as much as `checkpoint_requested`. In a
+    script that calls both it costs nothing, and becomes True only after the other one: the script saves there.
     """
     return (_script or _here()).should_stop(every)
 
 
 def seconds_left() -> float | None:
-    """Return how long the agent still waits for an answer to its newest request; None: no request, or no limit."""
-    deadline = (_script or _here()).board.deadline
+    """Return how many seconds the agent still waits for an answer to its newest request; None: no request or limit."""
+    deadline = (_script or _here()).file.deadline
     return None if deadline is None else max(0.0, deadline - time.monotonic())

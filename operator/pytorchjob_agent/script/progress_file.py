@@ -1,7 +1,8 @@
-"""The board: one small file that a worker and its agent both map, by which they talk without a call or a wait.
+"""The progress file: one small file that a worker and its agent both map, to exchange values without a system call.
 
-Pure: it lays out and reads memory that it is given. Every field is one aligned word of 8 bytes with one writer, so that
-no reader meets half a value; texts carry a checksum. Times are CLOCK_MONOTONIC, the same on both sides of one machine.
+Pure: it reads and writes memory that it is given. Every field is one aligned word of 8 bytes with one writer, so no
+reader sees half a value; texts carry a checksum. Times are CLOCK_MONOTONIC, which both sides of one machine share.
+The script's side is `api`, the agent's side is `agent_side`.
 """
 
 import json
@@ -19,7 +20,7 @@ LONGEST_NAME = 64  # as JSON, in bytes
 _MAGIC = int.from_bytes(b"ptjboard", "little", signed=True)
 _VERSION = 1
 _HEAD, _LAYOUT = 0, 1
-# The worker's words, and on cache lines of their own those that only the agent writes.
+# The worker writes the first line of words. The agent writes the second one, which has cache lines of its own.
 _USES, _STEP, _TOTAL, _TIME, _ANSWERED, _NAMES, _LEFT, _VALUES = 8, 9, 10, 11, 12, 13, 14, 16
 _CHECKPOINT, _STOP, _DEADLINE = 32, 33, 34
 _TEXT = 512  # the byte where the names of the metrics begin
@@ -29,7 +30,7 @@ _REPORTS, _ASKS_CHECKPOINT, _ASKS_STOP = 1, 2, 4
 
 
 class RequestKind(StrEnum):
-    """What an agent asks of its workers."""
+    """What an agent requests from its workers."""
 
     CHECKPOINT = "checkpoint"
     STOP = "stop"
@@ -37,24 +38,24 @@ class RequestKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgressRecord:
-    """What a worker has written; its time is that of its last word, in seconds."""
+    """What a worker has written; `time` is that of its last report, in seconds."""
 
     step: int | None = None
     total: int | None = None
     time: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    answered: int = 0  # the newest request that it has saved for
-    left: int = 0  # the request that its script has ended for
+    answered: int = 0  # the newest request for which it has saved
+    left: int = 0  # the request for which its script has ended
     reports: bool = False
     asks_checkpoint: bool = False
     asks_stop: bool = False
 
 
 class ProgressFile:
-    """The fields of one board, over writable memory of SIZE bytes."""
+    """The fields of one progress file, over writable memory of SIZE bytes."""
 
     def __init__(self, memory: memoryview) -> None:
-        """Take memory that holds zeros or a board."""
+        """Take memory that holds zeros or a progress file."""
         self._bytes = memory
         self._ints = memory.cast("q")
         self._floats = memory.cast("d")
@@ -63,25 +64,25 @@ class ProgressFile:
         self._read: tuple[int, tuple[str, ...]] = (0, ())
 
     def format(self) -> None:
-        """Begin a new board."""
+        """Write an empty progress file."""
         self._ints[_STEP] = self._ints[_TOTAL] = _NONE
         self._ints[_LAYOUT] = _VERSION
         self._ints[_HEAD] = _MAGIC
 
     @property
     def valid(self) -> bool:
-        """Whether this is a board of the layout that this version knows."""
+        """Return whether the memory has the layout that this version knows."""
         return self._ints[_HEAD] == _MAGIC and self._ints[_LAYOUT] == _VERSION
 
     def release(self) -> None:
-        """Let go of the memory, so that it can be unmapped."""
+        """Release the memory, so that it can be unmapped."""
         for view in (self._ints, self._floats, self._bytes):
             view.release()
 
     # The worker's side.
 
     def report(self, step: int, total: int | None, now: float, metrics: Mapping[str, object]) -> None:
-        """Write how far the worker is."""
+        """Write the worker's progress."""
         ints = self._ints
         names = tuple(metrics)
         if names != self._written:
@@ -104,7 +105,7 @@ class ProgressFile:
         if text is None:
             text = _encode(names)
             self._encoded = {names: text} if len(self._encoded) >= MOST_METRICS else self._encoded | {names: text}
-        self._ints[_NAMES] = 0  # nobody may read these values under the old names
+        self._ints[_NAMES] = 0  # no reader may combine the new values with the old names
         self._written = None
         self._write_values(metrics)
         self._bytes[_TEXT : _TEXT + len(text)] = text
@@ -112,37 +113,37 @@ class ProgressFile:
         self._written = names
 
     def asks(self, kind: RequestKind) -> None:
-        """Note that the script asks for such requests, so that the agent waits for its answer."""
+        """Record that the script checks for such requests, so that the agent waits for its answer."""
         self._ints[_USES] |= _ASKS_CHECKPOINT if kind is RequestKind.CHECKPOINT else _ASKS_STOP
 
     def answer(self, request: int) -> None:
-        """Note that all that this request wanted is saved."""
+        """Record that the worker has saved for this request."""
         self._ints[_ANSWERED] = request
 
     def leave(self, request: int) -> None:
-        """Note that the script has ended for this request, and nothing more is to come."""
+        """Record that the script has ended for this request and reports nothing more."""
         self._ints[_LEFT] = request
 
     def wanted(self, kind: RequestKind) -> int:
-        """Return the number of the newest such request; 0: none yet."""
+        """Return the number of the newest request of this kind; 0: none yet."""
         return self._ints[_CHECKPOINT if kind is RequestKind.CHECKPOINT else _STOP]
 
     @property
     def deadline(self) -> float | None:
-        """Until when the agent waits for the answer to its newest request; None: as long as it takes."""
+        """Return until when the agent waits for the answer to its newest request; None: without a limit."""
         return self._floats[_DEADLINE] or None
 
     # The agent's side.
 
     def request(self, kind: RequestKind, request: int, deadline: float | None) -> None:
-        """Ask for a checkpoint, or for one and the end; an older number than the last changes nothing."""
+        """Request a checkpoint, or a checkpoint and the end; a number older than the last one changes nothing."""
         self._floats[_DEADLINE] = deadline or 0.0
         if kind is RequestKind.STOP:
             self._ints[_STOP] = max(request, self._ints[_STOP])
         self._ints[_CHECKPOINT] = max(request, self._ints[_CHECKPOINT])
 
     def read(self) -> ProgressRecord:
-        """Return what the worker has said; nothing where it never did, or overwrote its board."""
+        """Return what the worker has written; an empty record if it wrote nothing or damaged its file."""
         uses = self._ints[_USES]
         if not uses or not self.valid:
             return ProgressRecord()
@@ -160,7 +161,7 @@ class ProgressFile:
         )
 
     def _metrics(self) -> dict[str, float]:
-        """Return the metrics that JSON can hold; none while the worker changes their names, which takes it no time."""
+        """Return the metrics that JSON can hold; none during the moment in which the worker changes their names."""
         head = self._ints[_NAMES]
         names = self._names(head)
         values = self._floats[_VALUES : _VALUES + len(names)].tolist()
@@ -180,7 +181,7 @@ class ProgressFile:
 
 
 def number(name: str, value: object) -> float:
-    """Return a metric's value, or an error that names the metric; a tensor is refused, for reading one may wait."""
+    """Return a metric's value; raises an error that names the metric. A tensor is refused: reading it may block."""
     if isinstance(value, bool) or not (isinstance(value, int | float) or _is_numpy_number(value)):
         what = type(value).__name__
         raise TypeError(f"metric {name!r}: {what} is not a number: expected an int or a float, of a tensor its .item()")
@@ -191,7 +192,7 @@ def number(name: str, value: object) -> float:
 
 
 def _is_numpy_number(value: object) -> bool:
-    """Whether it is a number of numpy's, which is not asked for it by import."""
+    """Return whether it is a number of numpy's, without importing numpy."""
     kind = type(value)
     return kind.__module__ == "numpy" and any(base.__name__ in ("floating", "integer") for base in kind.__mro__)
 

@@ -23,7 +23,7 @@ OWN = {"PET_NPROC_PER_NODE": "4", "PET_MAX_RESTARTS": "2", "PET_STANDALONE": "1"
         pytest.param(REST, True, REST, id="what has nothing to do with a job stays"),
         pytest.param(REST | PLACE | MEETING, False, REST, id="in a pod: its place in the job and the meeting go"),
         pytest.param(REST | PLACE | OWN, False, REST | OWN, id="in a pod: the size of this run stays"),
-        pytest.param(REST | {"PYTORCHJOB_PROGRESS": "/b"}, True, REST, id="the board of the worker above goes"),
+        pytest.param(REST | {"PYTORCHJOB_PROGRESS": "/b"}, True, REST, id="the progress file of the worker above goes"),
         pytest.param(REST | PLACE | MEETING | OWN, True, REST, id="below a worker: all that was its agent's goes"),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_worker_that_never_reports_is_not_judged_beside_one_that_does() -> Non
 
 
 @pytest.mark.parametrize(
-    ("rules", "reports", "leads", "stuck"),
+    ("rules", "reports", "has_rank_0", "stuck"),
     [
         pytest.param(HangRules(), False, True, False, id="a script that may never report"),
         pytest.param(HangRules(None, 900.0), False, True, True, id="the author says that it does"),
@@ -115,8 +115,8 @@ def test_a_worker_that_never_reports_is_not_judged_beside_one_that_does() -> Non
         pytest.param(HangRules(None, 0.0), True, True, False, id="the author wants no limit"),
     ],
 )
-def test_the_first_step(rules: HangRules, reports: bool, leads: bool, stuck: bool) -> None:
-    verdict = judged(WatchedWorker(0), rules, reports=reports, leads=leads)
+def test_the_first_step(rules: HangRules, reports: bool, has_rank_0: bool, stuck: bool) -> None:
+    verdict = judged(WatchedWorker(0), rules, reports=reports, has_rank_0=has_rank_0)
     expected = HangVerdict(HangKind.HANGING, "no first step within 900 s", (0,))
     assert verdict == (expected if stuck else None)
 
@@ -153,7 +153,7 @@ FAULT = LogRule("xid", "Xid", fault_on_match=True)
 
 
 @pytest.mark.parametrize(
-    ("log", "started", "leads", "verdict"),
+    ("log", "started", "has_rank_0", "verdict"),
     [
         pytest.param(LogEvidence(LATE), 950.0, True, None, id="no match yet, in time"),
         pytest.param(
@@ -175,8 +175,8 @@ FAULT = LogRule("xid", "Xid", fault_on_match=True)
         ),
     ],
 )
-def test_lines(log: LogEvidence, started: float, leads: bool, verdict: tuple[HangKind, str] | None) -> None:
-    found = judged(WatchedWorker(0), logs=(log,), started=started, leads=leads)
+def test_lines(log: LogEvidence, started: float, has_rank_0: bool, verdict: tuple[HangKind, str] | None) -> None:
+    found = judged(WatchedWorker(0), logs=(log,), started=started, has_rank_0=has_rank_0)
     if verdict is None:
         assert found is None
     else:

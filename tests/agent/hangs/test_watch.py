@@ -29,7 +29,7 @@ AGES = 1e5  # a step in time so long that no traffic of this machine matters
 
 
 def clock() -> float:
-    """The clock of the boards, from which time is told; nothing is measured."""
+    """The clock of the files, from which time is told; nothing is measured."""
     return time.monotonic()  # noqa: TID251
 
 
@@ -37,19 +37,19 @@ class Worker:
     """One worker of one round, and who watches it."""
 
     def __init__(self, folder: Path, code: str) -> None:
-        self.boards, self.stacks = ProgressFiles(folder, 1), StackDumps(folder, 1)
+        self.files, self.stacks = ProgressFiles(folder, 1), StackDumps(folder, 1)
         path = folder / "train.py"
         path.write_text(code)
-        env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **self.boards.env(0)}
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **self.files.env(0)}
         env |= self.stacks.env(0, env)
         self.process = subprocess.Popen([sys.executable, path], env=env, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
     def watch(self, rules: HangRules = HangRules()) -> Watch:  # noqa: B008
-        watch = Watch(rules, self.boards, {0: self.process.pid}, self.stacks)
+        watch = Watch(rules, self.files, {0: self.process.pid}, self.stacks)
         for seconds in range(3):  # looks while all is well
-            assert watch.look(clock() + seconds / 10) is None
+            assert watch.check(clock() + seconds / 10) is None
         return watch
 
     def end(self) -> None:
@@ -74,7 +74,7 @@ def verdict_of(watch: Watch, until: float, step: float = STEP) -> tuple[HangVerd
     """The first verdict within so many seconds of time as it is told, and when it came."""
     begin = clock()
     for seconds in itertools.takewhile(lambda passed: passed <= until, itertools.count(0.0, step)):
-        verdict = watch.look(begin + seconds)
+        verdict = watch.check(begin + seconds)
         if verdict is not None:
             return verdict, seconds
         time.sleep(0.05)  # a stack that was asked for needs a moment
@@ -96,7 +96,7 @@ def paced(
     go.touch()
     now = clock()
     for tenths in range(900):
-        assert watch.look(now + 2 + tenths / 100) is None
+        assert watch.check(now + 2 + tenths / 100) is None
         if watch.progress[0].step == 20:
             break
         now = clock()
@@ -114,7 +114,7 @@ def test_a_stopped_worker_is_found_after_ten_seconds(worker: Callable[[str], Wor
     assert verdict.kind is HangKind.HANGING
     assert "it is stopped (SIGSTOP)" in verdict.reason
     assert after <= 20
-    assert watch.look(clock()) is verdict
+    assert watch.check(clock()) is verdict
 
 
 def test_a_worker_that_is_blocked_outside_of_collectives_is_found(
@@ -146,7 +146,7 @@ def test_the_authors_limit_needs_no_pace(worker: Callable[[str], Worker]) -> Non
 def test_looks_are_rare_while_nothing_can_become_true_in_between(worker: Callable[[str], Worker]) -> None:
     one = worker(f"from pytorchjob_agent import progress\nprogress(1)\n{SLEEP}")
     watch, now = one.watch(HangRules(progress_seconds=100.0)), clock()
-    assert watch.look(now) is None
+    assert watch.check(now) is None
     assert [watch.pause(now + age) for age in (0, 31, 40, 51)] == [1.0, 4.0, 4.0, 1.0]
 
 
@@ -163,7 +163,7 @@ def test_looks_are_frequent_where_something_is_watched_closely(
 ) -> None:
     one = worker(f"from pytorchjob_agent import progress\nprogress(1)\n{SLEEP}")
     watch, now = one.watch(rules), clock()
-    watch.look(now)
+    watch.check(now)
     assert watch.pause(now + 31) == 1.0
 
 
@@ -186,23 +186,23 @@ def test_idleness_where_it_is_asked_for(worker: Callable[[str], Worker]) -> None
 
 def test_lines_are_judged(worker: Callable[[str], Worker]) -> None:
     watch = worker(SLEEP).watch(HangRules(log_rules=(LogRule("xid", "Xid", fault_on_match=True),)))
-    assert watch.hears
-    watch.line(0, b"fine")
-    assert watch.look(clock() + 10) is None
-    watch.line(0, b"\xff Xid 79 " + b"x" * 100_000)
-    verdict = watch.look(clock() + 20)
+    assert watch.reads_lines
+    watch.add_line(0, b"fine")
+    assert watch.check(clock() + 10) is None
+    watch.add_line(0, b"\xff Xid 79 " + b"x" * 100_000)
+    verdict = watch.check(clock() + 20)
     assert verdict is not None
     assert verdict.kind is HangKind.FAULTED
 
 
 def test_a_match_beyond_what_is_searched_is_none(worker: Callable[[str], Worker]) -> None:
     watch = worker(SLEEP).watch(HangRules(log_rules=(LogRule("xid", "Xid", fault_on_match=True),)))
-    watch.line(0, b"x" * 5000 + b"Xid")
-    assert watch.look(clock() + 10) is None
+    watch.add_line(0, b"x" * 5000 + b"Xid")
+    assert watch.check(clock() + 10) is None
 
 
 def test_without_rules_no_line_is_wanted(worker: Callable[[str], Worker]) -> None:
-    assert not worker(SLEEP).watch().hears
+    assert not worker(SLEEP).watch().reads_lines
 
 
 def test_a_first_step_that_never_comes_where_reports_are_known(worker: Callable[[str], Worker]) -> None:

@@ -1,4 +1,4 @@
-"""The boards of one round: files that workers find by their environment."""
+"""The files of one round: files that workers find by their environment."""
 
 import os
 import subprocess
@@ -18,34 +18,34 @@ print(checkpoint_requested(), checkpoint_requested(), should_stop())
 """
 
 
-def worker(boards: ProgressFiles, code: str, local_rank: int = 0) -> str:
+def worker(files: ProgressFiles, code: str, local_rank: int = 0) -> str:
     """What a real process prints that has this environment."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **boards.env(local_rank)}
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **files.env(local_rank)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.strip()
 
 
 def test_each_worker_has_its_own(tmp_path: Path) -> None:
-    boards = ProgressFiles(tmp_path / "round-1", 3)
-    assert len({boards.env(local_rank)[PROGRESS] for local_rank in range(3)}) == 3
-    assert boards.read() == tuple(WorkerProgress(local_rank) for local_rank in range(3))
-    assert not any(one.cooperative for one in boards.read())
-    boards.close()
+    files = ProgressFiles(tmp_path / "round-1", 3)
+    assert len({files.env(local_rank)[PROGRESS] for local_rank in range(3)}) == 3
+    assert files.read() == tuple(WorkerProgress(local_rank) for local_rank in range(3))
+    assert not any(one.cooperative for one in files.read())
+    files.close()
     assert list((tmp_path / "round-1").iterdir()) == []
 
 
 def test_a_process_reports_and_answers(tmp_path: Path) -> None:
-    boards = ProgressFiles(tmp_path, 2)
-    assert boards.request(RequestKind.CHECKPOINT, seconds=30) == 1
-    assert worker(boards, WORKER, 1) == "True False False"
-    silent, said = boards.read()
+    files = ProgressFiles(tmp_path, 2)
+    assert files.request(RequestKind.CHECKPOINT, seconds=30) == 1
+    assert worker(files, WORKER, 1) == "True False False"
+    silent, said = files.read()
     assert not silent.cooperative
     assert (said.step, said.total, dict(said.metrics), said.answered) == (1, 9, {"loss": 0.5}, 1)
     assert said.cooperative
     assert said.asks_checkpoint
     assert said.age is not None
     assert 0 <= said.age < 60
-    boards.close()
+    files.close()
 
 
 def test_whom_it_is_worth_waiting_for() -> None:
@@ -73,14 +73,14 @@ def test_whom_it_is_worth_waiting_for() -> None:
 
 
 def test_requests_are_numbered_on_or_as_the_group_says(tmp_path: Path) -> None:
-    boards = ProgressFiles(tmp_path, 1)
+    files = ProgressFiles(tmp_path, 1)
     assert [
-        boards.request(RequestKind.CHECKPOINT),
-        boards.request(RequestKind.CHECKPOINT, 7),
-        boards.request(RequestKind.STOP),
+        files.request(RequestKind.CHECKPOINT),
+        files.request(RequestKind.CHECKPOINT, 7),
+        files.request(RequestKind.STOP),
     ] == [1, 7, 8]
-    assert boards.request(RequestKind.STOP, 3) == 8
-    boards.close()
+    assert files.request(RequestKind.STOP, 3) == 8
+    files.close()
 
 
 def test_a_round_knows_nothing_of_the_last(tmp_path: Path) -> None:
@@ -93,26 +93,26 @@ def test_a_round_knows_nothing_of_the_last(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_outlives_its_round_goes_on(tmp_path: Path) -> None:
-    boards = ProgressFiles(tmp_path, 1)
+    files = ProgressFiles(tmp_path, 1)
     code = (
         "import os; from pytorchjob_agent import progress; progress(1);"
         " os.unlink(os.environ['PYTORCHJOB_PROGRESS']); progress(2); print('fine')"
     )
-    assert worker(boards, code) == "fine"
-    boards.close()
+    assert worker(files, code) == "fine"
+    files.close()
 
 
-def test_boards_may_be_removed_while_another_thread_reads_them(tmp_path: Path) -> None:
-    boards, read = ProgressFiles(tmp_path / "round", 64), threading.Event()
+def test_files_may_be_removed_while_another_thread_reads_them(tmp_path: Path) -> None:
+    files, read = ProgressFiles(tmp_path / "round", 64), threading.Event()
     with ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(_read_all, boards, read)
+        reading = reader.submit(_read_all, files, read)
         assert read.wait(30)
-        boards.close()
+        files.close()
         assert reading.result(30) == ()
 
 
-def _read_all(boards: ProgressFiles, read: threading.Event) -> tuple[WorkerProgress, ...]:
+def _read_all(files: ProgressFiles, read: threading.Event) -> tuple[WorkerProgress, ...]:
     """Read until nothing is left."""
-    while said := boards.read():
+    while said := files.read():
         read.set()
     return said

@@ -19,13 +19,13 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def boards(tmp_path: Path) -> ProgressFiles:
+def files(tmp_path: Path) -> ProgressFiles:
     return ProgressFiles(tmp_path, 1)
 
 
 @pytest.fixture
-def script(boards: ProgressFiles) -> Script:
-    return Script(boards.env(0)[PROGRESS])
+def script(files: ProgressFiles) -> Script:
+    return Script(files.env(0)[PROGRESS])
 
 
 def python(code: str, **env: str) -> str:
@@ -45,7 +45,7 @@ def test_outside_of_an_agent_nothing_happens() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nowhere/0.board", "/dev/null", str(Path(__file__))])
-def test_a_board_that_cannot_be_opened_stops_no_script(path: str) -> None:
+def test_a_progress_file_that_cannot_be_opened_stops_no_script(path: str) -> None:
     code = "from pytorchjob_agent import *; progress(1, loss=1.0); print(checkpoint_requested(), should_stop())"
     assert python(code, PYTORCHJOB_PROGRESS=path) == "False False"
 
@@ -70,64 +70,64 @@ def test_a_wrong_word_is_refused_also_without_an_agent(
 
 
 def test_every_must_be_a_distance(script: Script) -> None:
-    with pytest.raises(ValueError, match="every: 0 is no distance"):
+    with pytest.raises(ValueError, match="every: 0 is not a number of calls"):
         script.checkpoint_requested(0)
 
 
-def test_a_request_is_true_once(boards: ProgressFiles, script: Script) -> None:
+def test_a_request_is_true_once(files: ProgressFiles, script: Script) -> None:
     assert not script.checkpoint_requested(1)
-    boards.request(RequestKind.CHECKPOINT)
+    files.request(RequestKind.CHECKPOINT)
     assert [script.checkpoint_requested(1) for _ in range(3)] == [True, False, False]
-    boards.request(RequestKind.CHECKPOINT)
-    boards.request(RequestKind.CHECKPOINT)
+    files.request(RequestKind.CHECKPOINT)
+    files.request(RequestKind.CHECKPOINT)
     assert [script.checkpoint_requested(1) for _ in range(2)] == [True, False]
 
 
-def test_a_save_is_done_when_the_script_calls_again(boards: ProgressFiles, script: Script) -> None:
-    boards.request(RequestKind.CHECKPOINT)
+def test_a_save_is_done_when_the_script_calls_again(files: ProgressFiles, script: Script) -> None:
+    files.request(RequestKind.CHECKPOINT)
     assert script.checkpoint_requested(1)
-    assert boards.read()[0].answered == 0
+    assert files.read()[0].answered == 0
     script.report(1, None, {})
-    assert boards.read()[0].answered == 1
+    assert files.read()[0].answered == 1
 
 
-def test_another_threads_word_is_no_answer(boards: ProgressFiles, script: Script) -> None:
-    boards.request(RequestKind.CHECKPOINT)
+def test_another_threads_word_is_no_answer(files: ProgressFiles, script: Script) -> None:
+    files.request(RequestKind.CHECKPOINT)
     assert script.checkpoint_requested(1)
     other = threading.Thread(target=script.report, args=(1, None, {}))
     other.start()
     other.join()
-    assert boards.read()[0].answered == 0
+    assert files.read()[0].answered == 0
     script.checkpoint_requested(1)
-    assert boards.read()[0].answered == 1
+    assert files.read()[0].answered == 1
 
 
-def test_asked_at_each_third_call_only(boards: ProgressFiles, script: Script) -> None:
-    boards.request(RequestKind.CHECKPOINT)
+def test_asked_at_each_third_call_only(files: ProgressFiles, script: Script) -> None:
+    files.request(RequestKind.CHECKPOINT)
     assert [script.checkpoint_requested(3) for _ in range(6)] == [False, False, True, False, False, False]
 
 
-def test_to_stop_is_for_good(boards: ProgressFiles, script: Script) -> None:
+def test_to_stop_is_for_good(files: ProgressFiles, script: Script) -> None:
     assert not script.should_stop(1)
-    boards.request(RequestKind.STOP)
+    files.request(RequestKind.STOP)
     assert [script.should_stop(1) for _ in range(3)] == [True, True, True]
 
 
-def test_to_stop_at_each_third_call_is_known_from_then_on(boards: ProgressFiles, script: Script) -> None:
-    boards.request(RequestKind.STOP)
+def test_to_stop_at_each_third_call_is_known_from_then_on(files: ProgressFiles, script: Script) -> None:
+    files.request(RequestKind.STOP)
     assert [script.should_stop(3) for _ in range(5)] == [False, False, True, True, True]
 
 
-def test_a_script_that_asks_both_saves_before_it_stops(boards: ProgressFiles, script: Script) -> None:
+def test_a_script_that_asks_both_saves_before_it_stops(files: ProgressFiles, script: Script) -> None:
     assert (script.checkpoint_requested(1), script.should_stop(1)) == (False, False)
-    boards.request(RequestKind.STOP)
+    files.request(RequestKind.STOP)
     assert not script.should_stop(1)
     assert (script.checkpoint_requested(1), script.should_stop(1)) == (True, True)
     assert (script.checkpoint_requested(1), script.should_stop(1)) == (False, True)
 
 
-def test_a_script_that_only_saves_does_so_before_the_end(boards: ProgressFiles, script: Script) -> None:
-    boards.request(RequestKind.STOP)
+def test_a_script_that_only_saves_does_so_before_the_end(files: ProgressFiles, script: Script) -> None:
+    files.request(RequestKind.STOP)
     assert [script.checkpoint_requested(1) for _ in range(2)] == [True, False]
 
 
@@ -142,31 +142,31 @@ def test_a_script_that_only_saves_does_so_before_the_end(boards: ProgressFiles, 
     ],
 )
 def test_a_script_that_was_told_to_end_says_that_it_does_before_its_interpreter_has_ended(
-    boards: ProgressFiles, end: str, left: bool
+    files: ProgressFiles, end: str, left: bool
 ) -> None:
-    boards.request(RequestKind.STOP)
+    files.request(RequestKind.STOP)
     code = f"import os, sys\nimport pytorchjob_agent.script.api as t\nassert t.should_stop()\n{end}"
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **boards.env(0)}
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), **files.env(0)}
     subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, timeout=60, check=False)
-    assert boards.read()[0].left == int(left)
+    assert files.read()[0].left == int(left)
 
 
-def test_a_script_that_ends_without_being_told_says_nothing(boards: ProgressFiles) -> None:
-    boards.request(RequestKind.STOP)
-    python("import pytorchjob_agent.script.api as t\nt.progress(1)", **boards.env(0))
-    assert boards.read()[0].left == 0
+def test_a_script_that_ends_without_being_told_says_nothing(files: ProgressFiles) -> None:
+    files.request(RequestKind.STOP)
+    python("import pytorchjob_agent.script.api as t\nt.progress(1)", **files.env(0))
+    assert files.read()[0].left == 0
 
 
-def test_the_time_that_is_left(boards: ProgressFiles, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
+def test_the_time_that_is_left(files: ProgressFiles, monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
     monkeypatch.setattr(api, "_script", script)
     assert api.seconds_left() is None
-    boards.request(RequestKind.STOP, seconds=1000)
+    files.request(RequestKind.STOP, seconds=1000)
     left = api.seconds_left()
     assert left is not None
     assert 900 < left <= 1000
 
 
-def test_threads_may_report_at_once(boards: ProgressFiles, script: Script) -> None:
+def test_threads_may_report_at_once(files: ProgressFiles, script: Script) -> None:
     def report(name: str) -> None:
         for step in range(500):
             script.report(step, None, {name: 1.0})
@@ -176,12 +176,12 @@ def test_threads_may_report_at_once(boards: ProgressFiles, script: Script) -> No
         one.start()
     for one in threads:
         one.join()
-    said = boards.read()[0]
+    said = files.read()[0]
     assert said.step == 499
     assert set(said.metrics) < set("abcd")
 
 
-def test_a_fork_does_not_inherit_a_held_lock(boards: ProgressFiles) -> None:
+def test_a_fork_does_not_inherit_a_held_lock(files: ProgressFiles) -> None:
     code = """
 import os, pytorchjob_agent.script.api as t
 t.progress(1)
@@ -192,11 +192,11 @@ with t._script._lock:
         os._exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
-    assert python(code, **boards.env(0)) == "0"
-    assert boards.read()[0].step == 2
+    assert python(code, **files.env(0)) == "0"
+    assert files.read()[0].step == 2
 
 
-# Real groups: two processes of gloo, each with the board of an agent of its own.
+# Real groups: two processes of gloo, each with the progress file of an agent of its own.
 
 
 def member(rank: int, path: str, store: str, asked: int, results: Any) -> None:
@@ -231,10 +231,10 @@ def _ask(path: str) -> None:
 @pytest.mark.parametrize("asked", [0, 1])
 def test_all_ranks_see_one_ranks_request_at_the_same_step(tmp_path: Path, asked: int) -> None:
     pytest.importorskip("torch")
-    boards = ProgressFiles(tmp_path, 2)
+    files = ProgressFiles(tmp_path, 2)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    paths = [boards.env(rank)[PROGRESS] for rank in range(2)]
+    paths = [files.env(rank)[PROGRESS] for rank in range(2)]
     store = str(tmp_path / "store")
     members = [context.Process(target=member, args=(rank, paths[rank], store, asked, results)) for rank in range(2)]
     for one in members:
@@ -243,5 +243,5 @@ def test_all_ranks_see_one_ranks_request_at_the_same_step(tmp_path: Path, asked:
     for one in members:
         one.join()
     assert found == [(0, [3], [3, 4, 5, 6, 7]), (1, [3], [3, 4, 5, 6, 7])]
-    assert [one.answered for one in boards.read()] == [1, 1]
-    boards.close()
+    assert [one.answered for one in files.read()] == [1, 1]
+    files.close()

@@ -1,4 +1,4 @@
-"""The board: what one side writes, the other reads; what does not belong there is refused in words."""
+"""The progress file: what one side writes, the other reads; what does not belong there is refused in words."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def two_sides() -> tuple[ProgressFile, ProgressFile, bytearray]:
     return ProgressFile(memoryview(memory)), agent, memory
 
 
-def test_a_new_board_says_nothing() -> None:
+def test_a_new_progress_file_is_empty() -> None:
     worker, agent, _ = two_sides()
     assert worker.valid
     assert agent.read() == ProgressRecord()
@@ -103,7 +103,7 @@ def test_an_older_request_changes_nothing() -> None:
         pytest.param(512, b"\x00\xff{", id="the names"),
     ],
 )
-def test_what_a_script_wrote_over_its_board_does_no_harm(at: int, data: bytes) -> None:
+def test_what_a_script_wrote_over_its_progress_file_does_no_harm(at: int, data: bytes) -> None:
     worker, agent, memory = two_sides()
     worker.report(1, None, 1.0, {"loss": 1.0})
     memory[at : at + len(data)] = data
