@@ -18,7 +18,7 @@ GOOD = job(Master=role(["x"]), Worker=role(["x"], replicas=2))
 
 
 def call(*arguments: str | Path, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(main, [str(one) for one in arguments], input=stdin)
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def test_a_missing_file_is_named() -> None:
 
 def test_the_plan_is_the_objects_of_the_job() -> None:
     result = call("plan", "-", stdin=yaml.safe_dump(GOOD))
-    made = [one for one in yaml.safe_load_all(result.output) if one]
-    assert [(one["kind"], one["metadata"]["name"]) for one in made] == [
+    made = [document for document in yaml.safe_load_all(result.output) if document]
+    assert [(document["kind"], document["metadata"]["name"]) for document in made] == [
         ("Service", "tiny"),
         *(("Pod", f"tiny-{name}") for name in ("master-0", "worker-0", "worker-1")),
     ]
@@ -113,9 +113,9 @@ def test_the_plan_is_the_objects_of_the_job() -> None:
 def test_the_plan_of_a_gang_shows_its_pods_although_they_wait() -> None:
     gang = changed("spec.runPolicy", {"schedulingPolicy": {"gangScheduler": "volcano"}})
     result = call("plan", "-", stdin=yaml.safe_dump(gang))
-    made = [one for one in yaml.safe_load_all(result.output) if one]
-    assert [one["kind"] for one in made] == ["Service", "PodGroup", "Pod", "Pod", "Pod"]
-    assert {one["spec"]["schedulerName"] for one in made[2:]} == {"volcano"}
+    made = [document for document in yaml.safe_load_all(result.output) if document]
+    assert [document["kind"] for document in made] == ["Service", "PodGroup", "Pod", "Pod", "Pod"]
+    assert {document["spec"]["schedulerName"] for document in made[2:]} == {"volcano"}
 
 
 def test_help_is_instant_because_nothing_is_loaded() -> None:

@@ -42,9 +42,9 @@ class Desk:
 
     def _samples(self) -> Iterator[tuple[str, float]]:
         for family in self.metrics.registry.collect():
-            for one in family.samples:
-                if one.value and "job_namespace" in one.labels:
-                    yield one.name + one.labels.get("cause", ""), one.value
+            for sample in family.samples:
+                if sample.value and "job_namespace" in sample.labels:
+                    yield sample.name + sample.labels.get("cause", ""), sample.value
 
 
 def test_a_life_is_counted_once() -> None:

@@ -20,9 +20,9 @@ SEEN = list[tuple[str | None, str]]
 
 @pytest.fixture
 async def api() -> AsyncIterator[FakeApi]:
-    async with serving() as one:
-        one.failing = discovery
-        yield one
+    async with serving() as server:
+        server.failing = discovery
+        yield server
 
 
 @asynccontextmanager
@@ -62,15 +62,15 @@ async def test_nothing_is_ever_written_and_every_request_says_who_asks(api: Fake
         await until_async(lambda: bool(seen))
         put(api, "x")
         await until_async(lambda: len(seen) > 1)
-    assert {one.method for one in api.requests} == {"GET"}
-    assert {one.headers["User-Agent"] for one in api.requests} == {"pytorchjob-operator/test"}
+    assert {request.method for request in api.requests} == {"GET"}
+    assert {request.headers["User-Agent"] for request in api.requests} == {"pytorchjob-operator/test"}
 
 
 async def test_confined_to_a_namespace_it_asks_for_no_other(api: FakeApi) -> None:
     async with watching(api, "ns") as (_, seen):
         put(api, "x")
         await until_async(lambda: bool(seen))
-    paths = {one.path for one in api.requests if one.path.endswith("/pytorchjobs")}
+    paths = {request.path for request in api.requests if request.path.endswith("/pytorchjobs")}
     assert paths == {"/apis/kubeflow.org/v1/namespaces/ns/pytorchjobs"}
 
 

@@ -68,6 +68,6 @@ def test_no_counter_tells_when_it_was_made() -> None:
 
 
 def test_two_of_them_do_not_clash() -> None:
-    one, two = Metrics(), Metrics()
-    one.on_reconcile("success", 1.0)
-    assert 'result="success"' not in text_of(two)
+    first, second = Metrics(), Metrics()
+    first.on_reconcile("success", 1.0)
+    assert 'result="success"' not in text_of(second)

@@ -38,9 +38,11 @@ async def published() -> dict[str, tuple[str, set[str]]]:
     metrics.on_reconcile("success", 0.1)
     metrics.on_round_event("ns", Word.ROUND)
     suffix = {"counter": "_total", "info": "_info"}
-    families = [one for one in metrics.registry.collect() if not one.name.startswith("process_")]
-    labels = {one.name: {name for sample in one.samples for name in sample.labels} - BOUNDS for one in families}
-    return {one.name + suffix.get(one.type, ""): (one.type, labels[one.name]) for one in families}
+    families = [family for family in metrics.registry.collect() if not family.name.startswith("process_")]
+    labels = {
+        family.name: {name for sample in family.samples for name in sample.labels} - BOUNDS for family in families
+    }
+    return {family.name + suffix.get(family.type, ""): (family.type, labels[family.name]) for family in families}
 
 
 async def test_every_metric_is_there_with_its_type_and_labels() -> None:

@@ -22,11 +22,11 @@ EVENTS = "api/v1/events"
 @pytest.fixture
 async def operator(api: FakeApi) -> AsyncIterator[Operator]:
     """One that works, its watch of jobs aside: the test says what kopf would."""
-    one = Operator(Settings(leader_elect=False), Connection(api.url), Metrics())
-    async with one.client:
-        routines = (one.work(), one.recorder.run(), *(reflector.run() for reflector in one.reflectors))
+    running = Operator(Settings(leader_elect=False), Connection(api.url), Metrics())
+    async with running.client:
+        routines = (running.work(), running.recorder.run(), *(reflector.run() for reflector in running.reflectors))
         tasks = [asyncio.create_task(routine) for routine in routines]
-        yield one
+        yield running
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -57,8 +57,8 @@ async def test_a_stored_job_that_cannot_be_read_is_told_and_harms_no_other(
     operator.job_changed(None, stored(api, "bad", **spec))
     operator.job_changed(None, stored(api, "good"))
     await until_async(lambda: len(api.objects.get(EVENTS, {})) > 1)
-    told = {one["involvedObject"]["name"]: one for one in api.objects[EVENTS].values()}
-    assert (told["bad"]["reason"], field in told["bad"]["message"]) == ("InvalidSpec", True)
+    events = {event["involvedObject"]["name"]: event for event in api.objects[EVENTS].values()}
+    assert (events["bad"]["reason"], field in events["bad"]["message"]) == ("InvalidSpec", True)
     assert {name for _, name in api.objects[PODS]} == {"good-master-0", "good-worker-0"}
 
 

@@ -21,8 +21,8 @@ SECRETS = "api/v1/secrets"
 async def test_the_first_makes_them_and_the_next_reads_them(api: FakeApi, client: ApiClient) -> None:
     made = await load_credentials(client, *PLACE)
     assert await load_credentials(client, *PLACE) == made
-    assert [one.verb for one in api.requests] == ["get", "create", "get"]
-    assert {one.path for one in api.requests} == {
+    assert [request.verb for request in api.requests] == ["get", "create", "get"]
+    assert {request.path for request in api.requests} == {
         "/api/v1/namespaces/system/secrets",
         "/api/v1/namespaces/system/secrets/coordinator",
     }
@@ -30,7 +30,7 @@ async def test_the_first_makes_them_and_the_next_reads_them(api: FakeApi, client
 
 async def test_replicas_that_start_together_end_with_the_same(client: ApiClient) -> None:
     loaded = await asyncio.gather(*(load_credentials(client, *PLACE) for _ in range(5)))
-    assert len({one.key for one in loaded}) == len({one.ca for one in loaded}) == 1
+    assert len({found.key for found in loaded}) == len({found.ca for found in loaded}) == 1
 
 
 async def test_what_somebody_has_put_there_is_used(api: FakeApi, client: ApiClient) -> None:
@@ -46,7 +46,7 @@ async def test_a_broken_one_is_named_and_left_as_it_is(api: FakeApi, client: Api
     api.put(SECRETS, body)
     with pytest.raises(OperatorError, match=r"Secret system/coordinator: tls\.crt is missing"):
         await load_credentials(client, *PLACE)
-    assert [one.verb for one in api.requests] == ["get"]
+    assert [request.verb for request in api.requests] == ["get"]
 
 
 def refusing(verb: str, status: int, reason: str) -> Callable[[Request], web.Response | None]:
@@ -88,6 +88,6 @@ async def test_an_api_server_that_is_away_is_waited_for(
     api.failing = lambda request: faults.pop() if faults else None
     with caplog.at_level(logging.WARNING):
         assert (await load_credentials(client, *PLACE)).key
-    assert [one.getMessage() for one in caplog.records if "away" in one.getMessage()] == [
+    assert [record.getMessage() for record in caplog.records if "away" in record.getMessage()] == [
         "waiting for the Secret system/coordinator of the coordinator: ServiceUnavailable (503): away"
     ]

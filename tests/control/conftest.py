@@ -7,5 +7,5 @@ from tests.control.world import World, a_world
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with a_world() as one:
-        yield one
+    async with a_world() as world:
+        yield world

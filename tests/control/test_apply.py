@@ -31,7 +31,9 @@ async def passes(world: World, count: int = 3) -> float | None:
 
 def order(world: World) -> list[str]:
     """What was written, in its order: `delete pods`, `patch status`."""
-    paths = ((one.verb, one.path.split("/")) for one in world.api.requests if one.verb in ("patch", "delete"))
+    paths = (
+        (request.verb, request.path.split("/")) for request in world.api.requests if request.verb in ("patch", "delete")
+    )
     return [f"{verb} {path[-1] if verb == 'patch' else path[-2]}" for verb, path in paths if "events" not in path]
 
 
@@ -145,7 +147,7 @@ async def test_a_ttl_wakes_the_job_and_deletes_it_once_by_its_uid(world: World) 
     assert await passes(world) == 100.0
     world.wait(100)
     await passes(world)
-    (deletion,) = [one for one in world.api.requests if one.verb == "delete"]
+    (deletion,) = [request for request in world.api.requests if request.verb == "delete"]
     assert deletion.path.endswith("/namespaces/ns/pytorchjobs/x")
     assert deletion.body["preconditions"] == {"uid": JOB_UID}
     assert world.api.objects[JOBS] == {}

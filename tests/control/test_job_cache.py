@@ -41,7 +41,7 @@ def test_a_late_event_does_not_make_it_end_again() -> None:
     ear = Ear()
     ear.jobs.forget(ear.jobs.put(version(1)))
     ear.jobs.forget(ear.jobs.put(version(2)))
-    assert [one for one in ear.heard if one[1] is None] == [("1", None)]
+    assert [change for change in ear.heard if change[1] is None] == [("1", None)]
 
 
 def test_a_job_that_was_never_seen_has_no_end() -> None:

@@ -47,7 +47,7 @@ async def test_a_pod_on_a_dead_node_goes_by_force_and_comes_again(world: World) 
     await stuck(world)
     uid = world.api.objects[PODS][("ns", LOST)]["metadata"]["uid"]
     assert await world.reconcile() is None
-    (deletion,) = [one for one in world.api.requests if one.verb == "delete"]
+    (deletion,) = [request for request in world.api.requests if request.verb == "delete"]
     assert (deletion.body["preconditions"], deletion.body["gracePeriodSeconds"]) == ({"uid": uid}, 0)
     assert world.events[-1] == "ForceDeletedPod"
     await world.reconcile()
@@ -61,7 +61,7 @@ async def test_a_pod_stays_on(world: World, conditions: list[dict[str, str]]) ->
     put_node(world.api, *conditions)
     await stuck(world)
     assert await world.reconcile() == 30.0
-    assert [(one.verb, one.path) for one in world.api.requests] == [("get", f"/{NODES}/n")]
+    assert [(request.verb, request.path) for request in world.api.requests] == [("get", f"/{NODES}/n")]
 
 
 async def test_a_node_that_does_not_exist_is_dead(world: World) -> None:
@@ -119,7 +119,7 @@ async def test_a_node_that_cannot_be_read_costs_no_pod_its_life(
         for _ in range(3):
             assert await world.reconcile() == 30.0
             world.wait(30)
-    assert [told in one.message for one in caplog.records] == [True] * count
+    assert [told in record.message for record in caplog.records] == [True] * count
     assert world.asked()["delete", "pods"] == 0
 
 
@@ -127,5 +127,5 @@ async def test_an_answer_is_good_for_a_few_seconds(world: World) -> None:
     async with ApiClient(Connection(world.api.url), "test/1") as client:
         nodes = Nodes(client)
         await nodes.read(["a", "b"], NOW)
-    assert {name: one.health for name, one in nodes.known(NOW).items()} == dict.fromkeys("ab", NodeHealth.GONE)
+    assert {name: state.health for name, state in nodes.known(NOW).items()} == dict.fromkeys("ab", NodeHealth.GONE)
     assert nodes.known(NOW + FRESH) == {}

@@ -215,7 +215,7 @@ async def test_a_failed_pod_goes_by_its_uid_and_comes_again(world: World) -> Non
     await world.reconcile()
     await world.reconcile()
     assert failed is not None
-    (deletion,) = [one for one in world.api.requests if one.verb == "delete"]
+    (deletion,) = [request for request in world.api.requests if request.verb == "delete"]
     assert deletion.body["preconditions"] == {"uid": failed.uid}
     assert world.conditions == {"Created": "PyTorchJobCreated", "Restarting": "PyTorchJobRestarting"}
     world.look()

@@ -60,9 +60,9 @@ class World:
             self.caches.pods.put(Pod.from_api(pod))
         for service in self.api.objects.get(SERVICES, {}).values():
             self.caches.children[ChildKind.SERVICE].put(Child.from_api(ChildKind.SERVICE, service))
-        for one in self.caches.pods.by_owner(JOB_UID):
-            if (NAMESPACE, one.name) not in self.api.objects.get(PODS, {}):
-                self.caches.pods.gone(NAMESPACE, one.name, one.uid)
+        for pod in self.caches.pods.by_owner(JOB_UID):
+            if (NAMESPACE, pod.name) not in self.api.objects.get(PODS, {}):
+                self.caches.pods.gone(NAMESPACE, pod.name, pod.uid)
 
     async def reconcile(self) -> float | None:
         """One pass over the job, and its events sent."""
@@ -110,16 +110,20 @@ class World:
     @property
     def conditions(self) -> dict[str, str]:
         """Reason by type of those that hold."""
-        return {one.type.value: one.reason for one in self.job.status.conditions if one.status == "True"}
+        return {
+            condition.type.value: condition.reason
+            for condition in self.job.status.conditions
+            if condition.status == "True"
+        }
 
     @property
     def events(self) -> list[str]:
-        return [one["reason"] for one in self.api.objects.get(EVENTS, {}).values()]
+        return [event["reason"] for event in self.api.objects.get(EVENTS, {}).values()]
 
     def asked(self) -> Counter[tuple[str, str]]:
         """How often what was asked of which kind of object; Events aside."""
-        seen = ((one.verb, _plural(one.path)) for one in self.api.requests)
-        return Counter(one for one in seen if one[1] != "events")
+        seen = ((request.verb, _plural(request.path)) for request in self.api.requests)
+        return Counter(call for call in seen if call[1] != "events")
 
     def refuse_pods(self, answer: Callable[[], web.Response], after: int = 0) -> None:
         """Answer so to every creation of a pod but the first few."""
@@ -164,9 +168,9 @@ def _plural(path: str) -> str:
 @asynccontextmanager
 async def a_world() -> AsyncIterator[World]:
     async with serving() as api, ApiClient(Connection(api.url), "test/1", request_timeout=5) as client:
-        one = World(api, client)
-        sending = asyncio.create_task(one.recorder.run())
-        yield one
+        world = World(api, client)
+        sending = asyncio.create_task(world.recorder.run())
+        yield world
         sending.cancel()
         with suppress(asyncio.CancelledError):
             await sending

@@ -25,7 +25,7 @@ OTHER_PEM, OTHER_KEY = certificate.make(NOW)
 def signed(name: str, by: str, *, dns: bool = True) -> bytes:
     """A certificate for a name, with an authority's name on it."""
     key = ec.generate_private_key(ec.SECP256R1())
-    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)]) for one in (name, by)]
+    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)]) for common_name in (name, by)]
     builder = x509.CertificateBuilder(names[1], names[0], key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(NOW).not_valid_after(NOW + timedelta(days=9))
     if dns:

@@ -84,7 +84,7 @@ async def test_a_list_comes_in_pages_of_one_moment(api: FakeApi, client: ApiClie
     pages = [page async for page in client.list(Scope(PODS, None, "app=x"), limit=2)]
     assert [len(page.items) for page in pages] == [2, 2, 1]
     assert {page.resource_version for page in pages} == {str(api.version)}
-    assert all(one.query["labelSelector"] == "app=x" for one in api.requests)
+    assert all(request.query["labelSelector"] == "app=x" for request in api.requests)
 
 
 async def test_a_watch_brings_events_and_bookmarks(api: FakeApi, client: ApiClient) -> None:
@@ -212,7 +212,7 @@ async def test_writes_in_flight_are_bounded_and_reads_are_not_held_up(api: FakeA
 async def test_each_request_is_reported(api: FakeApi) -> None:
     seen: list[tuple[str, str, int]] = []
     connection = Connection(api.url)
-    async with ApiClient(connection, "t/1", on_request=lambda *one: seen.append(one[:3])) as client:
+    async with ApiClient(connection, "t/1", on_request=lambda *request: seen.append(request[:3])) as client:
         await client.create(PODS, "ns", pod())
         async with aclosing(client.list(Scope(PODS))) as pages:  # type: ignore[type-var]
             await anext(pages)

@@ -51,8 +51,8 @@ async def _candidates(api: FakeApi) -> AsyncIterator[Stand]:
 
 @pytest.fixture
 async def stand(api: FakeApi) -> AsyncIterator[Stand]:
-    async with _candidates(api) as one:
-        yield one
+    async with _candidates(api) as candidates:
+        yield candidates
 
 
 def lease(api: FakeApi) -> dict[str, Any]:
@@ -61,9 +61,9 @@ def lease(api: FakeApi) -> dict[str, Any]:
 
 
 async def test_the_lease_is_made_if_it_is_missing(api: FakeApi, stand: Stand) -> None:
-    one = await stand("one")
-    await one.elector.acquired.wait()
-    assert one.elector.valid()
+    first = await stand("one")
+    await first.elector.acquired.wait()
+    assert first.elector.valid()
     assert lease(api) == {
         "holderIdentity": "one",
         "leaseDurationSeconds": 2,
@@ -74,34 +74,34 @@ async def test_the_lease_is_made_if_it_is_missing(api: FakeApi, stand: Stand) ->
 
 
 async def test_a_leader_renews_with_one_request(api: FakeApi, stand: Stand) -> None:
-    one = await stand("one")
+    first = await stand("one")
     await until_async(lambda: api.count("update") >= 3)
-    assert one.elector.valid()
+    assert first.elector.valid()
     assert api.count("get") == 1
 
 
 async def test_of_two_one_leads(api: FakeApi, stand: Stand) -> None:
-    one, two = await stand("one"), await stand("two")
-    await until_async(lambda: one.elector.acquired.is_set() or two.elector.acquired.is_set())
+    first, second = await stand("one"), await stand("two")
+    await until_async(lambda: first.elector.acquired.is_set() or second.elector.acquired.is_set())
     await until_async(lambda: api.count("update") >= 30)
-    assert one.elector.valid() != two.elector.valid()
+    assert first.elector.valid() != second.elector.valid()
 
 
 async def test_a_leader_that_leaves_hands_over_at_once(api: FakeApi, stand: Stand) -> None:
-    one = await stand("one")
-    await one.elector.acquired.wait()
-    await one.stop()
-    assert (lease(api)["holderIdentity"], one.elector.valid()) == ("", False)
-    two = await stand("two")
-    await two.elector.acquired.wait()
-    assert two.elector.term == one.elector.term + 1
+    first = await stand("one")
+    await first.elector.acquired.wait()
+    await first.stop()
+    assert (lease(api)["holderIdentity"], first.elector.valid()) == ("", False)
+    second = await stand("two")
+    await second.elector.acquired.wait()
+    assert second.elector.term == first.elector.term + 1
 
 
 async def test_a_dead_leader_is_succeeded_after_its_term(api: FakeApi, stand: Stand) -> None:
     api.put(LEASES, _held_by("dead", transitions=7))
-    two = await stand("two")
-    await two.elector.acquired.wait()
-    assert two.elector.term == 8
+    second = await stand("two")
+    await second.elector.acquired.wait()
+    assert second.elector.term == 8
 
 
 async def _lost(candidate: Candidate) -> None:
@@ -121,37 +121,37 @@ async def _lost(candidate: Candidate) -> None:
 async def test_a_leader_that_cannot_renew_is_fenced_until_it_can(
     api: FakeApi, stand: Stand, fault: Callable[[FakeApi], None]
 ) -> None:
-    one = await stand("one")
-    await one.elector.acquired.wait()
+    first = await stand("one")
+    await first.elector.acquired.wait()
     fault(api)
-    await until_async(lambda: not one.elector.valid())
+    await until_async(lambda: not first.elector.valid())
     api.failing = lambda _: None
     api.hang(False)
-    await until_async(one.elector.valid)
-    assert (one.elector.term, one.task.done()) == (1, False)
+    await until_async(first.elector.valid)
+    assert (first.elector.term, first.task.done()) == (1, False)
 
 
 @pytest.mark.parametrize("holder", ["thief", ""], ids=["a rival leads", "a rival led and left"])
 async def test_a_leader_that_was_away_too_long_ends(api: FakeApi, stand: Stand, holder: str) -> None:
-    one = await stand("one")
-    await one.elector.acquired.wait()
+    first = await stand("one")
+    await first.elector.acquired.wait()
     api.failing = lambda _: failure(500, "Internal")
-    await until_async(lambda: not one.elector.valid())
+    await until_async(lambda: not first.elector.valid())
     api.put(LEASES, _held_by(holder, transitions=2))
     api.failing = lambda _: None
-    await _lost(one)
-    assert not one.elector.valid()
+    await _lost(first)
+    assert not first.elector.valid()
 
 
 async def test_the_fence_falls_before_the_successor_begins(api: FakeApi, stand: Stand) -> None:
-    one, both = await stand("one"), False
-    await one.elector.acquired.wait()
+    first, both = await stand("one"), False
+    await first.elector.acquired.wait()
     api.failing = lambda request: failure(500, "Internal") if _from(request, "one") else None
-    two = await stand("two")
-    while not two.elector.acquired.is_set():
-        both |= one.elector.valid() and two.elector.valid()
+    second = await stand("two")
+    while not second.elector.acquired.is_set():
+        both |= first.elector.valid() and second.elector.valid()
         await asyncio.sleep(0.001)
-    assert (both, one.elector.valid(), two.elector.valid()) == (False, False, True)
+    assert (both, first.elector.valid(), second.elector.valid()) == (False, False, True)
 
 
 def _from(request: Any, name: str) -> bool:
@@ -160,30 +160,30 @@ def _from(request: Any, name: str) -> bool:
 
 
 async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: Stand) -> None:
-    one = await stand("one")
-    await one.elector.acquired.wait()
+    first = await stand("one")
+    await first.elector.acquired.wait()
     for _ in range(5):
         api.cut()
         await asyncio.sleep(0.02)
     before = api.count("update")
     await until_async(lambda: api.count("update") >= before + 3)
-    assert one.elector.valid()
-    assert one.elector.term == 1
+    assert first.elector.valid()
+    assert first.elector.term == 1
 
 
 async def test_a_lease_that_somebody_deleted_is_made_again(api: FakeApi, stand: Stand) -> None:
-    one = await stand("one")
-    await one.elector.acquired.wait()
+    first = await stand("one")
+    await first.elector.acquired.wait()
     api.remove(LEASES, "leader", "ns")
     await until_async(lambda: ("ns", "leader") in api.objects[LEASES])
-    assert (lease(api)["leaseTransitions"], one.task.done()) == (1, False)
+    assert (lease(api)["leaseTransitions"], first.task.done()) == (1, False)
 
 
 async def test_a_lease_that_somebody_took_is_lost_at_once(api: FakeApi, stand: Stand) -> None:
-    one = await stand("one")
-    await one.elector.acquired.wait()
+    first = await stand("one")
+    await first.elector.acquired.wait()
     api.put(LEASES, _held_by("thief", transitions=2))
-    await _lost(one)
+    await _lost(first)
     assert lease(api)["holderIdentity"] == "thief"
 
 

@@ -23,11 +23,11 @@ def recorder(client: ApiClient, settings: RecorderSettings | None = None, now: l
 
 
 @asynccontextmanager
-async def sending(one: Recorder) -> AsyncIterator[None]:
-    task = asyncio.create_task(one.run())
+async def sending(sender: Recorder) -> AsyncIterator[None]:
+    task = asyncio.create_task(sender.run())
     yield
     async with asyncio.timeout(10):
-        await one.drained()
+        await sender.drained()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -38,9 +38,9 @@ def sent(api: FakeApi) -> list[dict[str, Any]]:
 
 
 async def test_an_event_follows_the_conventions(api: FakeApi, client: ApiClient) -> None:
-    one = recorder(client)
-    async with sending(one):
-        one.event(JOB, EventType.WARNING, "FailedCreatePod", "exceeded quota")
+    sender = recorder(client)
+    async with sending(sender):
+        sender.event(JOB, EventType.WARNING, "FailedCreatePod", "exceeded quota")
     (event,) = sent(api)
     assert event["metadata"].pop("name").startswith("job.")
     assert {key: value for key, value in event.items() if key != "metadata"} == {
@@ -66,63 +66,63 @@ async def test_an_event_follows_the_conventions(api: FakeApi, client: ApiClient)
 
 
 async def test_repetitions_are_counted_in_place(api: FakeApi, client: ApiClient) -> None:
-    one = recorder(client)
-    async with sending(one):
+    sender = recorder(client)
+    async with sending(sender):
         for message in ("x", "x", "y", "x"):
-            one.event(JOB, EventType.NORMAL, "Why", message)
+            sender.event(JOB, EventType.NORMAL, "Why", message)
     assert sorted((event["message"], event["count"]) for event in sent(api)) == [("x", 3), ("y", 1)]
 
 
 async def test_an_event_that_the_server_forgot_is_made_again(api: FakeApi, client: ApiClient) -> None:
-    one = recorder(client)
-    async with sending(one):
-        one.event(JOB, EventType.NORMAL, "Why", "x")
-        await one.drained()
+    sender = recorder(client)
+    async with sending(sender):
+        sender.event(JOB, EventType.NORMAL, "Why", "x")
+        await sender.drained()
         api.objects.clear()
-        one.event(JOB, EventType.NORMAL, "Why", "x")
+        sender.event(JOB, EventType.NORMAL, "Why", "x")
     assert [event["count"] for event in sent(api)] == [1]
 
 
 async def test_a_flood_about_one_object_is_cut_and_others_are_heard(api: FakeApi, client: ApiClient) -> None:
-    one, other = recorder(client), JOB._replace(name="other", uid="uid-2")
-    async with sending(one):
+    sender, other = recorder(client), JOB._replace(name="other", uid="uid-2")
+    async with sending(sender):
         for index in range(40):
-            one.event(JOB, EventType.NORMAL, "Why", str(index))
-        one.event(other, EventType.NORMAL, "Why", "x")
-    assert (len(sent(api)), one.dropped) == (26, 15)
+            sender.event(JOB, EventType.NORMAL, "Why", str(index))
+        sender.event(other, EventType.NORMAL, "Why", "x")
+    assert (len(sent(api)), sender.dropped) == (26, 15)
 
 
 async def test_a_bucket_fills_again_slowly(api: FakeApi, client: ApiClient) -> None:
     now = [0.0]
-    one = recorder(client, now=now)
+    sender = recorder(client, now=now)
     for _ in range(26):
-        one.event(JOB, EventType.NORMAL, "Why", "x")
+        sender.event(JOB, EventType.NORMAL, "Why", "x")
     now[0] = 300.0
-    one.event(JOB, EventType.NORMAL, "Why", "x")
-    one.event(JOB, EventType.NORMAL, "Why", "x")
-    assert one.dropped == 2
+    sender.event(JOB, EventType.NORMAL, "Why", "x")
+    sender.event(JOB, EventType.NORMAL, "Why", "x")
+    assert sender.dropped == 2
 
 
 async def test_a_full_queue_drops_and_does_not_wait(client: ApiClient) -> None:
-    one = recorder(client, RecorderSettings(queue=3))
+    sender = recorder(client, RecorderSettings(queue=3))
     for index in range(5):
-        one.event(JOB, EventType.NORMAL, "Why", str(index))
-    assert one.dropped == 2
+        sender.event(JOB, EventType.NORMAL, "Why", str(index))
+    assert sender.dropped == 2
 
 
 async def test_what_the_server_refuses_is_dropped_and_the_next_is_sent(api: FakeApi, client: ApiClient) -> None:
     faults = [failure(403, "Forbidden", "the namespace is terminating")]
     api.failing = lambda request: faults.pop() if faults else None
-    one = recorder(client)
-    async with sending(one):
-        one.event(JOB, EventType.NORMAL, "Why", "refused")
-        one.event(JOB, EventType.NORMAL, "Why", "sent")
-    assert ([event["message"] for event in sent(api)], one.dropped) == (["sent"], 1)
+    sender = recorder(client)
+    async with sending(sender):
+        sender.event(JOB, EventType.NORMAL, "Why", "refused")
+        sender.event(JOB, EventType.NORMAL, "Why", "sent")
+    assert ([event["message"] for event in sent(api)], sender.dropped) == (["sent"], 1)
 
 
 async def test_names_and_messages_are_cut_to_what_the_server_takes(api: FakeApi, client: ApiClient) -> None:
-    one = recorder(client)
-    async with sending(one):
-        one.event(JOB._replace(name="n" * 253), EventType.NORMAL, "Why", "x" * 5000)
+    sender = recorder(client)
+    async with sending(sender):
+        sender.event(JOB._replace(name="n" * 253), EventType.NORMAL, "Why", "x" * 5000)
     (event,) = sent(api)
     assert (len(event["metadata"]["name"]), len(event["message"])) == (253, 1024)

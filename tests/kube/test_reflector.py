@@ -34,7 +34,7 @@ class Seen:
         self.reflector = Reflector(client, scope, self.store, Item.decode, settings)
 
     def names(self) -> list[str]:
-        return sorted(one.name for one in self.store.by_owner("job"))
+        return sorted(item.name for item in self.store.by_owner("job"))
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def test_it_lists_in_pages_and_then_watches(api: FakeApi, client: ApiClien
 async def test_the_selector_is_on_the_wire(api: FakeApi, client: ApiClient) -> None:
     async with watching(client) as seen:
         await until_async(lambda: seen.reflector.counters.watches == 1)
-    assert [one.query["labelSelector"] for one in api.requests] == ["app=ours", "app=ours"]
+    assert [request.query["labelSelector"] for request in api.requests] == ["app=ours", "app=ours"]
 
 
 async def test_an_orderly_end_costs_one_watch_and_no_list(api: FakeApi, client: ApiClient) -> None:
@@ -192,10 +192,10 @@ async def test_reflectors_of_two_namespaces_fill_one_store(api: FakeApi, client:
     store: Store[Item] = Store(asyncio.get_running_loop().time)
     for namespace in ("one", "two"):
         api.put(POD_PATH, {"metadata": {"name": namespace, "namespace": namespace}})
-    reflectors = [Reflector(client, Scope(PODS, one), store, Item.decode, QUICK) for one in ("one", "two")]
-    tasks = [asyncio.create_task(one.run()) for one in reflectors]
-    await until_async(lambda: all(one.synced.is_set() for one in reflectors))
-    assert sorted(one.name for one in store.by_owner("job")) == ["one", "two"]
+    reflectors = [Reflector(client, Scope(PODS, namespace), store, Item.decode, QUICK) for namespace in ("one", "two")]
+    tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
+    await until_async(lambda: all(reflector.synced.is_set() for reflector in reflectors))
+    assert sorted(item.name for item in store.by_owner("job")) == ["one", "two"]
     for task in tasks:
         task.cancel()
 

@@ -77,7 +77,7 @@ def test_a_list_sweeps(seen: set[str], at: int, left: list[str]) -> None:
     store = new_store()
     store.put(item(5))
     store.sweep(seen, at)
-    assert [one.name for one in store.by_owner("job")] == left
+    assert [item.name for item in store.by_owner("job")] == left
 
 
 def test_a_list_of_one_namespace_sweeps_only_there() -> None:
@@ -85,7 +85,7 @@ def test_a_list_of_one_namespace_sweeps_only_there() -> None:
     store.put(item(5))
     store.put(Item("b", "u2", 6, namespace="elsewhere"))
     assert store.sweep(set(), 10, "elsewhere") == 1
-    assert [one.name for one in store.by_owner("job")] == ["a"]
+    assert [item.name for item in store.by_owner("job")] == ["a"]
 
 
 def test_what_was_swept_does_not_come_back_late() -> None:
@@ -157,9 +157,9 @@ def test_any_order_with_any_doubles_ends_in_the_newest_state(data: st.DataObject
     feed(store, data.draw(st.permutations(history + doubles)))
     last = {value.name: (what, value) for what, value in history}
     expected = {value for what, value in last.values() if what == "put"}
-    assert {one for one in (store.get("default", "a"), store.get("default", "b")) if one} == expected
+    assert {item for item in (store.get("default", "a"), store.get("default", "b")) if item} == expected
     for owner in "xy":
-        assert set(store.by_owner(owner)) == {one for one in expected if one.owner_uid == owner}
+        assert set(store.by_owner(owner)) == {item for item in expected if item.owner_uid == owner}
         assert store.count(owner) == len(store.by_owner(owner))
 
 
@@ -171,4 +171,4 @@ def test_a_dead_object_is_never_seen_again_on_the_way(data: st.DataObject) -> No
     for what, value in data.draw(st.permutations(history * 2)):
         feed(store, [(what, value)])
         dead |= {value.uid} if what == "del" else set()
-        assert not dead & {one.uid for owner in "xy" for one in store.by_owner(owner)}
+        assert not dead & {item.uid for owner in "xy" for item in store.by_owner(owner)}

@@ -18,7 +18,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         return runs[-1]
 
     yield run
-    for one in runs:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.wait()
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.kill()
+        run.process.wait()

@@ -87,7 +87,7 @@ class Run:
         self.process.send_signal(number)
 
     def conditions(self) -> list[tuple[str, str]]:
-        return [(one["type"], one["status"]) for one in json.loads(self.out)["status"]["conditions"]]
+        return [(condition["type"], condition["status"]) for condition in json.loads(self.out)["status"]["conditions"]]
 
 
 def alive(pid: int) -> bool:

@@ -75,7 +75,7 @@ def test_a_port_of_another_run_is_left_to_it(claims: Claims) -> None:
     others = Claims()
     second, _, notes = settle(parsed(), others)
     others.release()
-    roles = [one.spec.pytorch_replica_specs.master for one in (first, second)]
+    roles = [job.spec.pytorch_replica_specs.master for job in (first, second)]
     assert len({master_port(role.template) for role in roles if role}) == 2
     assert "is in use on this machine" in notes[-1]
 

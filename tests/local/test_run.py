@@ -133,7 +133,7 @@ def test_the_env_of_every_replica_is_the_clusters_names_of_hosts_aside(
     for replica in replicas.wanted(stored):
         pod = build_pod(stored, replica, Options())
         here = json.loads((tmp_path / f"env-{pod['metadata']['name']}").read_text())
-        there = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+        there = {variable["name"]: variable["value"] for variable in pod["spec"]["containers"][0]["env"]}
         address = here["MASTER_ADDR"].rpartition(".")[0]
         hosts = {"tiny-master-0.tiny": f"{address}.1", "tiny-worker-0.tiny": f"{address}.2"}
         assert {name: here[name] for name in there} == {name: replaced(text, hosts) for name, text in there.items()}
