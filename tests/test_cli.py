@@ -67,22 +67,22 @@ def test_a_bad_job_ends_with_2_and_names_the_field(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         pytest.param("a: [", "job.yaml:", id="text that is no YAML is named with its place"),
         pytest.param("", "contains no object", id="an empty file"),
         pytest.param(yaml.safe_dump_all([GOOD, changed("metadata.name", "other")]), "--job NAME", id="two jobs"),
     ],
 )
-def test_a_file_that_is_no_job_ends_with_2(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_no_job_ends_with_2(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(text)
     result = call("run", "-f", file)
-    assert (result.exit_code, said in result.stderr) == (2, True)
+    assert (result.exit_code, message in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         pytest.param(["--replicas", "0"], "--replicas", id="an impossible number"),
         pytest.param(["--replicas", "20000"], f"{WORKER}.replicas", id="a number that the rules refuse"),
@@ -90,9 +90,9 @@ def test_a_file_that_is_no_job_ends_with_2(tmp_path: Path, text: str, said: str)
         pytest.param(["--output", "xml"], "--output", id="an unknown format"),
     ],
 )
-def test_wrong_options_end_with_2(tmp_path: Path, options: list[str], said: str) -> None:
+def test_wrong_options_end_with_2(tmp_path: Path, options: list[str], message: str) -> None:
     result = call("run", "-f", write(tmp_path / "job.yaml", GOOD), *options)
-    assert (result.exit_code, said in result.stderr) == (2, True)
+    assert (result.exit_code, message in result.stderr) == (2, True)
 
 
 def test_a_missing_file_is_named() -> None:

@@ -19,7 +19,7 @@ from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, Re
         pytest.param(422, Refused, id="an invalid object is refused"),
         pytest.param(429, Unavailable, id="too many requests may pass later"),
         pytest.param(500, Unavailable, id="a broken webhook may be mended"),
-        pytest.param(504, Unavailable, id="a gateway's timeout says nothing about the request"),
+        pytest.param(504, Unavailable, id="a gateway's timeout leaves the request's outcome open"),
     ],
 )
 def test_a_status_means(status: int, kind: type[ApiError]) -> None:

@@ -20,13 +20,13 @@ def test_nothing_set_gives_the_defaults() -> None:
         pytest.param({"PYTORCHJOB_LOG_FORMAT": "json"}, "log_format", "json", id="one of several words"),
         pytest.param({"PYTORCHJOB_CLUSTER_DOMAIN": "corp"}, "cluster_domain", "corp", id="a text"),
         pytest.param({"PYTORCHJOB_GANG_SCHEDULER": "volcano"}, "gang_scheduler", "volcano", id="a gang scheduler"),
-        pytest.param({"PYTORCHJOB_HTTP_PORT": ""}, "http_port", 8080, id="an empty value is none"),
+        pytest.param({"PYTORCHJOB_HTTP_PORT": ""}, "http_port", 8080, id="an empty value is ignored"),
         pytest.param(
             {"PYTORCHJOB_OPERATOR_COORDINATOR_PORT": "7000"}, "coordinator_port", 7000, id="a port for agents"
         ),
         pytest.param({"PYTORCHJOB_OPERATOR_COORDINATOR_TLS": "false"}, "coordinator_tls", False, id="no TLS"),
         pytest.param({"PYTORCHJOB_OPERATOR_COORDINATOR_SECRET": "s"}, "coordinator_secret", "s", id="a Secret"),
-        pytest.param({"PYTORCHJOB_COORDINATOR": "c:1"}, "coordinator", False, id="what a pod is told is not ours"),
+        pytest.param({"PYTORCHJOB_COORDINATOR": "c:1"}, "coordinator", False, id="a variable of pods is ignored"),
         pytest.param({"PYTORCHJOB_SOMETHING": "1"}, "http_port", 8080, id="other variables are not ours"),
     ],
 )
@@ -45,8 +45,8 @@ def test_a_value_is_read(environ: dict[str, str], field: str, value: object) -> 
         pytest.param("PYTORCHJOB_WORKERS", "9" * 5000, "a number from 1", id="more digits than int() reads"),
         pytest.param("PYTORCHJOB_MAX_IN_FLIGHT", "٣", "a number from 1", id="digits of another script"),
         pytest.param("PYTORCHJOB_LEADER_ELECT", "yes", "true, false", id="a switch that is neither"),
-        pytest.param("PYTORCHJOB_LOG_LEVEL", "LOUD", "DEBUG, INFO, WARNING, ERROR", id="a level that is none"),
-        pytest.param("PYTORCHJOB_LOG_FORMAT", "xml", "text, json", id="a format that is none"),
+        pytest.param("PYTORCHJOB_LOG_LEVEL", "LOUD", "DEBUG, INFO, WARNING, ERROR", id="an unknown level"),
+        pytest.param("PYTORCHJOB_LOG_FORMAT", "xml", "text, json", id="an unknown format"),
     ],
 )
 def test_a_bad_value_names_its_variable_and_what_would_be_right(name: str, value: str, right: str) -> None:

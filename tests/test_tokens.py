@@ -1,4 +1,4 @@
-"""Tokens: one for each pod of each job, and nobody else's lets a pod in."""
+"""Tokens: one for each pod of each job; the coordinator accepts no other."""
 
 import hashlib
 import hmac

@@ -19,7 +19,7 @@ def _group(name: str) -> dict[str, Any]:
     return {"name": name, "versions": [version], "preferredVersion": version}
 
 
-# kopf waits for namespaces and definitions to be there, although it is told not to look at them.
+# kopf waits for namespaces and definitions to be there, although its settings disable scanning.
 _DISCOVERY: dict[str, Any] = {
     "/api": {"versions": ["v1"]},
     "/api/v1": {"resources": [_resource("namespaces", "Namespace", False)]},
@@ -38,7 +38,7 @@ def discovery(request: Request) -> web.Response | None:
 
 
 def broken_watch(code: int) -> web.Response:
-    """A watch that begins well and then says that the server failed."""
+    """A watch that begins well and then reports a failure of the server."""
     status = {"kind": "Status", "status": "Failure", "code": code, "message": "etcd is away"}
     return web.Response(text=json.dumps({"type": "ERROR", "object": status}) + "\n")
 

@@ -58,7 +58,7 @@ def test_a_life_is_counted_once() -> None:
     "versions",
     [
         pytest.param((ENDED, ENDED), id="a job that had ended before this process began"),
-        pytest.param((NEW, None), id="a job that was deleted before anybody took it up"),
+        pytest.param((NEW, None), id="a job that was deleted before the operator accepted it"),
     ],
 )
 def test_what_nobody_saw_happen_is_not_counted(versions: tuple[PyTorchJob | None, ...]) -> None:

@@ -77,8 +77,8 @@ async def test_confined_to_a_namespace_it_asks_for_no_other(api: FakeApi) -> Non
 @pytest.mark.parametrize(
     ("fault", "restarts"),
     [
-        pytest.param(lambda: broken_watch(500), 1, id="the stream says 500, which ends kopf"),
-        pytest.param(lambda: broken_watch(410), 0, id="the stream says that history is gone"),
+        pytest.param(lambda: broken_watch(500), 1, id="the stream reports 500, which ends kopf"),
+        pytest.param(lambda: broken_watch(410), 0, id="the stream reports 410: the history is gone"),
     ],
 )
 async def test_a_watch_that_breaks_begins_anew(api: FakeApi, fault: Callable[[], Any], restarts: int) -> None:

@@ -50,7 +50,7 @@ def restored() -> Iterator[None]:
 def test_the_log_goes_to_standard_error(capsys: pytest.CaptureFixture[str], form: str, start: str) -> None:
     configure("INFO", form)
     logging.getLogger("a").info("hello")
-    logging.getLogger("a").debug("not told")
-    logging.getLogger("kopf").error("not told either")
+    logging.getLogger("a").debug("not logged")
+    logging.getLogger("kopf").error("not logged either")
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), err[0]) == ("", 1, start)

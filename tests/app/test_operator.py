@@ -21,7 +21,7 @@ EVENTS = "api/v1/events"
 
 @pytest.fixture
 async def operator(api: FakeApi) -> AsyncIterator[Operator]:
-    """One that works, its watch of jobs aside: the test says what kopf would."""
+    """A working operator without the watch of jobs: the test passes the events that kopf would pass."""
     running = Operator(Settings(leader_elect=False), Connection(api.url), Metrics())
     async with running.client:
         routines = (running.work(), running.recorder.run(), *(reflector.run() for reflector in running.reflectors))

@@ -13,7 +13,7 @@ PAIR = ["x-master-0", "x-worker-0"]
 
 
 async def started(world: World, restart: str = "OnFailure", **run_policy: object) -> None:
-    """A job of two pods that run, and whose status says so."""
+    """A job of two pods that run, with a status that shows it."""
     world.submit(make_job(restart=restart, runPolicy=run_policy))
     await world.reconcile()
     world.report("Running")
@@ -22,9 +22,9 @@ async def started(world: World, restart: str = "OnFailure", **run_policy: object
 
 
 async def passes(world: World, count: int = 3) -> float | None:
-    """Several looks, each of which sees what the one before has done."""
+    """Several passes; each observes what the previous pass has done."""
     for _ in range(count):
-        world.look()
+        world.refresh()
         wait = await world.reconcile()
     return wait
 
@@ -164,9 +164,9 @@ async def test_a_job_made_anew_under_the_name_survives_the_ttl_of_the_old_one(wo
 
 
 async def test_what_is_no_longer_told_of_the_training_leaves_the_status(world: World) -> None:
-    told = ProgressStatus(step=1, metrics={"loss": 1, "rate": 2})
-    world.submit(make_job(status=JobStatus(progress=told, elastic=ElasticStatus(round="1.1", members=2))))
-    now = JobStatus(progress=told.model_copy(update={"metrics": {"loss": 0.5}}))
+    progress = ProgressStatus(step=1, metrics={"loss": 1, "rate": 2})
+    world.submit(make_job(status=JobStatus(progress=progress, elastic=ElasticStatus(round="1.1", members=2))))
+    now = JobStatus(progress=progress.model_copy(update={"metrics": {"loss": 0.5}}))
     await world.applier.patch_status(world.job, now)
     assert (world.job.status.progress, world.job.status.elastic) == (now.progress, None)
 

@@ -14,7 +14,7 @@ LED = Options(coordinator=CoordinatorAccess("here:1", b"k" * 32))
 
 
 class FakeCoordinator:
-    """Records the updates, and reports what the test says."""
+    """Records the updates, and reports what the test sets."""
 
     def __init__(self) -> None:
         self.updates: list[CoordinatorUpdate] = []
@@ -80,14 +80,14 @@ async def test_a_suspended_job_is_forgotten_at_once(world: World, coordinator: F
 
 async def test_a_round_is_one_write_after_a_moment_and_then_nothing(world: World, coordinator: FakeCoordinator) -> None:
     await running(world)
-    world.look()
+    world.refresh()
     coordinator.answer = Report(round="1.1", running=True, members=2, world=2)
     world.api.requests.clear()
     assert await world.reconcile() == 5.0
     world.wait(5)
     for _ in range(2):
         await world.reconcile()
-        world.look()
+        world.refresh()
     assert world.asked() == {("patch", "pytorchjobs/status"): 1}
     assert world.job.status.elastic is not None
     assert world.job.status.elastic.round == "1.1"

@@ -1,4 +1,4 @@
-"""The cache of jobs: the newest version wins, and every change is told of once."""
+"""The cache of jobs: the newest version wins, and each change is reported once."""
 
 from typing import Any
 
@@ -46,5 +46,5 @@ def test_a_late_event_does_not_make_it_end_again() -> None:
 
 def test_a_job_that_was_never_seen_has_no_end() -> None:
     ear = Ear()
-    ear.jobs.forget("uid-of-nobody")
+    ear.jobs.forget("uid-of-no-job")
     assert ear.heard == []

@@ -36,7 +36,7 @@ async def stuck(world: World, finalizers: tuple[str, ...] = ()) -> None:
     gone_by = (NOW - timedelta(seconds=100)).isoformat()
     goes = {"deletionTimestamp": gone_by, "deletionGracePeriodSeconds": 30, "finalizers": list(finalizers)}
     world.api.put(PODS, {**pod, "metadata": {**pod["metadata"], **goes}, "spec": {**pod["spec"], "nodeName": "n"}})
-    world.look()
+    world.refresh()
     await world.reconcile()
     world.wait(FRESH.total_seconds())
     world.api.requests.clear()
@@ -56,7 +56,7 @@ async def test_a_pod_on_a_dead_node_goes_by_force_and_comes_again(world: World) 
     assert world.asked()["delete", "pods"] == 1
 
 
-@pytest.mark.parametrize("conditions", [[WELL], []], ids=["a node that is well", "a node that says nothing"])
+@pytest.mark.parametrize("conditions", [[WELL], []], ids=["a node that is well", "a node without conditions"])
 async def test_a_pod_stays_on(world: World, conditions: list[dict[str, str]]) -> None:
     put_node(world.api, *conditions)
     await stuck(world)
@@ -104,14 +104,14 @@ def broken(request: Request) -> web.Response | None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "told", "count"),
+    ("fault", "message", "count"),
     [
-        pytest.param(forbidden, "allow its service account to get nodes", 1, id="forbidden: told once, and what to do"),
-        pytest.param(broken, "node n cannot be read", 3, id="broken: told each time"),
+        pytest.param(forbidden, "allow its service account to get nodes", 1, id="forbidden: logged once, with the fix"),
+        pytest.param(broken, "node n cannot be read", 3, id="broken: logged each time"),
     ],
 )
 async def test_a_node_that_cannot_be_read_costs_no_pod_its_life(
-    world: World, caplog: pytest.LogCaptureFixture, fault: Callable[[Request], Any], told: str, count: int
+    world: World, caplog: pytest.LogCaptureFixture, fault: Callable[[Request], Any], message: str, count: int
 ) -> None:
     await stuck(world)
     world.api.failing = fault
@@ -119,7 +119,7 @@ async def test_a_node_that_cannot_be_read_costs_no_pod_its_life(
         for _ in range(3):
             assert await world.reconcile() == 30.0
             world.wait(30)
-    assert [told in record.message for record in caplog.records] == [True] * count
+    assert [message in record.message for record in caplog.records] == [True] * count
     assert world.asked()["delete", "pods"] == 0
 
 

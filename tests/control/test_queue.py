@@ -27,7 +27,7 @@ async def served(queue: WorkQueue[str], handler: Handler[str], workers: int = 4)
 
 
 class Desk:
-    """A handler that notes what it was given, and works until it is told to finish."""
+    """A handler that records its keys, and works until its gate opens."""
 
     def __init__(self, open_: bool = True) -> None:
         self.done: list[str] = []

@@ -16,7 +16,7 @@ ALL = ["x-master-0", "x-worker-0", "x-worker-1", "x-worker-2"]
 
 
 async def started(world: World, workers: int = 3, **job: str) -> None:
-    """A job whose pods run and whose status says so."""
+    """A job whose pods run, with a status that shows it."""
     world.submit(make_job(workers=workers, **job))  # type: ignore[arg-type]
     await world.reconcile()
     world.report("Running")
@@ -35,11 +35,11 @@ async def test_a_life_costs_its_pods_one_service_and_three_status_writes(world: 
     assert world.events == ["SuccessfulCreatePod", "PyTorchJobSucceeded"]
 
 
-@pytest.mark.parametrize("look", [True, False], ids=["the watch brought it", "only replies were seen"])
-async def test_a_second_look_asks_nothing(world: World, look: bool) -> None:
+@pytest.mark.parametrize("refreshed", [True, False], ids=["the watch brought it", "only replies were seen"])
+async def test_a_second_look_asks_nothing(world: World, refreshed: bool) -> None:
     await started(world)
-    if look:
-        world.look()
+    if refreshed:
+        world.refresh()
     assert await world.reconcile() is None
     assert world.api.requests == []
 
@@ -95,7 +95,7 @@ async def test_a_refusal_whose_status_could_not_be_written_is_told_the_next_time
     world.api.put(JOBS, world.job.model_copy(update={"metadata": changed(world)}).to_api())
     with pytest.raises(Conflict):
         await world.reconcile()
-    world.look()
+    world.refresh()
     with pytest.raises(Refused):
         await world.reconcile()
     assert (world.events, world.conditions["ReplicaFailure"]) == (["FailedCreatePod"], "FailedCreatePod")
@@ -144,7 +144,7 @@ async def test_a_job_that_somebody_changed_meanwhile_is_looked_at_again(world: W
     world.api.put(JOBS, world.job.model_copy(update={"metadata": changed(world)}).to_api())
     with pytest.raises(Conflict):
         await world.reconcile()
-    world.look()
+    world.refresh()
     await world.reconcile()
     assert world.conditions == {"Created": "PyTorchJobCreated"}
     assert world.asked()[("create", "pods")] == 2
@@ -171,7 +171,7 @@ async def test_a_new_job_that_is_gone_unseen_is_forgotten_at_its_status_write(wo
 
 
 def vanish(world: World) -> None:
-    """Job and pods are gone; of the job the watch has told nothing."""
+    """Job and pods are gone; the watch has not reported the job's deletion."""
     for name in world.pods:
         gone = world.caches.pods.get("ns", name)
         assert gone is not None
@@ -218,7 +218,7 @@ async def test_a_failed_pod_goes_by_its_uid_and_comes_again(world: World) -> Non
     (deletion,) = [request for request in world.api.requests if request.verb == "delete"]
     assert deletion.body["preconditions"] == {"uid": failed.uid}
     assert world.conditions == {"Created": "PyTorchJobCreated", "Restarting": "PyTorchJobRestarting"}
-    world.look()
+    world.refresh()
     await world.reconcile()
     assert sorted(world.pods) == ["x-master-0", "x-worker-0"]
 
@@ -280,7 +280,7 @@ async def test_a_pod_that_is_taken_away_is_counted_once(world: World) -> None:
     world.reconciler.lost = lambda namespace, causes: lost.append((namespace, causes)) if causes else None
     pod = world.api.objects[PODS][("ns", "x-worker-0")]
     world.api.put(PODS, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": world.now.isoformat()}})
-    world.look()
+    world.refresh()
     for _ in range(2):
         await world.reconcile()
     assert lost == [("ns", (Cause.DELETED,))]

@@ -48,11 +48,11 @@ class World:
         self.reconciler = Reconciler(self.caches, self.applier, self.recorder, lambda: self.now, Nodes(client))
 
     def submit(self, job: PyTorchJob) -> None:
-        """Store the job and let the operator see it."""
+        """Store the job and refresh the caches."""
         self.api.put(JOBS, job.to_api())
-        self.look()
+        self.refresh()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Bring the caches up to date, as the watches do in a moment."""
         for job in self.api.objects.get(JOBS, {}).values():
             self.caches.jobs.put(job)
@@ -72,19 +72,19 @@ class World:
             await self.recorder.drained()
 
     def report(self, phase: str, *pods: str, **status: Any) -> None:
-        """Set the phase of these pods, of all if none is named, and what else their status says; it is seen."""
+        """Set the phase and further status fields of these pods, of all pods without names, and refresh the caches."""
         for name in pods or self.pods:
             known = self.api.objects[PODS][(NAMESPACE, name)]
             self.api.put(PODS, {**known, "status": {"phase": phase, **status}})
-        self.look()
+        self.refresh()
 
     def edit(self, **run_policy: Any) -> None:
-        """Change the job's runPolicy, as `kubectl patch` does; the operator sees it."""
+        """Change the job's runPolicy, as `kubectl patch` does, and refresh the caches."""
         job = self.job.to_api()
         spec = {**job["spec"], "runPolicy": {**job["spec"]["runPolicy"], **run_policy}}
         meta = {**job["metadata"], "generation": job["metadata"]["generation"] + 1}
         self.api.put(JOBS, {**job, "spec": spec, "metadata": meta})
-        self.look()
+        self.refresh()
 
     def linger(self) -> None:
         """From now on a pod that is deleted keeps its name, as it does for its grace period."""

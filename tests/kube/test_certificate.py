@@ -1,4 +1,4 @@
-"""The coordinator's certificate: agents that trust it alone reach the coordinator, and nobody else."""
+"""The coordinator's certificate: agents that trust only it reach the coordinator, other clients do not."""
 
 import asyncio
 import base64
@@ -43,7 +43,7 @@ FAULTS = [
     pytest.param(KEY, NOW, "is not a PEM certificate", id="a key"),
     pytest.param(PEM[:200], NOW, "is not a PEM certificate", id="half of one"),
     pytest.param(b"\xff\x00", NOW, "is not a PEM certificate", id="no text"),
-    pytest.param(signed("web", "web"), NOW, f"DNS name {SERVER_NAME}", id="somebody else's"),
+    pytest.param(signed("web", "web"), NOW, f"DNS name {SERVER_NAME}", id="of another name"),
     pytest.param(signed(SERVER_NAME, SERVER_NAME, dns=False), NOW, f"DNS name {SERVER_NAME}", id="by common name only"),
     pytest.param(signed(SERVER_NAME, "authority"), NOW, "is not self-signed", id="an authority's"),
 ]
@@ -93,7 +93,7 @@ async def serving(server: Credentials) -> AsyncIterator[int]:
         yield listening.sockets[0].getsockname()[1]
 
 
-async def said(port: int, context: ssl.SSLContext, name: str = SERVER_NAME) -> bytes:
+async def exchange(port: int, context: ssl.SSLContext, name: str = SERVER_NAME) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
     writer.write(b"hello\n")
     answer = await reader.readline()
@@ -106,18 +106,18 @@ async def said(port: int, context: ssl.SSLContext, name: str = SERVER_NAME) -> b
 async def test_an_agent_reaches_the_coordinator_that_it_was_told_of(strict: bool) -> None:
     made = credentials.make(now())
     async with serving(made) as port:
-        assert await said(port, agent(made.ca, strict=strict)) == b"hello\n"
+        assert await exchange(port, agent(made.ca, strict=strict)) == b"hello\n"
 
 
 async def test_an_agent_trusts_no_other() -> None:
     made, other = (credentials.make(now()) for _ in range(2))
     async with serving(made) as port:
         with pytest.raises(ssl.SSLCertVerificationError):
-            await said(port, agent(other.ca))
+            await exchange(port, agent(other.ca))
         with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-            await said(port, agent(made.ca), name="elsewhere")
+            await exchange(port, agent(made.ca), name="elsewhere")
         with pytest.raises(ssl.SSLCertVerificationError):
-            await said(port, ssl.create_default_context())
+            await exchange(port, ssl.create_default_context())
 
 
 def test_an_agents_environment_has_room_for_it() -> None:

@@ -1,4 +1,4 @@
-"""Where the API server is, and as whom to speak to it."""
+"""The API server's address, and the identity of the client."""
 
 import base64
 import copy

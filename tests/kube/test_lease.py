@@ -114,7 +114,7 @@ async def _lost(candidate: Candidate) -> None:
     "fault",
     [
         pytest.param(FakeApi.hang, id="the server hangs"),
-        pytest.param(lambda api: setattr(api, "failing", lambda _: failure(500, "Internal")), id="it says 500"),
+        pytest.param(lambda api: setattr(api, "failing", lambda _: failure(500, "Internal")), id="it answers 500"),
         pytest.param(lambda api: setattr(api, "failing", lambda _: failure(403, "Forbidden")), id="it refuses"),
     ],
 )

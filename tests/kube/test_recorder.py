@@ -1,4 +1,4 @@
-"""The event recorder: few events, well formed, and nobody waits for them."""
+"""The event recorder: few events, well formed, and no caller waits for them."""
 
 import asyncio
 from collections.abc import AsyncIterator

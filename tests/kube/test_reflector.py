@@ -124,7 +124,7 @@ def _mute(api: FakeApi) -> None:
         pytest.param(_stormy, id="a storm of 500s"),
         pytest.param(_refusing, id="a moment without the right to list"),
         pytest.param(_hanging, id="a server that hangs"),
-        pytest.param(_mute, id="a watch that says nothing"),
+        pytest.param(_mute, id="a watch that sends nothing"),
     ],
 )
 async def test_it_heals_and_nothing_is_left_behind(

@@ -35,7 +35,7 @@ def feed(store: Store[Item], steps: Sequence[Step]) -> None:
         pytest.param([("put", item(9)), ("put", item(10))], 10, id="versions are numbers, not text"),
         pytest.param([("put", item(5)), ("del", item(6))], None, id="a deleted object is gone"),
         pytest.param([("del", item(6)), ("put", item(5))], None, id="a late event raises no dead"),
-        pytest.param([("put", item(5)), ("del", item(6)), ("put", item(5))], None, id="nor does a doubled one"),
+        pytest.param([("put", item(5)), ("del", item(6)), ("put", item(5))], None, id="nor does a duplicate"),
         pytest.param([("del", item(6)), ("put", item(8))], 8, id="relabelled back into sight: alive again"),
         pytest.param([("put", item(8)), ("del", item(6))], 8, id="a late end of an earlier sight does not hurt"),
         pytest.param([("put", item(5)), ("put", item(9, "u2"))], 9, id="a successor takes the name"),

@@ -10,10 +10,10 @@ from tests.local.jobs import Run, job, role
 
 AGENT = """
 import os, socket, sys, time
-from pytorchjob_agent.contract.coordinator_endpoint import MeetingEnv
+from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.messages import Heartbeat, Done, Failed, Hello, Join, read_to_agent
 
-env = MeetingEnv.from_env(os.environ)
+env = CoordinatorEndpoint.from_env(os.environ)
 if env is None:
     print("no coordinator")
     sys.exit()
@@ -22,24 +22,24 @@ hello = Hello(job=env.job, pod=env.pod, token=env.token, index=env.index, addres
               incarnation=str(os.getpid()), pod_uid=env.pod_uid)
 sock.sendall(hello.to_line() + Join(4000).to_line())
 for line in sock.makefile("rb"):
-    said = read_to_agent(line)
-    if said.kind == "assigned":
+    message = read_to_agent(line)
+    if message.kind == "assigned":
         joined = "FAILS" in os.environ
-        print(f"assigned rank={said.rank} of {said.size} restarts={said.restarts} uid={env.pod_uid}")
+        print(f"assigned rank={message.rank} of {message.size} restarts={message.restarts} uid={env.pod_uid}")
         if "FAILS" in os.environ:
-            sock.sendall(Failed(said.round, rank=said.rank, local_rank=0, exit_code=7, message="boom").to_line())
+            sock.sendall(Failed(message.round, rank=message.rank, local_rank=0, exit_code=7, message="boom").to_line())
             sock.sendall(Join(4000).to_line())
         else:
-            sock.sendall(Heartbeat(step=5).to_line() + Done(said.round).to_line())
-    elif said.kind == "restart" and not joined:
+            sock.sendall(Heartbeat(step=5).to_line() + Done(message.round).to_line())
+    elif message.kind == "restart" and not joined:
         sock.sendall(Join(4000).to_line())
-    elif said.kind == "finished":
+    elif message.kind == "finished":
         print("finished")
         sys.exit()
-    elif said.kind == "stop":
-        print(f"stop {said.reason}")
+    elif message.kind == "stop":
+        print(f"stop {message.reason}")
         time.sleep(1000 if "LINGERS" in os.environ else 0)
-        sys.exit(said.exit_code)
+        sys.exit(message.exit_code)
 """
 
 

@@ -24,7 +24,7 @@ def test_a_plain_job_has_one_note_however_many_roles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "note"),
     [
         pytest.param({"pod": {"initContainers": [{"name": "get"}]}}, "init containers do not run: get", id="init"),
         pytest.param({"volumeMounts": [DATA]}, "volumes are not mounted: d at /d", id="dir"),
@@ -48,9 +48,9 @@ def test_a_plain_job_has_one_note_however_many_roles() -> None:
         pytest.param({"run_policy": {"suspend": True}}, "runPolicy.suspend is ignored", id="suspension"),
     ],
 )
-def test_what_is_ignored_is_said(given: dict[str, Any], said: str) -> None:
+def test_what_is_ignored_is_said(given: dict[str, Any], note: str) -> None:
     (found,) = notes(**given)
-    assert found.startswith(said)
+    assert found.startswith(note)
 
 
 def test_a_fieldref_is_honoured_and_needs_no_note() -> None:

@@ -24,7 +24,7 @@ def test_the_only_job_needs_no_name_and_one_of_several_does() -> None:
 @pytest.mark.parametrize(
     ("asked", "given", "namespace"),
     [
-        pytest.param(None, "", "default", id="nothing said: default"),
+        pytest.param(None, "", "default", id="nothing given: default"),
         pytest.param(None, "ml", "ml", id="the file's own"),
         pytest.param("other", "ml", "other", id="the command line wins"),
     ],

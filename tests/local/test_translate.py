@@ -35,7 +35,7 @@ def variable(name: str, field: str) -> dict[str, Any]:
     [
         pytest.param("$(A)-$(A)", "1-1", id="a reference is replaced wherever it stands"),
         pytest.param("$(B)", "$(B)", id="an unknown one stays"),
-        pytest.param("$$(A)", "$(A)", id="a doubled dollar escapes"),
+        pytest.param("$$(A)", "$(A)", id="two dollar signs escape"),
         pytest.param("$A ${A} $", "$A ${A} $", id="the shell's own syntax is the shell's"),
     ],
 )
