@@ -327,8 +327,8 @@ def test_a_dead_server_is_followed_by_another(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_server_goes_with_the_launcher(tmp_path: Path) -> None:
-    load = "from pytorchjob_agent.workers.fork_client import Server"
-    code = f"import os\n{load}\nprint(*Server.start([]).pids())\nos._exit(0)"
+    load = "from pytorchjob_agent.workers.fork_client import ForkServer"
+    code = f"import os\n{load}\nprint(*ForkServer.start([]).pids())\nos._exit(0)"
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "operator")}
     pid = int(subprocess.run([sys.executable, "-uc", code], env=env, capture_output=True, text=True, check=True).stdout)
     until(lambda: not Path(f"/proc/{pid}").exists())
