@@ -64,7 +64,7 @@ kind_nodes() {
     done
 }
 
-# Helm takes over no object that another installation made. This is said before anything is built.
+# Helm takes over no object that another installation made. Refuse before anything is built.
 refuse_foreign_definition() {
     local owner
     if helm status "$release" --namespace "$namespace" >/dev/null 2>&1; then return; fi

@@ -32,8 +32,10 @@ choose_node_image() {
     fi
 }
 
+# A cluster that another checkout created has its audit log there, so it is not healthy here.
 healthy() {
-    [ "$(docker ps --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER" --filter status=running | wc -l)" = ${#nodes[@]} ] &&
+    [ -s "$OUT/kind.yaml" ] &&
+        [ "$(docker ps --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER" --filter status=running | wc -l)" = ${#nodes[@]} ] &&
         [ -s "$KUBECONFIG" ] &&
         kubectl --request-timeout 5s wait --for condition=Ready --timeout 10s nodes --all >/dev/null 2>&1
 }

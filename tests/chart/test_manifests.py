@@ -29,7 +29,7 @@ def content(one: Any) -> Any:
 
 
 @pytest.mark.parametrize("folder", ["base", "overlays/standalone", "overlays/namespaced"])
-def test_without_an_image_it_refuses_and_says_what_to_do(folder: str) -> None:
+def test_without_an_image_it_refuses_and_names_the_remedy(folder: str) -> None:
     with pytest.raises(RuntimeError, match="no image is named: see manifests/image/kustomization"):
         output(tool("kubectl"), "kustomize", str(ROOT / "manifests" / folder))
 

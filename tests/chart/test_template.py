@@ -74,7 +74,7 @@ def test_no_pod_uses_the_host(template: Any) -> None:
     assert [list(one) for one in spec["volumes"]] == [["name", "emptyDir"]]
 
 
-def test_without_an_image_it_refuses_and_says_what_to_do(helm: Callable[..., str]) -> None:
+def test_without_an_image_it_refuses_and_names_the_remedy(helm: Callable[..., str]) -> None:
     with pytest.raises(RuntimeError, match="is not set and no image is published yet: run `make install`"):
         helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION)
 

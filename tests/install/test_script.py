@@ -166,7 +166,7 @@ def test_push_shows_how_the_chart_takes_the_images(run: Run) -> None:
     assert "--create-namespace --set image.repository=r.test/a/pytorchjob-operator" in done.output
 
 
-def test_uninstall_says_what_stays(run: Run) -> None:
+def test_uninstall_reports_what_stays(run: Run) -> None:
     done = run("uninstall", {}, KUBECONFIG="mine")
     assert done.status == 0, done.error
     assert done.called("helm") == [
