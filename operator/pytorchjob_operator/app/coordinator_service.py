@@ -72,8 +72,16 @@ class CoordinatorService:
 
     def publish(self, metrics: Metrics) -> None:
         """Register the metrics of the coordinator's connections."""
-        metrics.gauge("coordinator_connections", "Connected agents.", lambda: float(self._count("connections")))
-        metrics.gauge("coordinator_refusals", "Rejected connections.", lambda: float(self._count("refusals")))
+        metrics.gauge(
+            "coordinator_connections",
+            "Connected agents.",
+            lambda: float(self._coordinator.connections if self._coordinator else 0),
+        )
+        metrics.gauge(
+            "coordinator_refusals",
+            "Rejected connections.",
+            lambda: float(self._coordinator.refusals if self._coordinator else 0),
+        )
 
     def report(self, uid: str) -> Report | None:
         """Return how a job's rounds stand; None if the coordinator does not know the job."""
@@ -83,9 +91,6 @@ class CoordinatorService:
         """Apply what a plan decided about a job."""
         if self._coordinator is not None:
             self._coordinator.apply(uid, update)
-
-    def _count(self, what: str) -> int:
-        return int(getattr(self._coordinator, what)) if self._coordinator else 0
 
     def _changed(self, uid: str, events: tuple[News, ...]) -> None:
         """Pass a change on to the event loop; the coordinator's thread calls this."""

@@ -40,6 +40,8 @@ class OperatorProcess:
         self.metrics = Metrics()
         self.operator = Operator(settings, connection, self.metrics)
         self._tasks: list[asyncio.Task[None]] = []
+        self._work: list[asyncio.Task[None]] = []
+        """The task that reconciles, once it is started; it is part of `_tasks` too."""
 
     async def run(self) -> None:
         """Work until SIGTERM or SIGINT, then `_shut_down`; raises the error of an essential task that ended."""
@@ -55,8 +57,9 @@ class OperatorProcess:
             runner = await http.serve(routes, self._settings.http_port)
             stack.push_async_callback(runner.cleanup)
             stack.push_async_callback(self._shut_down)
-            self._start(self._heartbeat(), operator.watch_jobs(), operator.work(), operator.recorder.run())
-            self._start(operator.children.run())
+            self._start(self._heartbeat(), operator.watch_jobs())
+            self._work = self._start(operator.work())
+            self._start(operator.recorder.run(), operator.children.run())
             self._start(*(reflector.run() for reflector in operator.reflectors))
             if self._settings.leader_elect:
                 self._start(operator.elector.run())
@@ -81,8 +84,10 @@ class OperatorProcess:
                 return f"a watch has received nothing from the API server for {age:.0f} s"
         return self.operator.jobs.problem()
 
-    def _start(self, *routines: Coroutine[Any, Any, None]) -> None:
-        self._tasks += [asyncio.create_task(routine) for routine in routines]
+    def _start(self, *routines: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
+        tasks = [asyncio.create_task(routine) for routine in routines]
+        self._tasks += tasks
+        return tasks
 
     async def _until(self, stop: asyncio.Event) -> None:
         waiter = asyncio.create_task(stop.wait())
@@ -97,8 +102,8 @@ class OperatorProcess:
         self.operator.queue.stop()
         await self.operator.coordinator.stop()
         self._loop.call_later(DRAIN_SECONDS, lambda: [task.cancel() for task in self._tasks])
-        work = self._tasks[2:3] if self.operator.queue.active else []
-        await asyncio.wait(work, timeout=DRAIN_SECONDS) if work else None
+        if self._work and self.operator.queue.active:
+            await asyncio.wait(self._work, timeout=DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -118,7 +118,7 @@ class Job:
         self.seats[index] = Seat(f"pod-{index}", f"{uid}-{index}")
         self.expect(*self.seats)
         output, words = self.folder / f"pod-{index}-{uid}.log", self.folder / f"pod-{index}-{uid}.words"
-        own = coordinator_endpoint.MeetingEnv(
+        own = coordinator_endpoint.CoordinatorEndpoint(
             "127.0.0.1", self.port, tokens.token(KEY, JOB, f"pod-{index}"), JOB, f"pod-{index}", index
         )
         named = {one["name"]: one["value"] for one in own.to_env() if "value" in one}
