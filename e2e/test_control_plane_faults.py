@@ -148,9 +148,9 @@ def test_a_pod_that_does_not_reach_the_coordinator_is_named_and_trains_on(drama:
 
 NODE_FAULTS = [
     pytest.param(cells.cut_node, id="is cut off"),
-    pytest.param(cells.pause_node, id="freezes"),
+    pytest.param(cells.pause_node, id="freezes", marks=pytest.mark.long),
     pytest.param(cells.kill_node, id="is killed"),
-    pytest.param(cells.kill_node_of_leader, id="is killed and had the operator's leader"),
+    pytest.param(cells.kill_node_of_leader, id="is killed and had the operator's leader", marks=pytest.mark.long),
 ]
 
 

@@ -124,6 +124,7 @@ INJECTED_FAULTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("strike", "counted"), INJECTED_FAULTS)
 def test_an_unmodified_torchrun_with_the_agent_injected_goes_on_after(
     injected: Drama, strike: Callable[[Scene], Struck], counted: int

@@ -68,7 +68,7 @@ class Lane:
     name: str
     commands: tuple[Command, ...] = ()
     sessions: tuple[Session, ...] = ()
-    nice: int = 10
+    nice: int = 5
     """How far its processes stand back, so that the longest lane, with a whole cluster in it, is not starved."""
     minutes: int = 30
     """The lane fails when it takes longer: something hangs. Building all of Kubernetes is in it where it is needed."""
