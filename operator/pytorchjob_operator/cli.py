@@ -79,7 +79,10 @@ def run_command(  # noqa: PLR0913 - one parameter per option
 @main.command("validate")
 @_FILE
 def validate_command(file: str) -> None:
-    """Check the jobs of a file with the rules that the API server enforces. - is standard input."""
+    """Check the jobs of a file by the API server's rules.
+
+    FILE - is standard input.
+    """
     for job in _read(file):
         click.echo(f"{file}: PyTorchJob {job.metadata.name} is valid")
 
@@ -87,7 +90,10 @@ def validate_command(file: str) -> None:
 @main.command("plan")
 @_FILE
 def plan_command(file: str) -> None:
-    """Print the Kubernetes objects that the operator would create for the jobs of a file. - is standard input."""
+    """Print the objects that the operator would create.
+
+    The output is YAML, for each job of the file. FILE - is standard input.
+    """
     for job in _read(file):
         for document in plan_documents(job):
             click.echo(document, nl=False)

@@ -2,7 +2,7 @@
 
 Writes go out in the plan's order, a limited number at a time, and stop at the first refusal, for example by a quota:
 `_refusal` turns it into an event reason and the server's message, `reconcile` publishes it as a warning event, and
-`plan/status.py` as the condition ReplicaFailure. Objects that were created stay; the next plan sees them.
+`plan/job_status.py` as the condition ReplicaFailure. Objects that were created stay; the next plan sees them.
 """
 
 import asyncio

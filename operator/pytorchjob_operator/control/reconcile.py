@@ -114,7 +114,7 @@ class Reconciler:
     def _after(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:
         """Return what to publish after the writes: the plan as it is, or the plan with the API server's refusal.
 
-        A new refusal, for example by a quota, becomes a warning event here and a condition in `plan/status.py`.
+        A new refusal, for example by a quota, becomes a warning event here and a condition in `plan/job_status.py`.
         """
         if refusal == memory.refusal:
             return plan if refusal is None else replace(plan, events=())
