@@ -37,7 +37,7 @@ def version() -> tuple[int, ...]:
 
 
 @contextlib.contextmanager
-def starting(change: Callable[..., Any]) -> Iterator[None]:
+def changed_start(change: Callable[..., Any]) -> Iterator[None]:
     """Within it, LocalElasticAgent starts its workers by `change(start, **options)`; `start` is what did it before."""
     original = _agent.start_processes
     _agent.start_processes = functools.partial(change, original)

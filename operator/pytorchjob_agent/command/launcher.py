@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
     # The numbers of signals that torch handles once workers run; before that the kernel's defaults end us.
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     if config.rdzv_backend == BACKEND:
-        start = elastic.Start(directory, warm.begin(args, early))  # it imports while the others are waited for
+        start = elastic.Start(directory, warm.start_server(args, early))  # it imports while the others are waited for
         return _run_elastic(config, (command, command_args), start)
     if early is not None:
         early.close()

@@ -15,7 +15,7 @@ from pytorchjob_agent.contract.termination import EndReason, ExitCode, Terminati
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest
 from pytorchjob_agent.system import garbage_collection, processes, signals
-from pytorchjob_agent.system.network import UnreachableError, hurry_names
+from pytorchjob_agent.system.network import UnreachableError, shorten_name_lookups
 from pytorchjob_agent.workers import fork_client, start_choice
 
 _STANDALONE = "--standalone"
@@ -28,7 +28,7 @@ def main(argv: list[str], directory: Path, pipe: int) -> int:
     os.setpgid(0, 0)  # a terminal's Ctrl-C goes to the parent alone, which passes it on once
     processes.follow_parent()
     signals.restore()
-    hurry_names()
+    shorten_name_lookups()
     message = _run(argv, directory)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -109,7 +109,7 @@ class ElasticAgent(LocalElasticAgent):
         group = self._worker_group
         self._wakeup.handle_signals()
         try:
-            warm.settle(self._means.server, lambda: self._wakeup.asked is not None)
+            warm.wait_for_imports(self._means.server, lambda: self._wakeup.asked is not None)
             self._open(group)
             while not self._act(group, steps.decide(self._look(group))):
                 pass
@@ -162,7 +162,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._crew = self._new_crew(reports=self._crew.reports)
-        with warm.starting(self._means.server), self._crew.equipping():
+        with warm.warm_starts(self._means.server), self._crew.equipping():
             started: dict[int, Any] = super()._start_workers(worker_group)
         context: Any = self._pcontext
         self._killed = set()
