@@ -260,7 +260,7 @@ def test_a_tree_is_found_and_killed_and_the_server_stays(server: ForkServer, tmp
         pytest.param(["train.pyc"], ["train.pyc"], {}, "train.pyc is not a source file", id="no source"),
         pytest.param(["train/__main__.py"], ["train"], {}, "train is not a source file", id="a folder"),
         pytest.param(["train.py"], ["train.py"], {"PYTHONPATH": "/x"}, "PYTHONPATH changed", id="what came too late"),
-        pytest.param(["train.py"], ["-c", "pass"], {}, "is not what torchrun makes", id="another kind of command"),
+        pytest.param(["train.py"], ["-c", "pass"], {}, "is not torchrun's command line", id="another kind of command"),
     ],
 )
 def test_what_could_not_be_the_same_starts_cold(
