@@ -39,7 +39,7 @@ def main(arguments: list[str], env: Mapping[str, str]) -> int:
         show(summary.closing([_failed("collection", "see the log")]))
         return 1
     missing = lacks(detect(env))
-    unwanted = {kind: Lack("WITHOUT names it", f"without {kind} in WITHOUT") for kind in env.get("WITHOUT", "").split()}
+    unwanted = {kind: Lack("WITHOUT names it", "remove it from WITHOUT") for kind in env.get("WITHOUT", "").split()}
     chosen = plan(tests, {**missing, **unwanted}, long)
     runner = Runner(chosen, OUT, env, show)
     try:
@@ -94,7 +94,11 @@ def report(runner: Runner, own: Results, chosen: Plan, command: str) -> None:
     for name, one in runner.lanes.items():
         counts = [str(one.results.count(outcome)) for outcome in ("passed", "failed", "skipped")]
         rows.append((name, summary.clock(one.seconds), *counts))
-    lines = ["", *summary.table(rows), *summary.left_out([row for row in chosen.left_out if row.tests], command)]
+    lines = [
+        "",
+        *(summary.table(rows) if runner.lanes else []),
+        *summary.left_out([row for row in chosen.left_out if row.tests], command),
+    ]
     found = {"this run": own, **{name: one.results for name, one in runner.lanes.items()}}
     logs = {"this run": "-", **{name: str(one.log) for name, one in runner.lanes.items()}}
     show("\n".join([*lines, *summary.failures(found, logs)]))

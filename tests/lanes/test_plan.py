@@ -73,7 +73,7 @@ def test_long_tests_run_apart() -> None:
 
 def test_what_is_absent_is_left_out_and_counted_once() -> None:
     tests = named(tests__x="", tests__y="helm", tests__z="apiserver helm", e2e__a="cluster")
-    helm = Lack("WITHOUT names it", "without helm in WITHOUT")
+    helm = Lack("WITHOUT names it", "remove it from WITHOUT")
     found = plan(tests, {"apiserver": GO, "helm": helm, "cluster": GO})
     assert [*lanes(found)] == ["unit"]
     assert found.left_out == (LeftOut("apiserver", 1, GO), LeftOut("helm", 1, helm), LeftOut("cluster", 1, GO))
