@@ -1,4 +1,5 @@
-"""What can be known before the first rendezvous: is this image, machine and environment fit for the job?
+"""Checks before the first rendezvous whether this image, machine and environment are fit for the job.
 
-`read` and its helpers look, `checks` judges, `policy` says what a problem means; `gate` is for `run`.
+`read_facts` and `devices` collect the `facts`, `checks` finds problems, `policy` sets their severity. `gate` runs them
+for `run`, `doctor` for the command of this name. May import `contract`, `system` and `torch_compat`.
 """

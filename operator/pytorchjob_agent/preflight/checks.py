@@ -1,6 +1,6 @@
-"""Judges each fact: what was found, what is wrong with it and what would be right. Pure.
+"""The table of checks: each one finds the problems in the facts, with their fixes. Pure.
 
-What cannot work at all fails unless the user decides otherwise; all the rest only warns.
+By default a problem with which the job cannot work fails, and all others warn; `policy` applies the user's settings.
 """
 
 import math
@@ -41,7 +41,7 @@ _SAME = ((MASTER_ADDR, PET_MASTER_ADDR), (MASTER_PORT, PET_MASTER_PORT), (RANK, 
 
 @dataclass(frozen=True, slots=True)
 class CheckProblem:
-    """What is wrong, and what would be right."""
+    """What is wrong, and the fix."""
 
     what: str
     remedy: str
@@ -49,7 +49,7 @@ class CheckProblem:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was found, in a few words, and what is wrong with it."""
+    """What a check found, in a few words, and its problems."""
 
     found: str
     problems: tuple[CheckProblem, ...] = ()
@@ -57,14 +57,14 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One row of the table: its name is part of a variable's."""
+    """One row of the table; a variable's name contains its name."""
 
     name: str
-    judge: Callable[[Facts], CheckResult]
+    find: Callable[[Facts], CheckResult]
     fatal: bool = False
 
 
-def _one(found: str, wrong: bool, what: str, remedy: str) -> CheckResult:
+def _result(found: str, wrong: bool, what: str, remedy: str) -> CheckResult:
     return CheckResult(found, (CheckProblem(what, remedy),) if wrong else ())
 
 
@@ -74,11 +74,11 @@ def _processes(number: int | None) -> str:
 
 def _contract(facts: Facts) -> CheckResult:
     if facts.contract:
-        return _one("", True, facts.contract, "mend the variable in the pod template, or leave it to the operator")
+        return _result("", True, facts.contract, "correct the variable in the pod template, or remove it there")
     asked = facts.request.nproc
     wrong = re.fullmatch(r"-[0-9]+|0+", asked) is not None
     what = f"{asked} processes per node: expected at least 1"
-    return _one(
+    return _result(
         f"nproc per node: {asked}", wrong, what, "set --nproc-per-node or spec.nprocPerNode to 1 or more, or auto"
     )
 
@@ -87,37 +87,37 @@ def _torch(facts: Facts) -> CheckResult:
     torch = facts.torch
     versions = f"torch {torch.version}, CUDA {torch.cuda or 'none'}, NCCL {torch.nccl or 'none'}, Python {facts.python}"
     what = f"torch cannot be imported: {torch.problem}"
-    return _one(
+    return _result(
         versions, torch.version is None, what, "install torch 2.4 or newer in the image, e.g. in the Dockerfile"
     )
 
 
 def _gpus(facts: Facts) -> CheckResult:
-    """Fail where GPUs are asked for, by the word `gpu` or by a variable that hands some out, and are too few."""
+    """Fail if GPUs are requested, by `gpu` or by a variable that assigns some, and there are too few."""
     torch, nproc = facts.torch, facts.nproc
     if torch.version is None:
         return CheckResult("unknown without torch")
     found = f"{torch.visible} visible, {_processes(nproc)}" if torch.kind else "a build of torch for CPUs"
-    variable = _hands_out(facts)
+    variable = _assigning_variable(facts)
     asked = facts.request.nproc == "gpu" or variable
     few = bool(asked) and torch.visible < max(nproc or 0, 1)
-    by = f"{variable} hands out GPUs" if variable else "--nproc-per-node is gpu"
+    by = f"{variable} assigns GPUs" if variable else "--nproc-per-node is gpu"
     why = f" ({torch.problem})" if torch.problem else ""
     processes = "" if facts.request.nproc == "gpu" else f" for {_processes(nproc)}"
-    return _one(
+    return _result(
         found,
         few,
         f"{by}, but torch {torch.version} sees {torch.visible}{why}{processes}",
-        "ask for as many GPUs as processes (resources.limits of the container), with a build of torch for the node's "
+        "request as many GPUs as processes (resources.limits of the container), with a build of torch for the node's "
         f"driver; if processes share GPUs on purpose set {PREFLIGHT}_GPUS=warn",
     )
 
 
-def _hands_out(facts: Facts) -> str:
-    """Return the variable that gives this container GPUs by name; empty where none does, or says `none`."""
+def _assigning_variable(facts: Facts) -> str:
+    """Return the variable that assigns GPUs to this container by name; empty if there is none."""
     if facts.torch.kind not in (CUDA, None) or facts.request.nproc == "cpu":
         return ""
-    # Slices (MIG-...) prove nothing: torch sees one of them, and each process may choose its own.
+    # Slices (MIG-...) prove nothing: torch sees a single one, and each process may choose its own.
     variable = _CUDA_DEVICES if _CUDA_DEVICES in facts.env else _NVIDIA_DEVICES
     return variable if _WHOLE_DEVICE.match(facts.env.get(variable, "").strip()) else ""
 
@@ -127,17 +127,17 @@ def _devices(facts: Facts) -> CheckResult:
     if text is None:
         what = f"{_processes(nproc)} share {visible} devices: two of them on one device fail with NCCL"
         remedy = f"start {_processes(visible)}, or --nproc-per-node auto"
-        return _one(f"{_CUDA_DEVICES} is unset: all", 0 < visible < (nproc or 0), what, remedy)
+        return _result(f"{_CUDA_DEVICES} is unset: all", 0 < visible < (nproc or 0), what, remedy)
     entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
     twice = sorted({entry for entry in entries if entries.count(entry) > 1})
     odd = [entry for entry in entries if not _DEVICE.fullmatch(entry) and entry not in ("-1", "NoDevFiles")]
     problems = []
     if twice:
-        what = f"{_CUDA_DEVICES}: {text[:80]!r} names {twice[0]!r} twice: CUDA then sees no device at all"
+        what = f"{_CUDA_DEVICES}: {text[:80]!r} names {twice[0]!r} twice: CUDA then sees no device"
         problems.append(CheckProblem(what, "name each device once"))
     if odd:
-        what = f"{_CUDA_DEVICES}: {text[:80]!r}: {odd[0]!r} is no device: CUDA ignores it and all behind it"
-        problems.append(CheckProblem(what, "write numbers or UUIDs (GPU-..., MIG-...) with commas between them"))
+        what = f"{_CUDA_DEVICES}: {text[:80]!r}: {odd[0]!r} is not a device: CUDA ignores it and all entries after it"
+        problems.append(CheckProblem(what, "write numbers or UUIDs (GPU-..., MIG-...) separated by commas"))
     return CheckResult(f"{_CUDA_DEVICES}: {text[:80]!r}", tuple(problems))
 
 
@@ -146,7 +146,7 @@ def _shm(facts: Facts) -> CheckResult:
     found = "there is no shared memory" if size is None else f"{size // MIB} MiB"
     what = f"{found} in /dev/shm for {_processes(facts.nproc)}: DataLoader workers and NCCL die when it is full"
     remedy = f"mount an emptyDir of medium Memory at /dev/shm, of {need // MIB} MiB or more"
-    return _one(found, (size or 0) < need, what, remedy)
+    return _result(found, (size or 0) < need, what, remedy)
 
 
 def _nofile(facts: Facts) -> CheckResult:
@@ -155,7 +155,7 @@ def _nofile(facts: Facts) -> CheckResult:
     what = f"{files} open files: DataLoader workers pass each tensor by one"
     remedy = f"raise `ulimit -n` to {LEAST_FILES} or more, on a node in the container runtime's LimitNOFILE"
     found = f"{'unlimited' if files is None else files} open files, {cores}"
-    return _one(found, files is not None and files < LEAST_FILES, what, remedy)
+    return _result(found, files is not None and files < LEAST_FILES, what, remedy)
 
 
 def _memlock(facts: Facts) -> CheckResult:
@@ -165,7 +165,7 @@ def _memlock(facts: Facts) -> CheckResult:
     wrong = machine.infiniband and limit is not None and limit < LEAST_PINNED
     what = f"there is InfiniBand, but only {found} of memory may be pinned: NCCL cannot register its buffers"
     remedy = "add the capability IPC_LOCK to the container, or raise LimitMEMLOCK of the container runtime"
-    return _one(found if machine.infiniband else f"{found}, no InfiniBand", wrong, what, remedy)
+    return _result(found if machine.infiniband else f"{found}, no InfiniBand", wrong, what, remedy)
 
 
 def _cpu(facts: Facts) -> CheckResult:
@@ -173,9 +173,9 @@ def _cpu(facts: Facts) -> CheckResult:
     limit = facts.machine.cpus
     first = (text or "").partition(",")[0].strip()
     if text and not re.fullmatch("[0-9]+", first):
-        what = f"{_THREADS}: {text[:80]!r} is no number"
-        return _one("", True, what, "write a number of threads per process, or leave it out")
-    # torchrun gives each of several processes one thread; a single one takes all cores that it sees.
+        what = f"{_THREADS}: {text[:80]!r} is not a number"
+        return _result("", True, what, "set it to the number of threads per process, or remove it")
+    # torchrun gives each of several processes one thread; a single process uses all cores that it sees.
     threads = int(first[:9]) if first else facts.machine.cores if nproc == 1 else 1
     found = f"{nproc} x {threads} threads, {'no limit' if limit is None else f'limit {limit:g}'}"
     what = (
@@ -184,7 +184,7 @@ def _cpu(facts: Facts) -> CheckResult:
     fitting = max(1, int((limit or 1) // nproc))
     remedy = f"set {_THREADS}={fitting}" if threads > fitting else "start fewer processes"
     remedy += ", or raise the limit in resources.limits.cpu"
-    return _one(found, limit is not None and nproc * threads > max(1, math.ceil(limit)), what, remedy)
+    return _result(found, limit is not None and nproc * threads > max(1, math.ceil(limit)), what, remedy)
 
 
 def _memory(facts: Facts) -> CheckResult:
@@ -194,13 +194,13 @@ def _memory(facts: Facts) -> CheckResult:
     processes = f"{_processes(facts.nproc)} and the agent"
     what = f"{limit // MIB} MiB (the container's limit) for {processes}: torch alone needs more"
     remedy = f"raise resources.limits.memory above {need // MIB} MiB"
-    return _one(f"limit {limit // MIB} MiB", limit < need, what, remedy)
+    return _result(f"limit {limit // MIB} MiB", limit < need, what, remedy)
 
 
 def _files(facts: Facts) -> CheckResult:
     problems = tuple(
         CheckProblem(
-            f"{place.name}: {place.path[:200]} cannot be written", "mount an emptyDir there, or name another path"
+            f"{place.name}: {place.path[:200]} cannot be written", "mount an emptyDir there, or set another path"
         )
         for place in facts.places
         if not place.writable
@@ -209,17 +209,17 @@ def _files(facts: Facts) -> CheckResult:
 
 
 def _endpoint(facts: Facts) -> CheckResult:
-    meeting = facts.meeting
-    if meeting is None:
-        return CheckResult("nobody was asked")
-    address = f"{meeting.host[:253]}:{meeting.port}"
-    found = f"{address} answers" if not meeting.problem else f"{address} is this member's to open"
-    what = f"{address} does not answer: {meeting.problem}"
+    endpoint = facts.endpoint
+    if endpoint is None:
+        return CheckResult("not tried")
+    address = f"{endpoint.host[:253]}:{endpoint.port}"
+    found = f"{address} answers" if not endpoint.problem else f"{address} is this member's to open"
+    what = f"{address} does not answer: {endpoint.problem}"
     remedy = (
-        "see that the job's Service and the pod of that name are there and run, and that no NetworkPolicy is between"
+        "check that the job's Service exists, that the pod of that name runs, and that no NetworkPolicy blocks the port"
     )
-    # A name that does not resolve is wrong for the one who opens the port too: nobody else would find it.
-    return _one(found, bool(meeting.problem) and not (meeting.ours and meeting.resolves), what, remedy)
+    # A name that does not resolve is wrong for the member that opens the port too: the others would not find it.
+    return _result(found, bool(endpoint.problem) and not (endpoint.ours and endpoint.resolves), what, remedy)
 
 
 def _interfaces(facts: Facts) -> CheckResult:
@@ -228,12 +228,12 @@ def _interfaces(facts: Facts) -> CheckResult:
     nccl, gloo = facts.env.get(_NCCL_INTERFACES, ""), facts.env.get(_GLOO_INTERFACES, "")
     wrong = [(_GLOO_INTERFACES, name) for name in gloo.split(",") if name and name not in there]
     exact, wanted = nccl.startswith("="), [name for name in nccl.lstrip("=").split(",") if name]
-    fits = [one for one in there for name in wanted if (one == name if exact else one.startswith(name))]
+    fits = [here for here in there for name in wanted if (here == name if exact else here.startswith(name))]
     if wanted and not nccl.startswith("^") and not fits:
         wrong.append((_NCCL_INTERFACES, nccl))
     problems = (
         CheckProblem(
-            f"{variable}: there is no interface {name[:80]!r}", f"name one of {have}, or leave the variable out"
+            f"{variable}: there is no interface {name[:80]!r}", f"set it to one of {have}, or remove the variable"
         )
         for variable, name in wrong
     )
@@ -249,20 +249,21 @@ def _env(facts: Facts) -> CheckResult:
     ]
     problems += [
         CheckProblem(
-            f"{one}={env[one][:80]}, but {two}={env[two][:80]}", "leave both to the operator, or set them alike"
+            f"{name}={env[name][:80]}, but {twin}={env[twin][:80]}",
+            "remove both, so that the operator sets them, or set them alike",
         )
-        for one, two in _SAME
-        if env.get(one) and env.get(two) and env[one] != env[two]
+        for name, twin in _SAME
+        if env.get(name) and env.get(twin) and env[name] != env[twin]
     ]
     if request.nodes > 1 and not request.addressed:
-        what = f"{PET_NNODES} or --nnodes is {request.nodes}, but nothing says where they meet"
+        what = f"{PET_NNODES} or --nnodes is {request.nodes}, but there is no rendezvous endpoint"
         problems.append(CheckProblem(what, f"set {PET_RDZV_ENDPOINT}, or {PET_MASTER_ADDR} and {PET_NODE_RANK}"))
     if env.get(_NO_INFINIBAND) == "0" and not facts.machine.infiniband:
         what = f"{_NO_INFINIBAND}=0, but there is no /dev/infiniband"
         problems.append(
-            CheckProblem(what, f"ask for the adapter in resources.limits (rdma/...), or set {_NO_INFINIBAND}=1")
+            CheckProblem(what, f"request the adapter in resources.limits (rdma/...), or set {_NO_INFINIBAND}=1")
         )
-    return CheckResult("nothing contradicts itself", tuple(problems))
+    return CheckResult("consistent", tuple(problems))
 
 
 CHECKS = (

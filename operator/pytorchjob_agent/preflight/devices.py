@@ -1,4 +1,4 @@
-"""Asks the image's torch for its versions and the devices that it sees; never starts CUDA in this process."""
+"""Reads the versions and the visible devices from the image's torch; never starts CUDA in this process."""
 
 from types import ModuleType
 from typing import Any
@@ -7,10 +7,10 @@ from pytorchjob_agent.preflight.facts import CUDA, Torch
 
 
 def read_torch() -> Torch:
-    """Import torch and ask it; where that fails the answer says why."""
+    """Import torch and read its versions and devices; on failure the result has the reason."""
     try:
         import torch
-    except (ImportError, OSError) as error:  # the latter: a library that torch needs is missing
+    except (ImportError, OSError) as error:  # the second: a library that torch needs is missing
         return Torch(problem=str(error))
     cuda: Any = getattr(torch.version, "cuda", None)
     version = str(torch.__version__)
@@ -24,7 +24,7 @@ def read_torch() -> Torch:
 def _visible(torch: ModuleType) -> tuple[str | None, int]:
     """Return the kind of devices and their number.
 
-    `device_count` asks the driver's library; `is_available` would start CUDA, after which no fork can use it.
+    `device_count` uses the driver's library. `is_available` starts CUDA, and then no forked process can use it.
     """
     if getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None):
         return CUDA, torch.cuda.device_count()

@@ -1,4 +1,4 @@
-"""The command `pytorchjob-agent doctor`: prints what the checks found here, and what to do about it."""
+"""The command `pytorchjob-agent doctor`: prints what the checks found on this machine, and the fixes."""
 
 import argparse
 import json
@@ -12,19 +12,19 @@ from pytorchjob_agent.preflight import read_facts
 from pytorchjob_agent.preflight.facts import Facts, RunRequest
 from pytorchjob_agent.preflight.policy import Finding, Level, run_checks
 
-_HELP = "Checks whether this image, machine and environment are fit for a job: nothing is changed or started."
+_HELP = "Checks whether this image, machine and environment are fit for a job. It changes and starts nothing."
 _JSON_VERSION = 1
 _MARKS = {Level.OK: "ok  ", Level.WARN: "WARN", Level.FAIL: "FAIL"}
 
 
 def main(argv: list[str]) -> int:
-    """Look, print, and return 0, or 200 where something fails."""
+    """Run the checks, print the findings; returns 0, or 200 if a check fails."""
     args = _parser().parse_args(argv)
     facts = read_facts.facts(_request(args.nproc_per_node), os.environ)
-    facts = replace(facts, meeting=read_facts.meeting(os.environ))
+    facts = replace(facts, endpoint=read_facts.endpoint(os.environ))
     findings = run_checks(facts)
     print(as_json(facts, findings) if args.json else table(findings))
-    return ExitCode.PREFLIGHT if any(one.level == Level.FAIL for one in findings) else ExitCode.OK
+    return ExitCode.PREFLIGHT if any(finding.level == Level.FAIL for finding in findings) else ExitCode.OK
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,16 +44,15 @@ def _request(nproc: str) -> RunRequest:
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """Return the findings as lines, each remedy below its problem, and the sum of them."""
-    width = max(len(one.check) for one in findings)
+    """Return the findings as lines, each fix below its problem, and their numbers."""
+    width = max(len(finding.check) for finding in findings)
     lines = []
-    for one in findings:
-        lines.append(f"{_MARKS[one.level]}  {one.check:<{width}}  {one.found}")
-        lines += [f"{'':<{width + 6}}  -> {one.remedy}"] if one.remedy else []
-    failures, warnings = (sum(one.level == level for one in findings) for level in (Level.FAIL, Level.WARN))
-    return "\n".join(
-        [*lines, "", f"{failures} failed, {warnings} to look at, {len(findings) - failures - warnings} ok"]
-    )
+    for finding in findings:
+        lines.append(f"{_MARKS[finding.level]}  {finding.check:<{width}}  {finding.found}")
+        lines += [f"{'':<{width + 6}}  -> {finding.remedy}"] if finding.remedy else []
+    failed, warned = (sum(finding.level == level for finding in findings) for level in (Level.FAIL, Level.WARN))
+    warnings = "1 warning" if warned == 1 else f"{warned} warnings"
+    return "\n".join([*lines, "", f"{failed} failed, {warnings}, {len(findings) - failed - warned} ok"])
 
 
 def as_json(facts: Facts, findings: Sequence[Finding]) -> str:

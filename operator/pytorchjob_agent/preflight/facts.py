@@ -1,4 +1,4 @@
-"""What the checks may look at, of one member, at one moment. Pure: read by `read`, made up in tests."""
+"""The facts about one member that the checks use. Pure: `read_facts` reads them, tests make them up."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,19 +9,19 @@ CUDA = "cuda"
 
 @dataclass(frozen=True, slots=True)
 class Torch:
-    """The image's torch and the accelerators that it sees; `version` is None where it cannot be imported."""
+    """The image's torch and the accelerators that it sees; `version` is None if it cannot be imported."""
 
     version: str | None = None
     problem: str = ""  # why it cannot be imported, or why it cannot count devices
     cuda: str | None = None
     nccl: str | None = None
-    kind: str | None = None  # cuda (ROCm's too), xpu, ...; None: a build for CPUs
+    kind: str | None = None  # cuda (also for ROCm), xpu, ...; None: a build for CPUs
     visible: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """What the container gives; None is unlimited, for shm: not there."""
+    """The container's limits; None is unlimited, for `shm` missing."""
 
     shm: int | None = None
     nofile: int | None = None
@@ -36,7 +36,7 @@ class ContainerLimits:
 
 @dataclass(frozen=True, slots=True)
 class RequiredPath:
-    """A file or folder that has to be writable, by the variable or the use that names it."""
+    """A file or folder that has to be writable, with the variable or the use that names it."""
 
     name: str
     path: str
@@ -45,18 +45,18 @@ class RequiredPath:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the members meet; `problem` is empty when it answers."""
+    """The rendezvous endpoint; `problem` is empty if it answers."""
 
     host: str
     port: int
-    ours: bool = False  # this member opens it
+    ours: bool = False  # whether this member opens it
     problem: str = ""
     resolves: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What is to be run: torchrun's --nproc-per-node, the most pods, and whether a place to meet is named."""
+    """The requested run: torchrun's --nproc-per-node, the largest number of pods, and whether it has an endpoint."""
 
     nproc: str = "1"
     nodes: int = 1
@@ -64,28 +64,28 @@ class RunRequest:
 
     @classmethod
     def of(cls, nproc: str, nnodes: str, addressed: bool) -> Self:
-        """Take torchrun's words; a broken range is for torchrun, or the contract, to refuse."""
+        """Read torchrun's options; torchrun, or the contract, refuses a broken range."""
         most = nnodes.rpartition(":")[2]
         return cls(nproc, int(most[:9]) if most.isascii() and most.isdigit() else 1, addressed)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything together."""
+    """All facts about one member."""
 
     request: RunRequest = RunRequest()
     env: Mapping[str, str] = field(default_factory=dict)
-    contract: str = ""  # what is wrong with the operator's variables
+    contract: str = ""  # the error in the operator's variables, if any
     torch: Torch = Torch()
     machine: ContainerLimits = ContainerLimits()
     places: tuple[RequiredPath, ...] = ()
-    meeting: Endpoint | None = None
+    endpoint: Endpoint | None = None
     python: str = ""
     clock: str = ""
 
     @property
     def nproc(self) -> int | None:
-        """How many processes torchrun would start; None where only torch's plugins know."""
+        """Return how many processes torchrun would start; None if only torch's plugins know."""
         asked, seen = self.request.nproc, self.torch.visible
         if asked.isascii() and asked.isdigit():
             return int(asked[:9])

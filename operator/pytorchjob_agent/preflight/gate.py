@@ -1,6 +1,6 @@
-"""The checks before the first rendezvous of `run`: a line for each warning, and the end where one fails.
+"""The checks before the first rendezvous of `run`: it logs each warning, and raises if a check fails.
 
-It asks nobody outside this pod: the wait for the meeting place comes after it and speaks for itself.
+It contacts nothing outside this pod: the wait for the rendezvous endpoint follows, with its own messages.
 """
 
 import os
@@ -13,20 +13,20 @@ from pytorchjob_agent.system.console import say
 
 
 class PreflightError(Exception):
-    """This member cannot take part; says what is wrong and what would be right."""
+    """This member cannot take part; the message has each problem and its fix."""
 
 
 def check(
     request: RunRequest, env: Mapping[str, str] = os.environ, look: Callable[[], Torch] = devices.read_torch
 ) -> None:
-    """Read, judge and tell; raises where a check fails."""
+    """Read the facts, run the checks, report the findings; raises PreflightError if a check fails."""
     if not any(level != "off" for level in levels(env).values()):
         return
     act(run_checks(read_facts.facts(request, env, look)))
 
 
 def act(findings: Sequence[Finding]) -> None:
-    """Print the warnings and raise the failures, all of them at once."""
+    """Print the warnings and raise all failures in one error."""
     for finding in findings:
         if finding.level == Level.WARN:
             say(f"warning: {finding.sentence()}")

@@ -1,4 +1,4 @@
-"""Decides what a problem means: a warning, the end, or nothing, by the user's variables. Pure."""
+"""Decides the severity of each problem by the user's variables: a warning, a failure, or nothing. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the table: what was found or is wrong, and what would be right."""
+    """One line of the table: what was found or is wrong, and the fix."""
 
     check: str
     level: Level
@@ -34,18 +34,16 @@ class Finding:
 
     def sentence(self) -> str:
         """Return it as one line for a log."""
-        return (
-            f"{self.check}: {self.found}. To mend it: {self.remedy}" if self.remedy else f"{self.check}: {self.found}"
-        )
+        return f"{self.check}: {self.found}. Fix: {self.remedy}" if self.remedy else f"{self.check}: {self.found}"
 
 
 def variable(check: str) -> str:
-    """Return the name of the variable that decides about one check."""
+    """Return the name of the variable that sets one check's severity."""
     return f"{PREFLIGHT}_{check.upper()}"
 
 
 def levels(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what a problem of each check means: a check's own variable wins over the one for all."""
+    """Return the severity of each check; a check's own variable takes precedence over the one for all checks."""
     known = {variable(check.name): check for check in CHECKS}
     names = [*known, variable(_VERSIONS)]
     unknown = sorted(name for name in env if name.startswith(f"{PREFLIGHT}_") and name not in names)
@@ -57,7 +55,7 @@ def levels(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def versions_level(env: Mapping[str, str]) -> str:
-    """Return what it means that the members' versions differ; off: ours are not told. Raises ContractError."""
+    """Return the severity of a version mismatch; OFF sends no versions. Raises ContractError."""
     return _setting(env, variable(_VERSIONS)) or _setting(env, PREFLIGHT) or Level.WARN
 
 
@@ -73,11 +71,11 @@ def _setting(env: Mapping[str, str], name: str) -> str:
 
 
 def run_checks(facts: Facts) -> tuple[Finding, ...]:
-    """Return the findings of all checks that are not off; variables of ours that are wrong are one themselves."""
+    """Return the findings of all checks that are not off; a wrong variable of preflight's is a finding itself."""
     try:
         chosen = levels(facts.env)
     except ContractError as error:
-        remedy = f"correct the variable, or leave it out: see `{PREFLIGHT}` in docs/doctor.md"
+        remedy = f"correct the variable, or remove it: see `{PREFLIGHT}` in docs/doctor.md"
         return (Finding(CHECKS[0].name, Level.FAIL, str(error), remedy),)
     return tuple(
         finding
@@ -88,7 +86,9 @@ def run_checks(facts: Facts) -> tuple[Finding, ...]:
 
 
 def _of(check: Check, level: Level, facts: Facts) -> tuple[Finding, ...]:
-    outcome = check.judge(facts)
-    if not outcome.problems:
-        return (Finding(check.name, Level.OK, outcome.found[:_LONGEST]),)
-    return tuple(Finding(check.name, level, one.what[:_LONGEST], one.remedy[:_LONGEST]) for one in outcome.problems)
+    result = check.find(facts)
+    if not result.problems:
+        return (Finding(check.name, Level.OK, result.found[:_LONGEST]),)
+    return tuple(
+        Finding(check.name, level, problem.what[:_LONGEST], problem.remedy[:_LONGEST]) for problem in result.problems
+    )

@@ -1,4 +1,4 @@
-"""Reads the facts about this member: torch, the machine, the files and, when asked, the meeting place."""
+"""Reads the facts about this member: torch, the machine, the files and, for `doctor`, the rendezvous endpoint."""
 
 import os
 import platform
@@ -25,13 +25,13 @@ _PATIENCE = 1.0  # seconds for a name and a connection together
 
 
 def facts(request: RunRequest, env: Mapping[str, str], look: Callable[[], Torch] = devices.read_torch) -> Facts:
-    """Return what is known without asking anybody else."""
+    """Return the facts that need no connection."""
     return Facts(
         request=request,
         env=env,
         contract=_contract(env),
         torch=look(),
-        machine=machine(),
+        machine=limits(),
         places=places(env),
         python=platform.python_version(),
         clock=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -46,7 +46,7 @@ def _contract(env: Mapping[str, str]) -> str:
     return ""
 
 
-def machine() -> ContainerLimits:
+def limits() -> ContainerLimits:
     """Return the limits of this container."""
     return ContainerLimits(
         shm=_size(Path("/dev/shm")),  # noqa: S108 - its size, nothing is written there
@@ -78,7 +78,7 @@ def places(env: Mapping[str, str]) -> tuple[RequiredPath, ...]:
     """Return the files that the agent and torch will write."""
     found = [_temporary()]
     log = env.get(TERMINATION_LOG)
-    if log or Path(TERMINATION_LOG_PATH).exists():  # outside a pod there is none, and none is needed
+    if log or Path(TERMINATION_LOG_PATH).exists():  # outside a pod there is none
         found.append(_file(TERMINATION_LOG, log or TERMINATION_LOG_PATH))
     if env.get(_ERROR_FILE):
         found.append(_file(_ERROR_FILE, env[_ERROR_FILE]))
@@ -93,49 +93,49 @@ def _temporary() -> RequiredPath:
 
 
 def _file(name: str, path: str) -> RequiredPath:
-    """Look at the file, or at the folder in which it would be made."""
+    """Check the file, or the folder in which it would be created."""
     there = os.path.exists(path)
     folder = os.path.dirname(os.path.abspath(path))
     return RequiredPath(name, path, os.access(path, os.W_OK) if there else os.access(folder, os.W_OK | os.X_OK))
 
 
-def meeting(env: Mapping[str, str]) -> Endpoint | None:
-    """Ask for the place where the members meet, once; None for a job of one pod."""
+def endpoint(env: Mapping[str, str]) -> Endpoint | None:
+    """Try the rendezvous endpoint once; None for a job of one pod."""
     with suppress(ContractError):
         replica = ReplicaEnv.from_env(env)
         if replica.rdzv is not None and replica.rdzv.port:
-            return _ask(replica.rdzv.host, replica.rdzv.port, _said_to_host(dict(replica.rdzv.conf)))
+            return _ask(replica.rdzv.host, replica.rdzv.port, _names_host(dict(replica.rdzv.conf)))
         if replica.master_addr and replica.master_port:
             return _ask(replica.master_addr, replica.master_port, replica.rank == 0)
     return None
 
 
-def _said_to_host(conf: Mapping[str, str]) -> bool | None:
+def _names_host(conf: Mapping[str, str]) -> bool | None:
     return conf[_IS_HOST].lower() in {"1", "true", "t", "yes", "y"} if _IS_HOST in conf else None
 
 
 def _ask(host: str, port: int, ours: bool | None) -> Endpoint:
-    """Look the name up and connect; a resolver that hangs is left behind."""
+    """Resolve the name and connect; a thread whose resolver hangs is abandoned."""
     found = [Endpoint(host, port, bool(ours), f"no answer within {_PATIENCE:g} s", resolves=False)]
 
     def attempt() -> None:
-        meeting = found[0]
+        endpoint = found[0]
         try:
             network.resolve(host, port)
-            meeting = replace(meeting, ours=_is_here(host, port) if ours is None else ours, resolves=True)
-            found.append(meeting)
+            endpoint = replace(endpoint, ours=_is_here(host, port) if ours is None else ours, resolves=True)
+            found.append(endpoint)
             network.connect(host, port)
-            found.append(replace(meeting, problem=""))
+            found.append(replace(endpoint, problem=""))
         except OSError as error:
-            found.append(replace(meeting, problem=str(error)))
+            found.append(replace(endpoint, problem=str(error)))
 
-    thread = threading.Thread(target=attempt, name="meeting", daemon=True)
+    thread = threading.Thread(target=attempt, name="endpoint", daemon=True)
     thread.start()
     thread.join(_PATIENCE)
     return found[-1]
 
 
 def _is_here(host: str, port: int) -> bool:
-    """Whether the name is this machine's: then it is this member that opens the port."""
-    addresses = {str(one[4][0]) for one in socket.getaddrinfo(host, port)}
+    """Return whether the name is this machine's: then this member opens the port."""
+    addresses = {str(address[0]) for *_, address in socket.getaddrinfo(host, port)}
     return network.own_address(host, port) in addresses

@@ -12,7 +12,7 @@ from pytorchjob_agent.preflight.facts import ContainerLimits, Endpoint, Facts, R
 from pytorchjob_agent.preflight.policy import variable
 
 ROOT = Path(__file__).parents[3]
-JUDGES = {check.name: check.judge for check in CHECKS}
+JUDGES = {check.name: check.find for check in CHECKS}
 MACHINE = ContainerLimits(shm=4096 * MIB, nofile=2**20, memlock=None, cores=8, interfaces=("lo", "eth0", "eth10"))
 TORCH = Torch("2.15.0", cuda="13.2", nccl="2.30.7", kind="cuda", visible=2)
 GOOD = Facts(
@@ -20,7 +20,7 @@ GOOD = Facts(
     torch=TORCH,
     machine=MACHINE,
     places=(RequiredPath("TMPDIR", "/tmp", True),),
-    meeting=Endpoint("x-master-0.x", 23456),
+    endpoint=Endpoint("x-master-0.x", 23456),
     python="3.11.7",
 )
 NO_GPU = replace(TORCH, visible=0)
@@ -65,7 +65,7 @@ WRONG = [
     (
         "gpus",
         facts("4", {"CUDA_VISIBLE_DEVICES": "0,1"}),
-        "CUDA_VISIBLE_DEVICES hands out GPUs, but",
+        "CUDA_VISIBLE_DEVICES assigns GPUs, but",
         "more than named",
     ),
     ("gpus", facts("3", {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}), "sees 2 for 3 processes", "more than handed out"),
@@ -79,8 +79,8 @@ WRONG = [
     ("gpus", facts("gpu", torch=NO_GPU), "PYTORCHJOB_PREFLIGHT_GPUS=warn", "the way out is named"),
     ("devices", facts("3"), "3 processes share 2 devices", "more processes than devices"),
     ("devices", facts("2", {"CUDA_VISIBLE_DEVICES": "0,1,0"}), "names '0' twice", "a device twice"),
-    ("devices", facts("2", {"CUDA_VISIBLE_DEVICES": "0,gpu1"}), "'gpu1' is no device", "a device that is none"),
-    ("devices", facts("2", {"CUDA_VISIBLE_DEVICES": "0,"}), "'' is no device", "a comma too many"),
+    ("devices", facts("2", {"CUDA_VISIBLE_DEVICES": "0,gpu1"}), "'gpu1' is not a device", "a device that is none"),
+    ("devices", facts("2", {"CUDA_VISIBLE_DEVICES": "0,"}), "'' is not a device", "a comma too many"),
     (
         "shm",
         facts(machine=replace(MACHINE, shm=64 * MIB)),
@@ -106,7 +106,12 @@ WRONG = [
         "too many threads",
     ),
     ("cpu", facts("auto", torch=CPU_BUILD, machine=replace(MACHINE, cpus=2)), "8 processes x 1", "auto counts cores"),
-    ("cpu", facts("2", {"OMP_NUM_THREADS": "all"}), "OMP_NUM_THREADS: 'all' is no number", "threads that are a word"),
+    (
+        "cpu",
+        facts("2", {"OMP_NUM_THREADS": "all"}),
+        "OMP_NUM_THREADS: 'all' is not a number",
+        "threads that are a word",
+    ),
     (
         "memory",
         facts("4", machine=replace(MACHINE, memory=512 * MIB)),
@@ -119,11 +124,21 @@ WRONG = [
         "TMPDIR: /t cannot be written",
         "a read-only folder",
     ),
-    ("endpoint", facts(meeting=AWAY), "x-master-0.x:23456 does not answer: Name or service", "a name that is unknown"),
-    ("endpoint", facts(meeting=replace(AWAY, ours=True, resolves=False)), "Name or service", "nobody finds the master"),
+    ("endpoint", facts(endpoint=AWAY), "x-master-0.x:23456 does not answer: Name or service", "a name that is unknown"),
+    (
+        "endpoint",
+        facts(endpoint=replace(AWAY, ours=True, resolves=False)),
+        "Name or service",
+        "nobody finds the master",
+    ),
     ("interfaces", facts(env={"NCCL_SOCKET_IFNAME": "ib"}), "NCCL_SOCKET_IFNAME: there is no interface 'ib'", "NCCL's"),
     ("interfaces", facts(env={"NCCL_SOCKET_IFNAME": "=eth"}), "'=eth'", "an exact name is no prefix"),
-    ("interfaces", facts(env={"GLOO_SOCKET_IFNAME": "eth0,eth1"}), "no interface 'eth1' -> name one of lo", "Gloo's"),
+    (
+        "interfaces",
+        facts(env={"GLOO_SOCKET_IFNAME": "eth0,eth1"}),
+        "no interface 'eth1' -> set it to one of lo",
+        "Gloo's",
+    ),
     ("env", facts(env={"RANK": "1"}), "RANK is set, but WORLD_SIZE is not", "a rank without a size"),
     ("env", facts(env={"WORLD_SIZE": "2"}), "WORLD_SIZE is set, but RANK is not", "a size without a rank"),
     (
@@ -132,7 +147,12 @@ WRONG = [
         "MASTER_ADDR=a, but PET_MASTER_ADDR=b",
         "two masters",
     ),
-    ("env", facts(request=RunRequest("1", 2, False)), "nothing says where they meet", "two nodes without an endpoint"),
+    (
+        "env",
+        facts(request=RunRequest("1", 2, False)),
+        "there is no rendezvous endpoint",
+        "two nodes without an endpoint",
+    ),
     ("env", facts(env={"NCCL_IB_DISABLE": "0"}), "there is no /dev/infiniband", "InfiniBand that is not there"),
 ]
 
@@ -160,8 +180,8 @@ RIGHT = [
     ("memlock", facts(machine=INFINIBAND), "unlimited"),
     ("cpu", facts("2", {"OMP_NUM_THREADS": "4,2"}, machine=replace(MACHINE, cpus=8)), "nested threads"),
     ("cpu", facts("1", {"OMP_NUM_THREADS": "1"}, machine=replace(MACHINE, cpus=0.5)), "one thread on half a CPU"),
-    ("endpoint", facts(meeting=replace(AWAY, ours=True)), "the master itself opens its port"),
-    ("endpoint", facts(meeting=None), "a job of one pod"),
+    ("endpoint", facts(endpoint=replace(AWAY, ours=True)), "the master itself opens its port"),
+    ("endpoint", facts(endpoint=None), "a job of one pod"),
     ("interfaces", facts(env={"NCCL_SOCKET_IFNAME": "ib,eth"}), "one of two prefixes is enough"),
     ("interfaces", facts(env={"NCCL_SOCKET_IFNAME": "^docker,lo"}), "names that are left out need not exist"),
     ("env", facts(env={"NCCL_IB_DISABLE": "0"}, machine=INFINIBAND), "InfiniBand that is there"),

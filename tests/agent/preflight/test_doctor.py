@@ -36,7 +36,7 @@ def test_the_table_has_each_remedy_below_its_problem() -> None:
         "FAIL  gpus   0 GPUs",
         "             -> ask for some",
         "",
-        "1 failed, 1 to look at, 1 ok",
+        "1 failed, 1 warning, 1 ok",
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_check_that_is_unknown_is_told() -> None:
 def test_warnings_alone_are_no_failure() -> None:
     done = run(flags=("-S",), PYTORCHJOB_PREFLIGHT="warn", PET_NNODES="2")
     assert done.returncode == 0
-    assert "nothing says where they meet" in done.stdout
+    assert "there is no rendezvous endpoint" in done.stdout
 
 
 def test_an_argument_that_is_unknown() -> None:

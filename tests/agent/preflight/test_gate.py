@@ -23,11 +23,11 @@ def test_nothing_is_said_when_all_is_well(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_warning_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     gate.act([OK, WARNING])
-    assert capsys.readouterr().err == "pytorchjob-agent: warning: shm: small. To mend it: more\n"
+    assert capsys.readouterr().err == "pytorchjob-agent: warning: shm: small. Fix: more\n"
 
 
 def test_all_failures_are_told_at_once() -> None:
-    with pytest.raises(gate.PreflightError, match=r"gpus: few. To mend it: ask; cpu: slow. To mend it: wait"):
+    with pytest.raises(gate.PreflightError, match=r"gpus: few. Fix: ask; cpu: slow. Fix: wait"):
         gate.act([OK, *FAILURES])
 
 
@@ -39,9 +39,7 @@ def test_nothing_is_read_when_all_is_off() -> None:
 
 
 def test_too_few_gpus_end_it() -> None:
-    with pytest.raises(
-        gate.PreflightError, match=r"CUDA_VISIBLE_DEVICES hands out GPUs, but torch 2.15.0 sees 2 for 4"
-    ):
+    with pytest.raises(gate.PreflightError, match=r"CUDA_VISIBLE_DEVICES assigns GPUs, but torch 2.15.0 sees 2 for 4"):
         gate.check(RunRequest("4"), {"CUDA_VISIBLE_DEVICES": "0,1"}, lambda: Torch("2.15.0", kind="cuda", visible=2))
 
 

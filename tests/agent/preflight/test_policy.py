@@ -81,4 +81,4 @@ def test_a_long_text_is_cut() -> None:
 
 
 def test_a_sentence_has_the_remedy() -> None:
-    assert Finding("shm", Level.WARN, "small", "more").sentence() == "shm: small. To mend it: more"
+    assert Finding("shm", Level.WARN, "small", "more").sentence() == "shm: small. Fix: more"

@@ -24,7 +24,7 @@ def taken() -> Iterator[int]:
 
 
 def test_the_machine_has_cores_an_interface_and_limits() -> None:
-    machine = read_facts.machine()
+    machine = read_facts.limits()
     assert machine.cores >= 1
     assert "lo" in machine.interfaces
     assert machine.nofile is None or machine.nofile > 0
@@ -32,7 +32,7 @@ def test_the_machine_has_cores_an_interface_and_limits() -> None:
 
 def test_facts_are_read_with_torchs_part_from_outside() -> None:
     facts = read_facts.facts(RunRequest("2"), {"RANK": "x", "MASTER_ADDR": "a"}, lambda: Torch("2.4.0"))
-    assert (facts.torch.version, facts.nproc, facts.meeting) == ("2.4.0", 2, None)
+    assert (facts.torch.version, facts.nproc, facts.endpoint) == ("2.4.0", 2, None)
     assert "MASTER_PORT is missing" in facts.contract
     assert facts.clock.endswith("+00:00")
 
@@ -40,14 +40,14 @@ def test_facts_are_read_with_torchs_part_from_outside() -> None:
 def test_a_master_that_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert read_facts.meeting(master(port, 1)) == Endpoint("127.0.0.1", port)
+        assert read_facts.endpoint(master(port, 1)) == Endpoint("127.0.0.1", port)
 
 
 @pytest.mark.parametrize(
     ("rank", "ours"), [pytest.param(0, True, id="the master"), pytest.param(1, False, id="a worker")]
 )
 def test_a_port_that_is_closed(rank: int, ours: bool, taken: int) -> None:
-    found = read_facts.meeting(master(taken, rank))
+    found = read_facts.endpoint(master(taken, rank))
     assert found is not None
     assert (found.ours, "refused" in found.problem) == (ours, True)
 
@@ -61,7 +61,7 @@ def test_a_port_that_is_closed(rank: int, ours: bool, taken: int) -> None:
     ],
 )
 def test_who_opens_an_elastic_meeting_place(conf: dict[str, str], ours: bool, taken: int) -> None:
-    found = read_facts.meeting({"PET_RDZV_ENDPOINT": f"127.0.0.1:{taken}"} | conf)
+    found = read_facts.endpoint({"PET_RDZV_ENDPOINT": f"127.0.0.1:{taken}"} | conf)
     assert found is not None
     assert found.ours == ours
 
@@ -75,11 +75,11 @@ def test_who_opens_an_elastic_meeting_place(conf: dict[str, str], ours: bool, ta
     ],
 )
 def test_nobody_to_meet(env: dict[str, str]) -> None:
-    assert read_facts.meeting(env) is None
+    assert read_facts.endpoint(env) is None
 
 
 def test_a_name_that_does_not_resolve() -> None:
-    found = read_facts.meeting({"PET_RDZV_ENDPOINT": "no-such-host.invalid:29400"})
+    found = read_facts.endpoint({"PET_RDZV_ENDPOINT": "no-such-host.invalid:29400"})
     assert found is not None
     assert (found.problem != "", found.resolves) == (True, False)
 
