@@ -8,7 +8,8 @@ import sys
 
 from benchmarks.agents import JOB, KEY, pod
 from pytorchjob_operator.coordinator.thread import Coordinator
-from pytorchjob_operator.rounds.state import Policy, Seat
+from pytorchjob_operator.coordinator_update import Sync
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 
 def main(agents: int, folder: str) -> None:
@@ -17,7 +18,8 @@ def main(agents: int, folder: str) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(f"{folder}/tls.crt", f"{folder}/tls.key")
     coordinator = Coordinator(KEY, 1, context)
-    coordinator.expect(JOB, Policy(agents, agents), {index: Seat(pod(index)) for index in range(agents)})
+    pods = {index: ExpectedPod(pod(index)) for index in range(agents)}
+    coordinator.apply(JOB, Sync(Policy(agents, agents), pods))
     print(coordinator.start("127.0.0.1", 0), flush=True)
     sys.stdin.read()
     coordinator.stop()

@@ -105,7 +105,7 @@ def named(kubectl: Kubectl, job: str, reason: str, seconds: float = 120) -> str:
 def test_a_job_whose_restarts_are_used_up_fails_with_rank_pod_and_first_error(kubectl: Kubectl) -> None:
     assert "Failed" in kubectl.finish("budget", 180)
     (failed,) = [one for one in kubectl.job("budget")["status"]["conditions"] if one["type"] == "Failed"]
-    assert "rank 1 (budget-worker-1) exited with 1 at step " in failed["message"]
+    assert "rank 1 (budget-worker-1) exited with code 1 at step " in failed["message"]
     assert "ValueError: the batch of step 40 is broken" in failed["message"]
     assert "The one restart is used up" in failed["message"]
     assert {"WorkerFailed", "ElasticGaveUp"} <= events(kubectl, "budget")
@@ -147,7 +147,9 @@ def test_of_two_agents_for_one_replica_the_first_trains_on_and_the_job_says_so(k
     uid = kubectl.get("pod", "visited-worker-0")["metadata"]["uid"]
     stranger(kubectl, "twin", **{coordinator_endpoint.POD_UID: uid})
     until(lambda: "DuplicateReplica" in story(kubectl), 90, lambda: kubectl.story("visited"))
-    until(lambda: "another agent stands for replica 0" in kubectl("logs", "twin"), 60, lambda: kubectl("logs", "twin"))
+    until(
+        lambda: "another agent already serves replica 0" in kubectl("logs", "twin"), 60, lambda: kubectl("logs", "twin")
+    )
     assert len(starts(log(kubectl, "visited", 0))) == 1
 
 

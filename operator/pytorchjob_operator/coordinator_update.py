@@ -8,7 +8,7 @@ replaces an update that was lost.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytorchjob_operator.rounds.state import Policy, Seat
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Sync:
     """The job trains with the coordinator, by this policy and with these pods."""
 
     policy: Policy
-    pods: Mapping[int, Seat]
+    pods: Mapping[int, ExpectedPod]
     """The expected pods, by the replica's position in the job: the Master first, then the workers."""
 
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_operator import names
+from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
 from pytorchjob_operator.problem import PodProblem as PodProblem
 from pytorchjob_operator.problem import find_cause, find_problem
-from pytorchjob_operator.report import Report
 
 _MAX_INDEX = 1_000_000
 """Any client may write a label: an index beyond this does not belong to a replica."""

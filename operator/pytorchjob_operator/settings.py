@@ -62,6 +62,10 @@ class Settings:
         default="pytorchjob-operator-coordinator",
         metadata={"help": "Secret with the coordinator's key and certificate, in the operator's own namespace"},
     )
+    coordinator_recording: str = field(
+        default="",
+        metadata={"help": "File to which the coordinator records its decisions, for `rounds --replay`; empty: none"},
+    )
     agent_image: str = field(
         default="",
         metadata={

@@ -190,7 +190,7 @@ async def test_the_coordinators_verdict_fails_the_job_and_agents_that_come_later
     failed = jobs.condition("x", "Failed")
     assert failed is not None
     assert failed["reason"] == "PyTorchJobFailed"
-    assert "rank 1 (x-worker-1) exited with 3 at step 7: ValueError: no such tensor" in failed["message"]
+    assert "rank 1 (x-worker-1) exited with code 3 at step 7: ValueError: no such tensor" in failed["message"]
     operator.kill()
     operator.start()
     operator.wait_ready()

@@ -66,7 +66,7 @@ def forced(jobs: Jobs) -> list[dict[str, Any]]:
     ("state", "told"),
     [
         pytest.param(None, "is gone", id="its node is gone"),
-        pytest.param(("Unknown",), "has not been ready for", id="its node has not been heard of for long"),
+        pytest.param(("Unknown",), "has not been ready for", id="its node sent nothing for long"),
         pytest.param(("Unknown", SOON, TAINT), "is out of service", id="its node is out of service"),
     ],
 )

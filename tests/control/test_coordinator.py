@@ -2,11 +2,11 @@
 
 import pytest
 
+from pytorchjob_operator.coordinator_report import PhaseName, Report, TrainingEnd
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.model import ConditionType
 from pytorchjob_operator.observed import CoordinatorAccess, Options
-from pytorchjob_operator.report import Ended, Report
 from tests.control.world import World, quota
 from tests.factories import JOB_UID, make_job
 
@@ -81,7 +81,7 @@ async def test_a_suspended_job_is_forgotten_at_once(world: World, coordinator: F
 async def test_a_round_is_one_write_after_a_moment_and_then_nothing(world: World, coordinator: FakeCoordinator) -> None:
     await running(world)
     world.refresh()
-    coordinator.answer = Report(round="1.1", running=True, members=2, world=2)
+    coordinator.answer = Report(round="1.1", phase=PhaseName.RUNNING, members=2, world=2)
     world.api.requests.clear()
     assert await world.reconcile() == 5.0
     world.wait(5)
@@ -97,7 +97,7 @@ async def test_a_verdict_fails_the_job_and_its_agents_are_told_to_stop(
     world: World, coordinator: FakeCoordinator
 ) -> None:
     await running(world)
-    coordinator.answer = Report(round="1.1", members=2, ended=Ended("RestartsUsedUp", "rank 0 fell", 1))
+    coordinator.answer = Report(round="1.1", members=2, ended=TrainingEnd("RestartsUsedUp", "rank 0 fell", 1))
     await world.reconcile()
     failed = world.job.status.condition(ConditionType.FAILED)
     assert failed is not None

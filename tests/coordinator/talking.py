@@ -14,7 +14,8 @@ from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
 from pytorchjob_operator.coordinator.thread import _listen
-from pytorchjob_operator.rounds.state import News, Policy, Seat
+from pytorchjob_operator.rounds.state import JobEvent
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 KEY = b"k" * 32
 JOB = "a-job"
@@ -25,8 +26,8 @@ def pod(index: int) -> str:
     return f"tiny-worker-{index}"
 
 
-def seats(count: int) -> dict[int, Seat]:
-    return {index: Seat(pod(index), f"uid-{index}") for index in range(count)}
+def pods(count: int) -> dict[int, ExpectedPod]:
+    return {index: ExpectedPod(pod(index), f"uid-{index}") for index in range(count)}
 
 
 def hello(index: int = 0, **changes: Any) -> Hello:
@@ -105,10 +106,10 @@ class Talker:
 
 
 class House:
-    """A running server, with what its jobs told."""
+    """A running server, with the events of its jobs."""
 
-    def __init__(self, port: int, jobs: Jobs, news: list[News]) -> None:
-        self.port, self.jobs, self.news = port, jobs, news
+    def __init__(self, port: int, jobs: Jobs, events: list[JobEvent]) -> None:
+        self.port, self.jobs, self.events = port, jobs, events
         self._talkers: list[Talker] = []
 
     async def dial(self, *, deaf: bool = False) -> Talker:
@@ -134,12 +135,12 @@ class House:
 @asynccontextmanager
 async def house(limits: Limits | None = None, members: int = 2, least: int | None = None) -> AsyncIterator[House]:
     """A server for one job with so many replicas."""
-    loop, news, limits = asyncio.get_running_loop(), list[News](), limits or Limits()
-    jobs = Jobs(1, loop.time, lambda _, told: news.extend(told), limits)
-    jobs.expect(JOB, Policy(members if least is None else least, members), seats(members))
+    loop, events, limits = asyncio.get_running_loop(), list[JobEvent](), limits or Limits()
+    jobs = Jobs(1, loop.time, lambda _, new: events.extend(new), limits)
+    jobs.sync_job(JOB, Policy(members if least is None else least, members), pods(members))
     listener = _listen("127.0.0.1", 0)
     serving = asyncio.create_task(Server(KEY, jobs, loop.time, None, limits).serve(listener))
-    found = House(listener.getsockname()[1], jobs, news)
+    found = House(listener.getsockname()[1], jobs, events)
     try:
         yield found
     finally:

@@ -7,7 +7,7 @@ import pytest
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Done, Heartbeat, Join, Message, Refused, Resumed, RoundId
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
-from pytorchjob_operator.rounds.state import Word
+from pytorchjob_operator.rounds.values import TrainingReason
 from tests.coordinator.talking import JOB, KEY, hello, house, pod
 from tests.waiting import until_async
 
@@ -77,8 +77,8 @@ async def test_a_wrong_token_is_a_problem_of_the_job_told_once() -> None:
             await (await home.dial()).say(hello(token="0" * 64)).heard_all()
         state = home.jobs.state(JOB)
         assert state is not None
-        assert "wrong token" in state.problems[Word.REFUSED]
-        assert [one.reason for one in home.news] == [Word.REFUSED]
+        assert "wrong token" in state.problems[TrainingReason.AGENT_REFUSED]
+        assert [one.reason for one in home.events] == [TrainingReason.AGENT_REFUSED]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_a_job_has_so_many_connections_and_no_more() -> None:
         assert refused.again
         assert "1 at most" in refused.message
         first.close()
-        await until_async(lambda: (known := home.jobs.known(JOB)) is not None and known.links == 0)
+        await until_async(lambda: (known := home.jobs.admission(JOB)) is not None and known.connections == 0)
         await home.member(1)
 
 
@@ -133,7 +133,7 @@ async def test_beyond_the_most_connections_the_next_is_closed() -> None:
 
 
 async def test_many_strangers_do_not_keep_a_member_out() -> None:
-    async with house(Limits(strangers=4, patience=0.05)) as home:
+    async with house(Limits(unauthenticated=4, patience=0.05)) as home:
         silent = [await home.dial() for _ in range(20)]
         await home.member(0)
         assert await silent[0].hear() is None
@@ -180,7 +180,7 @@ async def test_a_lost_connection_is_noticed() -> None:
 async def test_a_job_that_is_forgotten_sends_its_agents_away() -> None:
     async with house() as home:
         talker = await home.member(0)
-        home.jobs.forget(JOB)
+        home.jobs.forget_job(JOB)
         assert (await talker.hear_kind("refused")).again
         assert await talker.hear() is None
         assert home.jobs.state(JOB) is None

@@ -13,25 +13,27 @@ import pytest
 from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
 from pytorchjob_operator.coordinator import tls
 from pytorchjob_operator.coordinator.limits import Limits
-from pytorchjob_operator.coordinator.thread import Coordinator
+from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
+from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
 from pytorchjob_operator.kube import certificate
-from pytorchjob_operator.rounds.state import News, Policy, Word
-from tests.coordinator.talking import JOB, KEY, Talker, hello, seats
+from pytorchjob_operator.rounds.state import JobEvent
+from pytorchjob_operator.rounds.values import Policy, TrainingReason
+from tests.coordinator.talking import JOB, KEY, Talker, hello, pods
 from tests.waiting import until_async
 
 POLICY = Policy(1, 1)
 
 
 @pytest.fixture
-def news() -> list[News]:
+def events() -> list[JobEvent]:
     return []
 
 
 @pytest.fixture
-def coordinator(news: list[News]) -> Iterator[Coordinator]:
-    one = Coordinator(KEY, term=3, on_change=lambda _, told: news.extend(told))
-    yield one
-    one.stop()
+def coordinator(events: list[JobEvent]) -> Iterator[Coordinator]:
+    started = Coordinator(KEY, term=3, hooks=Hooks(lambda _, new: events.extend(new)))
+    yield started
+    started.stop()
 
 
 async def alone(port: int, trust: ssl.SSLContext | None = None) -> Talker:
@@ -41,9 +43,11 @@ async def alone(port: int, trust: ssl.SSLContext | None = None) -> Talker:
     return talker
 
 
-async def test_a_job_that_is_expected_gets_its_round_and_a_report(coordinator: Coordinator, news: list[News]) -> None:
+async def test_a_job_that_is_expected_gets_its_round_and_a_report(
+    coordinator: Coordinator, events: list[JobEvent]
+) -> None:
     port = coordinator.start("127.0.0.1", 0)
-    coordinator.expect(JOB, POLICY, seats(1))
+    coordinator.apply(JOB, Sync(POLICY, pods(1)))
     talker = await alone(port)
     talker.say(Heartbeat(step=7, total=9, metrics={"loss": 0.5}))
     await talker.hear_kind("heartbeat_reply")
@@ -51,20 +55,20 @@ async def test_a_job_that_is_expected_gets_its_round_and_a_report(coordinator: C
     assert report is not None
     assert (report.round, report.running, report.members, report.world) == ("3.1", True, 1, 1)
     assert (report.step, report.total, dict(report.metrics)) == (7, 9, {"loss": 0.5})
-    assert Word.ROUND in [one.reason for one in news]
+    assert TrainingReason.ROUND_STARTED in [event.reason for event in events]
     talker.close()
 
 
 async def test_what_was_expected_before_the_start_is_known(coordinator: Coordinator) -> None:
-    coordinator.expect(JOB, POLICY, seats(1))
+    coordinator.apply(JOB, Sync(POLICY, pods(1)))
     (await alone(coordinator.start("127.0.0.1", 0))).close()
 
 
 async def test_a_job_that_is_forgotten_is_unknown(coordinator: Coordinator) -> None:
     port = coordinator.start("127.0.0.1", 0)
-    coordinator.expect(JOB, POLICY, seats(1))
+    coordinator.apply(JOB, Sync(POLICY, pods(1)))
     await until_async(lambda: coordinator.report(JOB) is not None)
-    coordinator.forget(JOB)
+    coordinator.apply(JOB, Forget())
     await until_async(lambda: coordinator.report(JOB) is None)
     talker = (await Talker.dial(port)).say(hello())
     assert "does not know this job" in (await talker.hear_kind("refused")).message
@@ -73,7 +77,7 @@ async def test_a_job_that_is_forgotten_is_unknown(coordinator: Coordinator) -> N
 
 async def test_stop_closes_the_port_and_every_connection(coordinator: Coordinator) -> None:
     port = coordinator.start("127.0.0.1", 0)
-    coordinator.expect(JOB, POLICY, seats(1))
+    coordinator.apply(JOB, Sync(POLICY, pods(1)))
     talker = await alone(port)
     await asyncio.to_thread(coordinator.stop)
     assert await talker.hear() is None
@@ -84,7 +88,7 @@ async def test_stop_closes_the_port_and_every_connection(coordinator: Coordinato
 
 async def test_a_loop_that_breaks_begins_anew_with_what_is_known(coordinator: Coordinator) -> None:
     port = coordinator.start("127.0.0.1", 0)
-    coordinator.expect(JOB, POLICY, seats(1))
+    coordinator.apply(JOB, Sync(POLICY, pods(1)))
     talker = await alone(port)
     await until_async(lambda: coordinator._serving is not None)
     assert coordinator._loop is not None
@@ -108,7 +112,7 @@ async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Pat
     coordinator = Coordinator(KEY, 3, serving)
     port = coordinator.start("127.0.0.1", 0)
     try:
-        coordinator.expect(JOB, POLICY, seats(1))
+        coordinator.apply(JOB, Sync(POLICY, pods(1)))
         talker = await alone(port, trusting)
         buffers = {len(one.get_buffer(-1)) for one in gc.get_objects() if type(one) is sslproto.SSLProtocol}
         assert buffers == {tls.READ_BUFFER}, "asyncio's own would cost 256 KiB for each agent"
@@ -160,7 +164,7 @@ async def test_agents_of_a_job_that_has_ended_are_told_to_stop(
     coordinator: Coordinator, failed: bool, trains: bool, code: int
 ) -> None:
     port = coordinator.start("127.0.0.1", 0)
-    coordinator.conclude(JOB, failed=failed)
+    coordinator.apply(JOB, Finish(failed))
     talker = (await Talker.dial(port)).say(hello(round=RoundId(2, 1) if trains else None, size=1))
     assert (await talker.hear_kind("stop")).exit_code == code
     assert await talker.hear() is None
@@ -169,24 +173,24 @@ async def test_agents_of_a_job_that_has_ended_are_told_to_stop(
 
 async def test_agents_that_are_there_when_the_job_ends_are_told_too(coordinator: Coordinator) -> None:
     port = coordinator.start("127.0.0.1", 0)
-    coordinator.expect(JOB, POLICY, seats(1))
+    coordinator.apply(JOB, Sync(POLICY, pods(1)))
     talker = await alone(port)
-    coordinator.conclude(JOB, failed=True)
+    coordinator.apply(JOB, Finish(failed=True))
     assert (await talker.hear_kind("stop")).exit_code == 1
     assert coordinator.report(JOB) is None
     talker.close()
 
 
 async def test_a_job_that_runs_again_is_expected_again(coordinator: Coordinator) -> None:
-    coordinator.conclude(JOB, failed=True)
-    coordinator.expect(JOB, POLICY, seats(1))
+    coordinator.apply(JOB, Finish(failed=True))
+    coordinator.apply(JOB, Sync(POLICY, pods(1)))
     (await alone(coordinator.start("127.0.0.1", 0))).close()
 
 
 async def test_connections_and_refusals_are_counted(coordinator: Coordinator) -> None:
     assert (coordinator.connections, coordinator.refusals, coordinator.lag()) == (0, 0, 0.0)
     port = coordinator.start("127.0.0.1", 0)
-    coordinator.expect(JOB, POLICY, seats(1))
+    coordinator.apply(JOB, Sync(POLICY, pods(1)))
     talker = await alone(port)
     stranger = (await Talker.dial(port)).say(hello(token="0" * 64))
     assert await stranger.heard_all() == ["refused"]

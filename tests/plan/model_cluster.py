@@ -7,6 +7,7 @@ what the planner sees may be old, missing or seen twice.
 from dataclasses import replace
 
 from pytorchjob_operator import names
+from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget, Sync
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import ChildKind
@@ -23,7 +24,6 @@ from pytorchjob_operator.plan.writes import (
     UpdateChild,
     Write,
 )
-from pytorchjob_operator.report import Report
 from tests.factories import JOB_UID, at
 
 _MOST_ROUNDS = 30

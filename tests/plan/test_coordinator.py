@@ -10,7 +10,7 @@ from pytorchjob_operator.model import ConditionType, JobStatus, RestartPolicy
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.problem import PodProblem
-from pytorchjob_operator.rounds.state import Policy, Seat
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from tests.factories import condition, make_job, make_pod, observed, pods
 
 OPTIONS = Options(coordinator=CoordinatorAccess("op:29600", b"k" * 32))
@@ -44,30 +44,34 @@ def conf(**keys: str) -> dict[str, Any]:
             Policy(3, 5),
             id="and its Master",
         ),
-        pytest.param({"restart": NEVER}, Policy(2, 2, restarts=0), id="Never forgives nothing"),
-        pytest.param({"runPolicy": {"backoffLimit": 0}}, Policy(2, 2, restarts=0), id="backoffLimit 0 allows none"),
+        pytest.param({"restart": NEVER}, Policy(2, 2, max_restarts=0), id="Never forgives nothing"),
+        pytest.param({"runPolicy": {"backoffLimit": 0}}, Policy(2, 2, max_restarts=0), id="backoffLimit 0 allows none"),
         pytest.param(
             {"runPolicy": {"backoffLimit": 5}},
-            Policy(2, 2, restarts=4),
+            Policy(2, 2, max_restarts=4),
             id="the n-th restart is one too many for backoffLimit n",
         ),
         pytest.param(
-            {"restart": NEVER, "runPolicy": {"backoffLimit": 5}}, Policy(2, 2, restarts=0), id="Never goes before it"
+            {"restart": NEVER, "runPolicy": {"backoffLimit": 5}},
+            Policy(2, 2, max_restarts=0),
+            id="Never goes before it",
         ),
         pytest.param(
             {"restart": NEVER, "elasticPolicy": {"maxRestarts": 7}},
-            Policy(2, 2, restarts=7),
+            Policy(2, 2, max_restarts=7),
             id="maxRestarts goes before both",
         ),
         pytest.param(
             {"agent": {"restartWindowSeconds": 60}, "elasticPolicy": {"maxRestarts": 7}},
-            Policy(2, 2, restarts=7, window=60),
+            Policy(2, 2, max_restarts=7, restart_window=60),
             id="restarts count within the window",
         ),
-        pytest.param({"restart": EXIT_CODE}, Policy(2, 2, retry_from=128), id="ExitCode ends for codes below 128"),
+        pytest.param(
+            {"restart": EXIT_CODE}, Policy(2, 2, first_retryable_exit_code=128), id="ExitCode ends for codes below 128"
+        ),
         pytest.param(
             conf(last_call_timeout="5", join_timeout="90.5"),
-            Policy(2, 2, last_call=5.0, timeout=90.5),
+            Policy(2, 2, last_call_timeout=5.0, join_timeout=90.5),
             id="rdzvConf says how long a round is waited for",
         ),
         pytest.param(conf(last_call_timeout="soon", join_timeout="inf"), Policy(2, 2), id="what is no number is none"),
@@ -80,16 +84,18 @@ def test_policy(spec: dict[str, Any], policy: Policy) -> None:
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [
-        pytest.param(make_pod("master-0"), (0, Seat("x-master-0", "uid-master-0")), id="the Master is first"),
-        pytest.param(make_pod("worker-1"), (2, Seat("x-worker-1", "uid-worker-1")), id="workers follow by index"),
+        pytest.param(make_pod("master-0"), (0, ExpectedPod("x-master-0", "uid-master-0")), id="the Master is first"),
+        pytest.param(
+            make_pod("worker-1"), (2, ExpectedPod("x-worker-1", "uid-worker-1")), id="workers follow by index"
+        ),
         pytest.param(
             make_pod("worker-0", PodPhase.PENDING, problem=PodProblem("Unschedulable", "no node")),
-            (1, Seat("x-worker-0", "uid-worker-0", trouble="Unschedulable: no node")),
+            (1, ExpectedPod("x-worker-0", "uid-worker-0", problem="Unschedulable: no node")),
             id="what keeps a pod from running is reported",
         ),
         pytest.param(
             make_pod("worker-0", PodPhase.SUCCEEDED),
-            (1, Seat("x-worker-0", "uid-worker-0", done=True)),
+            (1, ExpectedPod("x-worker-0", "uid-worker-0", succeeded=True)),
             id="a pod that succeeded is done",
         ),
         pytest.param(make_pod("worker-0", PodPhase.FAILED), None, id="a failed pod is not expected"),
@@ -97,7 +103,7 @@ def test_policy(spec: dict[str, Any], policy: Policy) -> None:
         pytest.param(make_pod("worker-7"), None, id="nor is one that is scaled away"),
     ],
 )
-def test_expected_pods(pod: Pod, expected: tuple[int, Seat] | None) -> None:
+def test_expected_pods(pod: Pod, expected: tuple[int, ExpectedPod] | None) -> None:
     assert update({"workers": 2}, pod) == Sync(Policy(3, 3), dict([expected]) if expected else {})
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, TrainingEnd
 from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, ProgressStatus, PyTorchJob, RestartStatus
 from pytorchjob_operator.observed import Observed, Pod
 from pytorchjob_operator.plan import Plan, make_plan
-from pytorchjob_operator.report import Ended, LastRestart, Report
 from tests.factories import at, make_job, observed, pods
 
 RUN, OVER = "Running", "Succeeded"
-ROUND = Report(round="3.7", running=True, members=2, world=4)
-FELL = LastRestart(7.0, "WorkerFailed", "rank 1 (x-worker-0) exited with 1 at step 12: ValueError")
-LOST = Ended("RestartsUsedUp", "rank 1 (x-worker-0) exited with 1. All 3 restarts are used up", 1)
+ROUND = Report(round="3.7", phase=PhaseName.RUNNING, members=2, world=4)
+FELL = LastRestart(7.0, "WorkerFailed", "rank 1 (x-worker-0) exited with code 1 at step 12: ValueError")
+LOST = TrainingEnd("RestartsUsedUp", "rank 1 (x-worker-0) exited with 1. All 3 restarts are used up", 1)
 SHOWN = ElasticStatus(round="3.7", members=2, world_size=4)
 STEP = ProgressStatus(step=100, total=1000, percent=10, time=at(0))
 
@@ -46,7 +46,7 @@ def waits(plan: Plan, seconds: float = 100) -> float | None:
 
 
 def test_a_failure_that_the_coordinator_judged_ends_the_job_in_its_words() -> None:
-    plan = make_plan(observe(running(), replace(ROUND, running=False, ended=LOST)))
+    plan = make_plan(observe(running(), replace(ROUND, phase=PhaseName.ENDED, ended=LOST)))
     assert plan.status is not None
     failed = plan.status.condition(ConditionType.FAILED)
     assert failed is not None
@@ -57,12 +57,12 @@ def test_a_failure_that_the_coordinator_judged_ends_the_job_in_its_words() -> No
 @pytest.mark.parametrize(
     ("phases", "ended", "expected"),
     [
-        pytest.param((RUN, RUN), Ended("Succeeded", "", 0), None, id="members that are done end with their pods"),
+        pytest.param((RUN, RUN), TrainingEnd("Succeeded", "", 0), None, id="members that are done end with their pods"),
         pytest.param((OVER, RUN), LOST, ConditionType.SUCCEEDED, id="what has succeeded stays succeeded"),
         pytest.param(("Failed", RUN), LOST, ConditionType.FAILED, id="a pod that has failed because of it"),
     ],
 )
-def test_other_ends(phases: tuple[str, ...], ended: Ended, expected: ConditionType | None) -> None:
+def test_other_ends(phases: tuple[str, ...], ended: TrainingEnd, expected: ConditionType | None) -> None:
     status = after(running(), replace(ROUND, ended=ended), *pods(*phases))
     kinds = (ConditionType.SUCCEEDED, ConditionType.FAILED)
     assert [kind for kind in kinds if status.holds(kind)] == ([expected] if expected else [])
@@ -83,7 +83,9 @@ def test_the_cause_is_told_where_the_pods_alone_would_say_less() -> None:
         pytest.param(None, ROUND, SHOWN, id="a round"),
         pytest.param(SHOWN, Report(), SHOWN, id="a new coordinator that has met nobody takes nothing back"),
         pytest.param(SHOWN, None, SHOWN, id="nor does none at all"),
-        pytest.param(SHOWN, replace(ROUND, running=False), SHOWN, id="the last round until the next one begins"),
+        pytest.param(
+            SHOWN, replace(ROUND, phase=PhaseName.RENDEZVOUS), SHOWN, id="the last round until the next one begins"
+        ),
         pytest.param(
             SHOWN, replace(ROUND, round="3.8", world=0), SHOWN.model_copy(update={"round": "3.8"}), id="an unknown size"
         ),
@@ -158,7 +160,8 @@ def test_steps_are_looked_for_once_a_minute_while_they_are_told() -> None:
     job = running(elastic=SHOWN, progress=STEP.model_copy(update={"time": at(90)}))
     reporting, silent = replace(ROUND, step=100, total=1000), ROUND
     assert [
-        make_plan(observe(job, report)).wake_at for report in (reporting, silent, replace(reporting, running=False))
+        make_plan(observe(job, report)).wake_at
+        for report in (reporting, silent, replace(reporting, phase=PhaseName.RENDEZVOUS))
     ] == [
         at(100) + timedelta(seconds=60),
         None,

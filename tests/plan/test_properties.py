@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 )
 
 from pytorchjob_agent.contract.environment import ReplicaEnv
+from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, TrainingEnd
 from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, JobStatus, with_defaults
 from pytorchjob_operator.names import ChildKind, ReplicaType
@@ -23,7 +24,6 @@ from pytorchjob_operator.observed import CoordinatorAccess, NodeHealth, Options,
 from pytorchjob_operator.plan import gang
 from pytorchjob_operator.plan.environment.replica import build_env
 from pytorchjob_operator.plan.writes import CreatePod
-from pytorchjob_operator.report import Ended, LastRestart, Report
 from tests.factories import make_job, replica
 from tests.plan.model_cluster import NODES, ModelCluster
 
@@ -50,16 +50,16 @@ JOBS = st.builds(
 )
 ENDS = st.sampled_from([(PodPhase.SUCCEEDED, 0), (PodPhase.FAILED, 1), (PodPhase.FAILED, 137), (PodPhase.FAILED, None)])
 DEATHS = st.sampled_from([NodeHealth.NOT_READY, NodeHealth.OUT_OF_SERVICE, NodeHealth.GONE])
-ROUND = Report(round="1.1", running=True, members=2, world=2)
+ROUND = Report(round="1.1", phase=PhaseName.RUNNING, members=2, world=2)
 REPORTS = st.sampled_from(
     [
         None,
         Report(),
         ROUND,
         replace(ROUND, round="1.2", restarts=1, last_restart=LastRestart(1.0, "WorkerFailed", "it fell")),
-        replace(ROUND, running=False, restarts=2, problems={"RendezvousWaiting": "1 of 2"}),
-        replace(ROUND, running=False, ended=Ended("RestartsUsedUp", "it fell", 1)),
-        replace(ROUND, running=False, ended=Ended("Succeeded", "", 0)),
+        replace(ROUND, phase=PhaseName.RENDEZVOUS, restarts=2, problems={"RendezvousWaiting": "1 of 2"}),
+        replace(ROUND, phase=PhaseName.ENDED, ended=TrainingEnd("RestartsUsedUp", "it fell", 1)),
+        replace(ROUND, phase=PhaseName.ENDED, ended=TrainingEnd("Succeeded", "", 0)),
     ]
 )
 OPTIONS = st.sampled_from([Options(), Options(coordinator=CoordinatorAccess("op:29600", b"k" * 32))])

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_operator.rounds.state import Decision, EndReason, Policy, Tell
+from pytorchjob_operator.rounds.state import Decision, Send
+from pytorchjob_operator.rounds.values import EndReason, Policy
+from tests.rounds.ends import end_of
 from tests.rounds.model_agent import ECHO, REAL, Agent
 
 if TYPE_CHECKING:
@@ -30,17 +32,17 @@ class Notes:
 
     def decided(self, decision: Decision, links: Mapping[int, "Link"]) -> None:
         told: dict[RoundId, list[tuple[Agent, Assigned]]] = defaultdict(list)
-        for order in decision.orders:
-            if isinstance(order, Tell) and isinstance(order.message, Assigned):
-                told[order.message.round].append((links[order.link].agent, order.message))
+        for command in decision.commands:
+            if isinstance(command, Send) and isinstance(command.message, Assigned):
+                told[command.message.round].append((links[command.connection].agent, command.message))
         for id_, group in told.items():
             assert id_ not in self.rounds, f"round {id_} is opened twice"
             self.rounds[id_] = group
             _consistent([one for _, one in group], [agent for agent, _ in group], decision.state.policy)
-        end = decision.state.end
+        end = end_of(decision.state)
         if end is not None and end.reason is EndReason.SUCCEEDED:
             self._all_done(decision)
-        self.news += [f"{self.clock.now:.2f} {one.reason}: {one.message}" for one in decision.news]
+        self.news += [f"{self.clock.now:.2f} {one.reason}: {one.message}" for one in decision.events]
         round_ = decision.state.round
         if round_ is not None:
             known = [index for index in round_.ranks if index is not None]
@@ -131,7 +133,7 @@ def _consistent(told: list[Assigned], agents: list[Agent], policy: Policy) -> No
     assert len({(one.size, one.world_size, one.restarts, one.master_address, one.master_port) for one in told}) == 1
     assert [one.rank for one in told] == list(range(first.size)) == list(range(len(told)))
     assert [one.index for one in agents] == sorted({one.index for one in agents}), "ranks follow the indices"
-    assert policy.least <= first.size <= policy.most
+    assert policy.min_members <= first.size <= policy.max_members
     ranks = 0
     for one, agent in zip(told, agents, strict=True):
         assert one.first_rank == ranks

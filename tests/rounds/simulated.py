@@ -12,7 +12,19 @@ from typing import Any
 
 from pytorchjob_agent.contract.messages import Hello, Refused
 from pytorchjob_operator.rounds import decide
-from pytorchjob_operator.rounds.state import Closed, Event, Expect, Hangup, JobState, Policy, Said, Seat, Tell, Tick
+from pytorchjob_operator.rounds.invariants import find_violations
+from pytorchjob_operator.rounds.state import (
+    Close,
+    ConnectionClosed,
+    Input,
+    JobState,
+    JobSynced,
+    MessageReceived,
+    Send,
+    Tick,
+)
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
+from tests.rounds.ends import end_of
 from tests.rounds.model_agent import Agent
 from tests.rounds.notes import Notes
 
@@ -94,7 +106,7 @@ class Coordinator:
         self.dead = False
         self.asleep = 0.0
 
-    def expect(self, event: Expect) -> None:
+    def expect(self, event: JobSynced) -> None:
         if self.state is None:
             self.state = JobState(event.policy, self.term)
         self.feed(event)
@@ -104,19 +116,19 @@ class Coordinator:
             return
         if isinstance(message, Hello):
             if self.state is None:
-                link.tell(Refused("the operator does not know this job (yet)", again=True))
+                link.tell(Refused("the operator does not know this job yet", again=True))
                 link.end_of_coordinator()
                 return
             self.links[link.number] = link
-            self.feed(Said(link.number, None, message))
+            self.feed(MessageReceived(link.number, None, message))
         elif link.number in self.links:
-            self.feed(Said(link.number, link.agent.index, message))
+            self.feed(MessageReceived(link.number, link.agent.index, message))
 
     def lose(self, link: Link) -> None:
         if self._later(lambda: self.lose(link)) or self.dead:
             return
         if self.links.pop(link.number, None) is not None:
-            self.feed(Closed(link.number, link.agent.index))
+            self.feed(ConnectionClosed(link.number, link.agent.index))
 
     def tick(self) -> None:
         if self.dead:
@@ -125,17 +137,18 @@ class Coordinator:
             self.feed(Tick())
         self.world.clock.after(TICK, self.tick)
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: Input) -> None:
         assert self.state is not None
         decision = decide(self.state, event, self.world.clock.now)
+        assert find_violations(self.state, decision) == []
         self.state = decision.state
         self.world.notes.decided(decision, self.links)
-        for order in decision.orders:
-            link = self.links.get(order.link)
-            match order:
-                case Tell(_, message) if link is not None:
+        for command in decision.commands:
+            link = self.links.get(command.connection)
+            match command:
+                case Send(_, message) if link is not None:
                     link.tell(message)
-                case Hangup() if link is not None:
+                case Close() if link is not None:
                     link.end_of_coordinator()
                     del self.links[link.number]
 
@@ -162,7 +175,7 @@ class World:
         self.agents: dict[int, Agent] = {}
         self.old: list[Agent] = []
         """Whoever was replaced; some of them still live."""
-        self.seats: dict[int, Seat] = {}
+        self.pods: dict[int, ExpectedPod] = {}
         self._numbers = itertools.count(1)
         self.coordinator = Coordinator(self, 1)
         self.coordinator.tick()
@@ -174,13 +187,13 @@ class World:
     def add_pod(self, index: int, nproc: int = 1) -> None:
         """The operator makes a pod; it is told of it sooner or later than the pod starts."""
         uid = f"uid-{next(self._numbers)}"
-        self.seats[index] = Seat(f"job-{index}", uid)
+        self.pods[index] = ExpectedPod(f"job-{index}", uid)
         self.tell_coordinator(0.0, 2.0)
         self.clock.soon(0.0, 3.0, lambda: self.start(index, uid, nproc))
 
     def start(self, index: int, uid: str, nproc: int) -> None:
         """The container of a pod starts, for the first time or anew, if the pod is still there."""
-        if index not in self.seats or self.seats[index].pod_uid != uid:
+        if index not in self.pods or self.pods[index].pod_uid != uid:
             return
         if index in self.agents:
             self.old.append(self.agents[index])
@@ -188,7 +201,7 @@ class World:
 
     def remove_pod(self, index: int) -> None:
         """The pod is gone by the operator's word; what runs of it may go on for a while."""
-        if self.seats.pop(index, None) is not None:
+        if self.pods.pop(index, None) is not None:
             self.tell_coordinator(0.0, 1.0)
         if index in self.agents:
             agent = self.agents.pop(index)
@@ -201,7 +214,7 @@ class World:
 
     def _expect(self) -> None:
         coordinator = self.coordinator
-        coordinator._later(self._expect) or coordinator.expect(Expect(self.policy, dict(self.seats)))
+        coordinator._later(self._expect) or coordinator.expect(JobSynced(self.policy, dict(self.pods)))
 
     def ended(self, agent: Agent, code: int) -> None:
         """A container ended: it is started again unless it succeeded or the job has ended."""
@@ -209,13 +222,13 @@ class World:
         if self.agents.get(agent.index) is not agent:
             return
         if code == 0:
-            self.seats[agent.index] = replace(self.seats[agent.index], done=True)
+            self.pods[agent.index] = replace(self.pods[agent.index], succeeded=True)
             self.tell_coordinator(0.0, 1.0)
         elif agent.draining:
             index, nproc = agent.index, agent.nproc
             self.remove_pod(index)
-            self.clock.soon(0.2, 3.0, lambda: index in self.seats or self.add_pod(index, nproc))
-        elif state is None or state.end is None:
+            self.clock.soon(0.2, 3.0, lambda: index in self.pods or self.add_pod(index, nproc))
+        elif state is None or end_of(state) is None:
             self.clock.soon(0.2, 3.0, lambda: self._again(agent))
 
     def _again(self, agent: Agent) -> None:

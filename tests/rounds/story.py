@@ -17,7 +17,19 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
 )
 from pytorchjob_operator.rounds import decide
-from pytorchjob_operator.rounds.state import Closed, Event, Expect, Hangup, JobState, Policy, Said, Seat, Tell, Tick
+from pytorchjob_operator.rounds.invariants import find_violations
+from pytorchjob_operator.rounds.phases import Ended, Running
+from pytorchjob_operator.rounds.state import (
+    Close,
+    ConnectionClosed,
+    Input,
+    JobState,
+    JobSynced,
+    MessageReceived,
+    Send,
+    Tick,
+)
+from pytorchjob_operator.rounds.values import End, ExpectedPod, Policy
 
 STEP = 0.25
 
@@ -25,17 +37,17 @@ STEP = 0.25
 class Job:
     """A job of so many replicas, of which nobody has come yet."""
 
-    def __init__(self, replicas: int = 3, least: int | None = None, **policy: Any) -> None:
+    def __init__(self, replicas: int = 3, min_members: int | None = None, **policy: Any) -> None:
         self.now = 1000.0
-        self.policy = Policy(least or replicas, policy.pop("most", replicas), **policy)
-        self.seats = {index: seat(index) for index in range(replicas)}
+        self.policy = Policy(min_members or replicas, policy.pop("max_members", replicas), **policy)
+        self.pods = {index: expected(index) for index in range(replicas)}
         self.state = JobState(self.policy, term=1)
         self.links: dict[int, int] = {}
         self.told: dict[int, list[Any]] = defaultdict(list)
-        """What each replica heard on its present connection, pongs left out."""
-        self.pongs: Counter[int] = Counter()
-        self.hung_up: list[int] = []
-        self.news: list[str] = []
+        """What each replica heard on its present connection, heartbeat replies left out."""
+        self.replies: Counter[int] = Counter()
+        self.closed: list[int] = []
+        self.events: list[str] = []
         self._number = 0
         self.expect()
 
@@ -49,26 +61,31 @@ class Job:
 
     @property
     def runs(self) -> bool:
-        return self.state.round is not None and self.state.gathering is None and self.state.end is None
+        return isinstance(self.state.phase, Running)
 
-    def feed(self, event: Event) -> None:
+    @property
+    def end(self) -> End | None:
+        return self.state.phase.end if isinstance(self.state.phase, Ended) else None
+
+    def feed(self, event: Input) -> None:
         decision = decide(self.state, event, self.now)
+        assert find_violations(self.state, decision) == []
         self.state = decision.state
-        self.news += [f"{one.reason}: {one.message}" for one in decision.news]
+        self.events += [f"{one.reason}: {one.message}" for one in decision.events]
         owner = {link: index for index, link in self.links.items()}
-        for order in decision.orders:
-            if isinstance(order, Hangup):
-                self.hung_up.append(order.link)
-            elif isinstance(order, Tell) and order.link in owner:
-                index = owner[order.link]
-                if isinstance(order.message, HeartbeatReply):
-                    self.pongs[index] += 1
+        for command in decision.commands:
+            if isinstance(command, Close):
+                self.closed.append(command.connection)
+            elif isinstance(command, Send) and command.connection in owner:
+                index = owner[command.connection]
+                if isinstance(command.message, HeartbeatReply):
+                    self.replies[index] += 1
                 else:
-                    self.told[index].append(order.message)
+                    self.told[index].append(command.message)
 
-    def expect(self, seats: Mapping[int, Seat] | None = None) -> None:
-        self.seats = dict(self.seats if seats is None else seats)
-        self.feed(Expect(self.policy, self.seats))
+    def expect(self, pods: Mapping[int, ExpectedPod] | None = None) -> None:
+        self.pods = dict(self.pods if pods is None else pods)
+        self.feed(JobSynced(self.policy, self.pods))
 
     def hello(self, index: int, **said: Any) -> Any:
         """A new connection; returns what was answered last."""
@@ -76,12 +93,12 @@ class Job:
         self.links[index], self.told[index] = self._number, []
         values = {"pod_uid": f"uid-{index}", "incarnation": f"first-{index}", "nproc": 1, **said}
         message = Hello("job", f"pod-{index}", "token", index, f"10.0.0.{index}", **values)
-        self.feed(Said(self._number, None, message))
+        self.feed(MessageReceived(self._number, None, message))
         return self.heard(index)
 
     def says(self, index: int, message: FromAgent) -> Any:
         """On its present connection; returns what it heard last."""
-        self.feed(Said(self.links[index], index, message))
+        self.feed(MessageReceived(self.links[index], index, message))
         return self.heard(index)
 
     def waits(self, *indices: int, **said: Any) -> None:
@@ -102,7 +119,7 @@ class Job:
     def breaks(self, *indices: int) -> None:
         """Connections end."""
         for index in indices:
-            self.feed(Closed(self.links[index], index))
+            self.feed(ConnectionClosed(self.links[index], index))
 
     def goes(self, index: int, seconds: float = 10.0) -> None:
         self.says(index, Draining(seconds, "SIGTERM"))
@@ -133,8 +150,8 @@ class Job:
         return {str(one): text for one, text in self.state.problems.items()}.get(word)
 
 
-def seat(index: int, uid: str | None = None, **more: Any) -> Seat:
-    return Seat(f"pod-{index}", f"uid-{index}" if uid is None else uid, **more)
+def expected(index: int, uid: str | None = None, **more: Any) -> ExpectedPod:
+    return ExpectedPod(f"pod-{index}", f"uid-{index}" if uid is None else uid, **more)
 
 
 def running(replicas: int = 3, **policy: Any) -> Job:
@@ -142,7 +159,7 @@ def running(replicas: int = 3, **policy: Any) -> Job:
     job = Job(replicas, **policy)
     job.waits(*range(replicas))
     assert job.runs
-    assert len(job.ranks) == job.policy.most
+    assert len(job.ranks) == job.policy.max_members
     return job
 
 
@@ -155,8 +172,8 @@ def stopped(job: Job, *indices: int) -> None:
 
 def another_leader(job: Job) -> Job:
     """The same job after its coordinator was replaced by one that knows nothing."""
-    after = Job(len(job.seats), job.policy.least, most=job.policy.most)
+    after = Job(len(job.pods), job.policy.min_members, max_members=job.policy.max_members)
     after.state = JobState(job.policy, term=2)
     after.now = job.now + 1
-    after.expect(job.seats)
+    after.expect(job.pods)
     return after

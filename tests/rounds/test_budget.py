@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytorchjob_operator.rounds.budget import root
-from pytorchjob_operator.rounds.state import Failure
+from pytorchjob_operator.rounds.budget import root_cause
+from pytorchjob_operator.rounds.values import Failure
 from tests.rounds.story import Job, another_leader, running, stopped
 
 
@@ -11,16 +11,16 @@ def lives(job: Job, seconds: float, message: str, first: int | None, **failed: i
     """A round lives so long, its first step is this one if any, and then it fails; the next one begins if it may."""
     job.passes(seconds, step=first)
     job.fails(0, message, **failed)
-    for index in range(len(job.seats)):
+    for index in range(len(job.pods)):
         job.joins(index)
     for _ in range(70):
-        if job.runs or job.state.end is not None:
+        if job.runs or job.end is not None:
             return
         job.passes(1)
 
 
 def end(job: Job) -> str | None:
-    return None if job.state.end is None else str(job.state.end.reason)
+    return None if job.end is None else str(job.end.reason)
 
 
 @pytest.mark.parametrize(
@@ -32,20 +32,20 @@ def end(job: Job) -> str | None:
     ],
 )
 def test_so_many_failures_are_survived_and_not_one_more(restarts: int, words: str) -> None:
-    job = running(2, restarts=restarts)
+    job = running(2, max_restarts=restarts)
     for number in range(restarts):
         lives(job, 2, f"Error {chr(97 + number)}", first=10 * number)
         assert end(job) is None
     lives(job, 2, "another one", first=100, exit_code=7)
     assert end(job) == "RestartsUsedUp"
-    assert job.state.end is not None
-    assert job.state.end.exit_code == 7
-    assert words in job.state.end.message
+    assert job.end is not None
+    assert job.end.exit_code == 7
+    assert words in job.end.message
     assert [job.heard(index).kind for index in (0, 1)] == ["stop", "stop"]
 
 
 def test_the_budget_outlives_the_leader() -> None:
-    old = running(2, restarts=1)
+    old = running(2, max_restarts=1)
     lives(old, 2, "one", first=1)
     job = another_leader(old)
     job.policy = old.policy
@@ -57,7 +57,7 @@ def test_the_budget_outlives_the_leader() -> None:
 
 
 def test_only_the_failures_of_the_window_count() -> None:
-    job = running(2, restarts=1, window=100.0)
+    job = running(2, max_restarts=1, restart_window=100.0)
     lives(job, 2, "one", first=10)
     lives(job, 101, "two", first=20)
     assert end(job) is None
@@ -75,7 +75,7 @@ def test_only_the_failures_of_the_window_count() -> None:
     ],
 )
 def test_exit_codes_that_are_not_tried_again(exit_code: int, ended: bool) -> None:
-    job = running(2, retry_from=128)
+    job = running(2, first_retryable_exit_code=128)
     lives(job, 2, "no", first=1, exit_code=exit_code)
     assert end(job) == ("PermanentError" if ended else None)
 
@@ -138,7 +138,7 @@ def test_who_waits_during_a_pause_hears_of_it() -> None:
     job.fails(0, "Errorf")
     stopped(job, 0, 1)
     job.passes(6)
-    assert "the next round begins" in job.heard(0).reason
+    assert "the next round starts" in job.heard(0).reason
 
 
 def failure(rank: int, message: str, at: float, **more: object) -> Failure:
@@ -160,4 +160,4 @@ def failure(rank: int, message: str, at: float, **more: object) -> Failure:
     ],
 )
 def test_the_root_cause(failures: list[Failure], rank: int) -> None:
-    assert root(failures).rank == rank
+    assert root_cause(failures).rank == rank

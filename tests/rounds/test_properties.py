@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytorchjob_operator.rounds.state import EndReason, Policy
+from pytorchjob_operator.rounds.phases import Running
+from pytorchjob_operator.rounds.values import EndReason, Policy
+from tests.rounds.ends import end_of
 from tests.rounds.model_agent import REAL, Agent
 from tests.rounds.simulated import World
 
@@ -118,15 +120,15 @@ def _coordinator_asleep(world: World, agent: Agent, fault: Fault) -> None:
 
 
 def _scale_down(world: World, agent: Agent, fault: Fault) -> None:
-    if len(world.seats) > world.policy.least and agent.index == max(world.seats):
+    if len(world.pods) > world.policy.min_members and agent.index == max(world.pods):
         agent.drain()
-        world.seats.pop(agent.index)
+        world.pods.pop(agent.index)
         world.tell_coordinator(0.0, 1.0)
 
 
 def _scale_up(world: World, agent: Agent, fault: Fault) -> None:
-    if len(world.seats) < 5 and world.policy.elastic:
-        world.add_pod(min(set(range(5)) - set(world.seats)), 2)
+    if len(world.pods) < 5 and world.policy.elastic:
+        world.add_pod(min(set(range(5)) - set(world.pods)), 2)
 
 
 FAULTS: dict[str, Callable[[World, Agent, Fault], None]] = {
@@ -179,7 +181,7 @@ def policies(draw: st.DrawFn) -> tuple[Policy, list[int]]:
     elastic = draw(st.booleans())
     least = draw(st.integers(1, most)) if elastic else most
     restarts = draw(st.sampled_from([None, None, 0, 1, 2]))
-    return Policy(least, most, restarts=restarts), nprocs if elastic else nprocs[:most]
+    return Policy(least, most, max_restarts=restarts), nprocs if elastic else nprocs[:most]
 
 
 def lead(world: World, faults: Sequence[Fault]) -> None:
@@ -201,22 +203,22 @@ def at_work(world: World) -> None:
     """Everybody who can trains in one round, and whoever waits was told why."""
     state = world.coordinator.state
     assert state is not None
-    if state.end is not None:
-        allowed = world.policy.restarts
-        if state.end.reason is EndReason.BUDGET:
+    if end_of(state) is not None:
+        allowed = world.policy.max_restarts
+        if end_of(state).reason is EndReason.BUDGET:
             assert allowed is not None
             assert len(world.notes.real) > allowed
         else:
-            assert state.end.reason in (EndReason.SAME_ERROR, EndReason.NO_PROGRESS), state.end
+            assert end_of(state).reason in (EndReason.SAME_ERROR, EndReason.NO_PROGRESS), end_of(state)
         assert not [one for one in world.living() if not one.deleted], "everybody was told"
         return
     living = {one.index: one for one in world.agents.values() if not one.dead}
-    assert set(living) == set(world.seats), "a pod is dead for ever"
+    assert set(living) == set(world.pods), "a pod is dead for ever"
     assert state.round is not None
-    assert state.gathering is None, state.gathering
+    assert isinstance(state.phase, Running), state.phase
     running = {index for index, one in living.items() if one.running and one.round == state.round.id}
     assert running == set(state.round.ranks), f"{state.round} but {sorted(running)} run"
-    assert len(running) == min(len(living), world.policy.most)
+    assert len(running) == min(len(living), world.policy.max_members)
     for index, one in living.items():
         assert index in running or one.told, f"replica {index} waits and was not told for what"
     assert not [one for one in world.old if one.running and not one.dead], "an old pod still trains"
@@ -260,11 +262,13 @@ def test_so_many_failures_and_not_one_more(seed: int, shape: tuple[Policy, list[
         world.run(80.0)
         state = world.coordinator.state
         assert state is not None
-        if state.end is None:
+        if end_of(state) is None:
             group = [one for one in world.agents.values() if one.running]
             group[index % len(group)].fail(REAL)
     world.run(80.0)
     state = world.coordinator.state
     assert state is not None
-    assert (state.end is not None) == (policy.restarts is not None and len(who) > policy.restarts), state.end
+    assert (end_of(state) is not None) == (policy.max_restarts is not None and len(who) > policy.max_restarts), end_of(
+        state
+    )
     at_work(world)

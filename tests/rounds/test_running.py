@@ -17,7 +17,7 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
     Unreachable,
 )
-from tests.rounds.story import Job, another_leader, running, seat, stopped
+from tests.rounds.story import Job, another_leader, expected, running, stopped
 
 ECHO = "RuntimeError: Connection closed by peer"
 
@@ -42,8 +42,8 @@ def test_the_first_cause_is_told_and_the_cascade_is_named_as_such() -> None:
     job.fails(2, "ValueError: bad batch", age=0.1)
     job.fails(1, ECHO)
     stopped(job, 0, 1, 2)
-    words = "rank 2 (pod-2) exited with 1 at step 7: ValueError: bad batch; 2 other ranks failed after it"
-    assert f"WorkerFailed: {words}" in job.news
+    words = "rank 2 (pod-2) exited with code 1 at step 7: ValueError: bad batch; 2 other ranks failed after it"
+    assert f"WorkerFailed: {words}" in job.events
     assert job.state.restarts == 1
 
 
@@ -87,7 +87,7 @@ def test_an_agent_hears_of_the_coordinator_well_within_its_lease_but_not_at_each
     answered = [job.now]
     for _ in range(beats):
         job.passes(HEARTBEAT_SECONDS)
-        if job.pongs[0] >= len(answered):
+        if job.replies[0] >= len(answered):
             answered.append(job.now)
     assert len(answered) - 1 <= beats / 2 + 1
     assert max(later - earlier for earlier, later in pairwise(answered)) <= silences
@@ -98,7 +98,7 @@ def test_the_first_beat_on_a_new_connection_is_answered() -> None:
     job.passes(HEARTBEAT_SECONDS)
     job.hello(0, round=job.round, rank=0, size=2)
     job.passes(HEARTBEAT_SECONDS)
-    assert job.pongs[0] == 2
+    assert job.replies[0] == 2
 
 
 # Changes of members cost no restart.
@@ -107,7 +107,7 @@ def test_the_first_beat_on_a_new_connection_is_answered() -> None:
 @pytest.mark.parametrize("order", ["the echo first", "the loss first"])
 @pytest.mark.parametrize("message", [ECHO, "", CAUSE_UNKNOWN])
 def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message: str) -> None:
-    job = running(3, least=2, restarts=0)
+    job = running(3, min_members=2, max_restarts=0)
     if order == "the echo first":
         job.fails(0, message)
         job.joins(0)
@@ -121,12 +121,12 @@ def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message
     job.passes(4, silent=[2])
     assert job.ranks == (0, 1)
     assert job.state.restarts == 0
-    assert sum("Regrouping: Round 1.1 ends" in one for one in job.news) == 1
+    assert sum("Regrouping: Round 1.1 ends" in one for one in job.events) == 1
 
 
 def test_what_fails_after_a_pod_was_taken_away_does_not_count_though_its_connection_stands() -> None:
-    job = running(3, least=2, restarts=0)
-    job.expect({**job.seats, 0: seat(0, "another")})
+    job = running(3, min_members=2, max_restarts=0)
+    job.expect({**job.pods, 0: expected(0, "another")})
     job.fails(1, ECHO)
     job.joins(1)
     stopped(job, 2)
@@ -136,18 +136,18 @@ def test_what_fails_after_a_pod_was_taken_away_does_not_count_though_its_connect
 
 
 def test_what_fails_because_a_pod_left_does_not_count() -> None:
-    job = running(2, least=1, restarts=0)
+    job = running(2, min_members=1, max_restarts=0)
     job.passes(1, cooperative=True)
     job.goes(1)
     job.fails(0, ECHO)
     job.joins(0)
     job.passes(2, silent=[1])
     assert job.ranks == (0,)
-    assert job.state.end is None
+    assert job.end is None
 
 
 def test_a_failure_with_a_cause_of_its_own_counts_although_a_connection_is_lost() -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     job.breaks(2)
     job.fails(0, "ValueError: no")
     stopped(job, 0, 1)
@@ -156,20 +156,20 @@ def test_a_failure_with_a_cause_of_its_own_counts_although_a_connection_is_lost(
 
 
 def test_what_fails_after_everybody_was_told_to_stop_does_not_count() -> None:
-    job = running(2, least=1, restarts=0)
+    job = running(2, min_members=1, max_restarts=0)
     job.goes(1)
     job.fails(0, "ValueError: killed in the middle")
     job.joins(0)
     job.passes(2)
     assert job.ranks == (0,)
-    assert job.state.end is None
+    assert job.end is None
 
 
 # Pods that are asked to go.
 
 
 def test_a_pod_that_has_to_go_goes_at_once_where_the_workers_do_not_save_on_request() -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     job.goes(2)
     assert (job.heard(2).kind, job.heard(2).exit_code) == ("stop", 143)
     assert job.heard(0).kind == "restart"
@@ -179,7 +179,7 @@ def test_a_pod_that_has_to_go_goes_at_once_where_the_workers_do_not_save_on_requ
 
 
 def test_workers_that_save_on_request_are_waited_for() -> None:
-    job = running(2, least=1)
+    job = running(2, min_members=1)
     job.passes(1, cooperative=True)
     job.goes(1, seconds=20)
     asked = job.heard(0)
@@ -194,7 +194,7 @@ def test_workers_that_save_on_request_are_waited_for() -> None:
 
 
 def test_and_not_longer_than_the_pod_has_left() -> None:
-    job = running(2, least=1)
+    job = running(2, min_members=1)
     job.passes(1, cooperative=True)
     job.goes(1, seconds=5)
     job.passes(4.75, cooperative=True)
@@ -204,7 +204,7 @@ def test_and_not_longer_than_the_pod_has_left() -> None:
 
 
 def test_a_failure_while_the_others_save_lets_the_pod_go() -> None:
-    job = running(2, least=1)
+    job = running(2, min_members=1)
     job.passes(1, cooperative=True)
     job.goes(1, seconds=20)
     job.fails(0)
@@ -212,21 +212,21 @@ def test_a_failure_while_the_others_save_lets_the_pod_go() -> None:
 
 
 def test_who_missed_that_it_may_go_hears_it_when_it_comes_back() -> None:
-    job = running(2, least=1)
+    job = running(2, min_members=1)
     before = job.round
     job.goes(1)
     assert job.hello(1, round=before, rank=1, size=2).exit_code == 143
 
 
 def test_who_missed_the_request_to_save_hears_it_when_it_comes_back() -> None:
-    job = running(2, least=1)
+    job = running(2, min_members=1)
     job.passes(1, cooperative=True)
     job.goes(1, seconds=20)
     assert job.hello(0, round=job.round, rank=0, size=2).kind == "checkpoint"
 
 
 def test_a_request_of_a_new_leader_is_none_that_was_answered_before() -> None:
-    job = another_leader(running(2, least=1))
+    job = another_leader(running(2, min_members=1))
     for rank in (0, 1):
         job.hello(rank, round=RoundId(1, 1), rank=rank, size=2)
     job.passes(1, cooperative=True, answered=4)
@@ -236,7 +236,7 @@ def test_a_request_of_a_new_leader_is_none_that_was_answered_before() -> None:
 
 
 def test_a_spare_goes_at_once() -> None:
-    job = Job(2, least=1, most=1)
+    job = Job(2, min_members=1, max_members=1)
     job.waits(0, 1)
     job.goes(1)
     assert job.heard(1).exit_code == 143
@@ -258,11 +258,11 @@ def test_a_done_pod_goes_and_the_others_work_on() -> None:
 
 
 def test_a_newcomer_makes_the_round_larger_after_a_moment_in_which_another_may_come() -> None:
-    job = Job(4, least=1)
+    job = Job(4, min_members=1)
     job.waits(0, 1)
     job.passes(30)
     job.waits(2)
-    assert "is going to be formed anew" in job.heard(2).reason
+    assert "will restart with this pod" in job.heard(2).reason
     assert job.runs
     job.passes(1)
     assert "pod-2 joined" in job.heard(0).reason
@@ -273,7 +273,7 @@ def test_a_newcomer_makes_the_round_larger_after_a_moment_in_which_another_may_c
 
 
 def test_the_last_newcomer_makes_the_round_larger_at_once() -> None:
-    job = Job(3, least=1)
+    job = Job(3, min_members=1)
     job.waits(0, 1)
     job.passes(30)
     job.waits(2)
@@ -283,7 +283,7 @@ def test_the_last_newcomer_makes_the_round_larger_at_once() -> None:
 
 
 def test_the_second_newcomer_hears_why_it_waits_too() -> None:
-    job = Job(3, least=1)
+    job = Job(3, min_members=1)
     job.waits(0)
     job.passes(30)
     job.waits(1, 2)
@@ -291,7 +291,7 @@ def test_the_second_newcomer_hears_why_it_waits_too() -> None:
 
 
 def test_before_a_round_grows_its_workers_save() -> None:
-    job = Job(2, least=1)
+    job = Job(2, min_members=1)
     job.waits(0)
     job.passes(30, cooperative=True)
     job.waits(1)
@@ -302,18 +302,18 @@ def test_before_a_round_grows_its_workers_save() -> None:
 
 
 def test_a_round_that_comes_to_its_end_does_not_grow() -> None:
-    job = Job(3, least=1)
+    job = Job(3, min_members=1)
     job.waits(0, 1)
     job.passes(30)
     job.ends(0)
     job.waits(2)
     job.passes(5)
     assert job.runs
-    assert "comes to its end" in job.heard(2).reason
+    assert "is about to finish" in job.heard(2).reason
 
 
 def test_spares_come_in_when_the_job_may_be_larger() -> None:
-    job = Job(3, least=1, most=2)
+    job = Job(3, min_members=1, max_members=2)
     job.waits(0, 1, 2)
     assert job.ranks == (0, 1)
     job.policy = type(job.policy)(1, 3)
@@ -329,14 +329,14 @@ def test_the_job_is_done_when_all_are_done_and_not_before() -> None:
     job = running(3)
     job.ends(0)
     job.ends(2)
-    assert job.state.end is None
+    assert job.end is None
     job.ends(1)
     assert [job.heard(index).kind for index in range(3)] == ["finished"] * 3
-    assert job.state.end is not None
+    assert job.end is not None
 
 
 def test_spares_end_with_success_too() -> None:
-    job = Job(3, least=1, most=2)
+    job = Job(3, min_members=1, max_members=2)
     job.waits(0, 1, 2)
     job.ends(0)
     job.ends(1)
@@ -344,18 +344,18 @@ def test_spares_end_with_success_too() -> None:
 
 
 def test_a_spare_does_not_begin_anew_when_another_leader_comes_after_the_success() -> None:
-    job = another_leader(Job(3, least=1, most=2))
-    job.expect({**job.seats, 0: seat(0, done=True), 1: seat(1, done=True)})
+    job = another_leader(Job(3, min_members=1, max_members=2))
+    job.expect({**job.pods, 0: expected(0, succeeded=True), 1: expected(1, succeeded=True)})
     job.waits(2)
     assert (job.heard(2).kind, job.heard(2).exit_code) == ("stop", 0)
 
 
 def test_what_is_done_stays_done_when_the_pod_goes() -> None:
-    job = running(2, least=1)
+    job = running(2, min_members=1)
     job.ends(1)
     job.breaks(1)
     job.passes(5, silent=[1])
-    job.expect({0: job.seats[0]})
+    job.expect({0: job.pods[0]})
     job.ends(0)
     assert job.heard(0).kind == "finished"
 
@@ -364,7 +364,7 @@ def test_a_new_pod_of_a_done_replica_does_not_end_the_round() -> None:
     job = running(2)
     job.ends(1)
     job.breaks(1)
-    job.expect({**job.seats, 1: seat(1, "uid-new")})
+    job.expect({**job.pods, 1: expected(1, "uid-new")})
     job.waits(1, pod_uid="uid-new", incarnation="second")
     job.passes(3)
     assert job.runs
@@ -376,7 +376,7 @@ def test_done_of_another_round_is_not_heard() -> None:
     job = running(2)
     job.says(0, Done(RoundId(1, 9)))
     job.ends(1)
-    assert job.state.end is None
+    assert job.end is None
 
 
 def test_done_members_start_again_when_another_fails() -> None:
@@ -386,7 +386,7 @@ def test_done_members_start_again_when_another_fails() -> None:
     stopped(job, 0, 1)
     assert job.runs
     job.ends(1)
-    assert job.state.end is None, "replica 0 has to do its part again"
+    assert job.end is None, "replica 0 has to do its part again"
 
 
 # Without the coordinator.
@@ -438,7 +438,7 @@ def test_a_closed_port_is_a_problem_of_the_job() -> None:
     assert job.round is not None
     job.says(1, Unreachable(job.round, "10.0.0.0:20000", "timed out"))
     words = job.problem("PeerUnreachable") or ""
-    assert "pod-1 cannot reach 10.0.0.0:20000: timed out" in words
+    assert "pod-1 cannot connect to 10.0.0.0:20000: timed out" in words
     assert "NetworkPolicy" in words
     job.fails(1)
     stopped(job, 0, 1)

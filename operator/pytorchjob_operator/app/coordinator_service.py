@@ -8,20 +8,22 @@ precedence with agents and in round ids.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.secret import load_credentials
-from pytorchjob_operator.coordinator.thread import Coordinator
+from pytorchjob_operator.coordinator.recorder import Recorder
+from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
+from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.credentials import Credentials
 from pytorchjob_operator.observed import CoordinatorAccess
-from pytorchjob_operator.report import Report
-from pytorchjob_operator.rounds.state import News
+from pytorchjob_operator.rounds.state import JobEvent
 from pytorchjob_operator.settings import Settings
 
-OnChange = Callable[[str, tuple[News, ...]], None]
+OnChange = Callable[[str, tuple[JobEvent, ...]], None]
 
 LAG_SECONDS = 15.0
 """A coordinator whose thread has been silent for this long is stuck; it restarts itself if it can."""
@@ -51,7 +53,8 @@ class CoordinatorService:
         if self._credentials is None:
             return
         context = self._credentials.server_context() if self._settings.coordinator_tls else None
-        self._coordinator = Coordinator(self._credentials.key, term, context, self._changed)
+        hooks = Hooks(self._changed, self._recorder())
+        self._coordinator = Coordinator(self._credentials.key, term, context, hooks)
         try:
             self._coordinator.start("", self._settings.coordinator_port)
         except OSError as error:
@@ -59,6 +62,13 @@ class CoordinatorService:
                 f"the coordinator cannot open port {self._settings.coordinator_port}: {error}; free the port, or set"
                 " another port by PYTORCHJOB_OPERATOR_COORDINATOR_PORT"
             ) from error
+
+    def _recorder(self) -> Recorder | None:
+        path = self._settings.coordinator_recording
+        try:
+            return Recorder(Path(path)) if path else None
+        except OSError as error:
+            raise OperatorError(f"the coordinator cannot record to {path}: {error}") from error
 
     async def stop(self) -> None:
         """Close the port and all connections; the agents reconnect to the next leader."""
@@ -82,6 +92,11 @@ class CoordinatorService:
             "Rejected connections.",
             lambda: float(self._coordinator.refusals if self._coordinator else 0),
         )
+        metrics.gauge(
+            "coordinator_invariant_violations",
+            "Decisions about rounds that violated an invariant and were not carried out.",
+            lambda: float(self._coordinator.violations if self._coordinator else 0),
+        )
 
     def report(self, uid: str) -> Report | None:
         """Return how a job's rounds stand; None if the coordinator does not know the job."""
@@ -92,7 +107,7 @@ class CoordinatorService:
         if self._coordinator is not None:
             self._coordinator.apply(uid, update)
 
-    def _changed(self, uid: str, events: tuple[News, ...]) -> None:
+    def _changed(self, uid: str, events: tuple[JobEvent, ...]) -> None:
         """Pass a change on to the event loop; the coordinator's thread calls this."""
         with suppress(RuntimeError):  # the process ends, and its loop is closed
             self._loop.call_soon_threadsafe(self._on_change, uid, events)

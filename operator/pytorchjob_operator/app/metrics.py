@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from pytorchjob_operator import __version__
 from pytorchjob_operator.names import Cause
-from pytorchjob_operator.rounds.state import Word
+from pytorchjob_operator.rounds.values import TrainingReason
 
 _PREFIX = "pytorchjob_operator"
 _V1 = "training_operator_jobs"
@@ -108,7 +108,7 @@ class Metrics:
         """Count one recreated pod."""
         self._pod_restarts.labels(namespace, cause.value).inc()
 
-    def on_round_event(self, namespace: str, reason: Word) -> None:
+    def on_round_event(self, namespace: str, reason: TrainingReason) -> None:
         """Count one event of the coordinator."""
         self._rounds.labels(namespace, reason.value).inc()
 

@@ -31,7 +31,7 @@ from pytorchjob_operator.kube.resource import PODS, SERVICES
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Child, Options, Pod
-from pytorchjob_operator.rounds.state import News
+from pytorchjob_operator.rounds.state import JobEvent
 from pytorchjob_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class Operator:
         """The leadership term, higher than that of every earlier leader; without leader election, the wall clock."""
         return self.elector.term if self.settings.leader_elect else int(now().timestamp())
 
-    def _round_changed(self, uid: str, events: tuple[News, ...]) -> None:
+    def _round_changed(self, uid: str, events: tuple[JobEvent, ...]) -> None:
         """Reconcile a job whose rounds have changed, and publish the coordinator's events."""
         job = self.caches.jobs.get(uid)
         if job is None:

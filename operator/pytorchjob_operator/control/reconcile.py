@@ -14,6 +14,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.nodes import Nodes
+from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.errors import Refused
 from pytorchjob_operator.kube.recorder import Involved, Recorder
@@ -22,7 +23,6 @@ from pytorchjob_operator.names import Cause, ChildKind, EventType
 from pytorchjob_operator.observed import Refusal, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.writes import Event
-from pytorchjob_operator.report import Report
 
 logger = logging.getLogger(__name__)
 

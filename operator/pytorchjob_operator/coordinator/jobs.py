@@ -1,53 +1,56 @@
-"""What is known of each job, and the way from what happens to what is done about it.
+"""Feeds each job's inputs to `rounds.decide`, sends the commands, hands on the events. Called in one loop only.
 
-Every event goes through `rounds.decide`; its orders go out, what people want to know is handed on. One loop alone may
-call it; `state` may be read from anywhere.
+`state` may be read from any thread. A decision that violates an invariant is not carried out: the job stalls with the
+reason instead.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, assert_never
 
 from pytorchjob_agent.contract.messages import FromAgent, Hello, Message, Refused, Stop
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_operator.coordinator import door
+from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.invariants import find_violations
+from pytorchjob_operator.rounds.phases import Stalled, name_of
 from pytorchjob_operator.rounds.state import (
-    Closed,
+    AuthenticationFailed,
+    Close,
+    ConnectionClosed,
     Decision,
-    Event,
-    Expect,
-    Hangup,
+    Input,
+    JobEvent,
     JobState,
-    News,
-    Policy,
-    Said,
-    Seat,
-    Tell,
+    JobSynced,
+    MessageReceived,
+    Send,
     Tick,
-    TurnedAway,
 )
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy, TrainingReason
 
 _log = logging.getLogger(__name__)
-_FORGOTTEN = Refused("the job is over, or gone", again=True)
+_FORGOTTEN = Refused("the job is over or deleted", again=True)
 
-OnChange = Callable[[str, tuple[News, ...]], None]
+OnChange = Callable[[str, tuple[JobEvent, ...]], None]
+Record = Callable[[str, JobState, Input, float], None]
+"""Called with each job's uid, its state, an input and the time, before the decision."""
 
 
 class Link(Protocol):
-    """A connection, as far as a job needs one."""
+    """A connection, as far as a job needs it."""
 
-    link: int
+    number: int
     job: str
     index: int
 
     def send(self, message: Message) -> None:
-        """Say something."""
+        """Send a message."""
 
     def hang_up(self) -> None:
-        """Close once everything is said."""
+        """Close after all messages are sent."""
 
 
 @dataclass(slots=True)
@@ -58,117 +61,150 @@ class _Job:
 
 
 class Jobs:
-    """All jobs that the operator expects agents of."""
+    """All jobs that the operator has synced."""
 
-    def __init__(self, term: int, clock: Callable[[], float], on_change: OnChange, limits: Limits) -> None:
-        """`on_change(uid, news)` is called when there is something new to show of a job."""
+    def __init__(
+        self,
+        term: int,
+        clock: Callable[[], float],
+        on_change: OnChange,
+        limits: Limits,
+        record: Record | None = None,
+    ) -> None:
+        """`on_change(uid, events)` is called when a job's report changes or has events."""
         self._term, self._clock, self._on_change, self._limits = term, clock, on_change, limits
+        self._record = record
         self._jobs: dict[str, _Job] = {}
-        self._concluded: dict[str, bool] = {}
-        """The jobs that have ended while pods of them still run, and whether they failed."""
-        self.looked = clock()
-        """When time was last told."""
+        self._finished: dict[str, bool] = {}
+        """Jobs that have ended while pods of them still run, and whether they failed."""
+        self.ticked_at = clock()
+        self.violations = 0
+        """Decisions that violated an invariant or failed, and were not carried out."""
 
     def state(self, uid: str) -> JobState | None:
-        """What is known of a job now; never changed afterwards."""
+        """Return the present state of a job; it never changes afterwards."""
         job = self._jobs.get(uid)
         return None if job is None else job.state
 
-    def expect(self, uid: str, policy: Policy, seats: Mapping[int, Seat]) -> None:
-        """The operator's word on what a job is now."""
-        self._concluded.pop(uid, None)
+    def sync_job(self, uid: str, policy: Policy, pods: Mapping[int, ExpectedPod]) -> None:
+        """Take over what a job is now."""
+        self._finished.pop(uid, None)
         job = self._jobs.get(uid)
         if job is None:
             job = self._jobs[uid] = _Job(JobState(policy, self._term))
-        job.places.update({seat.pod: index for index, seat in seats.items()})
-        self._feed(uid, Expect(policy, seats))
+        job.places.update({pod.pod: index for index, pod in pods.items()})
+        self._feed(uid, JobSynced(policy, pods))
 
-    def conclude(self, uid: str, *, failed: bool) -> None:
-        """The job has ended: its agents are told to stop if they were not, and so are those that come later."""
-        self._concluded[uid] = failed
+    def finish_job(self, uid: str, *, failed: bool) -> None:
+        """Stop the agents of a job that has ended, and those that connect later."""
+        self._finished[uid] = failed
         job = self._jobs.pop(uid, None)
-        for link in tuple(job.links.values()) if job and job.state.end is None else ():
+        if job is None or name_of(job.state.phase) == "Ended":  # its agents know
+            return
+        for link in tuple(job.links.values()):
             link.send(_stop(failed, trains=True))
 
     def stop_for(self, hello: Hello) -> Stop | None:
-        """What an agent of a job that has ended is told; None for one of another job.
+        """Return the command for an agent of a job that has ended. None: the job has not.
 
-        One that comes after the end has nothing to do, and is not to be started again.
+        An agent that connects after the end has nothing to do, and must not be restarted.
         """
-        failed = self._concluded.get(hello.job)
+        failed = self._finished.get(hello.job)
         return None if failed is None else _stop(failed, trains=hello.round is not None)
 
-    def forget(self, uid: str) -> None:
-        """The job is over or gone: its agents are sent away."""
-        self._concluded.pop(uid, None)
+    def forget_job(self, uid: str) -> None:
+        """Drop a job, and send its agents away."""
+        self._finished.pop(uid, None)
         job = self._jobs.pop(uid, None)
         for link in tuple(job.links.values()) if job else ():
             link.send(_FORGOTTEN)
             link.hang_up()
 
-    def known(self, uid: str) -> door.Known | None:
-        """What the door needs to know of a job."""
+    def admission(self, uid: str) -> Admission | None:
+        """Return what authentication needs to know of a job. None: the job is unknown."""
         job = self._jobs.get(uid)
         if job is None:
             return None
-        return door.Known(job.places, len(job.links), self._limits.links(len(job.state.seats)))
+        return Admission(job.places, len(job.links), self._limits.links(len(job.state.pods)))
 
     def enter(self, link: Link, hello: Hello) -> None:
-        """A pod that has proved its name comes in."""
+        """Take in an authenticated connection."""
         link.job, link.index = hello.job, hello.index
-        self._jobs[hello.job].links[link.link] = link
-        self._feed(hello.job, Said(link.link, None, hello))
+        self._jobs[hello.job].links[link.number] = link
+        self._feed(hello.job, MessageReceived(link.number, None, hello))
 
-    def said(self, link: Link, message: FromAgent) -> None:
-        """Something was said on a connection that came in."""
-        self._feed(link.job, Said(link.link, link.index, message))
+    def received(self, link: Link, message: FromAgent) -> None:
+        """Handle a message on a connection that has entered."""
+        self._feed(link.job, MessageReceived(link.number, link.index, message))
 
     def left(self, link: Link) -> None:
-        """A connection that came in has ended."""
+        """Handle the end of a connection that has entered."""
         job = self._jobs.get(link.job)
-        if job is not None and job.links.pop(link.link, None) is not None:
-            self._feed(link.job, Closed(link.link, link.index))
+        if job is not None and job.links.pop(link.number, None) is not None:
+            self._feed(link.job, ConnectionClosed(link.number, link.index))
 
-    def turned_away(self, uid: str, message: str) -> None:
-        """Somebody called itself one of this job's pods and could not prove it; nothing happens if nobody has it."""
+    def authentication_failed(self, uid: str, message: str) -> None:
+        """Report an agent that could not prove to be a pod of this job. Nothing happens if the job is unknown."""
         if uid in self._jobs:
-            self._feed(uid, TurnedAway(message))
+            self._feed(uid, AuthenticationFailed(message))
 
     def tick(self) -> None:
-        """Time went by."""
-        self.looked = self._clock()
+        """Let time pass for all jobs."""
+        self.ticked_at = self._clock()
         for uid, job in tuple(self._jobs.items()):
             if job.state.members or job.state.problems:
                 self._feed(uid, Tick())
 
-    def _feed(self, uid: str, event: Event) -> None:
+    def _feed(self, uid: str, input_: Input) -> None:
         job = self._jobs.get(uid)
         if job is None:
             return
-        before = job.state
+        before, now = job.state, self._clock()
+        if self._record is not None:
+            self._record(uid, before, input_, now)
         try:
-            decision = decide(before, event, self._clock())
-        except Exception:  # a defect of ours must not take the other jobs along
-            _log.exception("job %s: no decision about %s", uid, type(event).__name__)
-            if isinstance(event, Said) and event.link in job.links:
-                job.links[event.link].hang_up()
+            decision = decide(before, input_, now)
+            violations = find_violations(before, decision)
+        except Exception:  # a defect here must not stop the other jobs
+            _log.exception("job %s: the decision about %s failed; state: %r", uid, type(input_).__name__, before)
+            violations, decision = ["the decision failed, see the operator's log"], None
+        if decision is None or violations:
+            self._stall(uid, job, input_, violations, now)
             return
         job.state = decision.state
-        self._carry_out(job, decision)
-        if decision.news or _shown(before) != _shown(decision.state):
+        _carry_out(job, decision)
+        if decision.events or _shown(before) != _shown(decision.state):
             _log.info("job %s: %s", uid, decision.reason)
-            self._on_change(uid, decision.news)
+            self._on_change(uid, decision.events)
 
-    def _carry_out(self, job: _Job, decision: Decision) -> None:
-        for order in decision.orders:
-            link = job.links.get(order.link)
-            match order:
-                case Tell(_, message) if link is not None:
-                    link.send(message)
-                case Hangup() if link is not None:
-                    link.hang_up()
-                case _:
-                    pass  # that connection has ended already
+    def _stall(self, uid: str, job: _Job, input_: Input, violations: list[str], now: float) -> None:
+        """Keep the state, send nothing, and show the defect."""
+        self.violations += 1
+        message = f"defect of the coordinator: {'; '.join(violations)}. Running workers continue. Please report it."
+        _log.error("job %s: %s Input: %r State: %r", uid, message, input_, job.state)
+        if isinstance(input_, MessageReceived) and input_.connection in job.links:
+            job.links[input_.connection].hang_up()
+        if name_of(job.state.phase) == "Ended":
+            return
+        phase = Stalled(now, message, job.state.round)
+        problems = {**job.state.problems, TrainingReason.COORDINATOR_DEFECT: message}
+        job.state = replace(job.state, phase=phase, problems=problems)
+        self._on_change(uid, (JobEvent(TrainingReason.COORDINATOR_DEFECT, message, warning=True),))
+
+
+def _carry_out(job: _Job, decision: Decision) -> None:
+    """Send the commands. A connection that has ended meanwhile gets none."""
+    for command in decision.commands:
+        link = job.links.get(command.connection)
+        if link is None:
+            continue
+        match command:
+            case Send(message=message):
+                link.send(message)
+            case Close():
+                link.hang_up()
+            case _:
+                assert_never(command)
 
 
 def _stop(failed: bool, *, trains: bool) -> Stop:
@@ -177,8 +213,7 @@ def _stop(failed: bool, *, trains: bool) -> Stop:
 
 
 def _shown(state: JobState) -> tuple[Any, ...]:
-    """What a job's status says of its rounds, less the steps, which change all the time: only whether any are told."""
+    """What the job's status shows. Of steps, which change all the time, only whether there are any."""
     round_ = state.round
-    running = state.gathering is None
     steps = round_ is not None and round_.first_step is not None
-    return (round_.id if round_ else None, running, state.restarts, state.problems, state.end, steps)
+    return (round_.id if round_ else None, name_of(state.phase), state.restarts, state.problems, steps)

@@ -1,7 +1,7 @@
-"""The open port: takes connections, hears each stranger's first line, and lets in who proves to be a job's pod.
+"""The open port: accepts connections, authenticates each first line, and passes on what authenticated agents send.
 
-Nobody can hold it up: a stranger has a few seconds, there are only so many of them, and each connection has a rate.
-What the messages mean is decided elsewhere.
+No peer can hold it up: an unauthenticated connection has a few seconds, their number is limited, and each connection
+has a rate. What the messages mean is decided elsewhere.
 """
 
 import asyncio
@@ -21,28 +21,28 @@ from pytorchjob_agent.contract.messages import (
     Refused,
     read_from_agent,
 )
-from pytorchjob_operator.coordinator import door
+from pytorchjob_operator.coordinator import authentication
+from pytorchjob_operator.coordinator.connection import Connection
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
-from pytorchjob_operator.coordinator.peer import Peer
 
 _log = logging.getLogger(__name__)
 _TICK = 0.25
-"""How often time is told to the jobs."""
-_QUIET = 10.0
-"""At most one line of the log in so many seconds says who was refused."""
-_AT_ONCE = 64
-"""Newcomers that are taken between two looks at the others: with few, a busy coordinator would let hardly any in."""
-_BREATH = 1.0
-"""How long nothing is accepted when the process has run out of files."""
-_LAST_WORDS = 0.01
-_BROKE = "a connection broke for a reason of our own"
+"""Seconds between two ticks of the jobs."""
+_LOG_SECONDS = 10.0
+"""At most one log line about refused connections in this time."""
+_ACCEPTS_AT_ONCE = 64
+"""Connections accepted before the others get a turn: with fewer, a busy coordinator would hardly accept any."""
+_OUT_OF_FILES_SECONDS = 1.0
+"""How long the server accepts nothing after the process ran out of files."""
+_CLOSE_SECONDS = 0.01
+_DEFECT = "a connection broke because of a defect of the coordinator"
 _KERNEL_BUFFER = 64 * 1024
-"""Bytes to a peer that the kernel may hold, so that one who does not read is soon noticed."""
+"""Bytes to one peer that the kernel may hold, so that a peer that does not read is noticed soon."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
-class _No(Exception):  # noqa: N818 -- it is an answer
+class _RefusedError(Exception):
     """Ends a conversation with the reason."""
 
     def __init__(self, refused: Refused) -> None:
@@ -60,35 +60,35 @@ class Server:
         ssl_context: ssl.SSLContext | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`key` is what the tokens are made from; without a context, no TLS."""
+        """`key` signs the pods' tokens. Without a context, connections use no TLS."""
         self._key, self._jobs, self._clock, self._ssl = key, jobs, clock, ssl_context
         self._limits = limits or Limits()
         self._numbers = count(1)
-        self._all: set[Peer] = set()
-        self._strangers: dict[Peer, None] = {}
-        """In the order in which they came."""
-        self._left = asyncio.Event()
+        self._all: set[Connection] = set()
+        self._unauthenticated: dict[Connection, None] = {}
+        """The oldest first."""
+        self._room = asyncio.Event()
         self._quiet_until = 0.0
         self.refusals = 0
-        """How many were not let in, whether they proved who they are or not."""
+        """Refused connections since the start, authenticated or not."""
 
     @property
     def connections(self) -> int:
-        """How many there are now, strangers too."""
+        """Open connections, including unauthenticated ones."""
         return len(self._all)
 
     async def serve(self, listener: socket.socket) -> None:
-        """Take connections until cancelled; then all of them are closed."""
+        """Accept connections until cancelled; then close all of them."""
         listener.setblocking(False)
         ticking = asyncio.create_task(self._tick())
         try:
             await self._accept(listener)
         finally:
             ticking.cancel()
-            for peer in tuple(self._all):
-                peer.abort()
+            for connection in tuple(self._all):
+                connection.abort()
             await asyncio.gather(ticking, return_exceptions=True)
-            await asyncio.sleep(_LAST_WORDS)  # sockets are closed by callbacks
+            await asyncio.sleep(_CLOSE_SECONDS)  # asyncio closes the sockets in callbacks
 
     async def _tick(self) -> None:
         while True:
@@ -100,153 +100,154 @@ class Server:
         for number in count(1):
             await self._make_room()
             try:
-                connection, _ = await loop.sock_accept(listener)
-            except OSError as error:  # too many open files, or a peer that was gone before we looked
-                self._say("cannot accept: %s", error)
-                await asyncio.sleep(_BREATH)
+                sock, _ = await loop.sock_accept(listener)
+            except OSError as error:  # out of files, or the peer has gone already
+                self._log_rarely("cannot accept connections: %s", error)
+                await asyncio.sleep(_OUT_OF_FILES_SECONDS)
                 continue
             if len(self._all) >= self._limits.connections:
-                self._say("closed a new connection: there are %d, no more are taken", len(self._all))
-                connection.close()
+                self._log_rarely("closed a new connection: %d connections are open, the limit", len(self._all))
+                sock.close()
             else:
-                self._start(connection)
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)  # while there are newcomers, accepting never waits, and nobody else would run
+                self._start(sock)
+            if number % _ACCEPTS_AT_ONCE == 0:
+                await asyncio.sleep(0)  # accepting never waits while peers connect, and nothing else would run
 
     async def _make_room(self) -> None:
-        """Wait for a stranger to come in or to leave; the one that takes longest goes if none does."""
-        if len(self._strangers) < self._limits.strangers:
+        """Wait until there is room for an unauthenticated connection; close the oldest one if there is none."""
+        if len(self._unauthenticated) < self._limits.unauthenticated:
             return
-        self._left.clear()
+        self._room.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.patience):
-                await self._left.wait()
-        if len(self._strangers) >= self._limits.strangers:
-            self._say("closed a connection that has not said hello: %d others have not either", len(self._strangers))
-            slowest = next(iter(self._strangers))
-            self._forget_stranger(slowest)
-            slowest.hang_up()
+                await self._room.wait()
+        if len(self._unauthenticated) >= self._limits.unauthenticated:
+            self._log_rarely("closed a connection without a hello: %d others have none", len(self._unauthenticated))
+            oldest = next(iter(self._unauthenticated))
+            self._drop_unauthenticated(oldest)
+            oldest.hang_up()
 
-    def _start(self, connection: socket.socket) -> None:
-        """Open a connection, which TLS may drag out: what else is to be done with the peer waits for its words."""
-        peer = Peer(next(self._numbers), self._limits, self)
-        self._all.add(peer)
-        self._strangers[peer] = None
-        peer.within(self._limits.hello, partial(self._too_late, peer))
-        peer.opening = asyncio.create_task(self._open(peer, connection))
-        peer.opening.add_done_callback(partial(self._opened, peer, connection))
+    def _start(self, sock: socket.socket) -> None:
+        """Open a connection in a task of its own, because TLS may take long."""
+        connection = Connection(next(self._numbers), self._limits, self)
+        self._all.add(connection)
+        self._unauthenticated[connection] = None
+        connection.within(self._limits.hello, partial(self._too_late, connection))
+        connection.opening = asyncio.create_task(self._open(connection, sock))
+        connection.opening.add_done_callback(partial(self._opened, connection, sock))
 
-    async def _open(self, peer: Peer, connection: socket.socket) -> None:
-        _tune(connection)
+    async def _open(self, connection: Connection, sock: socket.socket) -> None:
+        _tune(sock)
         await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: peer,
-            connection,
+            lambda: connection,
+            sock,
             ssl=self._ssl,
             ssl_handshake_timeout=self._limits.hello if self._ssl else None,
             ssl_shutdown_timeout=self._limits.farewell if self._ssl else None,
         )
 
-    def _opened(self, peer: Peer, connection: socket.socket, task: asyncio.Task[None]) -> None:
-        peer.opening = None
+    def _opened(self, connection: Connection, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        connection.opening = None
         error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, OSError):  # it went, or spoke no TLS
-            _log.error(_BROKE, exc_info=error)
-        if not peer.is_open:
-            connection.close()
-            peer.connection_lost(None)  # asyncio tells only those that it has opened
+        if error is not None and not isinstance(error, OSError):  # an OSError: the peer left, or does not speak TLS
+            _log.error(_DEFECT, exc_info=error)
+        if not connection.is_open:
+            sock.close()
+            connection.connection_lost(None)  # asyncio calls it for opened connections only
 
-    def _forget_stranger(self, peer: Peer) -> None:
-        if peer in self._strangers:
-            del self._strangers[peer]
-            self._left.set()
+    def _drop_unauthenticated(self, connection: Connection) -> None:
+        if connection in self._unauthenticated:
+            del self._unauthenticated[connection]
+            self._room.set()
 
-    def _too_late(self, peer: Peer) -> None:
-        if peer.is_open:
-            self._refuse(peer, Refused(f"no hello within {self._limits.hello:g} s", again=True))
+    def _too_late(self, connection: Connection) -> None:
+        if connection.is_open:
+            self._refuse(connection, Refused(f"no hello within {self._limits.hello:g} s", again=True))
         else:
-            peer.abort()
+            connection.abort()
 
-    def heard(self, peer: Peer, line: bytes) -> None:
-        """A peer has said something: a stranger hello, or else it is no pod that may come in."""
+    def line_received(self, connection: Connection, line: bytes) -> None:
+        """Handle one line: the hello of an unauthenticated connection, or a message of an agent."""
         try:
             message = read_from_agent(line)
-            if peer.bucket is None:
-                self._meet(peer, message)
+            if connection.bucket is None:
+                self._authenticate(connection, message)
             else:
-                self._hand_on(peer, peer.bucket, message)
-        except _No as no:
-            self._refuse(peer, no.refused)
+                self._pass_on(connection, connection.bucket, message)
+        except _RefusedError as error:
+            self._refuse(connection, error.refused)
         except ProtocolError as error:
-            self._refuse(peer, Refused(str(error)[:1024]))
-        except Exception:  # a defect of ours must not take the others along
-            _log.exception(_BROKE)
-            self.left(peer)
-            peer.hang_up()
+            self._refuse(connection, Refused(str(error)))
+        except Exception:  # a defect here must not stop the others
+            _log.exception(_DEFECT)
+            self.left(connection)
+            connection.hang_up()
 
-    def heard_too_much(self, peer: Peer) -> None:
-        """A line has passed its limit."""
-        self._refuse(peer, Refused(f"a message of more than {LINE_LIMIT} bytes"))
+    def line_too_long(self, connection: Connection) -> None:
+        """Refuse a peer that sends a line without an end."""
+        self._refuse(connection, Refused(f"a message of more than {LINE_LIMIT} bytes"))
 
-    def left(self, peer: Peer) -> None:
-        """A peer says nothing more, or is not listened to any more."""
-        self._forget_stranger(peer)
-        self._jobs.left(peer)
+    def left(self, connection: Connection) -> None:
+        """The peer sends nothing more, or the server ignores it from now on."""
+        self._drop_unauthenticated(connection)
+        self._jobs.left(connection)
 
-    def closed(self, peer: Peer) -> None:
-        """A connection is closed."""
-        self._all.discard(peer)
+    def closed(self, connection: Connection) -> None:
+        """Forget a closed connection."""
+        self._all.discard(connection)
 
-    def _meet(self, peer: Peer, hello: FromAgent) -> None:
-        """Let a pod in that may come in; everybody else is told why not."""
+    def _authenticate(self, connection: Connection, hello: FromAgent) -> None:
+        """Let an agent enter, or refuse it. The order matters: see `authentication`."""
         if not isinstance(hello, Hello):
-            raise _No(Refused("the first message must be hello"))
-        wrong = door.wrong_token(hello, self._key)
+            raise _RefusedError(Refused("the first message must be hello"))
+        wrong = authentication.wrong_token(hello, self._key)
         if wrong is not None:
-            self._jobs.turned_away(hello.job, wrong)
-            raise _No(Refused(f"token: wrong for pod {hello.pod[:63]!r} of this job"))
+            self._jobs.authentication_failed(hello.job, wrong)
+            raise _RefusedError(Refused(f"token: wrong for pod {hello.pod[:63]!r} of this job"))
         stop = self._jobs.stop_for(hello)
         if stop is not None:
-            self._forget_stranger(peer)
-            peer.send(stop)
-            peer.hang_up()
+            self._drop_unauthenticated(connection)
+            connection.send(stop)
+            connection.hang_up()
             return
-        refused = door.refusal(hello, self._jobs.known(hello.job))
+        refused = authentication.refusal(hello, self._jobs.admission(hello.job))
         if refused is not None:
-            raise _No(refused)
-        self._let_in(peer, hello)
+            raise _RefusedError(refused)
+        self._enter(connection, hello)
 
-    def _let_in(self, peer: Peer, hello: Hello) -> None:
-        peer.stop_timer()
-        self._forget_stranger(peer)
-        peer.bucket = Bucket(self._limits.rate, self._limits.burst, self._clock())
-        self._jobs.enter(peer, hello)
+    def _enter(self, connection: Connection, hello: Hello) -> None:
+        connection.stop_timer()
+        self._drop_unauthenticated(connection)
+        connection.bucket = Bucket(self._limits.rate, self._limits.burst, self._clock())
+        self._jobs.enter(connection, hello)
 
-    def _hand_on(self, peer: Peer, bucket: Bucket, message: FromAgent) -> None:
+    def _pass_on(self, connection: Connection, bucket: Bucket, message: FromAgent) -> None:
         if isinstance(message, Hello):
-            raise _No(Refused("hello was said already"))
+            raise _RefusedError(Refused("a second hello on one connection"))
         if not bucket.take(self._clock()):
-            raise _No(Refused(f"more than {self._limits.rate:g} messages a second", again=True))
-        self._jobs.said(peer, message)
+            raise _RefusedError(Refused(f"more than {self._limits.rate:g} messages per second", again=True))
+        self._jobs.received(connection, message)
 
-    def _refuse(self, peer: Peer, refused: Refused) -> None:
+    def _refuse(self, connection: Connection, refused: Refused) -> None:
         self.refusals += 1
-        self._say("refused %s: %s", f"a pod of job {peer.job}" if peer.job else "a stranger", refused.message)
-        self.left(peer)
-        peer.refuse(refused)
+        peer = f"a pod of job {connection.job}" if connection.job else "an unauthenticated connection"
+        self._log_rarely("refused %s: %s", peer, refused.message)
+        self.left(connection)
+        connection.refuse(refused)
 
-    def _say(self, words: str, *details: object) -> None:
-        """Log it, unless something of the kind was logged just now: strangers must not fill the disk."""
+    def _log_rarely(self, text: str, *details: object) -> None:
+        """Log unless a similar line was logged just now: unauthenticated peers must not fill the disk."""
         now = self._clock()
         if now >= self._quiet_until:
-            self._quiet_until = now + _QUIET
-            _log.warning(words, *details)
+            self._quiet_until = now + _LOG_SECONDS
+            _log.warning(text, *details)
 
 
-def _tune(connection: socket.socket) -> None:
-    """Small messages go out at once; a peer that is silently gone is noticed by the kernel too."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER)
+def _tune(sock: socket.socket) -> None:
+    """Send small messages at once, and let the kernel notice a peer that is gone."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER)
     for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

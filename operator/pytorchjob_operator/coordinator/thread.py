@@ -1,7 +1,6 @@
-"""The coordinator as the rest of the operator sees it: a thread with a loop of its own, told what to expect, asked how
-things stand.
+"""The coordinator as the rest of the operator sees it: a thread with its own loop.
 
-Whatever an operator does meanwhile, its agents are answered. If the loop breaks it is begun anew with what is known.
+Agents get answers whatever else the operator does. If the loop fails, it restarts with what is known.
 """
 
 import asyncio
@@ -10,43 +9,53 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import assert_never
 
 from pytorchjob_operator.coordinator import tls
-from pytorchjob_operator.coordinator.jobs import Jobs, OnChange
+from pytorchjob_operator.coordinator.jobs import Jobs, OnChange, Record
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
+from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
-from pytorchjob_operator.report import Report
-from pytorchjob_operator.rounds.report import report
-from pytorchjob_operator.rounds.state import News, Policy, Seat
+from pytorchjob_operator.rounds.state import JobEvent
+from pytorchjob_operator.rounds.summary import summarize
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 4096
-_AGAIN = 1.0
-"""Seconds before a loop that broke is begun anew."""
-_PATIENCE = 10.0
+_RESTART_SECONDS = 1.0
+"""Seconds before a loop that failed starts again."""
+_STOP_SECONDS = 10.0
 """Seconds for the thread to end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the coordinator calls, in its own thread."""
+
+    on_change: OnChange | None = None
+    """Called with a job's uid and its new events when its report changes."""
+    record: Record | None = None
+    """Called before each decision, to record it."""
+
+
 class Coordinator:
-    """Runs the rounds of all jobs; every method may be called from any thread."""
+    """Forms the rounds of all jobs. Every method may be called from any thread."""
 
     def __init__(
         self,
         key: bytes,
         term: int,
         ssl_context: ssl.SSLContext | None = None,
-        on_change: OnChange | None = None,
+        hooks: Hooks | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`term` grows with each leader; `on_change(uid, news)` is called from the coordinator's own thread."""
+        """`term` grows with each leader."""
         self._key, self._ssl, self._limits = key, ssl_context, limits or Limits()
-        self._on_change = on_change
-        self._jobs = Jobs(term, _clock, self._changed, self._limits)
-        self._expected: dict[str, tuple[Policy, Mapping[int, Seat]] | bool] = {}
-        """What is expected of each job; of one that has ended, whether it has failed."""
+        self._hooks = hooks or Hooks()
+        self._jobs = Jobs(term, _clock, self._changed, self._limits, self._hooks.record)
+        self._updates: dict[str, Sync | Finish] = {}
+        """The last update of each job, for a loop that restarts."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -56,101 +65,96 @@ class Coordinator:
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
 
     def start(self, host: str, port: int) -> int:
-        """Open the port (0: any; host "": every address) and serve it; raises OSError. Returns the port."""
+        """Open the port and serve it; return it. Port 0: any; host "": all addresses. Raises OSError."""
         if self._ssl is not None:
             tls.save_memory()
             tls.save_work(self._ssl)
         self._listener = _listen(host, port)
-        self._jobs.looked = _clock()
+        self._jobs.ticked_at = _clock()
         self._thread.start()
         return int(self._listener.getsockname()[1])
 
     def stop(self) -> None:
-        """Close the port and every connection: the agents look for the next coordinator."""
+        """Close the port and all connections. The agents look for the next coordinator."""
         with self._lock:
             self._stopping = True
             loop, serving = self._loop, self._serving
             if loop is not None and serving is not None:
                 loop.call_soon_threadsafe(serving.cancel)
         if self._thread.is_alive():
-            self._thread.join(_PATIENCE)
+            self._thread.join(_STOP_SECONDS)
         if self._listener is not None:
             self._listener.close()
 
     def apply(self, uid: str, update: CoordinatorUpdate) -> None:
-        """Apply what a plan decided about a job; repeating an update changes nothing."""
+        """Apply what a plan decided about a job. A repeated update changes nothing."""
+        with self._lock:
+            known = self._updates.get(uid)
+            if update == known or (known is None and isinstance(update, Forget)):
+                return
+            match update:
+                case Sync(policy, pods):
+                    self._updates[uid] = update = Sync(policy, dict(pods))
+                case Finish():
+                    self._updates[uid] = update
+                case Forget():
+                    del self._updates[uid]
+                case _:
+                    assert_never(update)
+            if self._loop is not None:  # otherwise the next loop starts with the stored updates
+                self._loop.call_soon_threadsafe(self._apply, uid, update)
+
+    def _apply(self, uid: str, update: CoordinatorUpdate) -> None:
         match update:
             case Sync(policy, pods):
-                self.expect(uid, policy, pods)
+                self._jobs.sync_job(uid, policy, pods)
             case Finish(failed):
-                self.conclude(uid, failed=failed)
+                self._jobs.finish_job(uid, failed=failed)
             case Forget():
-                self.forget(uid)
+                self._jobs.forget_job(uid)
             case _:
                 assert_never(update)
 
-    def expect(self, uid: str, policy: Policy, seats: Mapping[int, Seat]) -> None:
-        """Tell what a job is now: its rule, and its replicas by index."""
-        with self._lock:
-            if self._expected.get(uid) == (policy, seats):
-                return
-            seats = dict(seats)
-            self._expected[uid] = (policy, seats)
-            self._call(lambda: self._jobs.expect(uid, policy, seats))
-
-    def conclude(self, uid: str, *, failed: bool) -> None:
-        """Tell that a job has ended: its agents are told to stop, those that come later too, until it is forgotten."""
-        with self._lock:
-            if self._expected.get(uid) is not failed:
-                self._expected[uid] = failed
-                self._call(lambda: self._jobs.conclude(uid, failed=failed))
-
-    def forget(self, uid: str) -> None:
-        """Tell that a job is over or gone; its agents are sent away."""
-        with self._lock:
-            if self._expected.pop(uid, None) is not None:
-                self._call(lambda: self._jobs.forget(uid))
-
     def report(self, uid: str) -> Report | None:
-        """Return how a job's rounds stand now; None for one that was never expected."""
+        """Return the state of a job's training now. None: the job was never synced."""
         state = self._jobs.state(uid)
-        return None if state is None else report(state, _clock())
+        return None if state is None else summarize(state, _clock())
 
     @property
     def connections(self) -> int:
-        """How many there are now."""
+        """Open connections."""
         return self._server.connections if self._server else 0
 
     @property
     def refusals(self) -> int:
-        """How many agents and strangers were not let in since it was started."""
+        """Refused connections since the start."""
         return self._server.refusals if self._server else 0
 
+    @property
+    def violations(self) -> int:
+        """Decisions that violated an invariant since the start. Each is a defect, and was not carried out."""
+        return self._jobs.violations
+
     def lag(self) -> float:
-        """Seconds by which its clock is late; 0 before it is started."""
-        return max(_clock() - self._jobs.looked, 0.0) if self._listener is not None else 0.0
+        """Return the seconds since the last tick; 0 before the start."""
+        return max(_clock() - self._jobs.ticked_at, 0.0) if self._listener is not None else 0.0
 
-    def _call(self, what: Callable[[], None]) -> None:
-        """Have it done in the loop, if there is one; otherwise the next one begins with what is expected."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(what)
-
-    def _changed(self, uid: str, news: tuple[News, ...]) -> None:
-        if self._on_change is None:
+    def _changed(self, uid: str, events: tuple[JobEvent, ...]) -> None:
+        if self._hooks.on_change is None:
             return
         try:
-            self._on_change(uid, news)
-        except Exception:  # what others do with it must not stop the rounds
-            _log.exception("job %s: a change could not be handed on", uid)
+            self._hooks.on_change(uid, events)
+        except Exception:  # a defect of the receiver must not stop the rounds
+            _log.exception("job %s: a change could not be passed on", uid)
 
     def _run(self) -> None:
         while not self._stopping:
             try:
                 asyncio.run(self._serve())
-            except Exception:  # a loop that breaks is begun anew: the agents come back by themselves
-                _log.exception("the coordinator broke and begins anew")
+            except Exception:  # the loop restarts, and the agents reconnect
+                _log.exception("the coordinator failed and restarts")
             if not self._stopping:
-                time.sleep(_AGAIN)
+                time.sleep(_RESTART_SECONDS)
 
     async def _serve(self) -> None:
         assert self._listener is not None
@@ -159,11 +163,8 @@ class Coordinator:
         with self._lock:
             self._loop, self._serving = asyncio.get_running_loop(), serving
             self._server = server
-            for uid, expected in self._expected.items():
-                if isinstance(expected, bool):
-                    self._jobs.conclude(uid, failed=expected)
-                else:
-                    self._jobs.expect(uid, *expected)
+            for uid, update in self._updates.items():
+                self._apply(uid, update)
             if self._stopping:
                 serving.cancel()
         try:
@@ -180,7 +181,7 @@ def _clock() -> float:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Open a port; without a host, on every address of both families where the machine has them."""
+    """Open a port; without a host, on all addresses of both families where the machine has them."""
     if not host and socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

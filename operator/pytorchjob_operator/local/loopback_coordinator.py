@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Self
 
 from pytorchjob_operator import tokens
-from pytorchjob_operator.coordinator.thread import Coordinator
+from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
+from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.local.addresses import LOOPBACK
 from pytorchjob_operator.observed import CoordinatorAccess, Options
-from pytorchjob_operator.report import Report
-from pytorchjob_operator.rounds.state import News
+from pytorchjob_operator.rounds.state import JobEvent
 
 _TERM = 1
 _MAX_EVENTS = 1000
@@ -32,8 +32,8 @@ class LoopbackCoordinator:
         """`selector` is the selector with which the runner waits."""
         self._selector = selector
         self._key = secrets.token_bytes(tokens.KEY_BYTES)
-        self._events: deque[News] = deque(maxlen=_MAX_EVENTS)
-        self._coordinator = Coordinator(self._key, _TERM, on_change=self._changed)
+        self._events: deque[JobEvent] = deque(maxlen=_MAX_EVENTS)
+        self._coordinator = Coordinator(self._key, _TERM, hooks=Hooks(self._changed))
         self._readable, self._writable = os.pipe()
         for fd in (self._readable, self._writable):
             os.set_blocking(fd, False)
@@ -65,14 +65,14 @@ class LoopbackCoordinator:
         """Apply what a plan decided about the job."""
         self._coordinator.apply(uid, update)
 
-    def take_events(self) -> list[News]:
+    def take_events(self) -> list[JobEvent]:
         """Return the events since the last call."""
         taken = []
         while self._events:
             taken.append(self._events.popleft())
         return taken
 
-    def _changed(self, _uid: str, events: tuple[News, ...]) -> None:
+    def _changed(self, _uid: str, events: tuple[JobEvent, ...]) -> None:
         """Store the events and wake the runner; the coordinator's thread calls this."""
         self._events.extend(events)
         with suppress(BlockingIOError, OSError):  # a full pipe wakes the runner too; a closed one: the run has ended

@@ -24,7 +24,7 @@ MAX_REPLACING = 1000
 """Most failed pods that are replaced at a time: each is listed by its uid, and an object's size is bounded."""
 
 Uid = Annotated[str, Field(max_length=128)]
-Word = Annotated[str, Field(max_length=64)]
+ReasonWord = Annotated[str, Field(max_length=64)]
 Position = Generation
 MetricValue = Annotated[Number, Field(description="The last number that the script reported.")]
 
@@ -91,7 +91,7 @@ class RestartStatus(Model):
     """A restart of the workers: when, and why."""
 
     time: Time = Field(description="When the workers stopped.")
-    reason: Word = Field(description="One CamelCase word for programs. Example: WorkerFailed.")
+    reason: ReasonWord = Field(description="One CamelCase word for programs. Example: WorkerFailed.")
     message: Annotated[str, Field(max_length=4096)] = Field(
         default="", description="A sentence for people: which pod and rank failed first, and how."
     )

@@ -18,7 +18,7 @@ from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.environment.replica import build_env
 from pytorchjob_operator.plan.replicas import Replica
-from pytorchjob_operator.rounds.state import Policy, Seat
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 LAST_CALL = "last_call_timeout"
 JOIN = "join_timeout"
@@ -55,9 +55,9 @@ def _trains_without(context: Context) -> bool:
     return any(pod.without_coordinator for pod in context.compared.present.values() if _takes_part(pod))
 
 
-def _expected_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int, Seat]:
+def _expected_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int, ExpectedPod]:
     return {
-        replicas.position(context.job, replica): _seat(pod)
+        replicas.position(context.job, replica): _expected_pod(pod)
         for replica, pod in context.compared.present.items()
         if replica.type in roles and _takes_part(pod)
     }
@@ -67,25 +67,25 @@ def _takes_part(pod: Pod) -> bool:
     return not pod.deleting and not pod.failed
 
 
-def _seat(pod: Pod) -> Seat:
+def _expected_pod(pod: Pod) -> ExpectedPod:
     problem = pod.problem
     words = f"{problem.reason}: {problem.message}"[:_MAX_PROBLEM] if problem else ""
-    return Seat(pod.name, pod.uid, words, pod.succeeded)
+    return ExpectedPod(pod.name, pod.uid, words, pod.succeeded)
 
 
 def _policy(job: PyTorchJob, options: Options) -> Policy:
     elastic, spec = job.spec.elastic_policy, job.spec
     least, most = _members(job, options)
     found = Policy(
-        least=least,
-        most=most,
-        restarts=_restarts(job),
-        window=spec.agent.restart_window_seconds if spec.agent else None,
-        retry_from=restart.FIRST_RETRYABLE if RestartPolicy.EXIT_CODE in _policies(job) else 0,
+        min_members=least,
+        max_members=most,
+        max_restarts=_restarts(job),
+        restart_window=spec.agent.restart_window_seconds if spec.agent else None,
+        first_retryable_exit_code=restart.FIRST_RETRYABLE if RestartPolicy.EXIT_CODE in _policies(job) else 0,
     )
     last_call, join = _seconds(elastic, LAST_CALL), _seconds(elastic, JOIN)
-    found = found if last_call is None else replace(found, last_call=last_call)
-    return found if join is None else replace(found, timeout=join)
+    found = found if last_call is None else replace(found, last_call_timeout=last_call)
+    return found if join is None else replace(found, join_timeout=join)
 
 
 def _members(job: PyTorchJob, options: Options) -> tuple[int, int]:

@@ -7,12 +7,12 @@ the time and are written at most once a minute.
 from datetime import datetime, timedelta
 from typing import Any
 
+from pytorchjob_operator.coordinator_report import LastRestart, Report
 from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, RestartStatus
 from pytorchjob_operator.observed import PodProblem
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
-from pytorchjob_operator.report import LastRestart, Report
-from pytorchjob_operator.rounds.state import Word
+from pytorchjob_operator.rounds.values import TrainingReason
 
 STATUS_DELAY = timedelta(seconds=5)
 """A new round, restart or problem is in the status after this time; the status is not written more often."""
@@ -20,13 +20,14 @@ PROGRESS_DELAY = timedelta(seconds=60)
 """The same if only steps changed."""
 _OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.SUSPENDED, Phase.RESUMED)
 _LIKELIEST_FIRST = (
-    Word.DOUBLE,
-    Word.REFUSED,
-    Word.UNREACHABLE,
-    Word.VERSIONS,
-    Word.CUT_OFF,
-    Word.WAITING,
-    Word.CLOCKS,
+    TrainingReason.COORDINATOR_DEFECT,
+    TrainingReason.DUPLICATE_REPLICA,
+    TrainingReason.AGENT_REFUSED,
+    TrainingReason.PEER_UNREACHABLE,
+    TrainingReason.UNEQUAL_VERSIONS,
+    TrainingReason.COORDINATOR_UNREACHABLE,
+    TrainingReason.WAITING,
+    TrainingReason.CLOCKS_DIFFER,
 )
 _LONGEST = 32_000
 _LARGEST = 1e15

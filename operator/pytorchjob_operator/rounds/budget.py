@@ -1,6 +1,7 @@
-"""After workers have failed: are they started again, how soon, or does the job end, and why.
+"""What follows when workers fail: another round, after a pause, or the end of the job; and the reason.
 
-What counts are failures, never changes of members. Who failed first is the cause; what fell after it is named as such.
+Only failures count, never changes of members. The first failure is the cause, and later ones are named as its
+consequences.
 """
 
 import re
@@ -9,166 +10,185 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
-from pytorchjob_operator.rounds.state import End, EndReason, Failure, JobState, PastRestart, Word
+from pytorchjob_operator.rounds.state import JobState
+from pytorchjob_operator.rounds.values import End, EndReason, Failure, PastRestart, Policy, TrainingReason, count
 
 SAME_ERROR = 3
-"""The same error so many times in a row, each before any step, ends the job."""
+"""The same error this many times in a row, each before the first step, ends the job."""
 SAME_ERROR_BLIND = 5
-"""The same for workers that report no steps: a round that lived so short is taken for one without."""
+"""The same for workers that report no steps: a short round counts as a round without a step."""
 NO_PROGRESS = 3
-"""So many failures in a row that get no further than the ones before end the job."""
+"""This many failures in a row that do not get past the step of the failures before end the job."""
 SHORT_SECONDS = 20.0
-"""A round that fails sooner, and reports no step, has got nowhere."""
+"""A round that fails sooner, and reports no step, made no progress."""
 LONGEST_PAUSE = 60.0
-_KEPT = 200
-"""Restarts that are remembered."""
-_FOLLOWED = re.compile(
+_HISTORY = 200
+_CONSEQUENCE = re.compile(
     r"connection (closed|reset|refused)|broken pipe|socket|peer|timed? ?out|nccl|gloo|distbackend|store", re.IGNORECASE
 )
-"""How an error sounds that another one has caused."""
+"""What an error sounds like that another one has caused."""
+_ABORTED = 134
+"""The exit code of a worker that torch aborts because it lost a peer (128 + SIGABRT)."""
 _NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of the job."""
+class FailureVerdict:
+    """What follows from one failed round."""
 
     end: End | None
     restart: PastRestart
     pause: float
-    """Seconds until the next round may begin."""
-    words: str
+    """Seconds until the next round may start."""
+    message: str
     """The failure in one sentence."""
 
 
-def root(failures: Sequence[Failure]) -> Failure:
-    """Return the cause: one that does not look like the echo of another, and of those the earliest."""
-    return min(failures, key=lambda one: (_doubt(one), one.at, one.rank))
+def root_cause(failures: Sequence[Failure]) -> Failure:
+    """Return the earliest failure that does not look like the consequence of another one."""
+    return min(failures, key=lambda failure: (_doubt(failure), failure.at, failure.rank))
 
 
-def may_follow(failure: Failure) -> bool:
-    """Whether it may be the echo of a lost member: it sounds like one, or says nothing."""
+def may_be_consequence(failure: Failure) -> bool:
+    """True if a lost member may have caused the failure: it sounds like that, or has no message."""
     return _doubt(failure) > 0 or (not failure.hang and failure.message in ("", CAUSE_UNKNOWN))
 
 
 def _doubt(failure: Failure) -> int:
     if failure.hang:
         return 2 if failure.waits else 0
-    sounds = _FOLLOWED.search(failure.message) or failure.exit_code == 134  # torch aborts for a lost peer
+    sounds = _CONSEQUENCE.search(failure.message) or failure.exit_code == _ABORTED
     return 1 if sounds else 0
 
 
 def describe(state: JobState, failures: Sequence[Failure]) -> str:
-    """Return one sentence: which rank, on which pod, with what, at which step, and who fell after it."""
-    first = root(failures)
+    """Return one sentence: which rank, on which pod, with what error, at which step, and how many ranks followed."""
+    first = root_cause(failures)
     member = state.members.get(first.index)
     pod = member.pod if member else f"replica {first.index}"
-    step = reached(state)
-    after = sorted({rank for one in failures for rank in (one.rank, *one.also)} - {first.rank})
+    step = reached_step(state)
     where = f" at step {step}" if step is not None else ""
-    what = "wait for it" if first.hang else "failed after it"
-    fell = f"; {len(after)} other ranks {what}" if after else ""
-    how = "hangs" if first.hang else f"exited with {first.exit_code}"
-    return f"rank {first.rank} ({pod}) {how}{where}: {first.message or 'no message'}{fell}"
+    how = "hangs" if first.hang else f"exited with code {first.exit_code}"
+    later = {rank for failure in failures for rank in (failure.rank, *failure.also)} - {first.rank}
+    return f"rank {first.rank} ({pod}) {how}{where}: {first.message or 'no message'}{_followed(len(later), first.hang)}"
 
 
-def reached(state: JobState) -> int | None:
-    """Return the furthest step that the members of the round tell."""
+def _followed(later: int, hang: bool) -> str:
+    if not later:
+        return ""
+    what = ("waits for it" if later == 1 else "wait for it") if hang else "failed after it"
+    return f"; {count(later, 'other rank')} {what}"
+
+
+def reached_step(state: JobState) -> int | None:
+    """Return the last step that a member of the round has reported."""
     if state.round is None:
         return None
-    ranks = {index for index in state.round.ranks if index is not None}
-    return max((m.step for i, m in state.members.items() if i in ranks and m.step is not None), default=None)
+    indices = {index for index in state.round.ranks if index is not None}
+    steps = (member.step for index, member in state.members.items() if index in indices)
+    return max((step for step in steps if step is not None), default=None)
 
 
-def judge(state: JobState, failures: Sequence[Failure], now: float) -> Verdict:
-    """Decide about one failed round."""
-    first, step = root(failures), reached(state)
-    words = describe(state, failures)
+def judge(state: JobState, failures: Sequence[Failure], now: float) -> FailureVerdict:
+    """Decide what follows from one failed round."""
+    first, step = root_cause(failures), reached_step(state)
+    message = describe(state, failures)
     signature = f"{first.exit_code} {_NUMBERS.sub('#', first.message)[:200]}"
-    this = PastRestart(now, Word.HANG if first.hang else Word.FAILED, words, True, signature, step)
-    past = [one for one in state.history if one.counted]
-    nowhere = _got_nowhere(state, now)
-    found = _ended(state, [*past, this], first, nowhere)
+    reason = TrainingReason.WORKERS_HANG if first.hang else TrainingReason.WORKER_FAILED
+    restart = PastRestart(now, reason, message, True, signature, step)
+    past = [known for known in state.history if known.counted]
+    no_progress = _made_no_progress(state, now)
+    found = _find_end(state, [*past, restart], first, no_progress)
     if found is None:
-        return Verdict(None, this, _pause(past, nowhere, now), words)
-    reason, why = found
-    return Verdict(End(reason, f"{words}. {why}", first.exit_code or 1, now), this, 0.0, words)
+        return FailureVerdict(None, restart, _pause(past, no_progress, now), message)
+    end_reason, why = found
+    return FailureVerdict(End(end_reason, f"{message}. {why}", first.exit_code or 1, now), restart, 0.0, message)
 
 
 def remember(history: tuple[PastRestart, ...], restart: PastRestart) -> tuple[PastRestart, ...]:
-    """Return the history with one more."""
-    return (*history, restart)[-_KEPT:]
+    """Return the history with one more restart."""
+    return (*history, restart)[-_HISTORY:]
 
 
-def _got_nowhere(state: JobState, now: float) -> bool:
-    """Whether the round has done no step, as far as one can tell."""
+def _made_no_progress(state: JobState, now: float) -> bool:
+    """True if the round did no step, as far as the coordinator knows."""
     round_ = state.round
     if round_ is None:
         return True
-    if _tells_steps(state):
+    if _reports_steps(state):
         return round_.first_step is None
-    return now - round_.since < SHORT_SECONDS
+    return now - round_.started_at < SHORT_SECONDS
 
 
-def _tells_steps(state: JobState) -> bool:
-    """Whether the workers of this job report their steps."""
-    told = any(member.step is not None for member in state.members.values())
-    return told or any(one.step is not None for one in state.history)
+def _reports_steps(state: JobState) -> bool:
+    """True if the workers of this job report their steps."""
+    reporting = any(member.step is not None for member in state.members.values())
+    return reporting or any(restart.step is not None for restart in state.history)
 
 
-def _ended(state: JobState, failures: list[PastRestart], first: Failure, nowhere: bool) -> tuple[EndReason, str] | None:
-    policy, this = state.policy, failures[-1]
-    if 0 < first.exit_code < policy.retry_from:
-        return EndReason.PERMANENT, f"Exit codes below {policy.retry_from} are not tried again (restartPolicy ExitCode)"
-    counted = [one for one in failures[:-1] if policy.window is not None and this.at - one.at <= policy.window]
-    used = state.restarts if policy.window is None else len(counted)  # the count outlives a leader, the times do not
-    if policy.restarts is not None and used >= policy.restarts:
-        return EndReason.BUDGET, _used_up(policy.restarts, policy.window)
-    blind = not _tells_steps(state)
+def _find_end(
+    state: JobState, failures: list[PastRestart], first: Failure, no_progress: bool
+) -> tuple[EndReason, str] | None:
+    """Return why the job ends with the last of these failures. None: it goes on."""
+    policy = state.policy
+    if 0 < first.exit_code < policy.first_retryable_exit_code:
+        limit = policy.first_retryable_exit_code
+        return EndReason.PERMANENT, f"Exit codes below {limit} are permanent (restartPolicy ExitCode)"
+    if policy.max_restarts is not None and _used_restarts(policy, state.restarts, failures) >= policy.max_restarts:
+        return EndReason.BUDGET, _used_up(policy.max_restarts, policy.restart_window)
+    blind = not _reports_steps(state)
     limit = SAME_ERROR_BLIND if blind else SAME_ERROR
     row = failures[-limit:]
-    if nowhere and len(row) == limit and len({one.signature for one in row}) == 1 and _stuck(row, blind):
-        return EndReason.SAME_ERROR, f"The same error came {limit} times in a row before the first step"
+    same = len(row) == limit and len({failure.signature for failure in row}) == 1
+    if no_progress and same and _all_without_steps(row, blind):
+        return EndReason.SAME_ERROR, f"The same error occurred {limit} times in a row before the first step"
     if not blind and _no_progress(failures):
-        return EndReason.NO_PROGRESS, f"{NO_PROGRESS} restarts in a row got no further than step {_furthest(failures)}"
+        return EndReason.NO_PROGRESS, f"{NO_PROGRESS} restarts in a row did not get past step {_last_step(failures)}"
     return None
+
+
+def _used_restarts(policy: Policy, restarts: int, failures: list[PastRestart]) -> int:
+    """Return the used restarts. The count survives a change of leaders; the times in the history do not."""
+    window = policy.restart_window
+    if window is None:
+        return restarts
+    return sum(1 for failure in failures[:-1] if failures[-1].at - failure.at <= window)
 
 
 def _used_up(restarts: int, window: float | None) -> str:
     within = f" within {window:g} s" if window is not None else ""
-    match restarts:
-        case 0:
-            return "The job has no restarts (maxRestarts is 0)"
-        case 1:
-            return f"The one restart{within} is used up"
+    if restarts == 0:
+        return "The job has no restarts (maxRestarts is 0)"
+    if restarts == 1:
+        return f"The one restart{within} is used up"
     return f"All {restarts} restarts{within} are used up"
 
 
-def _stuck(row: list[PastRestart], blind: bool) -> bool:
-    """Whether none of these rounds did a step; where steps are not reported, by their short lives."""
+def _all_without_steps(row: list[PastRestart], blind: bool) -> bool:
+    """True if none of these rounds did a step. `blind`: steps are not reported, so short rounds count."""
     if not blind:
-        return all(one.step is None for one in row)
+        return all(failure.step is None for failure in row)
     return all(after.at - before.at < SHORT_SECONDS + LONGEST_PAUSE for before, after in pairwise(row))
 
 
-def _furthest(failures: list[PastRestart]) -> int:
-    return max((one.step for one in failures if one.step is not None), default=0)
+def _last_step(failures: list[PastRestart]) -> int:
+    return max((failure.step for failure in failures if failure.step is not None), default=0)
 
 
 def _no_progress(failures: list[PastRestart]) -> bool:
     if len(failures) <= NO_PROGRESS:
         return False
     before, row = failures[:-NO_PROGRESS], failures[-NO_PROGRESS:]
-    return _furthest(row) <= _furthest(before) and any(one.step is not None for one in before)
+    return _last_step(row) <= _last_step(before) and any(failure.step is not None for failure in before)
 
 
-def _pause(past: list[PastRestart], nowhere: bool, now: float) -> float:
-    """Seconds to wait: nothing after a round that has done something, then 1, 2, 4, ... as long as nothing is done."""
-    if not nowhere:
+def _pause(past: list[PastRestart], no_progress: bool, now: float) -> float:
+    """Return the seconds until the next round: 0 after progress, else 1, 2, 4, ... up to the longest pause."""
+    if not no_progress:
         return 0.0
     quick, last = 0, now
-    for one in reversed(past):
-        if last - one.at > SHORT_SECONDS + LONGEST_PAUSE:
+    for restart in reversed(past):
+        if last - restart.at > SHORT_SECONDS + LONGEST_PAUSE:
             break
-        quick, last = quick + 1, one.at
+        quick, last = quick + 1, restart.at
     return float(min(2 ** (quick - 1), LONGEST_PAUSE)) if quick else 0.0

@@ -1,82 +1,111 @@
-"""One event at a time: `decide(state, event, now) -> Decision`. Pure: no socket, clock or chance.
+"""The coordinator's decisions: `decide(state, input, now) -> Decision`. Pure: no socket, clock or random number.
 
-The coordinator's shell feeds it with what agents say and with time, and sends what it orders. Any state may be lost:
-what is needed of it comes back with the agents' hellos.
+The coordinator's shell (`coordinator/jobs.py`) feeds it with messages and time, and sends the commands. A coordinator
+may lose any state: the agents' hellos bring back what is needed.
 """
+
+from dataclasses import replace
+from typing import assert_never
 
 from pytorchjob_agent.contract.messages import (
     Done,
     Draining,
     Failed,
+    FromAgent,
     Heartbeat,
     Hello,
     Join,
     Resumed,
     Unreachable,
 )
-from pytorchjob_operator.rounds import arrive, gather, lost, running
-from pytorchjob_operator.rounds.state import Closed, Decision, Event, Expect, JobState, Said, TurnedAway
-from pytorchjob_operator.rounds.turn import Turn
+from pytorchjob_operator.rounds import arrivals, losses, rendezvous, running
+from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running
+from pytorchjob_operator.rounds.state import (
+    AuthenticationFailed,
+    ConnectionClosed,
+    Decision,
+    Input,
+    JobState,
+    JobSynced,
+    MessageReceived,
+    Tick,
+)
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import Member
 
 
-def decide(state: JobState, event: Event, now: float) -> Decision:
-    """Return the next state and what to say to whom, with the reason."""
-    turn = Turn(lost.awake(state, now), now)
-    match event:
-        case Said(link, _, Hello() as hello):
-            arrive.hello(turn, link, hello)
-        case Said():
-            _said(turn, event)
-        case Closed(link, index):
-            lost.closed(turn, link, index)
-        case Expect():
-            lost.expect(turn, event)
-        case TurnedAway(message):
-            arrive.turned_away(turn, message)
+def decide(state: JobState, input_: Input, now: float) -> Decision:
+    """Return the next state, the commands, the events and the reason. Raises IllegalTransitionError for a defect."""
+    transition = Transition(losses.shift_after_sleep(state, now), now)
+    match input_:
+        case MessageReceived():
+            _receive(transition, input_)
+        case ConnectionClosed(connection, index):
+            losses.connection_closed(transition, connection, index)
+        case JobSynced():
+            losses.sync_job(transition, input_)
+        case AuthenticationFailed(message):
+            arrivals.authentication_failed(transition, message)
+        case Tick():
+            transition.reason = "time passed"
         case _:
-            turn.reason = "time went by"
-    if turn.state.end is None:
-        _follow(turn, event)
-    return Decision(turn.state, tuple(turn.orders), tuple(turn.news), turn.reason)
+            assert_never(input_)
+    if not isinstance(transition.state.phase, Ended):
+        _follow_up(transition, input_)
+    return Decision(transition.state, tuple(transition.commands), tuple(transition.events), transition.reason)
 
 
-def _follow(turn: Turn, event: Event) -> None:
-    """Do what has become due. A beat changes little and comes often: of it, only a planned restart hears."""
-    if isinstance(event, Said) and isinstance(event.message, Heartbeat):
-        if turn.state.planned is not None:
-            running.advance(turn)
+def _follow_up(transition: Transition, input_: Input) -> None:
+    """Do what has become due. A heartbeat changes little and comes often: it completes planned restarts only."""
+    if isinstance(input_, MessageReceived) and isinstance(input_.message, Heartbeat):
+        phase = transition.state.phase
+        if isinstance(phase, Running) and phase.planned is not None:
+            running.advance(transition, phase)
         return
-    if not isinstance(event, Said):
-        lost.look(turn)
-        arrive.forgive(turn)
-    running.finish(turn)
-    running.advance(turn)
-    gather.advance(turn)
+    if not isinstance(input_, MessageReceived):
+        losses.find_lost_members(transition)
+        arrivals.expire_refusals(transition)
+    running.check_success(transition)
+    if isinstance(transition.state.phase, Running):
+        running.advance(transition, transition.state.phase)
+    if isinstance(transition.state.phase, Rendezvous):
+        rendezvous.advance(transition, transition.state.phase)
 
 
-def _said(turn: Turn, event: Said) -> None:
-    """Hand a message on, if it comes by the member's present connection."""
-    member = None if event.index is None else turn.state.members.get(event.index)
-    if member is None or member.link != event.link:
-        turn.reason = "said on an old connection"
+def _receive(transition: Transition, input_: MessageReceived) -> None:
+    """Handle a message that comes on the member's present connection."""
+    if isinstance(input_.message, Hello):
+        arrivals.hello(transition, input_.connection, input_.message)
         return
-    if isinstance(event.message, Heartbeat):
-        running.beat(turn, member, event.message)
+    member = None if input_.index is None else transition.state.members.get(input_.index)
+    if member is None or member.connection != input_.connection:
+        transition.reason = "a message on an old connection is ignored"
         return
-    member = turn.put(member, heard=turn.now, lost=None)
-    if turn.state.end is not None:
-        turn.reason = "the job has ended"
+    if isinstance(input_.message, Heartbeat):
+        running.heartbeat(transition, member, input_.message)
         return
-    match event.message:
-        case Join() as said:
-            running.join(turn, member, said)
-        case Failed() as said:
-            running.failed(turn, member, said)
-        case Done() as said:
-            running.done(turn, member, said)
-        case Resumed() as said:
-            running.resumed(turn, member, said)
-        case Draining() as said:
-            running.draining(turn, member, said)
-        case Unreachable() as said:
-            running.unreachable(turn, member, said)
+    member = transition.put(replace(member, heard_at=transition.now, lost_at=None))
+    if isinstance(transition.state.phase, Ended):
+        transition.reason = "the job has ended"
+        return
+    _dispatch(transition, member, input_.message)
+
+
+def _dispatch(transition: Transition, member: Member, message: FromAgent) -> None:
+    match message:
+        case Join():
+            running.join(transition, member, message)
+        case Failed():
+            running.failed(transition, member, message)
+        case Done():
+            running.done(transition, member, message)
+        case Resumed():
+            running.resumed(transition, member, message)
+        case Draining():
+            running.draining(transition, member, message)
+        case Unreachable():
+            running.unreachable(transition, member, message)
+        case Hello() | Heartbeat():
+            raise AssertionError(f"{message.kind} is handled before")
+        case _:
+            assert_never(message)

@@ -1,9 +1,11 @@
-"""While a round runs: beats, failures, the end of workers, pods that are asked to go, members who come in addition."""
+"""Messages of members, above all while a round runs: heartbeats, failures, success, drains, and new members."""
 
 from dataclasses import replace
+from typing import assert_never
 
 from pytorchjob_agent.contract.messages import (
     HEARTBEAT_REPLY_SECONDS,
+    HEARTBEAT_SECONDS,
     Checkpoint,
     Done,
     Draining,
@@ -14,254 +16,302 @@ from pytorchjob_agent.contract.messages import (
     Join,
     Restart,
     Resumed,
+    RoundId,
     Unreachable,
 )
-from pytorchjob_operator.rounds import budget, gather
-from pytorchjob_operator.rounds.state import Failure, Member, PastRestart, Planned, Round, Word
-from pytorchjob_operator.rounds.turn import Turn
+from pytorchjob_operator.rounds import budget, endings, formation, rendezvous
+from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import Failure, Member, PastRestart, PlannedRestart, Round, TrainingReason
 
 GROW_SECONDS = 1.0
-"""How long a round waits for others to come along with a newcomer before it is formed anew."""
+"""How long a round that can grow waits for more new members after the first one."""
 CHECKPOINT_SECONDS = 60.0
-"""How long workers that save on request may take, where nobody is in a hurry."""
+"""How long workers may take to save a checkpoint on request."""
 
 
-def beat(turn: Turn, member: Member, said: Heartbeat) -> None:
-    """Note how far it has come, and whom it hears."""
-    answers = member.ponged is None or turn.now - member.ponged >= HEARTBEAT_REPLY_SECONDS
-    turn.put(
-        member,
-        heard=turn.now,
-        ponged=turn.now if answers else member.ponged,
-        lost=None,
-        cooperative=said.cooperative,
-        answered=max(member.answered, said.answered),
-        step=said.step if said.step is not None else member.step,
-        total=said.total,
-        metrics=said.metrics,
+def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> None:
+    """Store the progress of a member and which peers it hears; answer now and then."""
+    due = member.replied_at is None or transition.now - member.replied_at >= HEARTBEAT_REPLY_SECONDS
+    transition.put(
+        replace(
+            member,
+            heard_at=transition.now,
+            replied_at=transition.now if due else member.replied_at,
+            lost_at=None,
+            cooperative=message.cooperative,
+            answered=max(member.answered, message.answered),
+            step=message.step if message.step is not None else member.step,
+            total=message.total,
+            metrics=message.metrics,
+        )
     )
-    if said.answered > turn.state.requests:
-        turn.set(requests=said.answered)  # of another leader: ours must be told from them
-    if answers:
-        turn.tell(member, HeartbeatReply())
-    turn.reason = "a beat"
-    round_ = turn.state.round
-    if round_ is None or not round_.has(member.index):
-        return
-    if said.step is not None and round_.first_step is None:
-        turn.set(round=replace(round_, first_step=said.step))
-    for rank in said.heard:
+    if message.answered > transition.state.requests:  # a request of another leader: the next number must be higher
+        transition.state = replace(transition.state, requests=message.answered)
+    if due:
+        transition.send(member, HeartbeatReply())
+    transition.reason = "a heartbeat"
+    round_ = transition.state.round
+    if round_ is not None and round_.has(member.index):
+        _record_first_step(transition, message)
+        _record_peers(transition, member, message, round_)
+
+
+def _record_first_step(transition: Transition, message: Heartbeat) -> None:
+    phase = transition.state.phase
+    if isinstance(phase, Running) and message.step is not None and phase.round.first_step is None:
+        transition.update(replace(phase, round=replace(phase.round, first_step=message.step)))
+
+
+def _record_peers(transition: Transition, member: Member, message: Heartbeat, round_: Round) -> None:
+    """A member hears its peers through the round's store; it matters for peers that the coordinator does not hear."""
+    for rank in message.heard:
         index = round_.ranks[rank] if rank < len(round_.ranks) else None
-        peer = None if index is None else turn.state.members.get(index)
-        if peer is not None and peer is not member and (peer.lost is not None or turn.now - peer.heard > 1.0):
-            turn.put(peer, echo=turn.now)
+        peer = None if index is None else transition.state.members.get(index)
+        if peer is None or peer is member:
+            continue
+        if peer.lost_at is not None or transition.now - peer.heard_at > HEARTBEAT_SECONDS:
+            transition.put(replace(peer, peer_heard_at=transition.now))
 
 
-def join(turn: Turn, member: Member, said: Join) -> None:
-    """It has no workers and waits: for the next round, or for a place in one."""
-    round_, over = turn.state.round, turn.state.over
-    if said.round is not None and (over is None or said.round > over):
-        turn.set(over=said.round)
-    if round_ is not None and round_.has(member.index) and said.round is not None and said.round < round_.id:
-        _late(turn, member, round_)
+def join(transition: Transition, member: Member, message: Join) -> None:
+    """A member has no workers and waits for a round."""
+    _record_finished(transition, message.round)
+    round_ = transition.state.round
+    if round_ is not None and round_.has(member.index) and message.round is not None and message.round < round_.id:
+        _late_join(transition, member, round_)
         return
-    member = turn.put(member, port=said.port)
-    turn.reason = f"{member.pod} waits for a round"
-    if round_ is None:
-        if turn.state.gathering is None:
-            gather.begin(turn, "the first members are here")
-        return
-    if turn.state.gathering is None and round_.has(member.index) and member.index not in round_.done:
-        gather.begin(turn, f"{member.pod} has stopped its workers", caused=False)
-    if turn.state.gathering is None:
-        newcomers(turn)
-    elif round_.has(member.index):
-        gather.change(turn, stopped=True)
+    member = transition.put(replace(member, port=message.port))
+    transition.reason = f"{member.pod} waits for a round"
+    phase = transition.state.phase
+    match phase:
+        case Waiting():
+            rendezvous.begin(transition, Trigger.MEMBER_JOINED, "the first member is ready")
+        case Stalled():
+            rendezvous.begin(transition, Trigger.MEMBER_JOINED, f"{member.pod} joins after the failed rendezvous")
+        case Running(round=running) if running.has(member.index) and member.index not in running.done:
+            words = f"{member.pod} has stopped its workers"
+            rendezvous.begin(transition, Trigger.WORKERS_STOPPED, words, caused=False)
+            rendezvous.mark_stopped(transition)
+        case Running():
+            tell_spares(transition)
+        case Rendezvous(last_round=last):
+            if last is not None and last.has(member.index):
+                rendezvous.mark_stopped(transition)
+        case Ended():
+            pass
+        case _:
+            assert_never(phase)
 
 
-def _late(turn: Turn, member: Member, round_: Round) -> None:
-    """It waited before this round began. Of one that was opened here it hears next; one that others agreed on or that
-    another leader opened it may have begun with them, or not: it is asked.
+def _record_finished(transition: Transition, id_: RoundId | None) -> None:
+    known = transition.state.finished_round
+    if id_ is not None and (known is None or id_ > known):
+        transition.state = replace(transition.state, finished_round=id_)
+
+
+def _late_join(transition: Transition, member: Member, round_: Round) -> None:
+    """The member sent its join before this round started.
+
+    Of a round that this coordinator formed, the member receives its assignment next. A round that the members agreed
+    on, or that another leader formed, may include the member or not: it is restarted.
     """
-    if turn.state.gathering is None and not round_.adopted:
-        turn.reason = f"{member.pod} said so before it heard of round {round_.id}"
+    phase = transition.state.phase
+    transition.reason = f"{member.pod} joined before round {round_.id} started"
+    if isinstance(phase, Running) and not round_.adopted:
         return
-    if turn.state.gathering is None and member.index not in round_.done:
-        gather.begin(turn, f"{member.pod} has stopped its workers", caused=False)
+    if isinstance(phase, Running) and member.index not in round_.done:
+        words = f"{member.pod} has stopped its workers"
+        rendezvous.begin(transition, Trigger.WORKERS_STOPPED, words, caused=False)
     else:
-        turn.tell(member, Restart(round_.id, f"round {round_.id} is over"))
-    turn.reason = f"{member.pod} waited before round {round_.id} began"
+        transition.send(member, Restart(round_.id, f"round {round_.id} is over"))
+    transition.reason = f"{member.pod} joined before round {round_.id} started"
 
 
-def newcomers(turn: Turn) -> None:
-    """Tell those who wait beside a running round what for; if there is room for them, it is formed anew soon."""
-    round_ = turn.state.round
-    if round_ is None or turn.state.gathering is not None or turn.state.end is not None:
+def tell_spares(transition: Transition) -> None:
+    """Send members that wait beside a running round the reason. If the round has room, it restarts with them soon."""
+    phase = transition.state.phase
+    if not isinstance(phase, Running):
         return
-    waiting = [one for one in turn.state.members.values() if one.waiting]
+    waiting = [member for member in transition.state.members.values() if member.waiting]
     if not waiting:
         return
+    round_ = phase.round
     if round_.done:
-        words = f"round {round_.id} comes to its end"
-    elif len(round_.ranks) >= turn.state.policy.most:
-        words = f"round {round_.id} has all members that it may have: a spare waits"
+        words = f"round {round_.id} is about to finish"
+    elif len(round_.ranks) >= transition.state.policy.max_members:
+        words = formation.spare_reason(round_)
     else:
-        words = f"round {round_.id} runs and is going to be formed anew"
-        turn.set(growing=turn.now if turn.state.growing is None else turn.state.growing)
+        words = f"round {round_.id} will restart with this pod"
+        since = transition.now if phase.growing_since is None else phase.growing_since
+        transition.update(replace(phase, growing_since=since))
     for member in waiting:
-        turn.tell(member, Hold(words))
+        transition.send(member, Hold(words))
 
 
-def failed(turn: Turn, member: Member, said: Failed) -> None:
-    """Workers failed: everybody stops and joins anew; who failed first is decided when all have."""
-    round_ = turn.state.round
-    if round_ is None or said.round != round_.id:
-        turn.reason = f"{member.pod} tells of round {said.round}, which is over"
+def failed(transition: Transition, member: Member, message: Failed) -> None:
+    """Workers failed: all members restart. The budget decides once all of them have stopped."""
+    phase, round_ = transition.state.phase, transition.state.round
+    active = isinstance(phase, Running | Rendezvous)
+    if round_ is None or message.round != round_.id or not active:
+        transition.reason = f"{member.pod} reports a failure in round {message.round}, which is over"
         return
-    gathering = turn.state.gathering
-    if gathering is not None and any((one.index, one.rank) == (member.index, said.rank) for one in gathering.failures):
-        turn.reason = f"{member.pod} tells of the failure of rank {said.rank} again"
+    if isinstance(phase, Rendezvous) and any(
+        (failure.index, failure.rank) == (member.index, message.rank) for failure in phase.failures
+    ):
+        transition.reason = f"{member.pod} repeats the failure of rank {message.rank}"
         return
     failure = Failure(
         index=member.index,
-        rank=said.rank,
-        exit_code=said.exit_code,
-        message=said.message,
-        traceback=said.traceback,
-        at=turn.now - min(max(said.age, 0.0), 60.0),
-        also=said.also,
-        hang=said.hang,
-        waits=said.waits,
+        rank=message.rank,
+        exit_code=message.exit_code,
+        message=message.message,
+        traceback=message.traceback,
+        at=transition.now - min(max(message.age, 0.0), 60.0),
+        also=message.also,
+        hang=message.hang,
+        waits=message.waits,
     )
-    gather.begin(turn, f"rank {said.rank} on {member.pod} failed", (failure,))
+    words = f"rank {message.rank} on {member.pod} failed"
+    rendezvous.begin(transition, Trigger.WORKERS_FAILED, words, (failure,))
 
 
-def done(turn: Turn, member: Member, said: Done) -> None:
-    """Its workers ended well; the job has, once everybody's have."""
-    round_ = turn.state.round
-    if round_ is None or said.round != round_.id or turn.state.gathering is not None:
-        turn.reason = f"{member.pod} tells of round {said.round}, which is over"
+def done(transition: Transition, member: Member, message: Done) -> None:
+    """The workers of a member have succeeded. The job has, once those of all members have."""
+    phase = transition.state.phase
+    if not isinstance(phase, Running) or message.round != phase.round.id:
+        transition.reason = f"{member.pod} reports success in round {message.round}, which is over"
         return
-    is_done(turn, member)
-    turn.reason = f"{member.pod} is done"
-    finish(turn)
+    mark_done(transition, member)
+    transition.reason = f"{member.pod} is done"
+    check_success(transition)
 
 
-def is_done(turn: Turn, member: Member) -> None:
-    """Note that a member of the present round is done: that stays, whatever becomes of its pod."""
-    round_ = turn.state.round
-    if round_ is not None and round_.has(member.index):
-        turn.put(member, done=True)
-        turn.set(round=replace(round_, done=round_.done | {member.index}))
+def mark_done(transition: Transition, member: Member) -> None:
+    """Record a member's success. It stays recorded if the pod goes."""
+    phase = transition.state.phase
+    if isinstance(phase, Running) and phase.round.has(member.index):
+        transition.put(replace(member, done=True))
+        round_ = replace(phase.round, done=phase.round.done | {member.index})
+        transition.update(replace(phase, round=round_))
 
 
-def finish(turn: Turn) -> None:
-    """End the job with success if every member of the round is done."""
-    round_ = turn.state.round
-    if round_ is None or turn.state.gathering is not None or turn.state.end is not None:
+def check_success(transition: Transition) -> None:
+    """End the job with success if all members of the round are done."""
+    phase = transition.state.phase
+    if not isinstance(phase, Running):
         return
-    seats = turn.state.seats
-    done = round_.done | {index for index, seat in seats.items() if seat.done}
-    strangers = round_.ranks.count(None)  # of an adopted round: they may have ended before they could say hello
-    if strangers > len(done - set(round_.ranks)) or not done.issuperset(set(round_.ranks) - {None}):
+    round_ = phase.round
+    succeeded = {index for index, pod in transition.state.pods.items() if pod.succeeded}
+    finished = round_.done | succeeded
+    unknown = round_.ranks.count(None)  # of an adopted round: these members may have ended before they could connect
+    if unknown > len(finished - set(round_.ranks)) or not finished.issuperset(set(round_.ranks) - {None}):
         return
-    gather.succeed(turn, "every member is done")
+    endings.succeed(transition, "all members have succeeded")
 
 
-def resumed(turn: Turn, member: Member, said: Resumed) -> None:
-    """The members went on by themselves while the coordinator was away."""
-    member, round_ = turn.put(member, port=None), turn.state.round
-    if round_ is not None and round_.has(member.index) and said.round == round_.id:
-        turn.reason = f"{member.pod} tells of round {said.round}, which is known"
+def resumed(transition: Transition, member: Member, message: Resumed) -> None:
+    """The members agreed on a round while the coordinator was away."""
+    member, round_ = transition.put(replace(member, port=None)), transition.state.round
+    if round_ is not None and round_.has(member.index) and message.round == round_.id:
+        transition.reason = f"{member.pod} reports round {message.round}, which is known"
         return
-    if round_ is None or not round_.has(member.index) or not said.round.follows(round_.id):
-        _too_late(turn, member, said)
+    if round_ is None or not round_.has(member.index) or not message.round.follows(round_.id):
+        _resumed_too_late(transition, member, message)
         return
-    past = PastRestart(turn.now, Word.FAILED, said.reason, True, step=budget.reached(turn.state))
-    turn.set(
-        round=replace(round_, id=said.round, since=turn.now, adopted=True, first_step=None, done=frozenset()),
-        gathering=None,
-        planned=None,
-        restarts=max(turn.state.restarts, said.restarts),
-        history=budget.remember(turn.state.history, past),
+    past = PastRestart(
+        transition.now, TrainingReason.WORKER_FAILED, message.reason, True, step=budget.reached_step(transition.state)
     )
-    gather.idle(turn)
-    newcomers(turn)
-    turn.reason = f"the members agreed on round {said.round}"
-    turn.say(Word.ROUND, f"The members agreed on round {said.round} without the coordinator: {said.reason}")
+    agreed = replace(
+        round_, id=message.round, started_at=transition.now, adopted=True, first_step=None, done=frozenset()
+    )
+    transition.enter(Trigger.ROUND_REPORTED, Running(agreed))
+    transition.state = replace(
+        transition.state,
+        restarts=max(transition.state.restarts, message.restarts),
+        history=budget.remember(transition.state.history, past),
+    )
+    rendezvous.end_if_members_wait(transition)
+    tell_spares(transition)
+    transition.reason = f"the members agreed on round {message.round}"
+    words = f"The members agreed on round {message.round} without a coordinator: {message.reason}"
+    transition.record(TrainingReason.ROUND_STARTED, words)
 
 
-def _too_late(turn: Turn, member: Member, said: Resumed) -> None:
-    """The others are elsewhere by now."""
-    round_ = turn.state.round
-    id_ = said.round if round_ is None else max(round_.id, said.round)
-    turn.tell(member, Restart(id_, f"the others were not in round {said.round} any more"))
-    if round_ is not None and round_.has(member.index):
-        gather.begin(turn, f"{member.pod} was in round {said.round}")
-    turn.reason = f"{member.pod} tells of round {said.round}, which is over"
+def _resumed_too_late(transition: Transition, member: Member, message: Resumed) -> None:
+    """The other members are in another round by now."""
+    phase, round_ = transition.state.phase, transition.state.round
+    id_ = message.round if round_ is None else max(round_.id, message.round)
+    transition.send(member, Restart(id_, f"the other members have left round {message.round}"))
+    if isinstance(phase, Running) and phase.round.has(member.index):
+        rendezvous.begin(transition, Trigger.WORKERS_STOPPED, f"{member.pod} was in round {message.round}")
+    transition.reason = f"{member.pod} reports round {message.round}, which is over"
 
 
-def draining(turn: Turn, member: Member, said: Draining) -> None:
-    """A pod has to go: its peers save first if they can, then they go on without it."""
-    member = turn.put(member, leaving=True)
-    round_ = turn.state.round
-    turn.reason = f"{member.pod} has to go within {said.seconds:g} s"
-    if round_ is None or not round_.has(member.index) or turn.state.gathering is not None:
-        gather.release(turn)
+def draining(transition: Transition, member: Member, message: Draining) -> None:
+    """A pod terminates: its peers save a checkpoint first if they can, then they continue without it."""
+    member = transition.put(replace(member, leaving=True))
+    phase = transition.state.phase
+    transition.reason = f"{member.pod} terminates within {message.seconds:g} s"
+    if not isinstance(phase, Running) or not phase.round.has(member.index):
+        rendezvous.release_leaving(transition)
         return
-    if member.index in round_.done:
-        return  # it may be gone before the others are done as well
-    plan(turn, f"{member.pod} has to go ({said.reason or 'SIGTERM'})", max(said.seconds, 0.0))
+    if member.index in phase.round.done:
+        return  # its part is done, so it may end before the others
+    cause = f"{member.pod} is terminating ({message.reason or 'SIGTERM'})"
+    plan_restart(transition, phase, cause, max(message.seconds, 0.0))
 
 
-def plan(turn: Turn, reason: str, seconds: float) -> None:
-    """Restart as soon as the workers have saved; at once where they would not hear of it."""
-    round_, planned = turn.state.round, turn.state.planned
-    assert round_ is not None
-    deadline = turn.now + min(seconds, CHECKPOINT_SECONDS)
+def plan_restart(transition: Transition, phase: Running, reason: str, seconds: float) -> None:
+    """Restart once the workers have saved a checkpoint, after `seconds` at the latest; at once if none would save."""
+    deadline = transition.now + min(seconds, CHECKPOINT_SECONDS)
+    if phase.planned is not None:
+        deadline = min(phase.planned.deadline, deadline)
+        transition.update(replace(phase, planned=replace(phase.planned, deadline=deadline)))
+        return
+    if seconds <= 0 or not any(member.cooperative for member in transition.in_round()):
+        rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, reason)
+        return
+    number = transition.state.requests + 1
+    transition.state = replace(transition.state, requests=number)
+    transition.update(replace(phase, planned=PlannedRestart(reason, deadline, number)))
+    for member in transition.in_round():
+        transition.send(member, Checkpoint(phase.round.id, number, deadline - transition.now, reason))
+
+
+def advance(transition: Transition, phase: Running) -> None:
+    """Do what is due in a running round: a planned restart, or a restart with more members."""
+    planned = phase.planned
     if planned is not None:
-        turn.set(planned=replace(planned, deadline=min(planned.deadline, deadline)))
+        late = transition.now >= planned.deadline
+        if late or all(member.answered >= planned.number for member in transition.in_round() if member.cooperative):
+            rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason)
         return
-    if not any(one.cooperative for one in turn.in_round()) or seconds <= 0:
-        gather.begin(turn, reason)
+    if phase.growing_since is None:
         return
-    number = turn.state.requests + 1
-    turn.set(requests=number, planned=Planned(reason, deadline, number))
-    for member in turn.in_round():
-        turn.tell(member, Checkpoint(round_.id, number, deadline - turn.now, reason))
-
-
-def advance(turn: Turn) -> None:
-    """Do what is due: a planned restart, or a larger round."""
-    state = turn.state
-    if state.end is not None or state.gathering is not None or state.round is None:
+    if transition.now - phase.growing_since < GROW_SECONDS and _more_may_come(transition, phase.round):
         return
-    planned = state.planned
-    if planned is not None:
-        late = turn.now >= planned.deadline
-        if late or all(one.answered >= planned.number for one in turn.in_round() if one.cooperative):
-            gather.begin(turn, planned.reason)
-    elif state.growing is not None and (turn.now - state.growing >= GROW_SECONDS or not _others_come(turn)):
-        turn.set(growing=None)
-        new = [one.pod for one in state.members.values() if one.waiting and not state.round.has(one.index)]
-        if new and len(state.round.ranks) < state.policy.most:
-            plan(turn, f"{', '.join(new[:3])} joined", CHECKPOINT_SECONDS)
+    phase = replace(phase, growing_since=None)
+    transition.update(phase)
+    state, round_ = transition.state, phase.round
+    new = [member.pod for member in state.members.values() if member.waiting and not round_.has(member.index)]
+    if new and len(round_.ranks) < state.policy.max_members:
+        plan_restart(transition, phase, f"{', '.join(new[:3])} joined", CHECKPOINT_SECONDS)
 
 
-def _others_come(turn: Turn) -> bool:
-    """Whether the job has replicas that neither take part nor wait yet, and that nothing keeps from coming."""
-    state = turn.state
-    there = {one.index for one in state.members.values() if one.waiting}
-    if state.round is not None:
-        there.update(index for index in state.round.ranks if index is not None)
-    return any(index not in there and not seat.done and not seat.trouble for index, seat in state.seats.items())
+def _more_may_come(transition: Transition, round_: Round) -> bool:
+    """True if a healthy pod of the job neither takes part nor waits yet."""
+    state = transition.state
+    there = {member.index for member in state.members.values() if member.waiting}
+    there.update(index for index in round_.ranks if index is not None)
+    return any(index not in there and not pod.succeeded and not pod.problem for index, pod in state.pods.items())
 
 
-def unreachable(turn: Turn, member: Member, said: Unreachable) -> None:
-    """A member could not open a connection to a peer."""
-    turn.problem(
-        Word.UNREACHABLE,
-        f"{member.pod} cannot reach {said.peer}: {said.error}. Let the job's pods reach each other on every port"
-        " (NetworkPolicy, service mesh)",
+def unreachable(transition: Transition, member: Member, message: Unreachable) -> None:
+    """A member cannot connect to a peer."""
+    transition.set_problem(
+        TrainingReason.PEER_UNREACHABLE,
+        f"{member.pod} cannot connect to {message.peer}: {message.error}. Allow the job's pods to connect to each other"
+        " on all ports (NetworkPolicy, service mesh)",
     )
-    turn.reason = f"{member.pod} cannot reach {said.peer}"
+    transition.reason = f"{member.pod} cannot connect to {message.peer}"

@@ -16,9 +16,11 @@ from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.system.processes import descendants
 from pytorchjob_operator import tokens
-from pytorchjob_operator.coordinator.thread import Coordinator
-from pytorchjob_operator.report import Report
-from pytorchjob_operator.rounds.state import News, Policy, Seat
+from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
+from pytorchjob_operator.coordinator_report import Report
+from pytorchjob_operator.coordinator_update import Sync
+from pytorchjob_operator.rounds.state import JobEvent
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -87,8 +89,8 @@ class Job:
     env: dict[str, str]
     policy: Policy = field(default_factory=lambda: Policy(2, 2))
     pods: dict[int, Pod] = field(default_factory=dict)
-    seats: dict[int, Seat] = field(default_factory=dict)
-    news: list[News] = field(default_factory=list)
+    expected: dict[int, ExpectedPod] = field(default_factory=dict)
+    events: list[JobEvent] = field(default_factory=list)
     port: int = 0
     term: int = 0
     coordinator: Coordinator | None = None
@@ -96,10 +98,9 @@ class Job:
     def lead(self) -> None:
         """Start a coordinator that knows nothing but the job's pods."""
         self.term += 1
-        self.coordinator = Coordinator(KEY, self.term)
-        self.coordinator.on_change = lambda uid, news: self.news.extend(news)
+        self.coordinator = Coordinator(KEY, self.term, hooks=Hooks(lambda uid, new: self.events.extend(new)))
         self.port = self.coordinator.start("127.0.0.1", self.port)
-        self.coordinator.expect(JOB, self.policy, self.seats)
+        self.coordinator.apply(JOB, Sync(self.policy, self.expected))
 
     def away(self) -> None:
         """Stop the coordinator."""
@@ -109,14 +110,15 @@ class Job:
 
     def expect(self, *indices: int, uid: str = "u") -> None:
         """Say which pods there are."""
-        self.seats = {one: self.seats.get(one) or Seat(f"pod-{one}", f"{uid}-{one}") for one in indices}
+        known = self.expected
+        self.expected = {index: known.get(index) or ExpectedPod(f"pod-{index}", f"{uid}-{index}") for index in indices}
         if self.coordinator is not None:
-            self.coordinator.expect(JOB, self.policy, self.seats)
+            self.coordinator.apply(JOB, Sync(self.policy, self.expected))
 
     def start(self, index: int, uid: str = "u", command: tuple[str, ...] = (), **env: str) -> Pod:
-        """Start the agent of one pod; its seat is as this pod is."""
-        self.seats[index] = Seat(f"pod-{index}", f"{uid}-{index}")
-        self.expect(*self.seats)
+        """Start the agent of one pod; it becomes the expected pod of its replica."""
+        self.expected[index] = ExpectedPod(f"pod-{index}", f"{uid}-{index}")
+        self.expect(*self.expected)
         output, words = self.folder / f"pod-{index}-{uid}.log", self.folder / f"pod-{index}-{uid}.words"
         own = coordinator_endpoint.CoordinatorEndpoint(
             "127.0.0.1", self.port, tokens.token(KEY, JOB, f"pod-{index}"), JOB, f"pod-{index}", index
@@ -142,8 +144,8 @@ class Job:
 
     def start_all(self, **env: str) -> list[Pod]:
         """Start as many as there may be."""
-        self.seats = {index: Seat(f"pod-{index}", f"u-{index}") for index in range(self.policy.most)}
-        return [self.start(index, **env) for index in range(self.policy.most)]
+        self.expected = {index: ExpectedPod(f"pod-{index}", f"u-{index}") for index in range(self.policy.max_members)}
+        return [self.start(index, **env) for index in range(self.policy.max_members)]
 
     def report(self) -> Report:
         """How the coordinator sees it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.termination import EndReason, ExitCode
-from pytorchjob_operator.rounds.state import Policy
+from pytorchjob_operator.rounds.values import Policy
 
 from .conftest import Job
 
@@ -28,7 +28,7 @@ def test_a_crash_restarts_the_workers_of_all_and_the_containers_of_none(job: Job
         assert after == list(range(21, 61)), "on from the last checkpoint, each step once"
         assert "node_rank" not in pod.text(), "torch warns of nothing that the operator set"
     assert job.report().restarts == 1
-    assert "rank 1 (pod-1) exited with 7 at step 25" in job.report().last_restart.message  # type: ignore[union-attr]
+    assert "rank 1 (pod-1) exited with code 7 at step 25" in job.report().last_restart.message  # type: ignore[union-attr]
 
 
 def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> None:
@@ -67,7 +67,7 @@ def test_a_pod_that_has_to_go_costs_no_step(job: Job) -> None:
 
 
 def test_a_pod_that_comes_in_addition_joins_without_a_step_lost(job: Job) -> None:
-    job.policy = Policy(1, 2, last_call=0.0)
+    job.policy = Policy(1, 2, last_call_timeout=0.0)
     job.env["STEPS"] = "400"
     zero = job.start(0)
     zero.says("of 1 restarts 0")
@@ -119,7 +119,7 @@ def test_a_hang_is_found_named_and_ended_after_everybodys_stacks(job: Job) -> No
 
 
 def test_the_budget_ends_the_job_with_the_first_error(job: Job) -> None:
-    job.policy = Policy(2, 2, restarts=1)
+    job.policy = Policy(2, 2, max_restarts=1)
     _, one = job.start_all(FAIL="1:5:9")
     assert job.end() == [7, 7]
     assert one.message().reason == EndReason.WORKER_FAILED

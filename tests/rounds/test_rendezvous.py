@@ -4,7 +4,9 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Join, RoundId
 from pytorchjob_agent.contract.termination import ExitCode
-from tests.rounds.story import Job, another_leader, running, seat, stopped
+from pytorchjob_operator.coordinator_report import PhaseName
+from pytorchjob_operator.rounds.summary import summarize
+from tests.rounds.story import Job, another_leader, expected, running, stopped
 
 
 def test_a_fixed_job_starts_when_all_are_here() -> None:
@@ -41,21 +43,21 @@ def test_ranks_follow_the_replicas_whatever_number_of_workers_each_has() -> None
     ],
 )
 def test_the_first_round_of_an_elastic_job(here: tuple[int, ...], seconds: float, size: int) -> None:
-    job = Job(4, least=2)
+    job = Job(4, min_members=2)
     job.waits(*here)
     job.passes(seconds)
     assert len(job.ranks) == size
 
 
 def test_nobody_waits_for_a_pod_that_cannot_run() -> None:
-    job = Job(3, least=2)
-    job.expect({**job.seats, 2: seat(2, trouble="ImagePullBackOff")})
+    job = Job(3, min_members=2)
+    job.expect({**job.pods, 2: expected(2, problem="ImagePullBackOff")})
     job.waits(0, 1)
     assert job.ranks == (0, 1)
 
 
 def test_a_later_round_waits_no_longer_than_the_grace() -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     job.breaks(2)
     job.fails(0)
     job.joins(0)
@@ -66,8 +68,8 @@ def test_a_later_round_waits_no_longer_than_the_grace() -> None:
 
 
 def test_a_later_round_does_not_wait_for_a_pod_that_has_just_been_made() -> None:
-    job = running(3, least=2)
-    job.expect({**job.seats, 2: seat(2, "uid-new")})
+    job = running(3, min_members=2)
+    job.expect({**job.pods, 2: expected(2, "uid-new")})
     job.breaks(2)
     job.passes(2.5, silent=[2])
     stopped(job, 0, 1)
@@ -75,14 +77,14 @@ def test_a_later_round_does_not_wait_for_a_pod_that_has_just_been_made() -> None
 
 
 def test_spares_wait_and_hear_why() -> None:
-    job = Job(3, least=1, most=2)
+    job = Job(3, min_members=1, max_members=2)
     job.waits(0, 2, 1)
     assert job.ranks == (0, 1)
-    assert "a spare waits" in job.heard(2).reason
+    assert "waits as a spare" in job.heard(2).reason
 
 
 def test_members_of_the_last_round_go_before_spares() -> None:
-    job = Job(3, least=1, most=2)
+    job = Job(3, min_members=1, max_members=2)
     job.waits(1, 2)
     job.passes(30)
     assert job.ranks == (1, 2)
@@ -94,7 +96,7 @@ def test_members_of_the_last_round_go_before_spares() -> None:
 
 
 def test_a_spare_takes_the_place_of_who_is_lost() -> None:
-    job = Job(3, least=2, most=2)
+    job = Job(3, min_members=2, max_members=2)
     job.waits(0, 1, 2)
     assert job.ranks == (0, 1)
     job.breaks(0)
@@ -108,26 +110,26 @@ def test_who_waits_hears_what_for_soon_and_the_job_has_a_problem() -> None:
     job = Job(3)
     job.waits(0, 1)
     job.passes(5)
-    words = "2 of at least 3 members are here: waiting for pod-2 (its agent has not come)"
+    words = "2 of 3 members are ready; waiting for pod-2 (its agent has not connected)"
     assert job.heard(0).reason == job.heard(1).reason == job.problem("RendezvousWaiting") == words
     job.waits(2)
     assert job.problem("RendezvousWaiting") is None
 
 
 def test_a_round_that_never_fills_ends_with_a_reason() -> None:
-    job = Job(2, timeout=20.0)
+    job = Job(2, join_timeout=20.0)
     job.waits(0)
     job.passes(20)
     stop = job.heard(0)
     assert (stop.kind, stop.exit_code, stop.reason) == ("stop", ExitCode.RENDEZVOUS, "RendezvousTimeout")
-    assert "no round came about within 20 s" in (job.problem("RendezvousWaiting") or "")
+    assert "the rendezvous timed out after 20 s" in (job.problem("RendezvousWaiting") or "")
     job.breaks(0)
     job.waits(0, 1, incarnation="second")
     assert job.runs, "who is started again may try again"
 
 
 def test_a_member_that_was_told_of_the_timeout_is_not_taken_into_a_round() -> None:
-    job = Job(2, timeout=20.0)
+    job = Job(2, join_timeout=20.0)
     job.waits(0)
     job.passes(20)
     job.waits(1)
@@ -137,7 +139,7 @@ def test_a_member_that_was_told_of_the_timeout_is_not_taken_into_a_round() -> No
 
 @pytest.mark.parametrize("least", [1, 2])
 def test_a_member_that_does_not_stop_its_workers_is_named(least: int) -> None:
-    job = running(2, least=least)
+    job = running(2, min_members=least)
     job.fails(0)
     job.joins(0)
     job.passes(12)
@@ -148,19 +150,19 @@ def test_a_member_that_does_not_stop_its_workers_is_named(least: int) -> None:
 
 
 def test_a_group_that_may_still_train_is_not_replaced_by_others() -> None:
-    job = Job(4, least=1, most=2)
+    job = Job(4, min_members=1, max_members=2)
     job.waits(0, 1, 2, 3)
     assert job.ranks == (0, 1)
     job.passes(20, silent=[0, 1])
     assert not job.runs
     assert "round 1.1 may still train" in job.heard(2).reason
-    job.expect({**job.seats, 0: seat(0, "uid-new")})
+    job.expect({**job.pods, 0: expected(0, "uid-new")})
     job.passes(1, silent=[0, 1])
     assert job.ranks == (2, 3)
 
 
 def test_spares_do_not_start_before_a_running_group_has_come_back_to_a_new_leader() -> None:
-    old = Job(4, least=1, most=2)
+    old = Job(4, min_members=1, max_members=2)
     old.waits(0, 1, 2, 3)
     job = another_leader(old)
     job.waits(2, 3)
@@ -170,7 +172,7 @@ def test_spares_do_not_start_before_a_running_group_has_come_back_to_a_new_leade
         job.hello(rank, round=RoundId(1, 1), rank=rank, size=2)
     assert job.runs
     assert job.round == RoundId(1, 1)
-    assert "a spare waits" in job.heard(2).reason
+    assert "waits as a spare" in job.heard(2).reason
 
 
 def test_a_leader_whose_epochs_begin_anew_opens_a_later_round_than_any_that_somebody_knows() -> None:
@@ -187,7 +189,7 @@ def test_unequal_versions_are_told_or_end_the_job(warns: bool) -> None:
     for index, torch in enumerate(("2.15.0", "2.15.0", "2.4.1")):
         job.waits(index, versions={"torch": torch}, warnings=warns)
     words = job.problem("UnequalVersions") or ""
-    assert words == "torch differs: pod-2 has 2.4.1, the others have 2.15: use one image for all"
+    assert words == "torch versions differ: pod-2 has 2.4.1, the others have 2.15; use one image for all replicas"
     assert job.runs is warns
     if not warns:
         assert (job.heard(0).kind, job.heard(0).exit_code) == ("stop", ExitCode.PREFLIGHT)
@@ -199,6 +201,32 @@ def test_clocks_that_differ_are_told_and_nothing_more() -> None:
     job.passes(1)
     job.waits(1, clock=5031.0)
     assert job.problem("ClocksDiffer") == (
-        "the clock of pod-1 is 30 s ahead of pod-0's: keep the nodes' time equal (NTP, chrony)"
+        "the clock of pod-1 is 30 s ahead of pod-0's; synchronize the nodes' clocks (NTP, chrony)"
     )
     assert job.runs
+
+
+def test_after_a_timeout_the_job_is_stalled_and_does_not_claim_to_run() -> None:
+    job = running(2, join_timeout=20.0)
+    job.breaks(1)
+    job.passes(3, silent=[1])
+    job.joins(0)
+    job.passes(20, silent=[1])
+    assert job.heard(0).kind == "stop"
+    job.breaks(0)
+    job.passes(10, silent=[0, 1])
+    assert summarize(job.state, job.now).phase is PhaseName.STALLED
+    assert job.problem("CoordinatorUnreachable") is None
+    assert "the rendezvous timed out after 20 s" in (job.problem("RendezvousWaiting") or "")
+    job.waits(0, 1, incarnation="second")
+    assert job.runs
+    assert job.round == RoundId(1, 2)
+
+
+def test_agents_that_are_gone_before_the_first_round_do_not_make_the_coordinator_unreachable() -> None:
+    job = Job(3)
+    job.waits(0, 1)
+    job.breaks(0, 1)
+    job.passes(10, silent=[0, 1])
+    assert job.problem("CoordinatorUnreachable") is None
+    assert "0 of 3 members are ready" in (job.problem("RendezvousWaiting") or "")

@@ -3,7 +3,7 @@
 import pytest
 
 from pytorchjob_agent.contract.messages import Join, Restart, RoundId
-from tests.rounds.story import Job, another_leader, running, seat
+from tests.rounds.story import Job, another_leader, expected, running
 
 
 def test_another_version_of_the_protocol_is_refused() -> None:
@@ -14,7 +14,7 @@ def test_another_version_of_the_protocol_is_refused() -> None:
 
 def test_a_pod_that_was_replaced_is_fenced() -> None:
     job = Job(2)
-    job.expect({**job.seats, 0: seat(0, "uid-new")})
+    job.expect({**job.pods, 0: expected(0, "uid-new")})
     refused = job.hello(0, pod_uid="uid-0")
     assert (refused.kind, refused.fenced, refused.again) == ("refused", True, False)
     assert job.hello(0, pod_uid="uid-new").kind == "welcome"
@@ -22,7 +22,7 @@ def test_a_pod_that_was_replaced_is_fenced() -> None:
 
 def test_a_pod_that_was_replaced_before_this_leader_came_is_fenced_once_the_new_one_is_in_a_round() -> None:
     before = running(2)
-    before.seats = {**before.seats, 0: seat(0, "uid-new")}
+    before.pods = {**before.pods, 0: expected(0, "uid-new")}
     job = another_leader(before)
     old = {"pod_uid": "uid-0", "round": before.round, "rank": 0, "size": 2}
     assert job.hello(0, **old).again
@@ -37,7 +37,7 @@ def test_a_pod_that_the_operator_has_not_told_of_yet_may_try_again() -> None:
     job = Job(2)
     refused = job.hello(0, pod_uid="uid-new")
     assert (refused.kind, refused.fenced, refused.again) == ("refused", False, True)
-    job.expect({**job.seats, 0: seat(0, "uid-new")})
+    job.expect({**job.pods, 0: expected(0, "uid-new")})
     assert job.hello(0, pod_uid="uid-new").kind == "welcome"
 
 
@@ -46,7 +46,7 @@ def test_two_agents_in_one_pod_the_second_waits_and_the_job_has_a_problem() -> N
     mine = job.links[0]
     refused = job.hello(0, incarnation="second")
     assert (refused.kind, refused.fenced, refused.again) == ("refused", False, True)
-    assert "only one container of a pod may run it" in (job.problem("DuplicateReplica") or "")
+    assert "run pytorchjob-agent in only one container of a pod" in (job.problem("DuplicateReplica") or "")
     job.links[0] = mine
     job.passes(61)
     assert job.runs
@@ -59,16 +59,16 @@ def test_a_container_that_was_started_again_takes_its_place() -> None:
     job.hello(0, incarnation="second")
     assert job.kinds(0)[0] == "welcome"
     assert job.heard(1).kind == "restart"
-    assert "pod-0 was started anew" in job.heard(1).reason
+    assert "pod-0 has restarted" in job.heard(1).reason
 
 
 def test_the_new_pod_takes_the_place_of_an_old_one_that_still_talks() -> None:
     job = running(2)
     old = job.links[0]
-    job.expect({**job.seats, 0: seat(0, "uid-new")})
+    job.expect({**job.pods, 0: expected(0, "uid-new")})
     job.hello(0, pod_uid="uid-new", incarnation="second")
     assert job.kinds(0)[0] == "welcome"
-    assert old in job.hung_up
+    assert old in job.closed
     job.joins(0, 1)
     assert job.runs
     assert job.round == RoundId(1, 2)
@@ -78,7 +78,7 @@ def test_the_new_pod_takes_the_place_of_an_old_one_that_still_talks() -> None:
 def test_without_the_operators_word_who_is_there_and_alive_stays() -> None:
     job = running(2)
     mine = job.links[0]
-    job.expect({1: job.seats[1]})
+    job.expect({1: job.pods[1]})
     assert job.hello(0, pod_uid="uid-new", incarnation="second").again
     job.links[0] = mine
     job.passes(3)
@@ -143,14 +143,14 @@ def test_members_that_agreed_without_one_who_waits_here_start_again() -> None:
 
 
 def test_members_of_an_older_round_start_again_once_somebody_comes_from_a_newer_one() -> None:
-    job = Job(3, least=1, most=2)
+    job = Job(3, min_members=1, max_members=2)
     older, newer = RoundId(0, 1, 1), RoundId(0, 2)
     job.hello(0, round=older, rank=0, size=2)
     job.hello(1, round=older, rank=1, size=2)
     job.hello(2, round=newer, rank=1, size=2)
     assert job.heard(2).kind == "welcome"
     for index in (0, 1):
-        assert job.heard(index) == Restart(newer, "round 0.2 came after theirs")
+        assert job.heard(index) == Restart(newer, "round 0.2 replaces theirs")
         job.says(index, Join(20000 + index, newer))
     job.passes(0.5)
     assert job.heard(2).kind == "restart", "nobody is left who could be rank 0 of its round"
@@ -166,7 +166,7 @@ def test_a_member_never_has_two_ranks() -> None:
 
 
 def test_who_comes_after_the_end_hears_of_it() -> None:
-    job = running(2, restarts=0)
+    job = running(2, max_restarts=0)
     job.fails(0, exit_code=7)
     job.joins(0, 1)
     stop = job.hello(1)

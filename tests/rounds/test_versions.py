@@ -2,8 +2,8 @@
 
 import pytest
 
-from pytorchjob_operator.rounds.compare import clocks, versions
-from pytorchjob_operator.rounds.state import Member
+from pytorchjob_operator.rounds.values import Member
+from pytorchjob_operator.rounds.versions import unequal_clocks, unequal_versions
 
 
 def member(index: int, **told: str | None) -> Member:
@@ -17,35 +17,37 @@ def member(index: int, **told: str | None) -> Member:
         pytest.param(["2.15.0+cu132", "2.15.0+cpu"], None, id="nor is the build"),
         pytest.param(["2.15.0"], None, id="one agrees with itself"),
         pytest.param(
-            ["2.15.0", "2.4.0", "2.15.0"], "torch differs: pod-1 has 2.4.0, the others have 2.15", id="one is odd"
+            ["2.15.0", "2.4.0", "2.15.0"],
+            "torch versions differ: pod-1 has 2.4.0, the others have 2.15",
+            id="one is odd",
         ),
         pytest.param(
-            ["2.15.0", None, "2.15.0"], "torch differs: pod-1 has none, the others have 2.15", id="one has none"
+            ["2.15.0", None, "2.15.0"], "torch versions differ: pod-1 has none, the others have 2.15", id="one has none"
         ),
         pytest.param(
             ["2.15.0"] * 5 + ["2.4.0"] * 4,
-            "torch differs: pod-5 has 2.4.0, pod-6 has 2.4.0, pod-7 has 2.4.0 and 1 more, the others have 2.15",
+            "torch versions differ: pod-5 has 2.4.0, pod-6 has 2.4.0, pod-7 has 2.4.0 and 1 more, the others have 2.15",
             id="of many odd ones three are named",
         ),
     ],
 )
 def test_torch(torch: list[str | None], found: str | None) -> None:
-    words = versions([member(index, torch=version) for index, version in enumerate(torch)])
-    assert words == (None if found is None else f"{found}: use one image for all")
+    words = unequal_versions([member(index, torch=version) for index, version in enumerate(torch)])
+    assert words == (None if found is None else f"{found}; use one image for all replicas")
 
 
 def test_what_a_member_does_not_tell_is_not_compared() -> None:
-    assert versions([member(0, cuda="13.2"), member(1)]) is None
+    assert unequal_versions([member(0, cuda="13.2"), member(1)]) is None
 
 
 def test_every_difference_is_told() -> None:
-    words = versions([member(0, cuda="13.2", python="3.11"), member(1, cuda="12.9", python="3.12")]) or ""
-    assert "cuda differs" in words
-    assert "python differs" in words
+    words = unequal_versions([member(0, cuda="13.2", python="3.11"), member(1, cuda="12.9", python="3.12")]) or ""
+    assert "cuda versions differ" in words
+    assert "python versions differ" in words
 
 
 def at(index: int, offset: float | None) -> Member:
-    return Member(index, f"pod-{index}", "", "", None, "10.0.0.1", 1, 0.0, offset=offset)
+    return Member(index, f"pod-{index}", "", "", None, "10.0.0.1", 1, 0.0, clock_offset=offset)
 
 
 @pytest.mark.parametrize(
@@ -60,5 +62,5 @@ def at(index: int, offset: float | None) -> Member:
     ],
 )
 def test_clocks(offsets: list[float | None], found: str | None) -> None:
-    words = clocks([at(index, offset) for index, offset in enumerate(offsets)])
-    assert words == (None if found is None else f"the clock of {found}: keep the nodes' time equal (NTP, chrony)")
+    words = unequal_clocks([at(index, offset) for index, offset in enumerate(offsets)])
+    assert words == (None if found is None else f"the clock of {found}; synchronize the nodes' clocks (NTP, chrony)")

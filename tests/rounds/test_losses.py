@@ -4,14 +4,14 @@ import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_operator.rounds.state import Tick
-from tests.rounds.story import another_leader, running, seat, stopped
+from tests.rounds.story import another_leader, expected, running, stopped
 
 
 @pytest.mark.parametrize(
     ("seconds", "over"), [pytest.param(2.25, False, id="not yet"), pytest.param(2.5, True, id="now")]
 )
 def test_a_member_whose_connection_is_lost_may_take_two_seconds_to_come_back(seconds: float, over: bool) -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     job.breaks(1)
     job.passes(seconds, silent=[1])
     assert job.runs is not over
@@ -30,17 +30,17 @@ def test_who_comes_back_in_time_goes_on_as_if_nothing_had_been() -> None:
 
 
 def test_a_silent_node_is_found_by_its_lease() -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     job.passes(4, silent=[1])
     assert job.runs
     job.passes(2, silent=[1])
     assert job.heard(0).kind == "restart"
-    assert "pod-1 has not been heard of for" in job.heard(0).reason
-    assert job.links[1] in job.hung_up
+    assert "pod-1 sent nothing for" in job.heard(0).reason
+    assert job.links[1] in job.closed
 
 
 def test_who_comes_back_too_late_is_told_to_start_anew() -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     before = job.round
     job.passes(6, silent=[1])
     stopped(job, 0, 2)
@@ -57,7 +57,7 @@ def test_who_comes_back_too_late_is_told_to_start_anew() -> None:
 
 
 def test_a_member_that_its_peers_hear_is_cut_off_and_not_lost() -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     job.breaks(1)
     job.passes(20, silent=[1], heard=(0, 1, 2))
     assert job.runs
@@ -68,7 +68,7 @@ def test_a_member_that_its_peers_hear_is_cut_off_and_not_lost() -> None:
 
 
 def test_it_is_lost_once_its_peers_hear_it_no_more() -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     job.breaks(1)
     job.passes(10, silent=[1], heard=(0, 1, 2))
     job.passes(4, silent=[1])
@@ -79,11 +79,11 @@ def test_it_is_lost_once_its_peers_hear_it_no_more() -> None:
     "broken", [pytest.param((), id="all are silent"), pytest.param((0, 1, 2), id="all connections break")]
 )
 def test_where_nobody_is_heard_at_all_nobody_is_given_up(broken: tuple[int, ...]) -> None:
-    job = running(3, least=1)
+    job = running(3, min_members=1)
     job.breaks(*broken)
     job.passes(60, silent=[0, 1, 2])
     assert job.runs
-    assert "no agent of this job can reach the coordinator" in (job.problem("CoordinatorUnreachable") or "")
+    assert "the coordinator hears no agent of this job" in (job.problem("CoordinatorUnreachable") or "")
     for index in (2, 0, 1):
         job.now += 0.5
         job.hello(index, round=RoundId(1, 1), rank=index, size=3)
@@ -95,7 +95,7 @@ def test_where_nobody_is_heard_at_all_nobody_is_given_up(broken: tuple[int, ...]
 
 
 def test_after_that_who_does_not_follow_the_first_is_lost() -> None:
-    job = running(3, least=1)
+    job = running(3, min_members=1)
     job.breaks(0, 1, 2)
     job.passes(30, silent=[0, 1, 2])
     job.hello(0, round=RoundId(1, 1), rank=0, size=3)
@@ -113,11 +113,11 @@ def test_a_coordinator_that_stood_still_blames_nobody() -> None:
 
 
 def test_a_pod_that_is_no_more_by_the_operators_word_is_not_waited_for() -> None:
-    job = running(3, least=2)
+    job = running(3, min_members=2)
     job.breaks(2)
-    job.expect({index: job.seats[index] for index in (0, 1)})
+    job.expect({index: job.pods[index] for index in (0, 1)})
     assert job.heard(0).kind == "restart"
-    assert "pod-2 is no more" in job.heard(0).reason
+    assert "pod-2 was deleted" in job.heard(0).reason
     stopped(job, 0, 1)
     assert job.ranks == (0, 1)
 
@@ -125,13 +125,13 @@ def test_a_pod_that_is_no_more_by_the_operators_word_is_not_waited_for() -> None
 def test_a_replaced_pod_that_is_silent_is_not_waited_for() -> None:
     job = running(2)
     job.breaks(1)
-    job.expect({**job.seats, 1: seat(1, "uid-new")})
+    job.expect({**job.pods, 1: expected(1, "uid-new")})
     assert job.heard(0).kind == "restart"
 
 
 def test_the_word_of_the_operator_does_not_end_a_pod_that_talks() -> None:
     job = running(2)
-    job.expect({0: job.seats[0]})
+    job.expect({0: job.pods[0]})
     job.passes(5)
     assert job.runs
 
@@ -163,13 +163,13 @@ def test_it_opens_later_rounds_than_the_old_one_did() -> None:
     ("seconds", "over"), [pytest.param(9.5, False, id="not yet"), pytest.param(10.5, True, id="now")]
 )
 def test_whoever_does_not_come_to_a_new_leader_is_given_up(seconds: float, over: bool) -> None:
-    job = another_leader(running(3, least=2))
+    job = another_leader(running(3, min_members=2))
     for rank in (0, 1):
         job.hello(rank, round=RoundId(1, 1), rank=rank, size=3)
     job.passes(seconds)
     assert job.runs is not over
     if over:
-        assert "rank 2 of round 1.1 did not come back" in job.heard(0).reason
+        assert "rank 2 of round 1.1 did not reconnect" in job.heard(0).reason
 
 
 def test_a_replica_that_was_started_anew_cannot_be_the_missing_rank() -> None:
@@ -182,7 +182,7 @@ def test_a_replica_that_was_started_anew_cannot_be_the_missing_rank() -> None:
 
 def test_a_done_pod_may_be_the_missing_rank() -> None:
     job = another_leader(running(2))
-    job.expect({**job.seats, 1: seat(1, done=True)})
+    job.expect({**job.pods, 1: expected(1, succeeded=True)})
     job.hello(0, round=RoundId(1, 1), rank=0, size=2)
     job.passes(20)
     assert job.runs
@@ -192,7 +192,7 @@ def test_a_done_pod_may_be_the_missing_rank() -> None:
 
 def test_one_done_pod_is_not_two_ranks() -> None:
     job = another_leader(running(3))
-    job.expect({**job.seats, 1: seat(1, done=True)})
+    job.expect({**job.pods, 1: expected(1, succeeded=True)})
     job.hello(0, round=RoundId(1, 1), rank=0, size=3)
     job.ends(0)
-    assert job.state.end is None
+    assert job.end is None

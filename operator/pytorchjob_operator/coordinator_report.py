@@ -1,0 +1,81 @@
+"""What the coordinator reports about one job: values only, a snapshot; the counterpart of `coordinator_update`.
+
+Pure. `rounds/summary.py` makes the report; `plan/elastic.py` decides what it means for the job's status.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class PhaseName(StrEnum):
+    """The phases of a job's training. `rounds/phases.py` has the data of each phase and the legal transitions."""
+
+    WAITING = "Waiting"
+    """No member has joined yet."""
+    RENDEZVOUS = "Rendezvous"
+    """The coordinator collects members for the next round."""
+    RUNNING = "Running"
+    """The members of a round train."""
+    STALLED = "Stalled"
+    """A rendezvous failed. Nothing trains until an agent joins again."""
+    ENDED = "Ended"
+    """The training has succeeded or failed for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRestart:
+    """The latest restart of workers after a failure."""
+
+    age: float
+    """Seconds since the restart."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingEnd:
+    """How the training ended, as the coordinator decided."""
+
+    reason: str
+    message: str
+    exit_code: int
+    """0: all members have succeeded."""
+
+    @property
+    def failed(self) -> bool:
+        """True if the job fails because of it."""
+        return self.exit_code != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of a job's training."""
+
+    round: str = ""
+    """The latest round, as in the agents' logs (3.7). Empty: no round yet."""
+    phase: PhaseName = PhaseName.WAITING
+    members: int = 0
+    """Pods of the latest round."""
+    world: int = 0
+    """Processes of the latest round. 0: the coordinator does not know all its members yet."""
+    restarts: int = 0
+    """Restarts after failures so far. A change of members is not a restart."""
+    last_restart: LastRestart | None = None
+    step: int | None = None
+    """Steps done, as reported by the most advanced member. None: no member reports steps."""
+    total: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Metrics of that same member."""
+    problems: Mapping[str, str] = field(default_factory=dict)
+    """Problems that have not ended the job: one sentence for each reason."""
+    ended: TrainingEnd | None = None
+    waiting: int = 0
+    """Pods that wait for the next round."""
+    spares: int = 0
+    """Pods that wait while a round runs without them."""
+
+    @property
+    def running(self) -> bool:
+        """True if workers of a round run."""
+        return self.phase is PhaseName.RUNNING

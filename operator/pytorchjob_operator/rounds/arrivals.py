@@ -1,0 +1,260 @@
+"""An agent sends its hello: may it serve its replica, and how does it fit the present phase.
+
+The operator's expected pod decides which pod serves a replica. Where there is none, an agent that lives keeps its
+place. A coordinator that does not know a running round learns it from the hellos of its members.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from pytorchjob_agent.contract.messages import (
+    VERSION,
+    Checkpoint,
+    Finished,
+    Hello,
+    Refused,
+    Restart,
+    RoundId,
+    Stop,
+    Welcome,
+)
+from pytorchjob_operator.rounds import rendezvous, running
+from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.state import Send
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import EndReason, Member, Round, TrainingReason
+
+FRESH_SECONDS = 2.0
+"""An agent that sent something within this time lives."""
+REFUSED_SECONDS = 60.0
+"""A refused agent is a problem of the job for this long."""
+
+
+def hello(transition: Transition, connection: int, message: Hello) -> None:
+    """Accept an agent, or refuse it with the reason."""
+    refused = _refusal(transition, message)
+    if refused is not None:
+        transition.reason = f"{message.pod} is refused: {refused.message}"
+        transition.commands.append(Send(connection, refused))
+        transition.close(connection)
+        return
+    known = transition.state.members.get(message.index)
+    again = known is not None and known.incarnation == message.incarnation
+    member = _accept(transition, connection, message)
+    transition.send(member, Welcome(transition.state.term))
+    transition.reason = f"{message.pod} has connected"
+    if isinstance(transition.state.phase, Ended):
+        _send_end(transition, member, message, transition.state.phase)
+        return
+    _fit_into_round(transition, member, message, again)
+    phase = transition.state.phase
+    if member.leaving and not (isinstance(phase, Running) and phase.planned is not None):
+        rendezvous.release_leaving(transition)
+
+
+def authentication_failed(transition: Transition, message: str) -> None:
+    """Set the problem of an agent that cannot prove its identity; one event for all of them while it lasts."""
+    transition.state = replace(transition.state, refused_at=transition.now)
+    transition.reason = message
+    if TrainingReason.AGENT_REFUSED not in transition.state.problems:
+        transition.set_problem(TrainingReason.AGENT_REFUSED, message)
+
+
+def expire_refusals(transition: Transition) -> None:
+    """Clear the problems of refused agents after a while without another one."""
+    state, expired = transition.state, transition.now - REFUSED_SECONDS
+    if state.refused_at is not None and state.refused_at <= expired:
+        transition.state = replace(transition.state, refused_at=None)
+        transition.clear_problem(TrainingReason.AGENT_REFUSED)
+    if state.duplicate_at is not None and state.duplicate_at <= expired:
+        transition.state = replace(transition.state, duplicate_at=None)
+        transition.clear_problem(TrainingReason.DUPLICATE_REPLICA)
+
+
+def _refusal(transition: Transition, message: Hello) -> Refused | None:
+    """Return why the agent may not serve its replica; None if it may."""
+    if message.version != VERSION:
+        return Refused(
+            f"protocol version {message.version}: this operator supports version {VERSION}; use this operator's agent"
+        )
+    pod, known = transition.state.pods.get(message.index), transition.state.members.get(message.index)
+    uid = pod.pod_uid if pod is not None else ""
+    if uid and message.pod_uid and uid != message.pod_uid:
+        if message.pod_uid in transition.state.former_uids.get(message.index, ()) or _is_older(
+            transition, message, uid
+        ):
+            return Refused(f"{message.pod} was replaced by a newer pod", fenced=True)
+        return Refused(f"pod {message.pod} is not registered yet; retrying", again=True)
+    if known is None or known.incarnation == message.incarnation:
+        return None
+    if uid and uid == message.pod_uid != known.pod_uid:
+        return None
+    return _refuse_duplicate(transition, message, known)
+
+
+def _refuse_duplicate(transition: Transition, message: Hello, known: Member) -> Refused | None:
+    """Refuse a second agent while the first one lives."""
+    lives = known.connection is not None and known.lost_at is None and transition.now - known.heard_at < FRESH_SECONDS
+    if not lives:
+        return None
+    words = (
+        f"another agent already serves replica {message.index} ({known.pod}):"
+        " run pytorchjob-agent in only one container of a pod"
+    )
+    transition.state = replace(transition.state, duplicate_at=transition.now)
+    transition.set_problem(TrainingReason.DUPLICATE_REPLICA, words)
+    return Refused(words, again=True)
+
+
+def _is_older(transition: Transition, message: Hello, uid: str) -> bool:
+    """True if the replica's present pod was in a later round: a new leader does not know the former pods."""
+    round_ = transition.state.round
+    return (
+        round_ is not None
+        and message.round is not None
+        and message.round < round_.id
+        and round_.pod_uids.get(message.index) == uid
+    )
+
+
+def _accept(transition: Transition, connection: int, message: Hello) -> Member:
+    """Store a new member, or give a known one its new connection."""
+    known = transition.state.members.get(message.index)
+    offset = message.clock - transition.now if message.clock else None
+    if known is not None and known.connection is not None and known.connection != connection:
+        transition.close(known.connection)
+    if known is not None and known.incarnation == message.incarnation:
+        return transition.put(
+            replace(
+                known,
+                connection=connection,
+                heard_at=transition.now,
+                replied_at=None,
+                lost_at=None,
+                port=None,
+                done=message.done or known.done,
+                clock_offset=offset,
+            )
+        )
+    return transition.put(
+        Member(
+            index=message.index,
+            pod=message.pod,
+            pod_uid=message.pod_uid,
+            incarnation=message.incarnation,
+            connection=connection,
+            address=message.address,
+            nproc=message.nproc,
+            heard_at=transition.now,
+            done=message.done,
+            versions=message.versions,
+            tolerates_versions=message.warnings,
+            clock_offset=offset,
+        )
+    )
+
+
+def _send_end(transition: Transition, member: Member, message: Hello, phase: Ended) -> None:
+    end = phase.end
+    if end.reason is EndReason.SUCCEEDED and message.done and message.round is not None:
+        transition.send(member, Finished(message.round))
+    else:
+        transition.send(member, Stop(end.exit_code, end.reason, end.message))
+
+
+def _fit_into_round(transition: Transition, member: Member, message: Hello, again: bool) -> None:
+    """Compare the agent's round with the known one. `again`: it was connected before."""
+    known, reported = transition.state.round, message.round
+    if reported is not None and (known is None or reported > known.id):
+        if not 0 <= message.rank < message.size:
+            transition.send(
+                member, Restart(reported, f"rank {message.rank} is not in a round of {message.size} members")
+            )
+            return
+        _adopt(transition, member, message, reported)
+    elif known is None:
+        return
+    elif reported == known.id and message.size == len(known.ranks):
+        _recognise(transition, member, message, known)
+    else:
+        if reported is not None:
+            transition.send(member, Restart(known.id, f"round {known.id} replaces round {reported}"))
+        _without_workers(transition, member, again)
+
+
+def _without_workers(transition: Transition, member: Member, again: bool) -> None:
+    """A member of the known round runs no workers in it any more. `again`: the same agent as before."""
+    phase = transition.state.phase
+    match phase:
+        case Running(round=round_):
+            if not round_.has(member.index) or member.index in round_.done:
+                return
+            what = "has stopped its workers" if again else "has restarted"
+            rendezvous.begin(transition, Trigger.WORKERS_STOPPED, f"{member.pod} {what}", caused=not again)
+            if not again:
+                rendezvous.mark_stopped(transition)
+        case Rendezvous(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
+            transition.update(replace(phase, lost=True, stopped=True))
+        case Stalled(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
+            transition.update(replace(phase, stopped=True))
+        case Waiting() | Rendezvous() | Stalled() | Ended():
+            pass
+        case _:
+            assert_never(phase)
+
+
+def _adopt(transition: Transition, member: Member, message: Hello, id_: RoundId) -> None:
+    """Take over a round that another leader formed, or the members themselves."""
+    old = transition.state.round
+    ranks: tuple[int | None, ...] = (None,) * message.size
+    pod_uids: dict[int, str] = {}
+    if old is not None and id_.follows(old.id):
+        ranks, pod_uids = old.ranks, dict(old.pod_uids)
+    else:
+        _stop_older_members(transition, id_)
+    if len(ranks) != message.size or ranks[message.rank] not in (None, member.index):
+        ranks, pod_uids = (None,) * message.size, {}
+    adopted = Round(id_, ranks, transition.now, adopted=True, pod_uids=pod_uids)
+    transition.enter(Trigger.ROUND_REPORTED, Running(adopted))
+    _take_rank(transition, member, message, Running(adopted))
+    transition.reason = f"round {id_} continues"
+    rendezvous.end_if_members_wait(transition)
+    running.tell_spares(transition)
+
+
+def _stop_older_members(transition: Transition, id_: RoundId) -> None:
+    """Stop the members of the round that was the last one until now."""
+    for member in transition.in_round():
+        if member.port is None:
+            transition.send(member, Restart(id_, f"round {id_} replaces theirs"))
+
+
+def _take_rank(transition: Transition, member: Member, message: Hello, phase: Running) -> None:
+    """Give a member the rank in the running round that it reports."""
+    round_ = phase.round
+    ranks = [None if index == member.index else index for index in round_.ranks]
+    ranks[message.rank] = member.index
+    pod_uids = {**round_.pod_uids, member.index: message.pod_uid}
+    transition.update(replace(phase, round=replace(round_, ranks=tuple(ranks), pod_uids=pod_uids)))
+    restarts = max(transition.state.restarts, message.restarts)
+    transition.state = replace(transition.state, restarts=restarts)
+    if message.done:
+        running.mark_done(transition, member)
+
+
+def _recognise(transition: Transition, member: Member, message: Hello, known: Round) -> None:
+    """A member of the known round: of an adopted one for the first time, or again after a lost connection."""
+    phase = transition.state.phase
+    if not isinstance(phase, Running):
+        reason = phase.reason if isinstance(phase, Rendezvous) else f"round {known.id} is over"
+        transition.send(member, Restart(known.id, reason))
+        return
+    holder = known.ranks[message.rank]
+    if holder is not None and holder != member.index:
+        transition.send(member, Restart(known.id, f"rank {message.rank} belongs to {transition.pod_name(holder)}"))
+        return
+    _take_rank(transition, member, message, phase)
+    if phase.planned is not None:
+        planned = phase.planned
+        seconds = planned.deadline - transition.now
+        transition.send(member, Checkpoint(known.id, planned.number, seconds, planned.reason))

@@ -1,0 +1,43 @@
+"""Draws the state machine of rounds from its table: `python -m pytorchjob_operator.rounds.diagram FILE`.
+
+The file keeps its text; what stands between the two markers is replaced. `make generate` calls it.
+"""
+
+import sys
+from pathlib import Path
+
+from pytorchjob_operator.coordinator_report import PhaseName
+from pytorchjob_operator.rounds.phases import LEGAL
+
+BEGIN, END = "<!-- diagram: begin (make generate) -->", "<!-- diagram: end -->"
+
+
+def draw() -> str:
+    """Return the machine as a Mermaid state diagram: one arrow for each pair of phases, with all its triggers."""
+    arrows: dict[tuple[PhaseName, PhaseName], list[str]] = {}
+    for (source, trigger), target in LEGAL.items():
+        arrows.setdefault((source, target), []).append(trigger.value)
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {PhaseName.WAITING}"]
+    lines += [f"    {source} --> {target}: {', '.join(triggers)}" for (source, target), triggers in arrows.items()]
+    lines += [f"    {PhaseName.ENDED} --> [*]", "```"]
+    return "\n".join(lines)
+
+
+def table() -> str:
+    """Return the machine as a Markdown table."""
+    rows = [f"| {source} | {trigger.value} | {target} |" for (source, trigger), target in LEGAL.items()]
+    return "\n".join(["| phase | trigger | next phase |", "| --- | --- | --- |", *rows])
+
+
+def insert(text: str) -> str:
+    """Return the page with the present diagram and table. Raises ValueError without the markers."""
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no lines {BEGIN!r} and {END!r}")
+    return f"{head}{begin}\n{draw()}\n\n{table()}\n{end}{tail}"
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(insert(page.read_text()))

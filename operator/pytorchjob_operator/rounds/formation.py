@@ -1,0 +1,108 @@
+"""Forms a round: chooses members, gives ranks, assigns.
+
+Ranks follow the replicas' indices, so that a surviving member keeps its place among the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from pytorchjob_agent.contract.messages import Assigned, Hold, RoundId
+from pytorchjob_agent.contract.termination import ExitCode
+from pytorchjob_operator.rounds import endings, versions
+from pytorchjob_operator.rounds.phases import Rendezvous, Running, Trigger
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import End, EndReason, Member, Round, TrainingReason, count
+
+
+def form(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -> None:
+    """Start a round with the best of the waiting members, unless their versions differ too much."""
+    chosen = _choose(transition, phase, waiting)
+    if not _compatible(transition, chosen):
+        return
+    id_ = _next_id(transition)
+    round_ = Round(
+        id_,
+        tuple(member.index for member in chosen),
+        transition.now,
+        world_size=sum(member.nproc for member in chosen),
+        pod_uids={member.index: member.pod_uid for member in chosen},
+    )
+    transition.enter(Trigger.ROUND_FORMED, Running(round_))
+    transition.state = replace(transition.state, next_number=id_.number + 1)
+    _assign_all(transition, round_, chosen, phase.reason)
+    _start(transition, chosen)
+    for member in waiting:
+        if not round_.has(member.index):
+            transition.send(member, Hold(spare_reason(round_)))
+    transition.clear_problem(TrainingReason.WAITING)
+    transition.clear_problem(TrainingReason.PEER_UNREACHABLE)
+    size = f"{count(len(chosen), 'member')} and {count(round_.world_size, 'worker')}"
+    transition.reason = f"round {id_} starts with {size}"
+    transition.record(TrainingReason.ROUND_STARTED, f"Round {id_} starts with {size}")
+
+
+def spare_reason(round_: Round) -> str:
+    """Return why a member waits beside a round that is full."""
+    return f"round {round_.id} has its maximum of {count(len(round_.ranks), 'member')}; this pod waits as a spare"
+
+
+def _choose(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -> list[Member]:
+    """Prefer members of the last round, then low indices. The result is in the order of indices."""
+    last = phase.last_round
+    preferred = sorted(waiting, key=lambda member: (last is not None and not last.has(member.index), member.index))
+    return sorted(preferred[: transition.state.policy.max_members], key=lambda member: member.index)
+
+
+def _compatible(transition: Transition, chosen: Sequence[Member]) -> bool:
+    """Set the problems of versions and clocks that differ. False: the difference ends the job."""
+    unequal, clocks = versions.unequal_versions(chosen), versions.unequal_clocks(chosen)
+    for reason, message in ((TrainingReason.UNEQUAL_VERSIONS, unequal), (TrainingReason.CLOCKS_DIFFER, clocks)):
+        if message is None:
+            transition.clear_problem(reason)
+        else:
+            transition.set_problem(reason, message)
+    if unequal is None or all(member.tolerates_versions for member in chosen):
+        return True
+    endings.give_up(transition, End(EndReason.VERSIONS, unequal, ExitCode.PREFLIGHT, transition.now))
+    return False
+
+
+def _next_id(transition: Transition) -> RoundId:
+    """Return an id after every known round: terms start again if the Lease or its namespace is deleted."""
+    state = transition.state
+    own = RoundId(state.term, state.next_number)
+    known = [id_ for id_ in (state.round and state.round.id, state.finished_round) if id_]
+    last = max(known, default=None)
+    return own if last is None or own > last else RoundId(last.term, last.number + 1)
+
+
+def _assign_all(transition: Transition, round_: Round, chosen: Sequence[Member], reason: str) -> None:
+    """Send each member its place. Member 0 hosts the round's store."""
+    master, first_ranks = chosen[0], accumulate([0, *(member.nproc for member in chosen[:-1])])
+    for rank, (member, first_rank) in enumerate(zip(chosen, first_ranks, strict=True)):
+        neighbour = chosen[(rank + 1) % len(chosen)]
+        transition.send(
+            member,
+            Assigned(
+                round=round_.id,
+                rank=rank,
+                size=len(chosen),
+                first_rank=first_rank,
+                world_size=round_.world_size,
+                master_address=master.address,
+                master_port=master.port or 1,
+                restarts=transition.state.restarts,
+                neighbour="" if neighbour is member else f"{neighbour.address}:{neighbour.port}",
+                reason=reason,
+            ),
+        )
+
+
+def _start(transition: Transition, chosen: Sequence[Member]) -> None:
+    """The chosen members wait no longer; what they reported in the last round is void."""
+    started = {
+        member.index: replace(member, port=None, done=False, step=None, answered=0, peer_heard_at=None)
+        for member in chosen
+    }
+    transition.state = replace(transition.state, members={**transition.state.members, **started})

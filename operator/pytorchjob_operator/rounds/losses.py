@@ -1,0 +1,176 @@
+"""Which members are lost: by a closed connection, by silence, by the operator's word. And which only seem to be.
+
+A member whose peers still hear it through the round's store has lost only the coordinator. Its workers continue, and
+so do all others. Rank 0 is a member like any other: the next round has a new rank 0 and a new store.
+"""
+
+from dataclasses import replace
+
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
+from pytorchjob_operator.rounds import rendezvous, running
+from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger
+from pytorchjob_operator.rounds.state import JobState, JobSynced
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import Member, TrainingReason
+
+RECONNECT_SECONDS = 2.5 * HEARTBEAT_SECONDS
+"""How long a member may take to reconnect: by then its peers have reported whether they hear it."""
+ADOPTED_SECONDS = 10.0
+"""How long the members of an adopted round may take to connect to this coordinator."""
+SLEEP_SECONDS = 2.0
+"""A coordinator that handled no input for this long has slept itself, and blames no member for it."""
+ALL_SILENT_SECONDS = LEASE_SECONDS - 1.5 * HEARTBEAT_SECONDS
+"""If all connections break together, their leases end at most one heartbeat apart."""
+PEER_SECONDS = 3.0 * HEARTBEAT_SECONDS
+"""For how long a peer's report that it hears a member counts."""
+_FORMER_UIDS = 8
+_CHECK_NETWORK = "Check NetworkPolicies between the pod and the operator."
+
+
+def shift_after_sleep(state: JobState, now: float) -> JobState:
+    """Return the state with all deadlines of members moved by the time for which the coordinator slept."""
+    gap = now - state.checked_at
+    if state.checked_at == 0.0 or gap <= SLEEP_SECONDS:
+        return replace(state, checked_at=now)
+    members = {
+        index: replace(
+            member,
+            heard_at=member.heard_at + gap,
+            lost_at=None if member.lost_at is None else member.lost_at + gap,
+            peer_heard_at=None if member.peer_heard_at is None else member.peer_heard_at + gap,
+        )
+        for index, member in state.members.items()
+    }
+    return replace(state, members=members, checked_at=now)
+
+
+def connection_closed(transition: Transition, connection: int, index: int) -> None:
+    """A connection ended. Its member may reconnect."""
+    member = transition.state.members.get(index)
+    if member is None or member.connection != connection:
+        transition.reason = "an old connection ended"
+        return
+    transition.reason = f"{member.pod} has lost its connection"
+    if member.leaving or isinstance(transition.state.phase, Ended | Stalled):
+        _remove(transition, member, "has left")
+    else:
+        transition.put(replace(member, connection=None, port=None, lost_at=transition.now))
+
+
+def sync_job(transition: Transition, job: JobSynced) -> None:
+    """Take over what the job is now. A disconnected member is gone if its pod is."""
+    former = dict(transition.state.former_uids)
+    for index, before in transition.state.pods.items():
+        after = job.pods.get(index)
+        if before.pod_uid and (after is None or after.pod_uid != before.pod_uid):
+            former[index] = (*former.get(index, ()), before.pod_uid)[-_FORMER_UIDS:]
+    grows = job.policy.max_members > transition.state.policy.max_members
+    transition.state = replace(transition.state, policy=job.policy, pods=job.pods, former_uids=former)
+    if grows:
+        running.tell_spares(transition)
+    transition.reason = f"the job has {len(job.pods)} pods"
+    for member in tuple(transition.state.members.values()):
+        pod = job.pods.get(member.index)
+        if member.connection is None and (pod is None or rendezvous.is_replaced(pod, member.pod_uid)):
+            _remove(transition, member, "was deleted")
+    rendezvous.check_earlier_success(transition)
+
+
+def find_lost_members(transition: Transition) -> None:
+    """Remove the members that have been silent for too long."""
+    if _all_silent(transition):
+        return
+    cut_off = []
+    for member in tuple(transition.state.members.values()):
+        since = _silent_since(transition, member)
+        if since is None:
+            continue
+        if _peers_hear(transition, member, since):
+            cut_off.append(member.pod)
+        elif transition.now - since >= _patience(transition, member):
+            if member.connection is not None:
+                transition.close(member.connection)
+            _remove(transition, member, f"sent nothing for {transition.now - since:.1f} s")
+    if cut_off:
+        names = ", ".join(cut_off[:3])
+        words = f"{names} cannot reach the coordinator, but its peers hear it. Its workers continue. {_CHECK_NETWORK}"
+        transition.set_problem(TrainingReason.COORDINATOR_UNREACHABLE, words)
+    else:
+        transition.clear_problem(TrainingReason.COORDINATOR_UNREACHABLE)
+    _give_up_unknown_ranks(transition)
+    rendezvous.end_if_members_wait(transition)
+
+
+def _all_silent(transition: Transition) -> bool:
+    """True if the coordinator hears no member of a round that may train. That does not prove that any is lost.
+
+    Training needs no coordinator. When the first member is back, the others have the usual time to follow. Without a
+    round that may train there is nothing to protect: silent members are lost as usual.
+    """
+    members, phase = transition.state.members.values(), transition.state.phase
+    may_train = isinstance(phase, Running) or (isinstance(phase, Rendezvous) and not phase.first)
+    if not may_train or not members:
+        return False
+    if any(member.lost_at is None and transition.now - member.heard_at < ALL_SILENT_SECONDS for member in members):
+        return False
+    for member in tuple(transition.state.members.values()):
+        if member.connection is not None and transition.now - member.heard_at >= LEASE_SECONDS:
+            transition.close(member.connection)
+            transition.put(replace(member, connection=None, port=None, lost_at=transition.now))
+        elif member.lost_at is not None:
+            transition.put(replace(member, lost_at=transition.now))
+    transition.set_problem(
+        TrainingReason.COORDINATOR_UNREACHABLE,
+        f"the coordinator hears no agent of this job. Running workers continue. {_CHECK_NETWORK}",
+    )
+    return True
+
+
+def _silent_since(transition: Transition, member: Member) -> float | None:
+    """Return since when the member is silent. None: not long enough to mean anything."""
+    if member.lost_at is not None:
+        return member.lost_at
+    return member.heard_at if transition.now - member.heard_at > LEASE_SECONDS / 2 else None
+
+
+def _peers_hear(transition: Transition, member: Member, since: float) -> bool:
+    """True if a peer has heard the member after it fell silent, and recently."""
+    round_ = transition.state.round
+    if member.peer_heard_at is None or round_ is None or not round_.has(member.index):
+        return False
+    later = member.peer_heard_at > since + 1.2 * HEARTBEAT_SECONDS  # a report is as old as the last heartbeat at most
+    return later and transition.now - member.peer_heard_at < PEER_SECONDS
+
+
+def _patience(transition: Transition, member: Member) -> float:
+    if member.index not in transition.state.pods and transition.state.pods:
+        return RECONNECT_SECONDS / 2  # the operator knows that its pod is gone
+    return RECONNECT_SECONDS if member.lost_at is not None else LEASE_SECONDS
+
+
+def _remove(transition: Transition, member: Member, why: str) -> None:
+    """Remove a member. A running round ends with it, unless the member is done."""
+    transition.drop(member.index)
+    phase = transition.state.phase
+    if isinstance(phase, Rendezvous) and phase.last_round is not None and phase.last_round.has(member.index):
+        transition.update(replace(phase, lost=True))
+    if isinstance(phase, Running) and phase.round.has(member.index) and member.index not in phase.round.done:
+        rendezvous.begin(transition, Trigger.MEMBER_LOST, f"{member.pod} {why}")
+
+
+def _give_up_unknown_ranks(transition: Transition) -> None:
+    """End an adopted round of which a member never connects."""
+    phase = transition.state.phase
+    if not isinstance(phase, Running) or not phase.round.adopted or None not in phase.round.ranks:
+        return
+    round_, state = phase.round, transition.state
+    others = [(index, pod) for index, pod in state.pods.items() if not round_.has(index)]
+    succeeded = sum(1 for _, pod in others if pod.succeeded)
+    waiting = sum(1 for index, _ in others if (member := state.members.get(index)) is not None and member.waiting)
+    unknown = round_.ranks.count(None) - succeeded
+    impossible = state.pods and unknown > len(others) - succeeded - waiting  # too few pods could be these ranks
+    if unknown > 0 and (impossible or transition.now - round_.started_at >= ADOPTED_SECONDS):
+        ranks = [str(rank) for rank, index in enumerate(round_.ranks) if index is None]
+        which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks[:10])}"
+        words = f"{which} of round {round_.id} did not reconnect"
+        rendezvous.begin(transition, Trigger.MEMBER_LOST, words)

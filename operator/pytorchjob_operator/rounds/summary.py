@@ -1,0 +1,59 @@
+"""What the operator shows of one job: `summarize(state, now) -> Report`. Pure."""
+
+from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, TrainingEnd
+from pytorchjob_operator.rounds.phases import Ended, Phase, name_of
+from pytorchjob_operator.rounds.state import JobState
+from pytorchjob_operator.rounds.values import Member
+
+_MAX_MESSAGE = 4096
+
+
+def summarize(state: JobState, now: float) -> Report:
+    """Return the state of the job's training."""
+    phase, round_, front = name_of(state.phase), state.round, _most_advanced(state)
+    running = phase is PhaseName.RUNNING
+    waiting = [member for member in state.members.values() if member.waiting]
+    if running and round_ is not None:
+        waiting = [member for member in waiting if not round_.has(member.index)]
+    return Report(
+        round=str(round_.id) if round_ else "",
+        phase=phase,
+        members=len(round_.ranks) if round_ else 0,
+        world=_world_size(state),
+        restarts=state.restarts,
+        last_restart=_last_restart(state, now),
+        step=front.step if front else None,
+        total=front.total if front else None,
+        metrics=front.metrics if front else {},
+        problems={str(reason): message for reason, message in state.problems.items()},
+        ended=_end(state.phase),
+        waiting=0 if running else len(waiting),
+        spares=len(waiting) if running else 0,
+    )
+
+
+def _most_advanced(state: JobState) -> Member | None:
+    reporting = [member for member in state.members.values() if member.step is not None]
+    return max(reporting, key=lambda member: (member.step, -member.index), default=None)
+
+
+def _world_size(state: JobState) -> int:
+    """The processes of the latest round; those of an adopted round once all of its members are connected."""
+    round_ = state.round
+    if round_ is None or round_.world_size:
+        return round_.world_size if round_ else 0
+    members = [None if index is None else state.members.get(index) for index in round_.ranks]
+    return 0 if None in members else sum(member.nproc for member in members if member)
+
+
+def _last_restart(state: JobState, now: float) -> LastRestart | None:
+    last = next((restart for restart in reversed(state.history) if restart.counted), None)
+    if last is None:
+        return None
+    return LastRestart(max(0.0, now - last.at), last.reason, last.message[:_MAX_MESSAGE])
+
+
+def _end(phase: Phase) -> TrainingEnd | None:
+    if not isinstance(phase, Ended):
+        return None
+    return TrainingEnd(phase.end.reason, phase.end.message[:_MAX_MESSAGE], phase.end.exit_code)

@@ -1,0 +1,91 @@
+"""One decision in progress: the state as it changes, and the commands and events so far. Used inside `decide` only."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pytorchjob_agent.contract.messages import ToAgent
+from pytorchjob_operator.rounds.phases import (
+    Phase,
+    Rendezvous,
+    Running,
+    Stalled,
+    Trigger,
+    check_transition,
+    name_of,
+)
+from pytorchjob_operator.rounds.state import Close, Command, JobEvent, JobState, Send
+from pytorchjob_operator.rounds.values import Member, TrainingReason
+
+
+class Transition:
+    """Collects the effects of one input. `state` is replaced, never changed in place."""
+
+    def __init__(self, state: JobState, now: float) -> None:
+        """Start with the state before the input."""
+        self.state = state
+        self.now = now
+        self.commands: list[Command] = []
+        self.events: list[JobEvent] = []
+        self.reason = "nothing to do"
+
+    def enter(self, trigger: Trigger, phase: Phase) -> None:
+        """Move to another phase. Raises IllegalTransitionError if the table does not allow it."""
+        check_transition(self.state.phase, trigger, phase)
+        self.state = replace(self.state, phase=phase)
+
+    def update(self, phase: Rendezvous | Running | Stalled) -> None:
+        """Change the data of the present phase."""
+        assert name_of(phase) is name_of(self.state.phase), f"{phase} is not the present phase"
+        self.state = replace(self.state, phase=phase)
+
+    def put(self, member: Member) -> Member:
+        """Store a member, and return it."""
+        self.state = replace(self.state, members={**self.state.members, member.index: member})
+        return member
+
+    def drop(self, index: int) -> None:
+        """Remove a member."""
+        members = {number: member for number, member in self.state.members.items() if number != index}
+        self.state = replace(self.state, members=members)
+
+    def send(self, member: Member, message: ToAgent) -> None:
+        """Send a message to a member that is connected."""
+        if member.connection is not None:
+            self.commands.append(Send(member.connection, message))
+
+    def close(self, connection: int) -> None:
+        """Close a connection."""
+        self.commands.append(Close(connection))
+
+    def record(self, reason: TrainingReason, message: str, *, warning: bool = False) -> None:
+        """Record an event."""
+        self.events.append(JobEvent(reason, message, warning))
+
+    def set_problem(self, reason: TrainingReason, message: str) -> None:
+        """Set a problem of the job. A new one is also an event."""
+        known = self.state.problems.get(reason)
+        if known is None:
+            self.record(reason, message, warning=True)
+        if known != message:
+            self.state = replace(self.state, problems={**self.state.problems, reason: message})
+
+    def clear_problem(self, reason: TrainingReason) -> None:
+        """Remove a problem that is over."""
+        if reason in self.state.problems:
+            problems = {known: message for known, message in self.state.problems.items() if known != reason}
+            self.state = replace(self.state, problems=problems)
+
+    def in_round(self, *, last_first: bool = False) -> Iterator[Member]:
+        """Yield the known members of the present or last round, by rank."""
+        round_ = self.state.round
+        if round_ is None:
+            return
+        for index in reversed(round_.ranks) if last_first else round_.ranks:
+            member = None if index is None else self.state.members.get(index)
+            if member is not None:
+                yield member
+
+    def pod_name(self, index: int) -> str:
+        """Return the pod of a replica, for messages."""
+        member, pod = self.state.members.get(index), self.state.pods.get(index)
+        return member.pod if member else pod.pod if pod else f"replica {index}"

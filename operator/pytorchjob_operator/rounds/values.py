@@ -1,0 +1,203 @@
+"""The values that describe a job's members and rounds. Pure data; `phases` and `state` put them together.
+
+Times are seconds of one monotonic clock. An index is the position of a replica in the job (Master first, then Workers).
+A rank is the position of a member in a round.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pytorchjob_agent.contract.messages import RoundId
+
+
+class TrainingReason(StrEnum):
+    """Reasons of events and problems."""
+
+    ROUND_STARTED = "RoundStarted"
+    WORKER_FAILED = "WorkerFailed"
+    WORKERS_HANG = "WorkersHang"
+    REGROUPING = "Regrouping"
+    GAVE_UP = "ElasticGaveUp"
+    WAITING = "RendezvousWaiting"
+    UNEQUAL_VERSIONS = "UnequalVersions"
+    CLOCKS_DIFFER = "ClocksDiffer"
+    PEER_UNREACHABLE = "PeerUnreachable"
+    COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
+    DUPLICATE_REPLICA = "DuplicateReplica"
+    AGENT_REFUSED = "AgentRefused"
+    COORDINATOR_DEFECT = "CoordinatorDefect"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How many members form a round, and how often workers may fail."""
+
+    min_members: int
+    max_members: int
+    max_restarts: int | None = None
+    """Restarts after failures before the job fails. None: no limit while training makes progress."""
+    restart_window: float | None = None
+    """Only failures within this many seconds count. None: all of them count."""
+    first_retryable_exit_code: int = 0
+    """Exit codes from 1 to below this one end the job (restartPolicy ExitCode). 0: no exit code does."""
+    last_call_timeout: float = 30.0
+    """Seconds for which the first rendezvous of an elastic job waits for more members than the minimum."""
+    rejoin_timeout: float = 1.0
+    """Seconds for which a later rendezvous with enough members waits for members of the last round."""
+    join_timeout: float = 600.0
+    """Seconds after which a rendezvous fails."""
+
+    @property
+    def elastic(self) -> bool:
+        """True if a round may be smaller than the job."""
+        return self.min_members < self.max_members
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedPod:
+    """A pod that the job has now, by the operator's latest plan."""
+
+    pod: str
+    pod_uid: str = ""
+    """Empty where pods have no uid (local runs)."""
+    problem: str = ""
+    """Why the pod does not run. A rendezvous with enough members does not wait for it."""
+    succeeded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An agent that has sent a hello."""
+
+    index: int
+    pod: str
+    pod_uid: str
+    incarnation: str
+    connection: int | None
+    """The number of its connection. None: not connected."""
+    address: str
+    nproc: int
+    heard_at: float
+    """The time of its last message."""
+    replied_at: float | None = None
+    """The time of the last heartbeat reply on this connection."""
+    port: int | None = None
+    """The port of its store. None unless it waits for a round."""
+    lost_at: float | None = None
+    """The time when its connection ended."""
+    peer_heard_at: float | None = None
+    """The time when a peer last reported that it hears this member."""
+    leaving: bool = False
+    done: bool = False
+    cooperative: bool = False
+    """True if its workers poll for checkpoint requests."""
+    answered: int = 0
+    """The last checkpoint request that all its workers have answered."""
+    step: int | None = None
+    total: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    tolerates_versions: bool = True
+    """False: unequal versions end the job."""
+    clock_offset: float | None = None
+    """Its wall clock minus the coordinator's clock at its last hello, in seconds; comparable among members only."""
+
+    @property
+    def waiting(self) -> bool:
+        """True if the member can be put into a round now."""
+        return self.connection is not None and self.port is not None and not self.leaving
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A set of members with fixed ranks that train together."""
+
+    id: RoundId
+    ranks: tuple[int | None, ...]
+    """The member's index for each rank. None: a member that has not connected to this coordinator yet."""
+    started_at: float
+    world_size: int = 0
+    """Worker processes. 0: unknown, because the round was adopted."""
+    first_step: int | None = None
+    """The first step that a member reported in this round."""
+    adopted: bool = False
+    """True if another leader, or the members themselves, formed this round."""
+    pod_uids: Mapping[int, str] = field(default_factory=dict)
+    """The uid of each member's pod when it came in; empty where pods have none."""
+    done: frozenset[int] = frozenset()
+    """Indices of members whose workers have succeeded. They stay here if their pods go."""
+
+    def has(self, index: int) -> bool:
+        """True if the replica takes part."""
+        return index in self.ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Workers of one member that failed, as the member reported."""
+
+    index: int
+    rank: int
+    exit_code: int
+    message: str
+    traceback: str
+    at: float
+    """The time of the failure, by the coordinator's clock."""
+    also: tuple[int, ...] = ()
+    """Other ranks of the pod that failed later."""
+    hang: bool = False
+    waits: bool = False
+    """Of a hang: True if the rank waits for another rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRestart:
+    """A restart for which the workers save a checkpoint first."""
+
+    reason: str
+    deadline: float
+    number: int
+    """The number of the checkpoint request."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastRestart:
+    """One ended round, for the restart budget and for people."""
+
+    at: float
+    reason: TrainingReason
+    message: str
+    counted: bool
+    """True for failures: they count against the budget."""
+    signature: str = ""
+    """Equal for equal errors."""
+    step: int | None = None
+    """The last step that the round reached. None: unknown."""
+
+
+class EndReason(StrEnum):
+    """Why the coordinator ended a job."""
+
+    SUCCEEDED = "Succeeded"
+    BUDGET = "RestartsUsedUp"
+    SAME_ERROR = "SameErrorAgain"
+    NO_PROGRESS = "NoProgress"
+    PERMANENT = "PermanentError"
+    TIMEOUT = "RendezvousTimeout"
+    VERSIONS = "UnequalVersions"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a job's training. No member joins any more."""
+
+    reason: EndReason
+    message: str
+    exit_code: int
+    at: float
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 member, 2 members."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

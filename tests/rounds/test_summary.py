@@ -1,0 +1,94 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, TrainingEnd
+from pytorchjob_operator.rounds.decide import decide
+from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Waiting
+from pytorchjob_operator.rounds.state import AuthenticationFailed, JobState, Tick
+from pytorchjob_operator.rounds.summary import summarize
+from pytorchjob_operator.rounds.values import End, EndReason, Member, PastRestart, Policy, Round, TrainingReason
+
+NOW = 100.0
+ROUND = Round(RoundId(3, 7), (0, 1), NOW, world_size=4)
+
+
+def member(index: int, **changes: Any) -> Member:
+    given = Member(index, f"pod-{index}", f"uid-{index}", "first", index, f"10.0.0.{index}", 2, NOW)
+    return replace(given, **changes)
+
+
+def state(*members: Member, **changes: Any) -> JobState:
+    found = JobState(Policy(2, 2), 3, Running(ROUND), members={one.index: one for one in members})
+    return replace(found, **changes)
+
+
+RUNS: dict[str, Any] = {"round": "3.7", "phase": PhaseName.RUNNING, "members": 2, "world": 4}
+COLLECTS = RUNS | {"phase": PhaseName.RENDEZVOUS}
+FAILED = PastRestart(40.0, TrainingReason.WORKER_FAILED, "rank 1 exited with 1", True)
+MOVED = PastRestart(60.0, TrainingReason.REGROUPING, "pod-2 joined", False)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param(state(phase=Waiting()), Report(), id="nothing yet"),
+        pytest.param(state(member(0), member(1)), Report(**RUNS), id="a round runs"),
+        pytest.param(
+            state(member(0, step=5, total=9, metrics={"a": 1.0}), member(1, step=6, total=9, metrics={"a": 2.0})),
+            Report(**RUNS, step=6, total=9, metrics={"a": 2.0}),
+            id="steps and numbers are those of the member that is furthest",
+        ),
+        pytest.param(
+            state(member(0, port=1), member(1), phase=Rendezvous(NOW, "x", ROUND)),
+            Report(**COLLECTS, waiting=1),
+            id="between two rounds, a member waits",
+        ),
+        pytest.param(state(member(0), member(1), member(2, port=1)), Report(**RUNS, spares=1), id="a spare waits"),
+        pytest.param(
+            state(restarts=1, history=(FAILED, MOVED)),
+            Report(**RUNS, restarts=1, last_restart=LastRestart(60.0, FAILED.reason, FAILED.message)),
+            id="the last restart is the last failure, with its age",
+        ),
+        pytest.param(
+            state(phase=Ended(End(EndReason.BUDGET, "all used up", 7, NOW), ROUND)),
+            Report(**RUNS | {"phase": PhaseName.ENDED}, ended=TrainingEnd("RestartsUsedUp", "all used up", 7)),
+            id="an end",
+        ),
+        pytest.param(
+            state(problems={TrainingReason.WAITING: "for pod-2"}),
+            Report(**RUNS, problems={"RendezvousWaiting": "for pod-2"}),
+            id="problems by their reasons",
+        ),
+        pytest.param(
+            state(member(0), member(1), phase=Running(replace(ROUND, world_size=0))),
+            Report(**RUNS),
+            id="the processes of an adopted round are counted once all of it are here",
+        ),
+        pytest.param(
+            state(member(0), phase=Running(replace(ROUND, world_size=0, ranks=(0, None)))),
+            Report(**RUNS | {"world": 0}),
+            id="before, they are unknown",
+        ),
+        pytest.param(
+            state(phase=Stalled(NOW, "timed out", ROUND)),
+            Report(**RUNS | {"phase": PhaseName.STALLED}),
+            id="after a rendezvous timeout nothing runs",
+        ),
+    ],
+)
+def test_report(given: JobState, expected: Report) -> None:
+    assert summarize(given, NOW) == expected
+
+
+def test_who_is_turned_away_is_a_problem_told_once_and_forgiven_after_a_minute() -> None:
+    first = decide(state(checked_at=NOW), AuthenticationFailed("a stranger"), NOW)
+    second = decide(first.state, AuthenticationFailed("another"), NOW + 1)
+    assert [one.reason for one in first.events] == [TrainingReason.AGENT_REFUSED]
+    assert second.events == ()
+    assert second.state.problems == {TrainingReason.AGENT_REFUSED: "a stranger"}
+    soon = decide(replace(second.state, checked_at=NOW + 60), Tick(), NOW + 60)
+    assert TrainingReason.AGENT_REFUSED in soon.state.problems
+    assert TrainingReason.AGENT_REFUSED not in decide(soon.state, Tick(), NOW + 61).state.problems
