@@ -10,6 +10,7 @@ import click
 from pytorchjob_operator import __version__
 from pytorchjob_operator.cli import plan_command
 from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.replay import rounds_command
 
 
 @click.group(invoke_without_command=True)
@@ -52,6 +53,7 @@ def _start(namespaces: tuple[str, ...], leader_elect: bool | None) -> None:
 
 
 cli.add_command(plan_command)
+cli.add_command(rounds_command)
 
 
 def main() -> None:

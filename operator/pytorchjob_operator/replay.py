@@ -35,7 +35,9 @@ def _is_interesting(item: Replayed) -> bool:
         isinstance(item.input, MessageReceived) and isinstance(item.input.message, Heartbeat)
     )
     decision = item.decision
-    acts = any(not (isinstance(one, Send) and isinstance(one.message, HeartbeatReply)) for one in decision.commands)
+    acts = any(
+        not (isinstance(command, Send) and isinstance(command.message, HeartbeatReply)) for command in decision.commands
+    )
     return not quiet or acts or bool(decision.events) or name_of(item.before.phase) != name_of(decision.state.phase)
 
 

@@ -7,6 +7,7 @@ from pytorchjob_operator.app.metrics import JobCount
 from pytorchjob_operator.app.process import OperatorProcess
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.names import Cause, Reason
+from pytorchjob_operator.rounds.values import TrainingReason
 from pytorchjob_operator.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
@@ -35,7 +36,7 @@ async def published() -> dict[str, tuple[str, set[str]]]:
     metrics.on_pod_restart("ns", Cause.ERROR)
     metrics.on_request("get", "pods", 200, 0.1)
     metrics.on_reconcile("success", 0.1)
-    metrics.on_round_event("ns", Reason.ROUND)
+    metrics.on_round_event("ns", TrainingReason.ROUND_STARTED)
     suffix = {"counter": "_total", "info": "_info"}
     families = [family for family in metrics.registry.collect() if not family.name.startswith("process_")]
     labels = {
@@ -60,5 +61,5 @@ def test_every_reason_is_there() -> None:
 def test_every_reason_of_the_rounds_is_there() -> None:
     after = PAGE.partition("\n### Jobs with a coordinator")[2]
     assert {line.split("`")[1] for line in after.partition("\n### ")[0].split("\n") if line.startswith("| `")} == {
-        *Reason
+        *TrainingReason
     }

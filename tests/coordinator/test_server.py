@@ -7,6 +7,7 @@ import pytest
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Done, Heartbeat, Join, Message, Refused, Resumed, RoundId
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
+from pytorchjob_operator.rounds.phases import Running
 from pytorchjob_operator.rounds.values import TrainingReason
 from tests.coordinator.talking import JOB, KEY, hello, house, pod
 from tests.waiting import until_async
@@ -25,7 +26,7 @@ IMPATIENT = Limits(hello=0.3, farewell=0.3, patience=0.05)
             hello(token=tokens.token(KEY, "other-job", pod(0))), "token: wrong", False, id="another job's token"
         ),
         pytest.param(hello(token=tokens.token(KEY, JOB, pod(1))), "token: wrong", False, id="another pod's token"),
-        pytest.param(hello(1, pod=pod(0)), "index: 1 is not the place of tiny-worker-0", False, id="another's place"),
+        pytest.param(hello(1, pod=pod(0)), "index: 1 is not the index of tiny-worker-0", False, id="another's place"),
         pytest.param(hello(job="unheard-of"), "does not know this job", True, id="a job that was not told of"),
         pytest.param(hello(7), "does not know this pod", True, id="a pod that was not told of"),
         pytest.param(hello(version=999), "protocol version 999", False, id="another version of the protocol"),
@@ -85,9 +86,9 @@ async def test_a_wrong_token_is_a_problem_of_the_job_told_once() -> None:
     ("said", "words"),
     [
         pytest.param([b"nonsense\n"], "is not JSON", id="nonsense"),
-        pytest.param([hello().to_line()], "hello was said already", id="a second hello"),
+        pytest.param([hello().to_line()], "a second hello on one connection", id="a second hello"),
         pytest.param([b'{"kind":"join","port":0}\n'], "join: port: '0' is not", id="a field that is wrong"),
-        pytest.param([Heartbeat().to_line()] * 300, "messages a second", id="more messages than its rate allows"),
+        pytest.param([Heartbeat().to_line()] * 300, "messages per second", id="more messages than its rate allows"),
         pytest.param([b'{"kind":"welcome","term":1}\n'], "kind: 'welcome'", id="a message that is not an agent's"),
     ],
 )
@@ -103,7 +104,7 @@ async def test_a_peer_that_does_not_read_is_dropped() -> None:
     async with house(Limits(rate=1e9, burst=1e9, unread=16 * 1024)) as home:
         talker = await home.member(deaf=True)
         flood = asyncio.create_task(_flood(talker.writer))
-        await until_async(lambda: (state := home.jobs.state(JOB)) is not None and state.members[0].link is None)
+        await until_async(lambda: (state := home.jobs.state(JOB)) is not None and state.members[0].connection is None)
         flood.cancel()
 
 
@@ -120,7 +121,7 @@ async def test_a_job_has_so_many_connections_and_no_more() -> None:
         refused = await second.hear()
         assert isinstance(refused, Refused)
         assert refused.again
-        assert "1 at most" in refused.message
+        assert "1 is the limit" in refused.message
         first.close()
         await until_async(lambda: (known := home.jobs.admission(JOB)) is not None and known.connections == 0)
         await home.member(1)
@@ -164,7 +165,7 @@ async def test_a_member_that_connects_again_goes_on() -> None:
         await again.hear_kind("heartbeat_reply")
         state = home.jobs.state(JOB)
         assert state is not None
-        assert state.gathering is None
+        assert isinstance(state.phase, Running)
 
 
 async def test_a_lost_connection_is_noticed() -> None:
