@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 REPORTED = "reported, notified, recorded, sent, message"
 PROSE = {
     r"told|tells?|telling|said|says?|saying|untold": REPORTED,
-    r"(looks?|looked|looking)(?! like)": "snapshot, context, pass; check, read, inspect",
+    r"(looks?|looked|looking)(?! like| up)": "snapshot, context, pass; check, read, inspect",
     r"news": "events",
     r"troubles?": "problem, pod condition",
     r"seats?|seated": "expected pod",
@@ -36,7 +36,7 @@ PROSE = {
     r"anew": "again, from scratch",
     r"so (many|long)": "after N, within N seconds",
     r"by (its|their|the operator's) word": "as it reports",
-    r"(is|are|was|were) none": "is not an X",
+    r"(?<!there )(is|are|was|were) none": "is not an X",
 }
 """What a reader should not find, as a whole word, and what to write."""
 NAMES = {
@@ -100,16 +100,10 @@ CLEAN_PAGES = [
 ]
 PACKAGES = ROOT / "operator"
 NOT_YET = (
-    "pytorchjob_agent/__main__.py",
-    "pytorchjob_agent/command",
     "pytorchjob_agent/contract",
     "pytorchjob_agent/preflight",
     "pytorchjob_agent/rendezvous",
     "pytorchjob_agent/script",
-    "pytorchjob_agent/standalone",
-    "pytorchjob_agent/system",
-    "pytorchjob_agent/torch_compat.py",
-    "pytorchjob_agent/workers",
     "pytorchjob_operator/app",
     "pytorchjob_operator/coordinator",
     "pytorchjob_operator/coordinator_update.py",
