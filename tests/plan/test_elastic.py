@@ -226,6 +226,40 @@ def test_degraded(problems: dict[str, str], expected: tuple[str, str] | None) ->
     assert status.conditions[-1].type is ConditionType.RUNNING
 
 
+STALLED = replace(ROUND, phase=PhaseName.STALLED)
+TIMED_OUT = "the rendezvous timed out after 600 s: 1 of 2 members are ready"
+
+
+@pytest.mark.parametrize(
+    ("problems", "reason", "message"),
+    [
+        pytest.param({"RendezvousWaiting": TIMED_OUT}, "RendezvousWaiting", TIMED_OUT, id="the timeout is the reason"),
+        pytest.param(
+            {"CoordinatorUnreachable": "x cannot reach it", "RendezvousWaiting": TIMED_OUT},
+            "RendezvousWaiting",
+            f"{TIMED_OUT}; x cannot reach it",
+            id="also while a pod cannot reach the coordinator",
+        ),
+        pytest.param(
+            {"CoordinatorDefect": "a defect", "RendezvousWaiting": "1 of 2"},
+            "CoordinatorDefect",
+            "a defect; 1 of 2",
+            id="a defect comes first",
+        ),
+        pytest.param(
+            {},
+            "RendezvousWaiting",
+            "the last rendezvous failed: no round starts until an agent joins again",
+            id="it always has a reason",
+        ),
+    ],
+)
+def test_a_stalled_job_shows_why_no_round_starts(problems: dict[str, str], reason: str, message: str) -> None:
+    found = after(running(elastic=SHOWN), replace(STALLED, problems=problems)).condition(ConditionType.DEGRADED)
+    assert found is not None
+    assert (found.reason, found.message) == (reason, message)
+
+
 def test_degraded_goes_when_it_is_over_and_when_the_job_ends() -> None:
     wrong = replace(ROUND, problems={"PeerUnreachable": "no"})
     status = after(running(elastic=SHOWN), wrong)

@@ -7,7 +7,7 @@ the time and are written at most once a minute.
 from datetime import datetime, timedelta
 from typing import Any
 
-from pytorchjob_operator.coordinator_report import LastRestart, Report
+from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report
 from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, RestartStatus
 from pytorchjob_operator.observed import PodProblem
 from pytorchjob_operator.plan.context import Context
@@ -29,6 +29,9 @@ _LIKELIEST_FIRST = (
     TrainingReason.WAITING,
     TrainingReason.CLOCKS_DIFFER,
 )
+_STALLS = (TrainingReason.COORDINATOR_DEFECT, TrainingReason.WAITING)
+"""The reasons for which a job is stalled."""
+_STALLED = "the last rendezvous failed: no round starts until an agent joins again"
 _LONGEST = 32_000
 _LARGEST = 1e15
 _MOST = 2**53 - 1
@@ -49,12 +52,20 @@ def restarts(context: Context) -> int:
 
 def problem(context: Context, outcome: Outcome) -> PodProblem | None:
     """Return the problem of a job that is not over: the likeliest cause, and the messages of all problems."""
-    problems = context.seen.report.problems if context.seen.report else {}
+    problems = _problems(context.seen.report) if context.seen.report else {}
     if not problems or outcome.phase in _OVER:
         return None
-    known = [word.value for word in _LIKELIEST_FIRST if word in problems]
-    reasons = [*known, *sorted(set(problems) - set(known))]
-    return PodProblem(reasons[0], "; ".join(problems[reason] for reason in reasons)[:_LONGEST])
+    return PodProblem(next(iter(problems)), "; ".join(problems.values())[:_LONGEST])
+
+
+def _problems(report: Report) -> dict[str, str]:
+    """Return the problems, the likeliest cause first. A stalled job always has one: why no round starts."""
+    stalled = report.phase is PhaseName.STALLED
+    found = {str(reason): message for reason, message in report.problems.items()}
+    if stalled and not any(reason in found for reason in _STALLS):
+        found[TrainingReason.WAITING.value] = _STALLED
+    order = [reason.value for reason in (*(_STALLS if stalled else ()), *_LIKELIEST_FIRST)]
+    return {reason: found[reason] for reason in dict.fromkeys([*order, *sorted(found)]) if reason in found}
 
 
 def fields(context: Context, outcome: Outcome, now: datetime) -> dict[str, Any]:
