@@ -106,9 +106,7 @@ NOT_YET = (
     "pytorchjob_agent/script",
     "pytorchjob_operator/app",
     "pytorchjob_operator/coordinator",
-    "pytorchjob_operator/coordinator_update.py",
     "pytorchjob_operator/local",
-    "pytorchjob_operator/plan",
     "pytorchjob_operator/report.py",
     "pytorchjob_operator/rounds",
 )
