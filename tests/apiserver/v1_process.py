@@ -6,6 +6,7 @@ tests are about.
 """
 
 import base64
+import fcntl
 import functools
 import json
 import os
@@ -13,7 +14,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.apiserver.cluster import ControlPlane, ControlPlaneError
 from tests.apiserver.operator_process import ROOT
@@ -27,6 +28,14 @@ _TOOL = ROOT / "e2e" / "cluster" / "tools" / PROGRAM
 _CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")
 _NAMESPACE = "kubeflow"
 _SECRET = f"{PROGRAM}-webhook-cert"
+
+
+def _lock() -> IO[bytes]:
+    """Hold the folder of the certificates: tests in another process wait until this v1 has ended."""
+    _CERTIFICATES.mkdir(parents=True, exist_ok=True)
+    file = (_CERTIFICATES / ".lock").open("wb")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
 
 
 @functools.cache
@@ -52,6 +61,7 @@ class V1Process:
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _SECRET, "namespace": _NAMESPACE}},
         )
         assert made.returncode == 0, made.stderr
+        self._mounted = _lock()
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -99,5 +109,6 @@ class V1Process:
         log, ended = self.log, self._process.poll()
         self._process.terminate()
         self._process.wait(30)
+        self._mounted.close()
         assert ended is None, f"v1 ended with {ended}: {log[-3000:]}"
         assert "panic" not in log, log

@@ -26,14 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Events(Path(path).absolute()))  # tests change the folder
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file in one process, in their order, unless they name another group."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-
-
 def pytest_collection_finish(session: pytest.Session) -> None:
     path = session.config.getoption(CENSUS)
     if path:
@@ -55,7 +47,7 @@ class Events:
         if report.when in ("setup", "teardown") and report.passed:
             return
         problem = _last_line(report) if report.failed else ""
-        self._write(test=_name(report.nodeid), outcome=report.outcome, seconds=report.duration, problem=problem)
+        self._write(test=report.nodeid, outcome=report.outcome, seconds=report.duration, problem=problem)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
@@ -65,12 +57,6 @@ class Events:
     def _write(self, **event: Any) -> None:
         with self._path.open("a") as file:
             file.write(json.dumps(event) + "\n")
-
-
-def _name(nodeid: str) -> str:
-    """Return the id without the group that pytest-xdist appends to it."""
-    name, at, _ = nodeid.rpartition("@")
-    return name if at and not nodeid.endswith("]") else nodeid
 
 
 def _last_line(report: pytest.CollectReport | pytest.TestReport) -> str:

@@ -101,7 +101,7 @@ def _check(*words: str) -> Command:
     return Command(words, counts=True)
 
 
-_SPREAD = ("--dist", "loadgroup")
+_SPREAD = ("--dist", "loadfile")  # a file's tests share fixtures, and keep their order
 _HEAVY = "apiserver helm torch torch_oldest"
 CHECK = Lane(
     "check",

@@ -13,7 +13,7 @@ from tests.waiting import until, until_async
 
 GOOD = "def test_good(): pass\n"
 BAD = "def test_bad(): assert 'this' == 'that'\n"
-TWO_PROCESSES = ("-n", "2", "--dist", "loadgroup")
+TWO_PROCESSES = ("-n", "2", "--dist", "loadfile")
 
 
 def python(code: str, counts: bool = False) -> Command:
