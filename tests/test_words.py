@@ -65,6 +65,7 @@ MEANT = (
     r"\btest_\w+",
     r"\bpytorchjob_operator_rounds_news_total\b",  # names of metrics are promises
     r"(?i)\btrain(?:ing)? epochs?\b|--epochs?|\bepochs? \\?d|EPOCHS",  # a pass over the data
+    r"\}\.board\b",  # the name of a progress file
     r"^\| Fault \| Who \|.*$",  # the heading of a generated table
 )
 """What looks like a private word and is not, for every page and source file."""
@@ -101,9 +102,7 @@ CLEAN_PAGES = [
 PACKAGES = ROOT / "operator"
 NOT_YET = (
     "pytorchjob_agent/contract",
-    "pytorchjob_agent/preflight",
     "pytorchjob_agent/rendezvous",
-    "pytorchjob_agent/script",
     "pytorchjob_operator/app",
     "pytorchjob_operator/coordinator",
     "pytorchjob_operator/local",

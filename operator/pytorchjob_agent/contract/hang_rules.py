@@ -127,7 +127,7 @@ class HangRules:
 
 
 def _pattern(fields: ObjectReader, name: str, groups: int) -> str | None:
-    """Return a regular expression with at least so many groups."""
+    """Return a regular expression with at least `groups` groups."""
     text = fields.short_text(name, _LONGEST_PATTERN)
     if text is None:
         return None

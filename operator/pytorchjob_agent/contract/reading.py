@@ -17,7 +17,7 @@ class ContractError(ValueError):
 
 
 def whole_number(name: str, text: str, form: str = "a number", *, least: int = 0, most: int = _MAX_INT) -> int:
-    """Return a whole number of plain digits within bounds; `form` says what the variable is."""
+    """Return a whole number of plain digits within bounds; `form` is what the variable should be."""
     if text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= most:
         return int(text)
     raise ContractError(f"{name}: {text[:_SHOWN]!r} is not {form}: expected a whole number from {least} to {most}")

@@ -154,7 +154,8 @@ def _nofile(facts: Facts) -> CheckResult:
     cores = "core dumps" if core is None else f"core dumps up to {core // MIB} MiB" if core else "no core dumps"
     what = f"{files} open files: DataLoader workers pass each tensor by one"
     remedy = f"raise `ulimit -n` to {LEAST_FILES} or more, on a node in the container runtime's LimitNOFILE"
-    found = f"{'unlimited' if files is None else files} open files, {cores}"
+    number = "unlimited" if files is None else str(files)
+    found = f"{number} open files, {cores}"
     return _result(found, files is not None and files < LEAST_FILES, what, remedy)
 
 
@@ -177,7 +178,8 @@ def _cpu(facts: Facts) -> CheckResult:
         return _result("", True, what, "set it to the number of threads per process, or remove it")
     # torchrun gives each of several processes one thread; a single process uses all cores that it sees.
     threads = int(first[:9]) if first else facts.machine.cores if nproc == 1 else 1
-    found = f"{nproc} x {threads} threads, {'no limit' if limit is None else f'limit {limit:g}'}"
+    limited = "no limit" if limit is None else f"limit {limit:g}"
+    found = f"{nproc} x {threads} threads, {limited}"
     what = (
         f"{_processes(nproc)} x {threads} threads share {limit or 0:g} CPUs (the container's limit): they are throttled"
     )

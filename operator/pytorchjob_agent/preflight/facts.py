@@ -9,7 +9,7 @@ CUDA = "cuda"
 
 @dataclass(frozen=True, slots=True)
 class Torch:
-    """The image's torch and the accelerators that it sees; `version` is None if it cannot be imported."""
+    """The image's torch and the accelerators that it sees; without a `version` it cannot be imported."""
 
     version: str | None = None
     problem: str = ""  # why it cannot be imported, or why it cannot count devices

@@ -17,12 +17,12 @@ class PreflightError(Exception):
 
 
 def check(
-    request: RunRequest, env: Mapping[str, str] = os.environ, look: Callable[[], Torch] = devices.read_torch
+    request: RunRequest, env: Mapping[str, str] = os.environ, read_torch: Callable[[], Torch] = devices.read_torch
 ) -> None:
     """Read the facts, run the checks, report the findings; raises PreflightError if a check fails."""
     if not any(level != "off" for level in levels(env).values()):
         return
-    act(run_checks(read_facts.facts(request, env, look)))
+    act(run_checks(read_facts.facts(request, env, read_torch)))
 
 
 def act(findings: Sequence[Finding]) -> None:

@@ -24,13 +24,13 @@ _IS_HOST = "is_host"
 _PATIENCE = 1.0  # seconds for a name and a connection together
 
 
-def facts(request: RunRequest, env: Mapping[str, str], look: Callable[[], Torch] = devices.read_torch) -> Facts:
+def facts(request: RunRequest, env: Mapping[str, str], read_torch: Callable[[], Torch] = devices.read_torch) -> Facts:
     """Return the facts that need no connection."""
     return Facts(
         request=request,
         env=env,
         contract=_contract(env),
-        torch=look(),
+        torch=read_torch(),
         machine=limits(),
         places=places(env),
         python=platform.python_version(),
