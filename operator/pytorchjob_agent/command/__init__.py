@@ -1,5 +1,4 @@
-"""From the command line to torch: the pod's first process, the launcher's process, and the launcher itself.
+"""From the command line to torch: the first process of a pod, the launcher's process and what it launches.
 
-`first_process` handles signals and forks `launcher_process`, which imports torch and calls `launcher`. The top of the
-agent: it may import every other package but `standalone`.
+The top of the agent. May import every other package but `standalone`.
 """

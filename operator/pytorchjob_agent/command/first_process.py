@@ -1,8 +1,6 @@
-"""The first process of the pod: signals, orphans, exit code. `supervise` decides; torch runs in the child only.
+"""The first process of the pod: signals, orphans, the end. Pure decisions in `supervise`; torch only in the child.
 
-It never blocks in C++, so SIGTERM works at any time, even before the first rendezvous. The way of a SIGTERM:
-`system/signals` blocks it and waits for it, `supervise` decides to forward it to the launcher, and the launcher's
-process receives it in `rendezvous/wakeup` (with a coordinator) or in torch's own handler.
+It never blocks in C++, so that SIGTERM works at every moment, before the first rendezvous too.
 """
 
 import os
@@ -23,7 +21,7 @@ from pytorchjob_agent.workers.failure_report import sentence, write_termination_
 
 _TICK = 3600.0
 _LIVES = 10
-"""Number of launchers that may crash in one container before the kubelet has to restart it."""
+"""Launchers that may crash in one container before the kubelet has to look after it."""
 
 
 def run(argv: list[str]) -> int:
@@ -31,7 +29,7 @@ def run(argv: list[str]) -> int:
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
     signals.block()
     processes.adopt_orphans()
-    lives = _LIVES if os.environ.get(COORDINATOR) else 0  # the coordinator informs the other members of the restart
+    lives = _LIVES if os.environ.get(COORDINATOR) else 0  # only there do the others know what became of us
     with tempfile.TemporaryDirectory(prefix="pytorchjob-agent-") as directory:
         while True:
             pid, receive = _launch(argv, Path(directory))
@@ -54,7 +52,7 @@ def _launch(argv: list[str], directory: Path) -> tuple[int, int]:
 
 
 def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
-    """Run the launcher in the child; never returns into the parent's frames."""
+    """Become the launcher; never returns into the parent's frames."""
     code = 1
     try:
         code = launcher_process.main(argv, directory, pipe)
@@ -63,7 +61,7 @@ def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
 
 
 def _supervise(view: View, pid: int, receive: int) -> Exit | Relaunch:
-    """Observe, decide and act until the launcher and all its descendants have ended."""
+    """Observe, decide, act until the launcher is gone and nothing is left below."""
     while True:
         decision = next_action(view)
         if isinstance(decision, Exit | Relaunch):
@@ -79,7 +77,7 @@ def _supervise(view: View, pid: int, receive: int) -> Exit | Relaunch:
             say(decision.reason)
             ended = processes.kill_below(os.getpid())
             view = _observe(view, ended, pid, receive)
-            view = view if view.child is not None else replace(view, child=-9)  # SIGKILL did not end it in time
+            view = view if view.child is not None else replace(view, child=-9)  # not even SIGKILL ended it
             continue
         until = decision.until if decision.until is not None else view.now + _TICK
         view = _take(view, signals.wait(until - view.now))
@@ -104,7 +102,7 @@ def _read_report(receive: int) -> TerminationMessage | None:
     try:
         return TerminationMessage.from_json(os.read(receive, 65536).decode())
     except (BlockingIOError, ContractError):
-        return None  # the launcher ended before it could report
+        return None  # it was cut short
 
 
 def _end(leave: Exit) -> int:

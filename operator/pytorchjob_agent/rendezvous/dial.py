@@ -1,6 +1,6 @@
-"""The way to the coordinator: by the address that worked last, and by its name where that leads nowhere.
+"""Connects to the coordinator: by the address that worked last, or by its name if that address fails.
 
-A Service's address outlives every operator behind it, and name servers may be the very thing that has just died.
+A Service's address outlives every operator behind it, and the name servers may be what has just failed.
 """
 
 import socket
@@ -9,10 +9,10 @@ from contextlib import suppress
 
 Address = tuple[str, int]
 _LABELS = 4
-"""A name of so many parts is a whole one: the search domains of the pod would only be asked in vain, one by one."""
+"""A name of this many parts is complete: the search domains of the pod would only cost time."""
 
 _ENOUGH = 20
-"""So many refusals, and the address may have become somebody else's."""
+"""After this many refusals, resolve the name again."""
 
 
 def resolve(host: str, port: int) -> Address:
@@ -29,16 +29,16 @@ def _first(host: str, port: int) -> Address:
 
 
 class Dialer:
-    """Connects again and again to one place."""
+    """Connects again and again to one host and port."""
 
     def __init__(self, host: str, port: int, find: Callable[[str, int], Address] = resolve) -> None:
-        """Nothing is looked up yet."""
+        """Start without an address."""
         self._host, self._port, self._find = host, port, find
         self._known: Address | None = None
         self._refusals = 0
 
     def connect(self, seconds: float) -> socket.socket:
-        """Return an open connection; raises OSError. One that is refused was the right place: a standby's."""
+        """Return an open connection; raises OSError. A refusal keeps the address: a standby refuses connections."""
         address = self._known or self._find(self._host, self._port)
         try:
             connection = socket.create_connection(address, timeout=seconds)

@@ -1,4 +1,4 @@
-"""What goes into a failure's message: torch's word on workers that ended, or where those are that hang."""
+"""The message of a failure: torch's result for workers that ended, or the stacks of workers that hang."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -17,21 +17,21 @@ _REASONS: dict[int, EndReason] = {
     ExitCode.RENDEZVOUS: EndReason.RENDEZVOUS_FAILED,
     ExitCode.PREFLIGHT: EndReason.PREFLIGHT_FAILED,
 }
-"""What an agent's end is called that the coordinator ordered with one of the agent's own codes."""
+"""The reason of an end that the coordinator commanded with one of the agent's own codes."""
 
 
 def explain(result: Any, group: Any, killed: Collection[int], logs: Any) -> TerminationMessage:
     """Return the first failure of torch's RunResult; `killed` are local ranks, `logs` has the tails of their output."""
     local = {worker.global_rank: worker.local_rank for worker in group.workers}
-    own = {rank: one for rank, one in result.failures.items() if local.get(rank) not in killed}
+    own = {rank: failed for rank, failed in result.failures.items() if local.get(rank) not in killed}
     if not (own or result.failures):
         return TerminationMessage(EndReason.WORKER_FAILED, ExitCode.WORKER_FAILED, message="the workers are unwell")
-    return failure_report.explain([failure(rank, one, logs) for rank, one in (own or result.failures).items()])
+    return failure_report.explain([failure(rank, failed, logs) for rank, failed in (own or result.failures).items()])
 
 
 def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
     """Read torch's ProcessFailure."""
-    data = failed.error_file_data if os.path.isfile(failed.error_file) else {}  # torch's filler says nothing
+    data = failed.error_file_data if os.path.isfile(failed.error_file) else {}  # torch's placeholder has no content
     return failure_report.WorkerFailure(
         rank=rank,
         local_rank=failed.local_rank,
@@ -45,17 +45,17 @@ def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
 def hang(verdict: HangVerdict, places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
     """Return the message of workers that hang, and whether they only wait for others."""
     suspects = verdict.local_ranks or tuple(places)
-    local = next((one for one in suspects if not _waits(places.get(one))), suspects[0] if suspects else 0)
+    local = next((rank for rank in suspects if not _waits(places.get(rank))), suspects[0] if suspects else 0)
     place = places.get(local)
     message = f"{verdict.reason}; {_where(place, places, first_rank)}"
-    told = TerminationMessage(EndReason.WORKER_HANGS, ExitCode.WORKER_FAILED, first_rank + local, local, message)
-    return told, _waits(place)
+    report = TerminationMessage(EndReason.WORKER_HANGS, ExitCode.WORKER_FAILED, first_rank + local, local, message)
+    return report, _waits(place)
 
 
 def _where(place: Place | None, places: Mapping[int, Place | None], first_rank: int) -> str:
-    """Word where the one is, and of several workers who of them is elsewhere than the others."""
+    """Return where the worker is; of several workers, which of them is elsewhere than the others."""
     if len(places) > 1:
-        return describe_ranks({first_rank + local: one for local, one in places.items()})
+        return describe_ranks({first_rank + local: each for local, each in places.items()})
     return f"it {place.words}" if place is not None else _NO_STACK
 
 
@@ -64,8 +64,8 @@ def bystander(places: Mapping[int, Place | None], first_rank: int) -> tuple[Term
     return hang(HangVerdict(kind=HangKind.HANGING, reason="stopped because of another rank"), places, first_rank)
 
 
-def ordered(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
-    """Return why an agent ends that the coordinator told to; `own` is the last failure here."""
+def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
+    """Return why an agent ends on the coordinator's command; `own` is the last failure here."""
     return TerminationMessage(
         _REASONS.get(stop.exit_code, EndReason.WORKER_FAILED),
         stop.exit_code,
@@ -76,17 +76,17 @@ def ordered(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     )
 
 
-def message(assigned: Assigned, told: TerminationMessage, *, waits: bool = False) -> Failed:
-    """Return what the coordinator is told."""
+def message(assigned: Assigned, report: TerminationMessage, *, waits: bool = False) -> Failed:
+    """Return the report of a failure to the coordinator."""
     return Failed(
         round=assigned.round,
-        rank=told.rank if told.rank is not None else assigned.first_rank,
-        local_rank=told.local_rank or 0,
-        exit_code=told.exit_code,
-        message=told.message[:4096],
-        traceback=told.traceback[-TRACEBACK_LIMIT:],
-        also=told.failed_after,
-        hang=told.reason == EndReason.WORKER_HANGS,
+        rank=report.rank if report.rank is not None else assigned.first_rank,
+        local_rank=report.local_rank or 0,
+        exit_code=report.exit_code,
+        message=report.message[:4096],
+        traceback=report.traceback[-TRACEBACK_LIMIT:],
+        also=report.failed_after,
+        hang=report.reason == EndReason.WORKER_HANGS,
         waits=waits,
     )
 

@@ -1,7 +1,7 @@
 """Our rendezvous as torch knows it: a RendezvousHandler, for our own agent and for an unmodified torchrun.
 
-torchrun finds it by the entry point `torchrun.handlers`. Its agent tells a handler nothing of failures: a rendezvous
-that nobody ordered is one.
+torchrun finds it by the entry point `torchrun.handlers`. Its agent reports no failures to a handler: a rendezvous
+without a command counts as one.
 """
 
 import os
@@ -20,26 +20,25 @@ from torch.distributed.run import determine_local_world_size
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE
-from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Done, Failed, Hello, Message
+from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed, Hello, Message
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_agent.rendezvous.coordinator_client import Client, Standing
-from pytorchjob_agent.rendezvous.membership import Membership, NobodyError, PeerError, StoppedError
+from pytorchjob_agent.rendezvous import waiting
+from pytorchjob_agent.rendezvous.coordinator_client import Client
+from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError
 from pytorchjob_agent.system import network
 from pytorchjob_agent.system.console import say
 
 JOIN_TIMEOUT = 600.0
 
 
-class Meeting(RendezvousHandler):
-    """Puts the agent into the rounds that the coordinator decides."""
+class CoordinatorRendezvous(RendezvousHandler):
+    """Gives torch the round that the membership is in: our loop has waited for it before."""
 
     def __init__(self, membership: Membership, run_id: str) -> None:
         """Take over a membership that has not begun."""
         self.membership = membership
         self._run_id = run_id
-        self.tell: tuple[Message, ...] = ()
-        self.by_members = False
 
     def get_backend(self) -> str:
         """Return the name in torch's registry."""
@@ -47,14 +46,13 @@ class Meeting(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """Tell the workers that rank 0's agent keeps the store: rank 0 connects like the others."""
+        """Let the workers know that rank 0's agent keeps the store: rank 0 connects like the others."""
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Wait for the next round."""
-        told, by_members = self.tell, self.by_members
-        self.tell, self.by_members = (), False
-        assigned = self.membership.next_round(*told, by_members=by_members)
+        """Return the present round."""
+        assigned = self.membership.assigned
+        assert assigned is not None, "the membership is in no round yet"
         info = RendezvousStoreInfo(assigned.master_address, assigned.master_port)
         return RendezvousInfo(self.membership.store, assigned.rank, assigned.size, info)
 
@@ -63,13 +61,13 @@ class Meeting(RendezvousHandler):
         return self.membership.client.inbox.stop is not None
 
     def set_closed(self) -> None:
-        """Nobody closes a job's rounds but the coordinator."""
+        """Do nothing: only the coordinator ends a job."""
 
     def num_nodes_waiting(self) -> int:
-        """Tell torch's agent to restart its workers: by a number above 0."""
-        inbox, pulse = self.membership.client.inbox, self.membership.pulse
-        wanted = pulse is not None and pulse.wanted is not None
-        return int(inbox.restart is not None or inbox.assigned is not None or inbox.stop is not None or wanted)
+        """Return a number above 0 if torch's agent has to restart its workers."""
+        inbox, heartbeats = self.membership.client.inbox, self.membership.heartbeats
+        asked = heartbeats is not None and heartbeats.restart is not None
+        return int(inbox.restart is not None or inbox.assigned is not None or inbox.stop is not None or asked)
 
     def get_run_id(self) -> str:
         """Return the run's id."""
@@ -81,29 +79,40 @@ class Meeting(RendezvousHandler):
         return True
 
 
-class Injected(Meeting):
-    """The same below torch's own agent."""
+class InjectedRendezvous(CoordinatorRendezvous):
+    """The same below torch's own agent, which asks for each round."""
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Wait for the next round, and say that workers failed where nobody asked for another one."""
+        """Wait for the next round; without a command to do so, report that workers failed."""
+        reports: tuple[Message, ...] = ()
         if self.membership.assigned is not None and not self.num_nodes_waiting():
-            self.tell = (_unexplained(self.membership),)
+            reports = (_unexplained(self.membership),)
         try:
-            return super().next_rendezvous()
-        except StoppedError as error:
-            say(error.stop.message)
-            raise SystemExit(error.stop.exit_code) from error  # torch's agent would make 1 of every error
-        except (PeerError, NobodyError) as error:
+            self.membership.next_round(*reports)
+        except NoRoundError as error:
+            say(str(error))
+            raise SystemExit(_exit_code(error.end)) from error  # torch's agent would exit with 1 for every error
+        except PeerError as error:
             say(str(error))
             raise SystemExit(int(ExitCode.RENDEZVOUS)) from error
+        return super().next_rendezvous()
 
     def shutdown(self) -> bool:
-        """Say that the workers are done, and wait until everybody's are."""
-        client, assigned = self.membership.client, self.membership.assigned
-        if assigned is not None:
-            client.stand(Done(assigned.round), done=True)
-            client.wait(lambda inbox: inbox.finished or inbox.stop is not None, 5.0)
+        """Report that the workers are done, and wait until those of all members are."""
+        if self.membership.assigned is not None:
+            self.membership.done()
+            self.membership.client.wait(lambda inbox: inbox.finished or inbox.stop is not None, 5.0)
         return super().shutdown()
+
+
+def _exit_code(end: waiting.End) -> int:
+    match end:
+        case waiting.Stopped(stop):
+            return stop.exit_code
+        case waiting.Fenced():
+            return int(ExitCode.FENCED)
+        case waiting.Leaving() | waiting.Unreachable():
+            return int(ExitCode.RENDEZVOUS)
 
 
 def _unexplained(membership: Membership) -> Failed:
@@ -129,7 +138,7 @@ def member(
     )
     membership: Membership
 
-    membership = Membership(Client(env, Standing(hello), lambda: membership.beat()), address, timeout)
+    membership = Membership(Client(env, hello, lambda: membership.heartbeat()), address, timeout)
     return membership
 
 
@@ -138,14 +147,14 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
     env = CoordinatorEndpoint.from_env(os.environ)
     if env is None:
         raise ContractError(f"--rdzv-backend {BACKEND}: {COORDINATOR} is not set: only the operator can set it")
-    network.shorten_name_lookups()
+    network.hurry_names()
     torch_compat.use_plain_stores()
     address = parameters.local_addr or network.own_address(env.host, env.port) or socket.gethostname()
     nproc = determine_local_world_size(os.environ.get(PET_NPROC_PER_NODE, "1"))
     timeout = float(parameters.get("join_timeout") or JOIN_TIMEOUT)
     membership = member(env, address, nproc, timeout)
     membership.client.start()
-    return Injected(membership, parameters.run_id)
+    return InjectedRendezvous(membership, parameters.run_id)
 
 
 def factory() -> Any:

@@ -1,6 +1,6 @@
-"""What the coordinator has ordered, as it stands for this agent now. Pure: `hear` takes one message after the other.
+"""The commands of the coordinator that stand for this agent now. Pure: `receive` takes one message after the other.
 
-Orders of rounds that are over are dropped here, whoever sends them and however late: that is the fence.
+Commands of finished rounds are dropped here, whichever coordinator sent them and however late: this is the fence.
 """
 
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ from pytorchjob_agent.contract.messages import (
     Assigned,
     Checkpoint,
     Finished,
+    HeartbeatReply,
     Hold,
     Refused,
     Restart,
@@ -21,30 +22,30 @@ from pytorchjob_agent.contract.messages import (
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """The newest order of each kind."""
+    """The newest command of each kind."""
 
     round: RoundId | None = None
     """The last round that this agent took part in."""
     assigned: Assigned | None = None
-    """A later round, not begun yet."""
+    """A later round, which has not begun yet."""
     restart: Restart | None = None
-    """Stop the workers of `round` and join anew."""
+    """Stop the workers of `round` and join again."""
     checkpoint: Checkpoint | None = None
     stop: Stop | None = None
     finished: bool = False
     hold: str = ""
-    """What is waited for, in the coordinator's words."""
+    """What the coordinator waits for, in its words."""
     refused: Refused | None = None
-    """Why the last hello was not accepted; None once one was."""
+    """Why the coordinator did not accept the last hello; None once it has accepted one."""
     welcomes: int = 0
     """How many hellos were accepted: another one may mean another coordinator."""
 
 
-def hear(inbox: Inbox, message: ToAgent) -> Inbox:
-    """Return what stands after one more message."""
+def receive(inbox: Inbox, message: ToAgent) -> Inbox:
+    """Return the inbox after one more message; the same object if nothing changes."""
     match message:
         case Assigned(round=id_):
-            return replace(inbox, assigned=message, hold="") if _later(inbox, id_) else inbox
+            return replace(inbox, assigned=message, hold="") if _is_later(inbox, id_) else inbox
         case Restart(round=id_):
             return replace(inbox, restart=message) if _concerns(inbox, id_) else inbox
         case Checkpoint(round=id_):
@@ -53,45 +54,46 @@ def hear(inbox: Inbox, message: ToAgent) -> Inbox:
             return replace(inbox, finished=True) if id_ == inbox.round else inbox
         case Stop():
             return replace(inbox, stop=message)
-        case Hold(reason=words):
-            return replace(inbox, hold=words)
+        case Hold(reason=reason):
+            return replace(inbox, hold=reason)
         case Refused():
             return replace(inbox, refused=message)
         case Welcome():
             return replace(inbox, refused=None, welcomes=inbox.welcomes + 1)
-    return inbox
+        case HeartbeatReply():
+            return inbox
 
 
 def begin(inbox: Inbox, id_: RoundId) -> Inbox:
-    """Return what stands once a round has begun: orders about older ones are void."""
+    """Return the inbox once a round has begun: commands about older rounds are void."""
     assigned = inbox.assigned if inbox.assigned is not None and inbox.assigned.round > id_ else None
     restart = inbox.restart if inbox.restart is not None and inbox.restart.round >= id_ else None
     return replace(inbox, round=id_, assigned=assigned, restart=restart, checkpoint=None, finished=False, hold="")
 
 
 def skip(inbox: Inbox) -> Inbox:
-    """Return what stands without a round that has ended before it began."""
+    """Return the inbox without a round that has ended before it began."""
     return inbox if inbox.assigned is None else replace(begin(inbox, inbox.assigned.round), restart=None)
 
 
 def ended(inbox: Inbox) -> RoundId | None:
     """Return the latest round that is over for an agent without workers."""
     known = [inbox.round, None if inbox.restart is None else inbox.restart.round]
-    return max((one for one in known if one is not None), default=None)
+    return max((id_ for id_ in known if id_ is not None), default=None)
 
 
 def over(inbox: Inbox) -> bool:
-    """Whether the round that was assigned has ended before it began."""
-    order, assigned = inbox.restart, inbox.assigned
-    return order is not None and assigned is not None and order.round >= assigned.round
+    """Return whether the assigned round has ended before it began."""
+    restart, assigned = inbox.restart, inbox.assigned
+    return restart is not None and assigned is not None and restart.round >= assigned.round
 
 
 def _concerns(inbox: Inbox, id_: RoundId) -> bool:
-    """Whether an order about this round is one about ours, or about the one that is about to begin."""
+    """Return whether a command about this round concerns ours, or the one that is about to begin."""
     ours = inbox.round or (inbox.assigned.round if inbox.assigned is not None else None)
     return ours is None or id_ >= ours
 
 
-def _later(inbox: Inbox, id_: RoundId) -> bool:
+def _is_later(inbox: Inbox, id_: RoundId) -> bool:
     known = inbox.assigned.round if inbox.assigned is not None else inbox.round
     return known is None or id_ > known

@@ -1,7 +1,6 @@
-"""From one round to the next: announce a port, wait for a place, open the round's store, keep its pulse.
+"""From one round to the next: announce a port, wait for a place, open the round's store, hear the peers.
 
-The coordinator gives the place; without it the members of the last round agree among themselves, through that round's
-store. Which of the two it was makes no difference to the workers.
+What to do while it waits is decided in `waiting`, what members write to the store in `agreement`.
 """
 
 import socket
@@ -9,57 +8,39 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
-from pytorchjob_agent.contract.messages import Assigned, Done, Heartbeat, Join, Message, Resumed, Stop, Unreachable
-from pytorchjob_agent.rendezvous import inbox as orders
-from pytorchjob_agent.rendezvous import peers, round_store
+from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, Unreachable
+from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, round_store, waiting
+from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.coordinator_client import Client
-from pytorchjob_agent.rendezvous.decide import AWAY_SECONDS
-from pytorchjob_agent.rendezvous.inbox import Inbox
-from pytorchjob_agent.rendezvous.peers import Pulse
+from pytorchjob_agent.rendezvous.peer_heartbeats import PeerHeartbeatThread
+from pytorchjob_agent.rendezvous.waiting import Known, Waiting
 from pytorchjob_agent.system.console import say
 
-_TELL_SECONDS = 15.0
-_BY_MEMBERS_SECONDS = 5.0
-"""How long members try to agree by themselves although the coordinator answers."""
-_LOOK_SECONDS = 0.1
 _LINGER_SECONDS = 5.0
 
 
-class StoppedError(Exception):
-    """There is no next round for this agent; `stop` says why."""
+class NoRoundError(Exception):
+    """There is no next round for this agent; `end` is the reason."""
 
-    def __init__(self, stop: Stop) -> None:
-        """Keep the order."""
-        super().__init__(stop.message)
-        self.stop = stop
-
-
-class LeavingError(Exception):
-    """This pod has to go."""
-
-
-class FencedError(Exception):
-    """Another agent has this place."""
+    def __init__(self, end: waiting.End) -> None:
+        """Keep the reason."""
+        super().__init__(end.stop.message if isinstance(end, waiting.Stopped) else end.reason)
+        self.end = end
 
 
 class PeerError(Exception):
-    """The store of the round could not be reached; says which and why."""
-
-
-class NobodyError(Exception):
-    """The coordinator was not reached in time."""
+    """The store of the round could not be reached; the message names it and the reason."""
 
 
 def describe(assigned: Assigned, count: int) -> str:
     """Return a round as people read it in the pod's log; `count` workers are here."""
-    first = assigned.first_rank
+    first, restarts = assigned.first_rank, assigned.restarts
     return (
         f"round {assigned.round}: node {assigned.rank} of {assigned.size}, ranks {first} to {first + count - 1} of"
         f" {assigned.world_size}, master {assigned.master_address}:{assigned.master_port},"
-        f" {assigned.restarts} restarts so far"
+        f" {restarts} {'restart' if restarts == 1 else 'restarts'} so far"
     )
 
 
@@ -67,134 +48,117 @@ class Membership:
     """This agent's place in the job, round by round."""
 
     def __init__(self, client: Client, address: str, timeout: float) -> None:
-        """Start without a round; `timeout` seconds without any word of the coordinator end the first attempt."""
+        """Start without a round; without the coordinator, the first attempt ends after `timeout` seconds."""
         self.client = client
         self._address, self._timeout = address, timeout
         self.assigned: Assigned | None = None
-        self.pulse: Pulse | None = None
+        self.heartbeats: PeerHeartbeatThread | None = None
         self.store: Any = None
         self._raw: Any = None
         self._server: Any = None
         self._old: Any = None
         self._listener: socket.socket | None = None
-        self.on_wanted: Callable[[], None] = lambda: None
+        self.on_restart: Callable[[], None] = lambda: None
         self.leaving: Callable[[], bool] = lambda: False
-        self.beat: Callable[[], Heartbeat] = self._plain_beat
+        self.heartbeat: Callable[[], Heartbeat] = self._plain_heartbeat
 
-    def next_round(self, *told: Message, by_members: bool = False) -> Assigned:
-        """Wait for the next round and open or join its store; `told` is said before the request to join."""
+    def next_round(self, *reports: Message, by_members: bool = False) -> Assigned:
+        """Wait for the next round and open or join its store; the coordinator receives the reports first.
+
+        `by_members` tries to agree with the other members before. Raises NoRoundError and PeerError.
+        """
         listener = round_store.listen(self._address)
-        join = Join(listener.getsockname()[1], orders.ended(self.client.inbox))
-        offered = by_members and self._offer(join.port)
-        if not offered:
-            self.client.stand(*told, join, round=None, done=False)
         try:
-            assigned, agreed = self._wait(told, join, offered)
+            assigned, agreed = self._wait(reports, listener.getsockname()[1], by_members)
             self._begin(assigned, listener, agreed=agreed)
         except BaseException:
             listener.close()
             raise
         return assigned
 
-    def _wait(self, told: tuple[Message, ...], join: Join, offered: bool) -> tuple[Assigned, bool]:
-        """Return the place, and whether the members gave it."""
-        started = told_at = time.monotonic()
+    def _wait(self, reports: tuple[Message, ...], port: int, by_members: bool) -> tuple[Assigned, bool]:
+        """Return the place, and whether the members agreed on it."""
+        join = Join(port, commands.ended(self.client.inbox))
+        now = time.monotonic()
+        offered = by_members and waiting.may_offer(self._known(now, self.client.inbox)) and self._offer(port)
+        state = Waiting(now, join, offered)
+        if not offered:
+            self.client.update(lambda session: session.join(reports, join))
         while True:
-            inbox = self.client.wait(lambda one: self._decided(one), _LOOK_SECONDS)
-            self._check(inbox, started)
-            if orders.over(inbox):
-                self.client.begin(orders.skip)
-                self.client.stand(*told, join, round=None, done=False)
-                continue
-            if inbox.assigned is not None:
-                return inbox.assigned, False
-            if orders.ended(inbox) != join.round:  # the coordinator wants none of what the members may agree on
-                join, offered = replace(join, round=orders.ended(inbox)), False
-                self.client.stand(*told, join, round=None, done=False)
-            now = time.monotonic()
-            if offered and (agreed := self._agree()):
-                return agreed, True
-            if offered and self.client.away() == 0 and now - started > _BY_MEMBERS_SECONDS:
-                offered = False
-                self.client.stand(*told, join, round=None, done=False)
-            elif not offered and self.client.away() > AWAY_SECONDS and self.assigned is not None:
-                offered = self._offer(join.port)
-            if now - told_at > _TELL_SECONDS:
-                told_at = now
-                say(f"waiting for a round: {self._why(inbox)}")
+            inbox = self.client.wait(lambda known: waiting.is_decided(known) or self.leaving(), waiting.POLL_SECONDS)
+            known = self._known(time.monotonic(), inbox)
+            step = waiting.next_step(state, known)
+            match step:
+                case waiting.Begin(assigned):
+                    return assigned, False
+                case waiting.Agree() if (agreed := self._agree()) is not None:
+                    return agreed, True
+                case waiting.JoinAgain():
+                    self._join_again(reports, step)
+                case waiting.Offer() if self._offer(port):
+                    pass
+                case waiting.Stopped() | waiting.Fenced() | waiting.Leaving() | waiting.Unreachable():
+                    raise NoRoundError(step)
+                case _:
+                    step = waiting.keep_waiting(state, known)
+                    if step.report:
+                        say(f"waiting for a round: {step.report}")
+            state = waiting.taken(state, step, known.now)
 
-    def _decided(self, inbox: Inbox) -> bool:
-        return inbox.assigned is not None or inbox.stop is not None or self.leaving()
+    def _known(self, now: float, inbox: commands.Inbox) -> Known:
+        return Known(
+            now=now,
+            inbox=inbox,
+            away=self.client.away(),
+            round=None if self.assigned is None else self.assigned.round,
+            has_store=self.store is not None,
+            leaving=self.leaving(),
+            timeout=self._timeout,
+        )
 
-    def _check(self, inbox: Inbox, started: float) -> None:
-        if inbox.stop is not None:
-            raise StoppedError(inbox.stop)
-        if inbox.refused is not None and inbox.refused.fenced:
-            raise FencedError(inbox.refused.message)
-        if self.leaving():
-            raise LeavingError("asked to go while waiting for a round")
-        if self.client.away() > self._timeout and time.monotonic() - started > self._timeout:
-            raise NobodyError(f"no coordinator within {self._timeout:g} s: {self._why(inbox)}")
-
-    def _why(self, inbox: Inbox) -> str:
-        if inbox.refused is not None:
-            return f"the coordinator refuses this agent: {inbox.refused.message}"
-        if self.client.away() > 0:
-            return (
-                f"the coordinator has not answered for {self.client.away():.0f} s"
-                " (is the operator running, may this pod reach its Service?)"
-            )
-        return inbox.hold or "the coordinator waits for the other members"
+    def _join_again(self, reports: tuple[Message, ...], step: waiting.JoinAgain) -> None:
+        if step.skip:
+            self.client.update(lambda session: session.skip())
+        self.client.update(lambda session: session.join(reports, step.join))
 
     def _offer(self, port: int) -> bool:
-        """Offer the others to go on without the coordinator; False where the last round's store is gone."""
-        if self.assigned is None or self.store is None or orders.ended(self.client.inbox) != self.assigned.round:
-            return False
+        """Offer the other members to continue without the coordinator; False if the last round's store is gone."""
+        assert self.assigned is not None
         try:
-            peers.offer(self.store, self.assigned, self._address, port)
+            agreement.offer(self.store, self.assigned, self._address, port)
         except RuntimeError:
             return False
         return True
 
     def _agree(self) -> Assigned | None:
-        if self.client.away() == 0 and self.client.inbox.assigned is not None:
-            return None
         assert self.assigned is not None
         try:
-            return peers.agree(self.store, self.assigned)
+            return agreement.agree(self.store, self.assigned)
         except (RuntimeError, ValueError):
             return None
 
     def _begin(self, assigned: Assigned, listener: socket.socket, *, agreed: bool) -> None:
-        self.client.begin(lambda inbox: orders.begin(inbox, assigned.round))
-        if self.pulse is not None:
-            self.pulse.stop()
-            self.pulse = None
-        resumed = (Resumed(assigned.round, assigned.restarts, assigned.reason),) if agreed else ()
-        self.client.stand(
-            *resumed,
-            round=assigned.round,
-            rank=assigned.rank,
-            size=assigned.size,
-            restarts=assigned.restarts,
-            done=False,
-        )
+        if self.heartbeats is not None:
+            self.heartbeats.stop()
+            self.heartbeats = None
+        self.client.update(lambda session: session.begin(assigned, agreed=agreed))
         self.assigned = assigned
         try:
             self._open(assigned, listener, keep_old=agreed)
-            self.pulse = Pulse(self._pulse_store(assigned), assigned, self.on_wanted)
+            heartbeats = PeerHeartbeatThread(self._second_connection(assigned), assigned, self.on_restart)
         except RuntimeError as error:
             where = f"{assigned.master_address}:{assigned.master_port}"
-            self.client.say(Unreachable(assigned.round, where, str(error)[:500]))
+            self.client.send(Unreachable(assigned.round, where, str(error)[:500]))
             self.store = None
             raise PeerError(f"rank 0's store {where} does not answer: {error}") from error
-        self.pulse.start()
+        self.heartbeats = heartbeats
+        heartbeats.start()
         if assigned.neighbour:
-            threading.Thread(target=self._try, args=(assigned,), name="neighbour", daemon=True).start()
+            threading.Thread(target=self._try_neighbour, args=(assigned,), name="neighbour", daemon=True).start()
 
     def _open(self, assigned: Assigned, listener: socket.socket, *, keep_old: bool) -> None:
-        """Open the round's store as rank 0, connect to it as another; the port stays open for a neighbour's try."""
-        self._old = self._server if keep_old else None  # the others may still have to read what was agreed on
+        """Open the round's store as rank 0, or connect to it; the port stays open for a neighbour's attempt."""
+        self._old = self._server if keep_old else None  # the others may still have to read the agreement
         if self._listener is not None:
             self._listener.close()
         self._listener, self._server = listener, None
@@ -204,45 +168,63 @@ class Membership:
             self._raw = round_store.connect(assigned.master_address, assigned.master_port)
         self.store = self._part(self._raw, assigned)
         if assigned.rank == 0:
-            peers.prepare(self.store, assigned.size)
+            agreement.prepare(self.store, assigned.size)
 
-    def _pulse_store(self, assigned: Assigned) -> Any:
-        """Return a connection of the pulse's own."""
+    def _second_connection(self, assigned: Assigned) -> Any:
+        """Return a store connection for the heartbeats alone."""
         return self._part(round_store.connect(assigned.master_address, assigned.master_port), assigned)
 
     @staticmethod
     def _part(store: Any, assigned: Assigned) -> Any:
         return round_store.beside(store, f"pytorchjob/{assigned.round}")
 
-    def _try(self, assigned: Assigned) -> None:
-        error = peers.try_neighbour(assigned.neighbour)
+    def _try_neighbour(self, assigned: Assigned) -> None:
+        error = peer_heartbeats.try_neighbour(assigned.neighbour)
         if error is not None and self.assigned is assigned:
             say(f"warning: the peer at {assigned.neighbour} cannot be reached: {error}")
-            self.client.say(Unreachable(assigned.round, assigned.neighbour, error))
+            self.client.send(Unreachable(assigned.round, assigned.neighbour, error))
 
-    def _plain_beat(self) -> Heartbeat:
-        """Return a beat of an agent that knows nothing of its workers."""
-        return Heartbeat(heard=self.pulse.heard() if self.pulse is not None else ())
+    def _plain_heartbeat(self) -> Heartbeat:
+        """Return the heartbeat of an agent that knows nothing of its workers."""
+        return Heartbeat(heard=self.heartbeats.heard() if self.heartbeats is not None else ())
 
     def done(self) -> None:
-        """Tell the coordinator that the workers here are done."""
-        if self.assigned is not None:
-            self.client.stand(Done(self.assigned.round), done=True)
+        """Report to the coordinator and to the other members that the workers here are done."""
+        if (assigned := self.assigned) is None:
+            return
+        with suppress(RuntimeError):
+            if self.store is not None:
+                agreement.done(self.store, assigned.rank)
+        self.client.update(lambda session: session.finish(assigned.round))
+
+    def all_done(self) -> bool:
+        """Return whether the workers of all members are done, as far as the store answers."""
+        with suppress(RuntimeError):
+            return self.assigned is not None and agreement.all_done(self.store, self.assigned.size)
+        return False
+
+    def ask_for_restart(self, reason: str) -> None:
+        """Ask the other members for a restart, through the store."""
+        with suppress(RuntimeError):
+            if self.store is not None:
+                agreement.ask_for_restart(self.store, reason)
 
     def linger(self) -> None:
-        """Keep the store open, without a coordinator, until the others have read in it that all are done."""
+        """Without a coordinator, keep the store open until the others have read in it that all are done."""
         assigned, deadline = self.assigned, time.monotonic() + _LINGER_SECONDS
         if assigned is None or self.client.away() == 0.0:
             return
         with suppress(RuntimeError):
-            peers.bye(self.store, assigned.rank)
-            while assigned.rank == 0 and time.monotonic() < deadline and not peers.all_gone(self.store, assigned.size):
-                time.sleep(_LOOK_SECONDS)
+            agreement.leave(self.store, assigned.rank)
+            while assigned.rank == 0 and time.monotonic() < deadline:
+                if agreement.all_left(self.store, assigned.size):
+                    return
+                time.sleep(waiting.POLL_SECONDS)
 
     def close(self) -> None:
-        """Give everything back."""
-        if self.pulse is not None:
-            self.pulse.stop()
+        """Close the connections, the store and the port."""
+        if self.heartbeats is not None:
+            self.heartbeats.stop()
         self.client.close()
         self._server = self._old = self._raw = self.store = None
         if self._listener is not None:

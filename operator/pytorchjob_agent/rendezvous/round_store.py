@@ -1,4 +1,4 @@
-"""The stores of rounds: bound before they are announced, one for each round, gone with it."""
+"""The stores of rounds: one for each round. Its port is bound before it is announced, and closed with the round."""
 
 import socket
 from datetime import timedelta
@@ -8,7 +8,7 @@ import torch.distributed
 
 from pytorchjob_agent import torch_compat
 
-_dist: Any = torch.distributed  # compat may replace its TCPStore, so it is looked up when it is needed
+_dist: Any = torch.distributed  # torch_compat may replace its TCPStore: the attribute is read at each use
 CONNECT_SECONDS = 10.0
 _CALL = timedelta(seconds=CONNECT_SECONDS)
 
@@ -25,7 +25,7 @@ def serve(listener: socket.socket) -> Any:
 
 
 def connect(host: str, port: int) -> Any:
-    """Connect to a store; raises torch's DistError where nobody answers in time."""
+    """Connect to a store; raises torch's DistError without an answer in time."""
     return _dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=_CALL)
 
 

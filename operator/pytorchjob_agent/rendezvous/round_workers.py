@@ -1,4 +1,4 @@
-"""The workers of one round as far as torch does not look after them: their boards, their stacks, signs of a hang."""
+"""The part of a round's workers that torch does not manage: progress files, stacks, signs of a hang."""
 
 import os
 import shutil
@@ -22,8 +22,8 @@ _STACK_SECONDS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the workers of this agent have told of themselves."""
+class GroupProgress:
+    """What the workers of this agent have reported."""
 
     step: int | None = None
     total: int | None = None
@@ -31,13 +31,13 @@ class Told:
     cooperative: bool = False
 
 
-class Crew:
-    """One round of workers."""
+class RoundWorkers:
+    """The workers of one round."""
 
     def __init__(self, directory: Path, nproc: int, rules: HangRules, logs: Any, *, reports: bool = False) -> None:
         """Make what the workers need below `directory`; `reports`: the script called progress() in an earlier round."""
         self._directory, self._rules, self._logs = directory, rules, logs
-        self._boards = ProgressFiles(directory, nproc)
+        self._files = ProgressFiles(directory, nproc)
         self._stacks = StackDumps(directory, nproc)
         self._pids: dict[int, int] = {}
         self._watch: Watch | None = None
@@ -45,20 +45,20 @@ class Crew:
         self._asked: int | None = None
 
     def equipping(self) -> AbstractContextManager[None]:
-        """Within it, torch starts workers that know their boards."""
+        """Within it, torch starts workers that know their progress files."""
 
         def start(original: Callable[..., Any], **options: Any) -> Any:
             for local_rank, env in options["envs"].items():
-                env.update(self._boards.env(local_rank))
+                env.update(self._files.env(local_rank))
                 env.update(self._stacks.env(local_rank, os.environ))
             return original(**options)
 
-        return torch_compat.changed_start(start)
+        return torch_compat.starting(start)
 
     def begin(self, pids: Mapping[int, int], *, leads: bool) -> None:
-        """Watch the processes that were started, by local rank; `leads` where rank 0 is one of them."""
+        """Watch the processes that were started, by local rank; `leads` if rank 0 is among them."""
         self._pids = dict(pids)
-        self._watch = Watch(self._rules, self._boards, self._pids, self._stacks)
+        self._watch = Watch(self._rules, self._files, self._pids, self._stacks)
         self._watch.has_rank_0, self._watch.reports = leads, self._reported
         if self._watch.reads_lines and self._logs is not None:
             self._logs.listen(self._watch.add_line)
@@ -68,54 +68,54 @@ class Crew:
         """Whether the script is known to call progress()."""
         return self._reported if self._watch is None else self._watch.reports
 
-    def look(self, now: float) -> HangVerdict | None:
+    def judge(self, now: float) -> HangVerdict | None:
         """Return why the workers are stuck, if so."""
         return None if self._watch is None else self._watch.check(now)
 
     def pause(self, now: float) -> float:
-        """Return in how many seconds the next look is due."""
+        """Return in how many seconds `judge` is due again."""
         return 0.0 if self._watch is None else self._watch.pause(now)
 
-    def told(self) -> Told:
-        """Return how far the workers are: the one that is furthest."""
-        said = self._said()
-        best = max((one for one in said if one.step is not None), key=lambda one: one.step or 0, default=None)
-        cooperative = any(one.asks_checkpoint or one.asks_stop for one in said)
+    def progress(self) -> GroupProgress:
+        """Return how far the workers are: the progress of the furthest."""
+        found = self._read()
+        best = max((each for each in found if each.step is not None), key=lambda each: each.step or 0, default=None)
+        cooperative = any(each.asks_checkpoint or each.asks_stop for each in found)
         if best is None:
-            return Told(cooperative=cooperative)
-        return Told(best.step, best.total, best.metrics, cooperative)
+            return GroupProgress(cooperative=cooperative)
+        return GroupProgress(best.step, best.total, best.metrics, cooperative)
 
     def request(self, number: int, seconds: float) -> None:
-        """Ask the workers to save, and to end where they listen to that."""
+        """Ask the workers to save, and to end if they accept such requests."""
         self._asked = number
-        self._boards.request(RequestKind.STOP, number, seconds)
+        self._files.request(RequestKind.STOP, number, seconds)
 
     def answered(self) -> int:
-        """Return the number of the last request that no worker here owes an answer to; 0 before the first."""
+        """Return the number of the last request that all workers here have answered; 0 before the first."""
         if self._asked is None:
             return 0
-        return 0 if any(one.owes(self._asked, RequestKind.STOP) for one in self._said()) else self._asked
+        return 0 if any(each.owes(self._asked, RequestKind.STOP) for each in self._read()) else self._asked
 
     @property
     def asked(self) -> bool:
-        """Whether the workers were asked to save: those that end by themselves now have not finished their work."""
+        """Whether the workers were asked to save: a worker that ends now has not finished its work."""
         return self._asked is not None
 
     def obeys(self) -> bool:
-        """Whether a script that was asked to stop ends when it is: then its end is no success."""
-        return self._asked is not None and any(one.asks_stop for one in self._said())
+        """Whether the script ends when it is asked to stop: then its end is not a success."""
+        return self._asked is not None and any(each.asks_stop for each in self._read())
 
-    def _said(self) -> tuple[WorkerProgress, ...]:
-        return self._boards.read()
+    def _read(self) -> tuple[WorkerProgress, ...]:
+        return self._files.read()
 
     def places(self) -> dict[int, Place | None]:
-        """Print the workers' stacks and return where they are, by local rank; None: no answer, as of a frozen one."""
+        """Print the workers' stacks and return where they are, by local rank; None: no answer (frozen)."""
         streams = self._logs.streams() if self._logs is not None else {}
         texts = self._stacks.collect(self._pids, streams, _STACK_SECONDS)
         return {local_rank: stack_analysis.place(texts.get(local_rank)) for local_rank in self._pids}
 
     def close(self) -> None:
         """Remove everything; the workers have to be gone."""
-        self._boards.close()
+        self._files.close()
         self._stacks.close()
         shutil.rmtree(self._directory, ignore_errors=True)

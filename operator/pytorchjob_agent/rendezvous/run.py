@@ -1,4 +1,4 @@
-"""Runs torchrun's configuration as a member of the job that the coordinator keeps together."""
+"""Runs torchrun's configuration as a member of a job with a coordinator."""
 
 import os
 import platform
@@ -15,8 +15,8 @@ from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.reading import seconds
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.preflight import devices, policy
-from pytorchjob_agent.rendezvous.handler import JOIN_TIMEOUT, Meeting, member
-from pytorchjob_agent.rendezvous.loop import ElasticAgent, Means
+from pytorchjob_agent.rendezvous.handler import JOIN_TIMEOUT, CoordinatorRendezvous, member
+from pytorchjob_agent.rendezvous.loop import ElasticAgent, Tools
 from pytorchjob_agent.system import network
 from pytorchjob_agent.workers.fork_client import ForkServer
 from pytorchjob_agent.workers.torch_spec import agent_options, worker_spec
@@ -42,10 +42,10 @@ def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: 
     warns = level != policy.Level.FAIL
     membership = member(env, address, config.nproc_per_node, timeout, versions=versions, warnings=warns)
     membership.client.start()
-    meeting = Meeting(membership, env.job)
+    rendezvous = CoordinatorRendezvous(membership, env.job)
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
-    means = Means(logs, start.directory, grace, HangRules.from_env(os.environ), start.server)
-    agent = ElasticAgent(worker_spec(config, *program, meeting), meeting, means, **agent_options(config))
+    tools = Tools(logs, start.directory, grace, HangRules.from_env(os.environ), start.server)
+    agent = ElasticAgent(worker_spec(config, *program, rendezvous), membership, tools, **agent_options(config))
     record = getattr(config, "event_log_handler", "null")
     try:
         agent.run()
@@ -53,7 +53,7 @@ def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: 
         events.record(agent.get_event_failed(), record)
         raise
     finally:
-        meeting.shutdown()
+        rendezvous.shutdown()
     events.record(agent.get_event_succeeded(), record)
     return agent.last_words
 

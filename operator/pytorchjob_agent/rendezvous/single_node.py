@@ -1,6 +1,6 @@
-"""The rendezvous of one node that waits for nobody: each round has a store of its own, kept by the agent.
+"""The rendezvous of a single node, without other members: each round has a store of its own, kept by the agent.
 
-torch looks for a free port, closes it and lets rank 0 open it again seconds later; another run may have it by then.
+torch picks a free port, closes it and lets rank 0 open it again seconds later; another run may have it by then.
 Here the port is bound once, stays bound through all rounds, and the workers are clients of the store behind it.
 """
 
@@ -38,15 +38,15 @@ class Alone(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """Tell the workers that MASTER_PORT is open already: rank 0 connects like the others."""
+        """Let the workers know that MASTER_PORT is open already: rank 0 connects like the others."""
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Open an empty store, so that no worker meets the addresses of the last round's."""
+        """Open an empty store, so that no worker reads the addresses of the last round's workers."""
         self._server = None  # two stores on one socket would share the workers between them
         host, port = self._listener.getsockname()[:2]
         self._server = torch_compat.store_on(self._listener)
-        # What the agent writes for itself (ranks, the exit barrier) concerns nobody else.
+        # What the agent writes for itself (ranks, the exit barrier) concerns no other process.
         return RendezvousInfo(_dist.HashStore(), 0, 1, RendezvousStoreInfo(host, port))
 
     def is_closed(self) -> bool:
@@ -54,10 +54,10 @@ class Alone(RendezvousHandler):
         return False
 
     def set_closed(self) -> None:
-        """Nothing to tell to nobody."""
+        """Do nothing: there are no other members."""
 
     def num_nodes_waiting(self) -> int:
-        """Nobody joins."""
+        """Return 0: no member joins."""
         return 0
 
     def get_run_id(self) -> str:

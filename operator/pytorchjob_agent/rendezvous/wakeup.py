@@ -1,4 +1,4 @@
-"""What the loop sleeps on: the ends of workers, news of other threads, the signals that ask this pod to go."""
+"""What ends the loop's sleep: the end of a worker, another thread, a signal that asks this pod to go."""
 
 import os
 import select
@@ -30,10 +30,10 @@ class Wakeup:
         self.on_asked: Callable[[], None] = lambda: None
 
     def sleep(self, seconds: float) -> None:
-        """Wait until something happens, or so long."""
+        """Wait until something happens, or this time is over."""
         waited: list[Alarm | int] = [self._alarm, *self._pidfds]
         ready, _, _ = select.select(waited, [], [], seconds)
-        for fd in set(self._pidfds).intersection(ready):  # it stays readable for ever
+        for fd in set(self._pidfds).intersection(ready):  # a pidfd stays readable
             self._pidfds.remove(fd)
             os.close(fd)
             self.ended_at = time.monotonic()
@@ -42,26 +42,26 @@ class Wakeup:
 
     @property
     def watches(self) -> bool:
-        """Whether the end of a worker ends the sleep, and none has ended just now."""
+        """Whether the end of a worker ends the sleep, and no worker has ended just now."""
         return bool(self._pidfds) and time.monotonic() - self.ended_at > _SOON_SECONDS
 
     def watch(self, pids: Iterable[int]) -> None:
-        """Be woken by the end of these processes, and of no others any more."""
+        """Wake up at the end of these processes, and of no others."""
         self.forget()
         try:
             for pid in pids:
                 self._watch(pid)
-        except (OSError, AttributeError):  # an old kernel, too many files: then the workers are looked at all the time
+        except (OSError, AttributeError):  # an old kernel, too many files: the loop polls the workers instead
             self.forget()
 
     def _watch(self, pid: int) -> None:
         try:
             self._pidfds.append(os.pidfd_open(pid))
-        except ProcessLookupError:  # it has ended, and somebody has collected it
+        except ProcessLookupError:  # it has ended and was collected
             self.ended_at = time.monotonic()
 
     def forget(self) -> None:
-        """Watch no process any more."""
+        """Watch no process from now on."""
         fds, self._pidfds = self._pidfds, []
         for fd in fds:
             os.close(fd)

@@ -1,4 +1,4 @@
-"""Helpers for Linux and the network that know nothing about jobs: process trees, signals, ports, cgroups, waiting.
+"""What Linux and the network offer, without a word about jobs: process trees, signals, ports, cgroups, waiting.
 
-May import `contract` only.
+May import nothing of the agent but `contract`.
 """

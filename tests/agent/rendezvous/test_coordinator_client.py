@@ -4,7 +4,7 @@ import socket
 
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.messages import Heartbeat, HeartbeatReply, Hello, Hold, Message, Welcome, read_from_agent
-from pytorchjob_agent.rendezvous.coordinator_client import Client, Standing
+from pytorchjob_agent.rendezvous.coordinator_client import Client
 
 
 def _hello(server: socket.socket) -> Hello:
@@ -20,7 +20,7 @@ def _client(server: socket.socket) -> Client:
     """Start a client of this server."""
     server.settimeout(30)
     env = CoordinatorEndpoint("127.0.0.1", server.getsockname()[1], "token", "job", "pod-0", 0)
-    client = Client(env, Standing(Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first")), Heartbeat)
+    client = Client(env, Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first"), Heartbeat)
     client.start()
     return client
 
@@ -37,7 +37,7 @@ def test_a_pong_wakes_nobody() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = _client(server)
         woken: list[str] = []
-        client.on_news = lambda: woken.append(client.inbox.hold)
+        client.on_change = lambda: woken.append(client.inbox.hold)
         connection, _ = server.accept()
         with connection:
             said: tuple[Message, ...] = (Welcome(1), HeartbeatReply(), HeartbeatReply(), Hold("one is missing"))

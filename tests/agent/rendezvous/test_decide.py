@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, Restart, RoundId, Stop
-from pytorchjob_agent.rendezvous.decide import Kind, Look, Workers, decide
+from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Workers, decide
 from pytorchjob_agent.rendezvous.inbox import Inbox
 
 ROUND, NEXT = RoundId(1, 1), RoundId(1, 2)
-QUIET = Look(now=100.0, workers=Workers.RUN, inbox=Inbox(round=ROUND))
+QUIET = Snapshot(now=100.0, workers=Workers.RUN, inbox=Inbox(round=ROUND))
 STOP = Stop(7, "RestartsUsedUp", "all are used up")
 
 
-def with_inbox(look: Look, **changes: object) -> Look:
+def with_inbox(snapshot: Snapshot, **changes: object) -> Snapshot:
     """The same with other orders."""
-    return replace(look, inbox=replace(look.inbox, **changes))  # type: ignore[arg-type]
+    return replace(snapshot, inbox=replace(snapshot.inbox, **changes))  # type: ignore[arg-type]
 
 
 RESTART = with_inbox(QUIET, restart=Restart(ROUND, "rank 1 failed"))
@@ -29,22 +29,22 @@ CASES = [
     pytest.param(replace(QUIET, away=6.0, silence=6.0), Kind.REGROUP, False, id="who hears nobody ends its workers"),
     pytest.param(RESTART, Kind.REGROUP, False, id="the coordinator's order to restart"),
     pytest.param(NEW_ROUND, Kind.REGROUP, False, id="a round that began without our notice"),
-    pytest.param(replace(QUIET, wanted="boom"), Kind.REGROUP, True, id="a peer asks through the store"),
+    pytest.param(replace(QUIET, peers_restart="boom"), Kind.REGROUP, True, id="a peer asks through the store"),
     pytest.param(
-        replace(RESTART, wanted="boom"), Kind.REGROUP, False, id="the coordinator's word goes before the peers'"
+        replace(RESTART, peers_restart="boom"), Kind.REGROUP, False, id="the coordinator's word goes before the peers'"
     ),
-    pytest.param(replace(QUIET, workers=Workers.FAILED), Kind.TELL_FAILURE, False, id="workers failed"),
-    pytest.param(replace(QUIET, workers=Workers.HANG), Kind.TELL_FAILURE, False, id="workers hang"),
+    pytest.param(replace(QUIET, workers=Workers.FAILED), Kind.REPORT_FAILURE, False, id="workers failed"),
+    pytest.param(replace(QUIET, workers=Workers.HANG), Kind.REPORT_FAILURE, False, id="workers hang"),
     pytest.param(
-        replace(QUIET, workers=Workers.FAILED, away=2.0), Kind.TELL_FAILURE, True, id="workers failed, nobody to tell"
+        replace(QUIET, workers=Workers.FAILED, away=2.0), Kind.REPORT_FAILURE, True, id="workers failed, nobody to tell"
     ),
     pytest.param(
-        replace(RESTART, workers=Workers.FAILED), Kind.TELL_FAILURE, False, id="a failure is told before a restart"
+        replace(RESTART, workers=Workers.FAILED), Kind.REPORT_FAILURE, False, id="a failure is told before a restart"
     ),
-    pytest.param(replace(QUIET, workers=Workers.DONE), Kind.TELL_DONE, False, id="workers are done"),
+    pytest.param(replace(QUIET, workers=Workers.DONE), Kind.REPORT_DONE, False, id="workers are done"),
     pytest.param(
         replace(QUIET, workers=Workers.DONE, all_done=True),
-        Kind.TELL_DONE,
+        Kind.REPORT_DONE,
         False,
         id="all are done: by the coordinator",
     ),
@@ -65,17 +65,19 @@ CASES = [
     ),
     pytest.param(with_inbox(RESTART, stop=STOP), Kind.STOP, False, id="an order to end goes before all others"),
     pytest.param(replace(QUIET, fenced=True), Kind.STOP, False, id="another agent has our place"),
-    pytest.param(replace(QUIET, leave_by=120.0), Kind.TELL_LEAVING, False, id="asked to go: the others are told first"),
     pytest.param(
-        replace(QUIET, leave_by=120.0, told_leaving=True), Kind.WAIT, False, id="asked to go: the others save"
+        replace(QUIET, leave_by=120.0), Kind.REPORT_LEAVING, False, id="asked to go: the others are told first"
     ),
     pytest.param(
-        replace(QUIET, leave_by=99.0, told_leaving=True), Kind.LEAVE, False, id="asked to go: the time is over"
+        replace(QUIET, leave_by=120.0, reported_leaving=True), Kind.WAIT, False, id="asked to go: the others save"
+    ),
+    pytest.param(
+        replace(QUIET, leave_by=99.0, reported_leaving=True), Kind.LEAVE, False, id="asked to go: the time is over"
     ),
     pytest.param(replace(QUIET, leave_by=120.0, away=2.0), Kind.LEAVE, False, id="asked to go: nobody to tell"),
     pytest.param(
         replace(QUIET, workers=Workers.DONE, leave_by=120.0),
-        Kind.TELL_DONE,
+        Kind.REPORT_DONE,
         False,
         id="asked to go when all is done here",
     ),
@@ -91,8 +93,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("look", "kind", "by_members"), CASES)
-def test_the_next_step(look: Look, kind: Kind, by_members: bool) -> None:
-    step = decide(look)
+@pytest.mark.parametrize(("snapshot", "kind", "by_members"), CASES)
+def test_the_next_step(snapshot: Snapshot, kind: Kind, by_members: bool) -> None:
+    step = decide(snapshot)
     assert (step.kind, step.by_members) == (kind, by_members)
     assert step.reason

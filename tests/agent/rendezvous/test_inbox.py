@@ -13,7 +13,7 @@ from pytorchjob_agent.contract.messages import (
     Stop,
     Welcome,
 )
-from pytorchjob_agent.rendezvous.inbox import Inbox, begin, ended, hear, over, skip
+from pytorchjob_agent.rendezvous.inbox import Inbox, begin, ended, over, receive, skip
 
 OLD, NOW, NEXT, LATER = RoundId(1, 1), RoundId(1, 2), RoundId(1, 2, 1), RoundId(2, 1)
 
@@ -46,12 +46,12 @@ HERE = Inbox(round=NOW)
     ],
 )
 def test_what_is_heard(message: object, field: str, stands: bool) -> None:
-    assert bool(getattr(hear(HERE, message), field)) is stands  # type: ignore[arg-type]
+    assert bool(getattr(receive(HERE, message), field)) is stands  # type: ignore[arg-type]
 
 
 def test_of_two_rounds_the_later_one_stands() -> None:
     for first, second in ((NEXT, LATER), (LATER, NEXT)):
-        inbox = hear(hear(HERE, assigned(first)), assigned(second))
+        inbox = receive(receive(HERE, assigned(first)), assigned(second))
         assert inbox.assigned is not None
         assert inbox.assigned.round == LATER
 
@@ -59,26 +59,26 @@ def test_of_two_rounds_the_later_one_stands() -> None:
 def test_a_round_that_begins_voids_what_was_said_of_older_ones() -> None:
     inbox = HERE
     for message in (Restart(NOW), Checkpoint(NOW, 1, 1.0), Finished(NOW), Hold("wait"), assigned(NEXT)):
-        inbox = hear(inbox, message)
+        inbox = receive(inbox, message)
     assert begin(inbox, NEXT) == Inbox(round=NEXT)
 
 
 def test_a_later_order_outlives_the_begin_of_a_round() -> None:
-    inbox = begin(hear(hear(HERE, Restart(LATER)), assigned(LATER)), NEXT)
+    inbox = begin(receive(receive(HERE, Restart(LATER)), assigned(LATER)), NEXT)
     assert inbox.restart == Restart(LATER)
     assert inbox.assigned == assigned(LATER)
 
 
 def test_a_welcome_ends_a_refusal() -> None:
-    inbox = hear(hear(HERE, Refused("no")), Welcome(1))
+    inbox = receive(receive(HERE, Refused("no")), Welcome(1))
     assert (inbox.refused, inbox.welcomes) == (None, 1)
 
 
 def test_a_round_may_end_before_it_begins() -> None:
-    inbox = hear(hear(Inbox(), assigned(NOW)), Restart(NOW))
+    inbox = receive(receive(Inbox(), assigned(NOW)), Restart(NOW))
     assert over(inbox)
     assert skip(inbox) == Inbox(round=NOW)
-    assert not over(hear(hear(HERE, Restart(NOW)), assigned(NEXT)))
+    assert not over(receive(receive(HERE, Restart(NOW)), assigned(NEXT)))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_round_may_end_before_it_begins() -> None:
     [
         pytest.param(Inbox(), None, id="nothing has begun"),
         pytest.param(HERE, NOW, id="our last round"),
-        pytest.param(hear(HERE, Restart(NEXT)), NEXT, id="one that the members may still agree on"),
-        pytest.param(hear(Inbox(), Restart(NOW)), NOW, id="one that a lost agent of this pod was in"),
+        pytest.param(receive(HERE, Restart(NEXT)), NEXT, id="one that the members may still agree on"),
+        pytest.param(receive(Inbox(), Restart(NOW)), NOW, id="one that a lost agent of this pod was in"),
     ],
 )
 def test_a_round_that_is_over_for_whoever_waits(inbox: Inbox, expected: RoundId | None) -> None:

@@ -1,0 +1,62 @@
+"""The thread that exchanges heartbeats with the other members, through the store of the round.
+
+They report to the coordinator which peers are alive although it cannot see them, and to this agent whether it is alone.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned
+from pytorchjob_agent.rendezvous import agreement
+from pytorchjob_agent.rendezvous.agreement import Store
+from pytorchjob_agent.system import network
+
+
+class PeerHeartbeatThread:
+    """Exchanges the heartbeats of one round."""
+
+    def __init__(self, store: Store, assigned: Assigned, on_restart: Callable[[], None]) -> None:
+        """Take a store connection of its own: a call may block for seconds while the host is away."""
+        self._store, self._on_restart = store, on_restart
+        self._heartbeats = agreement.PeerHeartbeats(assigned, time.monotonic())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="peer-heartbeats", daemon=True)
+
+    def start(self) -> None:
+        """Start; rank 0 has created the keys before."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, without waiting for a call that blocks."""
+        self._stop.set()
+
+    @property
+    def restart(self) -> str | None:
+        """Why a member asks for a restart that the coordinator did not command."""
+        return self._heartbeats.restart
+
+    def heard(self) -> tuple[int, ...]:
+        """Return the ranks that were heard in the last two seconds."""
+        return self._heartbeats.heard(time.monotonic())
+
+    def silence(self) -> float:
+        """Return the seconds since a peer was heard; 0 for a round of one."""
+        return self._heartbeats.silence(time.monotonic())
+
+    def _run(self) -> None:
+        while not self._stop.wait(HEARTBEAT_SECONDS):
+            with suppress(RuntimeError):  # torch's DistError and its subclasses: the host is away, see silence()
+                if self._heartbeats.exchange(self._store, time.monotonic):
+                    self._on_restart()
+
+
+def try_neighbour(where: str) -> str | None:
+    """Open and close a connection to host:port; return what went wrong."""
+    host, _, port = where.rpartition(":")
+    try:
+        network.connect(host.strip("[]"), int(port))
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"[:500]
+    return None

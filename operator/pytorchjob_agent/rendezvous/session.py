@@ -1,0 +1,172 @@
+"""The agent's side of the conversation with the coordinator: bytes in, bytes out, time as an argument. Pure.
+
+`coordinator_client` carries it out with sockets and a thread; the tests do so with simulated links. The standing is
+sent again on every new connection. So neither a lost message nor a coordinator that has forgotten everything does harm.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pytorchjob_agent.contract.messages import (
+    HEARTBEAT_SECONDS,
+    LEASE_SECONDS,
+    LINE_LIMIT,
+    Assigned,
+    Done,
+    Draining,
+    Heartbeat,
+    Hello,
+    Join,
+    Message,
+    ProtocolError,
+    Resumed,
+    RoundId,
+    read_to_agent,
+)
+from pytorchjob_agent.rendezvous import inbox as commands
+from pytorchjob_agent.rendezvous.inbox import Inbox
+
+GREETING_SECONDS = 0.5
+"""How long an agent sleeps at most while the coordinator has not accepted its hello."""
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+_REFUSED_PAUSE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The agent's present situation: its hello, and the messages that follow it."""
+
+    hello: Hello
+    then: tuple[Message, ...] = ()
+
+
+class Session:
+    """One agent's conversation over all of its connections. Not thread-safe; times are monotonic seconds."""
+
+    def __init__(self, hello: Hello, now: float) -> None:
+        """Start without a connection."""
+        self.inbox = Inbox()
+        """The commands that stand."""
+        self.standing = Standing(hello)
+        self._outbox: list[Message] = []
+        self._away_since: float | None = now
+        self._pause = _FIRST_PAUSE
+        self._pending = b""
+        self._heard = now
+        self._next_heartbeat: float | None = None
+        """None until the coordinator has accepted the hello of this connection."""
+        self._welcomes = 0
+
+    # The connection.
+
+    def connect(self, now: float, clock: float) -> bytes:
+        """Start on a new connection: return the hello; `clock` is the wall time in seconds."""
+        self._outbox.clear()  # what still counts of it is part of the standing
+        self._pending, self._heard, self._next_heartbeat = b"", now, None
+        self._welcomes = self.inbox.welcomes
+        return replace(self.standing.hello, clock=clock).to_line()
+
+    def disconnect(self, now: float) -> bool:
+        """Note the end of a connection, or a failed attempt; True if the coordinator was connected until now."""
+        self._next_heartbeat = None
+        if self._away_since is not None:
+            return False
+        self._away_since, self._pause = now, _FIRST_PAUSE
+        return True
+
+    def pause(self) -> float:
+        """Return the seconds until the next attempt to connect, before any jitter; they grow with each attempt."""
+        pause, longest = self._pause, _REFUSED_PAUSE if self.inbox.refused else _LONGEST_PAUSE
+        self._pause = min(pause * 2, longest)
+        return pause
+
+    def away(self, now: float) -> float:
+        """Return the seconds without the coordinator; 0 while it hears this agent."""
+        return 0.0 if self._away_since is None else now - self._away_since
+
+    # Bytes in.
+
+    def lines(self, data: bytes, now: float) -> Sequence[bytes]:
+        """Return the lines that are complete after this data; raises ProtocolError if a line is too long."""
+        self._heard = now
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        if len(self._pending) > LINE_LIMIT:
+            raise ProtocolError(f"a message of more than {LINE_LIMIT} bytes")
+        return lines
+
+    def receive(self, line: bytes) -> bool:
+        """Read one message; True if it changes the inbox. Raises ProtocolError."""
+        before = self.inbox
+        self.inbox = commands.receive(before, read_to_agent(line))
+        return self.inbox is not before
+
+    # Bytes out.
+
+    def heartbeat_due(self, now: float) -> bool:
+        """Return whether `flush` needs a heartbeat now."""
+        return self._next_heartbeat is not None and now >= self._next_heartbeat
+
+    def flush(self, now: float, heartbeat: Heartbeat | None = None) -> bytes:
+        """Return what is to be sent now; raises ConnectionError after a silence as long as the lease."""
+        messages: list[Message] = []
+        if self._next_heartbeat is None and self.inbox.welcomes > self._welcomes:
+            messages = self._greet(now)
+        elif self._next_heartbeat is not None:
+            messages, self._outbox = self._outbox, []
+            if heartbeat is not None:
+                messages.append(heartbeat)
+                self._next_heartbeat = now + HEARTBEAT_SECONDS
+        if now - self._heard > LEASE_SECONDS:
+            raise ConnectionError(f"the coordinator has sent nothing for {LEASE_SECONDS:g} s")
+        return b"".join(message.to_line() for message in messages)
+
+    def _greet(self, now: float) -> list[Message]:
+        """Return what follows an accepted hello: the standing, and what is newer than it."""
+        self._next_heartbeat, self._away_since = now + HEARTBEAT_SECONDS, None
+        unsent, self._outbox = self._outbox, []
+        return [*self.standing.then, *(message for message in unsent if message not in self.standing.then)]
+
+    def wait_seconds(self, now: float) -> float:
+        """Return how long nothing needs to be sent."""
+        return GREETING_SECONDS if self._next_heartbeat is None else max(self._next_heartbeat - now, 0.0)
+
+    def send(self, message: Message) -> None:
+        """Send a message once; it is lost without a connection."""
+        self._outbox.append(message)
+
+    # The standing.
+
+    def stand(self, *then: Message, **changes: object) -> None:
+        """Change the standing: `changes` are fields of the hello. The coordinator receives `then` now and again."""
+        self.standing = Standing(replace(self.standing.hello, **changes), then)  # type: ignore[arg-type]
+        self._outbox += then
+
+    def join(self, reports: Sequence[Message], join: Join) -> None:
+        """Wait for a round without workers; the coordinator receives the reports before the request to join."""
+        self.stand(*reports, join, round=None, done=False)
+
+    def begin(self, assigned: Assigned, *, agreed: bool) -> None:
+        """Take part in a round; `agreed`: the members agreed on it without the coordinator."""
+        resumed = (Resumed(assigned.round, assigned.restarts, assigned.reason),) if agreed else ()
+        self.inbox = commands.begin(self.inbox, assigned.round)
+        self.stand(
+            *resumed,
+            round=assigned.round,
+            rank=assigned.rank,
+            size=assigned.size,
+            restarts=assigned.restarts,
+            done=False,
+        )
+
+    def skip(self) -> None:
+        """Drop a round that has ended before it began."""
+        self.inbox = commands.skip(self.inbox)
+
+    def finish(self, id_: RoundId) -> None:
+        """Report that all workers here ended well."""
+        self.stand(Done(id_), done=True)
+
+    def leave(self, seconds: float, reason: str) -> None:
+        """Report that this pod has to go within these seconds."""
+        self.stand(Draining(seconds, reason))

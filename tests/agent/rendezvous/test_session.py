@@ -1,0 +1,133 @@
+"""What an agent sends on its connections, and when: bytes in, bytes out, without a socket or a clock."""
+
+import pytest
+
+from pytorchjob_agent.contract.messages import (
+    LEASE_SECONDS,
+    LINE_LIMIT,
+    Assigned,
+    Done,
+    FromAgent,
+    Heartbeat,
+    HeartbeatReply,
+    Hello,
+    Join,
+    ProtocolError,
+    Refused,
+    Resumed,
+    RoundId,
+    Welcome,
+    read_from_agent,
+)
+from pytorchjob_agent.rendezvous.session import GREETING_SECONDS, Session
+
+ROUND = RoundId(1, 1)
+ASSIGNED = Assigned(ROUND, 1, 2, 1, 2, "10.0.0.1", 2000, 3)
+
+
+def session() -> Session:
+    """An agent that has not connected yet."""
+    return Session(Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first"), 100.0)
+
+
+def read(data: bytes) -> list[FromAgent]:
+    """The messages in these bytes."""
+    return [read_from_agent(line + b"\n") for line in data.splitlines()]
+
+
+def receive(session: Session, *messages: Welcome | Refused | HeartbeatReply, now: float = 100.0) -> None:
+    """Deliver messages of the coordinator."""
+    for line in session.lines(b"".join(message.to_line() for message in messages), now):
+        session.receive(line)
+
+
+def connected() -> Session:
+    """An agent whose hello was accepted at 100."""
+    made = session()
+    made.connect(100.0, 5.0)
+    receive(made, Welcome(1))
+    made.flush(100.0)
+    return made
+
+
+def test_nothing_follows_the_hello_before_it_is_accepted() -> None:
+    made = session()
+    made.join((), Join(2000))
+    assert [message.kind for message in read(made.connect(100.0, 5.0))] == ["hello"]
+    made.send(Heartbeat())
+    assert made.flush(100.2) == b""
+    assert made.away(100.2) == pytest.approx(0.2)
+    receive(made, Welcome(1), now=100.3)
+    assert read(made.flush(100.3)) == [Join(2000), Heartbeat()]
+    assert made.away(100.3) == 0.0
+
+
+def test_the_standing_is_sent_again_on_the_next_connection_and_only_once_on_each() -> None:
+    made = connected()
+    made.finish(ROUND)
+    assert read(made.flush(100.1)) == [Done(ROUND)]
+    assert made.flush(100.2) == b""
+    assert made.disconnect(101.0)
+    hello = read(made.connect(102.0, 7.0))[0]
+    assert isinstance(hello, Hello)
+    assert hello.done
+    receive(made, Welcome(2), now=102.0)
+    assert read(made.flush(102.0)) == [Done(ROUND)]
+
+
+def test_a_message_that_was_sent_without_a_connection_is_lost() -> None:
+    made = session()
+    made.send(Heartbeat())
+    made.connect(100.0, 5.0)
+    receive(made, Welcome(1))
+    assert made.flush(100.0) == b""
+
+
+def test_a_hello_has_the_round_in_which_workers_run_until_the_agent_joins_again() -> None:
+    made = session()
+    made.begin(ASSIGNED, agreed=True)
+    assert made.standing.then == (Resumed(ROUND, 3),)
+    hello = read(made.connect(100.0, 5.0))[0]
+    assert isinstance(hello, Hello)
+    assert (hello.round, hello.rank, hello.size, hello.restarts) == (ROUND, 1, 2, 3)
+    made.join((), Join(2000))
+    assert made.standing.hello.round is None
+
+
+def test_a_heartbeat_is_due_once_a_second() -> None:
+    made = connected()
+    assert (made.heartbeat_due(100.9), made.heartbeat_due(101.0)) == (False, True)
+    assert made.wait_seconds(100.4) == pytest.approx(0.6)
+    assert read(made.flush(101.0, Heartbeat(step=4))) == [Heartbeat(step=4)]
+    assert made.wait_seconds(101.0) == pytest.approx(1.0)
+    assert session().wait_seconds(100.0) == GREETING_SECONDS
+
+
+def test_a_silence_as_long_as_the_lease_ends_the_connection() -> None:
+    made = connected()
+    made.flush(100.0 + LEASE_SECONDS)
+    receive(made, HeartbeatReply(), now=103.0)
+    made.flush(103.0 + LEASE_SECONDS)
+    with pytest.raises(ConnectionError, match="sent nothing for 5 s"):
+        made.flush(103.1 + LEASE_SECONDS)
+
+
+def test_pauses_between_attempts_grow_and_start_again_after_a_connection() -> None:
+    made = session()
+    assert [made.pause() for _ in range(7)] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert not made.disconnect(101.0), "no coordinator was connected"
+    receive(made, Refused("no"))
+    assert [made.pause() for _ in range(3)] == [1.0, 2.0, 2.0]
+    made.connect(102.0, 5.0)
+    receive(made, Welcome(1), now=102.0)
+    made.flush(102.0)
+    assert made.disconnect(103.0)
+    assert made.pause() == 0.05
+
+
+def test_a_line_comes_in_any_pieces() -> None:
+    made, line = session(), Welcome(1).to_line()
+    assert made.lines(line[:5], 100.0) == []
+    assert made.lines(line[5:] + b"{", 100.0) == [line[:-1]]
+    with pytest.raises(ProtocolError, match="more than"):
+        made.lines(b"x" * LINE_LIMIT, 100.0)

@@ -1,0 +1,128 @@
+"""What an agent does while it waits for a round, as a table."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytorchjob_agent.contract.messages import Assigned, Join, Refused, Restart, RoundId, Stop
+from pytorchjob_agent.rendezvous import waiting
+from pytorchjob_agent.rendezvous.inbox import Inbox
+from pytorchjob_agent.rendezvous.waiting import (
+    Agree,
+    Begin,
+    Fenced,
+    JoinAgain,
+    KeepWaiting,
+    Known,
+    Leaving,
+    Offer,
+    Step,
+    Stopped,
+    Unreachable,
+    Waiting,
+)
+
+LAST, NEXT = RoundId(1, 1), RoundId(1, 2)
+JOIN = Join(2000, LAST)
+WAITING = Waiting(100.0, JOIN)
+OFFERED = replace(WAITING, offered=True)
+KNOWN = Known(102.0, Inbox(round=LAST), 0.0, round=LAST, has_store=True)
+AWAY = replace(KNOWN, away=2.0)
+ASSIGNED = Assigned(NEXT, 0, 2, 0, 2, "10.0.0.1", 1, 1)
+STOP = Stop(7, "RestartsUsedUp", "all are used up")
+
+
+def with_inbox(known: Known, **changes: object) -> Known:
+    """The same with other commands."""
+    return replace(known, inbox=replace(known.inbox, **changes))  # type: ignore[arg-type]
+
+
+CASES = [
+    pytest.param(WAITING, KNOWN, KeepWaiting(), id="the coordinator waits for others"),
+    pytest.param(WAITING, with_inbox(KNOWN, assigned=ASSIGNED), Begin(ASSIGNED), id="a round"),
+    pytest.param(
+        WAITING,
+        with_inbox(KNOWN, assigned=ASSIGNED, restart=Restart(NEXT)),
+        JoinAgain(JOIN, skip=True),
+        id="a round that ended before it began",
+    ),
+    pytest.param(
+        WAITING,
+        with_inbox(KNOWN, restart=Restart(NEXT)),
+        JoinAgain(Join(2000, NEXT)),
+        id="a later round than ours is over",
+    ),
+    pytest.param(WAITING, AWAY, Offer(), id="no coordinator: the members may agree"),
+    pytest.param(WAITING, replace(AWAY, away=1.5), KeepWaiting(), id="a coordinator that is away for a moment"),
+    pytest.param(
+        WAITING, replace(AWAY, has_store=False), KeepWaiting(), id="no coordinator and no store: nothing to agree on"
+    ),
+    pytest.param(
+        WAITING, replace(AWAY, round=None, inbox=Inbox()), JoinAgain(Join(2000)), id="an agent without any round"
+    ),
+    pytest.param(
+        replace(WAITING, join=Join(2000, NEXT)),
+        with_inbox(AWAY, restart=Restart(NEXT)),
+        KeepWaiting(),
+        id="the others are in a later round: no agreement about the old one",
+    ),
+    pytest.param(OFFERED, AWAY, Agree(), id="offered: have all members offered?"),
+    pytest.param(OFFERED, KNOWN, Agree(), id="the coordinator is back: the members may still agree"),
+    pytest.param(OFFERED, replace(KNOWN, now=105.1), JoinAgain(JOIN), id="the coordinator is back for 5 s"),
+    pytest.param(
+        OFFERED,
+        with_inbox(AWAY, restart=Restart(NEXT)),
+        JoinAgain(Join(2000, NEXT)),
+        id="offered, and the coordinator ended a later round",
+    ),
+    pytest.param(WAITING, with_inbox(KNOWN, stop=STOP, assigned=ASSIGNED), Stopped(STOP), id="a stop goes first"),
+    pytest.param(
+        WAITING, with_inbox(KNOWN, refused=Refused("taken", fenced=True)), Fenced("taken"), id="another agent is here"
+    ),
+    pytest.param(
+        WAITING,
+        replace(KNOWN, leaving=True),
+        Leaving("the pod was asked to go while it waited for a round"),
+        id="the pod has to go",
+    ),
+    pytest.param(
+        replace(WAITING, since=-600.0),
+        Known(102.0, Inbox(round=LAST, refused=Refused("who?", again=True)), 601.0, round=LAST),
+        Unreachable("no coordinator within 600 s: the coordinator refuses this agent: who?"),
+        id="too late",
+    ),
+    pytest.param(WAITING, replace(KNOWN, away=601.0, has_store=False), KeepWaiting(), id="away long before the wait"),
+    pytest.param(
+        replace(WAITING, since=80.0),
+        with_inbox(KNOWN, hold="waiting for pod-1"),
+        KeepWaiting("waiting for pod-1"),
+        id="the log names the reason after 15 s",
+    ),
+    pytest.param(
+        replace(WAITING, since=80.0, reported=96.0),
+        with_inbox(KNOWN, hold="waiting for pod-1"),
+        KeepWaiting(),
+        id="and not again for 15 s",
+    ),
+]
+
+
+@pytest.mark.parametrize(("state", "known", "step"), CASES)
+def test_the_next_step(state: Waiting, known: Known, step: Step) -> None:
+    assert waiting.next_step(state, known) == step
+
+
+def test_what_a_step_changes() -> None:
+    again = Join(2000, NEXT)
+    assert waiting.taken(OFFERED, JoinAgain(again), 105.0) == replace(WAITING, join=again)
+    assert waiting.taken(WAITING, Offer(), 105.0) == OFFERED
+    assert waiting.taken(WAITING, KeepWaiting("why"), 105.0).reported == 105.0
+    assert waiting.taken(WAITING, KeepWaiting(), 105.0) is WAITING
+
+
+@pytest.mark.parametrize(
+    ("inbox", "expected"),
+    [(Inbox(), False), (Inbox(assigned=ASSIGNED), True), (Inbox(stop=STOP), True), (Inbox(hold="x"), False)],
+)
+def test_what_ends_a_wait_at_once(inbox: Inbox, expected: bool) -> None:
+    assert waiting.is_decided(inbox) is expected
