@@ -24,14 +24,14 @@ from pytorchjob_agent.command.isolation import runs_below_worker, without_job_va
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.termination import EndReason, TerminationMessage, exit_code_of
+from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import run as elastic
 from pytorchjob_agent.rendezvous import single_node
 from pytorchjob_agent.rendezvous.failure_messages import failure
 from pytorchjob_agent.system import network
 from pytorchjob_agent.system.ports import LOOPBACK
 from pytorchjob_agent.workers import warm
-from pytorchjob_agent.workers.failure_report import explain
+from pytorchjob_agent.workers.failure_report import explain_failures
 from pytorchjob_agent.workers.fork_client import ForkServer
 from pytorchjob_agent.workers.torch_output import PipedLogs
 from pytorchjob_agent.workers.torch_spec import STATIC as _STATIC
@@ -113,13 +113,13 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
     try:
         result = _run_agent(agent, config)
     except SignalException as error:
-        return TerminationMessage(EndReason.DRAINED, exit_code_of(-error.sigval), message=str(error))
+        return TerminationMessage(ExitReason.DRAINED, exit_code_of(-error.sigval), message=str(error))
     finally:
         if logs is not None:
             logs.close()
     if result is None or not result.is_failed():
         return None
-    return explain([failure(rank, one, logs) for rank, one in torch_compat.failures(agent, result).items()])
+    return explain_failures([failure(rank, one, logs) for rank, one in torch_compat.failures(agent, result).items()])
 
 
 def _run_elastic(

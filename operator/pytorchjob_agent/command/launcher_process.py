@@ -11,7 +11,7 @@ from pathlib import Path
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage
+from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest
 from pytorchjob_agent.system import garbage_collection, processes, signals
@@ -54,13 +54,13 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         gate.check(_request(args))
         return launcher.run(args, directory, early)
     except ContractError as error:
-        return TerminationMessage(EndReason.BAD_SETUP, ExitCode.SETUP, message=str(error))
+        return TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message=str(error))
     except ImportError as error:
-        return TerminationMessage(EndReason.BAD_SETUP, ExitCode.SETUP, message=_NO_TORCH.format(error))
+        return TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message=_NO_TORCH.format(error))
     except gate.PreflightError as error:
-        return TerminationMessage(EndReason.PREFLIGHT_FAILED, ExitCode.PREFLIGHT, message=str(error))
+        return TerminationMessage(ExitReason.PREFLIGHT_FAILED, ExitCode.PREFLIGHT, message=str(error))
     except UnreachableError as error:
-        return TerminationMessage(EndReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error))
+        return TerminationMessage(ExitReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error))
     except SystemExit as error:  # argparse has said on stderr what is wrong
         return _usage(error.code)
     except Exception as error:  # the top of this process: whatever torch raises must reach the parent in words
@@ -94,7 +94,7 @@ def _usage(code: object) -> TerminationMessage | None:
     if not code:
         return None  # --help
     return TerminationMessage(
-        EndReason.BAD_USAGE, ExitCode.USAGE, message="torchrun's arguments are wrong, see the log"
+        ExitReason.BAD_USAGE, ExitCode.USAGE, message="torchrun's arguments are wrong, see the log"
     )
 
 
@@ -104,8 +104,8 @@ def _unforeseen(error: Exception) -> TerminationMessage:
     name = type(error).__name__
     meeting = name.startswith("Rendezvous") or name in {"DistNetworkError", "DistStoreError", "TimeoutError"}
     reason, code = (
-        (EndReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS)
+        (ExitReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS)
         if meeting
-        else (EndReason.AGENT_FAILED, ExitCode.WORKER_FAILED)
+        else (ExitReason.AGENT_FAILED, ExitCode.WORKER_FAILED)
     )
     return TerminationMessage(reason, code, message=f"{name}: {error}", traceback=traceback.format_exc())

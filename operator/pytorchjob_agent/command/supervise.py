@@ -6,7 +6,7 @@ Pure: the clock, the signals and the child's end come in as a `View`; processes 
 from dataclasses import dataclass
 from signal import SIGINT, Signals
 
-from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage, exit_code_of
+from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _leave(view: View) -> Exit:
         return _message_of(view.report)
     code = exit_code_of(view.child or 0)
     return _message_of(
-        TerminationMessage(EndReason.AGENT_FAILED, code, message=f"the launcher {_end(view.child or 0)}")
+        TerminationMessage(ExitReason.AGENT_FAILED, code, message=f"the launcher {_end(view.child or 0)}")
     )
 
 
@@ -104,7 +104,7 @@ def _message_of(message: TerminationMessage) -> Exit:
 
 def _drained(signum: int) -> TerminationMessage:
     code = ExitCode.INTERRUPTED if signum == SIGINT else exit_code_of(-signum)
-    return TerminationMessage(EndReason.DRAINED, code, message=f"{Signals(signum).name}: the workers were stopped")
+    return TerminationMessage(ExitReason.DRAINED, code, message=f"{Signals(signum).name}: the workers were stopped")
 
 
 def _end(returncode: int) -> str:

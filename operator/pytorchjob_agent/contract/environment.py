@@ -43,7 +43,7 @@ DEFAULT_GRACE = 25.0  # below Kubernetes' default grace of 30 s, so that the age
 
 
 @dataclass(frozen=True, slots=True)
-class Rendezvous:
+class RendezvousOptions:
     """The rendezvous of an elastic job: torchrun's --rdzv-* options."""
 
     host: str
@@ -93,7 +93,7 @@ class ReplicaEnv:
     master_port: int | None = None
     world_size: int | None = None
     rank: int | None = None
-    rdzv: Rendezvous | None = None
+    rdzv: RendezvousOptions | None = None
     max_restarts: int | None = None
     standalone: bool = False
     separate_stores: bool = False
@@ -152,7 +152,7 @@ class ReplicaEnv:
             nnodes_min=low,
             nnodes_max=high,
             nproc_per_node=env.get(PET_NPROC_PER_NODE),
-            rdzv=Rendezvous.from_env(env),
+            rdzv=RendezvousOptions.from_env(env),
             max_restarts=optional_number(env, PET_MAX_RESTARTS),
             standalone=switch(env, PET_STANDALONE),
             separate_stores=env.get(SEPARATE_STORES) == "1",

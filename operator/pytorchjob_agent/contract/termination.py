@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     FENCED = 202  # a newer incarnation has this pod's place
 
 
-class EndReason(StrEnum):
+class ExitReason(StrEnum):
     """The one-word reason of a termination message."""
 
     WORKER_FAILED = "WorkerFailed"

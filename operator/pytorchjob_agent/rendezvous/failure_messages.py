@@ -5,17 +5,17 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed, Stop
-from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage
+from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
 from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
 from pytorchjob_agent.hangs.stack_analysis import Place, describe_ranks
 from pytorchjob_agent.workers import failure_report
 
 _NO_STACK = "it gives no stack: it is frozen, or inside a call that does not return"
 
-_REASONS: dict[int, EndReason] = {
-    ExitCode.FENCED: EndReason.FENCED,
-    ExitCode.RENDEZVOUS: EndReason.RENDEZVOUS_FAILED,
-    ExitCode.PREFLIGHT: EndReason.PREFLIGHT_FAILED,
+_REASONS: dict[int, ExitReason] = {
+    ExitCode.FENCED: ExitReason.FENCED,
+    ExitCode.RENDEZVOUS: ExitReason.RENDEZVOUS_FAILED,
+    ExitCode.PREFLIGHT: ExitReason.PREFLIGHT_FAILED,
 }
 """The reason of an end that the coordinator commanded with one of the agent's own codes."""
 
@@ -25,8 +25,10 @@ def explain(result: Any, group: Any, killed: Collection[int], logs: Any) -> Term
     local = {worker.global_rank: worker.local_rank for worker in group.workers}
     own = {rank: failed for rank, failed in result.failures.items() if local.get(rank) not in killed}
     if not (own or result.failures):
-        return TerminationMessage(EndReason.WORKER_FAILED, ExitCode.WORKER_FAILED, message="the workers are unwell")
-    return failure_report.explain([failure(rank, failed, logs) for rank, failed in (own or result.failures).items()])
+        return TerminationMessage(ExitReason.WORKER_FAILED, ExitCode.WORKER_FAILED, message="the workers are unwell")
+    return failure_report.explain_failures(
+        [failure(rank, failed, logs) for rank, failed in (own or result.failures).items()]
+    )
 
 
 def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
@@ -48,7 +50,7 @@ def hang(verdict: HangVerdict, places: Mapping[int, Place | None], first_rank: i
     local = next((rank for rank in suspects if not _waits(places.get(rank))), suspects[0] if suspects else 0)
     place = places.get(local)
     message = f"{verdict.reason}; {_where(place, places, first_rank)}"
-    report = TerminationMessage(EndReason.WORKER_HANGS, ExitCode.WORKER_FAILED, first_rank + local, local, message)
+    report = TerminationMessage(ExitReason.WORKER_HANGS, ExitCode.WORKER_FAILED, first_rank + local, local, message)
     return report, _waits(place)
 
 
@@ -67,7 +69,7 @@ def bystander(places: Mapping[int, Place | None], first_rank: int) -> tuple[Term
 def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     """Return why an agent ends on the coordinator's command; `own` is the last failure here."""
     return TerminationMessage(
-        _REASONS.get(stop.exit_code, EndReason.WORKER_FAILED),
+        _REASONS.get(stop.exit_code, ExitReason.WORKER_FAILED),
         stop.exit_code,
         rank=own.rank if own else None,
         local_rank=own.local_rank if own else None,
@@ -86,7 +88,7 @@ def message(assigned: Assigned, report: TerminationMessage, *, waits: bool = Fal
         message=report.message[:4096],
         traceback=report.traceback[-TRACEBACK_LIMIT:],
         also=report.failed_after,
-        hang=report.reason == EndReason.WORKER_HANGS,
+        hang=report.reason == ExitReason.WORKER_HANGS,
         waits=waits,
     )
 

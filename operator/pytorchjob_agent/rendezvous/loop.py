@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Failed, Heartbeat, Message, Stop
-from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage, exit_code_of
+from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, waiting
@@ -119,9 +119,9 @@ class ElasticAgent(LocalElasticAgent):
             case waiting.Leaving(reason):
                 return self._left(reason)
             case waiting.Fenced(reason):
-                return self._end(TerminationMessage(EndReason.FENCED, ExitCode.FENCED, message=reason))
+                return self._end(TerminationMessage(ExitReason.FENCED, ExitCode.FENCED, message=reason))
             case waiting.Unreachable(reason):
-                return self._end(TerminationMessage(EndReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=reason))
+                return self._end(TerminationMessage(ExitReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=reason))
 
     def _open(self, group: WorkerGroup, *reports: Message, by_members: bool = False) -> None:
         """Wait for the next round and start its workers; a round whose store does not answer counts as failed."""
@@ -249,7 +249,7 @@ class ElasticAgent(LocalElasticAgent):
             case Kind.LEAVE:
                 self._left(step.reason)
             case Kind.STOP:
-                self._stopped(step.stop or Stop(ExitCode.FENCED, EndReason.FENCED, step.reason))
+                self._stopped(step.stop or Stop(ExitCode.FENCED, ExitReason.FENCED, step.reason))
             case Kind.FINISH:
                 self._membership.linger()
         return step.kind in (Kind.LEAVE, Kind.STOP, Kind.FINISH)
@@ -324,7 +324,7 @@ class ElasticAgent(LocalElasticAgent):
         """End because this pod has to go; the workers get the rest of the grace period."""
         signum, at = self._wakeup.asked or (signal.SIGTERM, time.monotonic())
         self._kill(signal.SIGTERM, max(at + self._time_to_leave() - time.monotonic(), 1.0))
-        return self._end(TerminationMessage(EndReason.DRAINED, exit_code_of(-signum), message=reason))
+        return self._end(TerminationMessage(ExitReason.DRAINED, exit_code_of(-signum), message=reason))
 
     def _end(self, words: TerminationMessage | None) -> RunResult:
         self.last_words = words

@@ -18,7 +18,7 @@ from pytorchjob_agent.command import first_process
 from pytorchjob_agent.command.isolation import without_job_variables
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage, exit_code_of
+from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.standalone import function
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.workers.failure_report import sentence, write_termination_log
@@ -140,7 +140,9 @@ def _failure(directory: Path, code: int) -> TerminationMessage:
     try:
         return TerminationMessage.from_json((directory / _LOG).read_text())
     except (OSError, ContractError):
-        return TerminationMessage(EndReason.AGENT_FAILED, code, message=f"the agent ended with {code} and left no word")
+        return TerminationMessage(
+            ExitReason.AGENT_FAILED, code, message=f"the agent ended with {code} and left no word"
+        )
 
 
 def main(directory: Path, parent: int, argv: list[str]) -> int:
@@ -152,7 +154,7 @@ def main(directory: Path, parent: int, argv: list[str]) -> int:
         code = first_process.run(argv)
     except (ContractError, FileNotFoundError) as error:
         code = ExitCode.SETUP
-        write_termination_log(TerminationMessage(EndReason.BAD_SETUP, code, message=str(error)), os.environ)
+        write_termination_log(TerminationMessage(ExitReason.BAD_SETUP, code, message=str(error)), os.environ)
     (directory / _CODE).write_text(str(int(code)))
     return code
 

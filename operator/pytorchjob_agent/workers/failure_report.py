@@ -10,8 +10,8 @@ from typing import Any
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_agent.contract.termination import (
     TERMINATION_LOG_PATH,
-    EndReason,
     ExitCode,
+    ExitReason,
     TerminationMessage,
     exit_code_of,
 )
@@ -44,12 +44,12 @@ def _doubt(failure: WorkerFailure) -> int:
     return {-SIGTERM: 2, -SIGABRT: 1}.get(failure.returncode, 0)  # stopped by us; torch aborts when a peer is gone
 
 
-def explain(failures: Sequence[WorkerFailure]) -> TerminationMessage:
+def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
     """Return the message that names the first failure and the ranks that fell after it."""
     first = first_failure(failures)
     message, traceback = _recorded(first.error)
     return TerminationMessage(
-        reason=EndReason.WORKER_FAILED,
+        reason=ExitReason.WORKER_FAILED,
         exit_code=_code(first),
         rank=first.rank,
         local_rank=first.local_rank,

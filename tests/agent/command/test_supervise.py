@@ -5,9 +5,9 @@ from signal import SIGINT, SIGTERM
 import pytest
 
 from pytorchjob_agent.command.supervise import Exit, Forward, Kill, View, Wait, next_action
-from pytorchjob_agent.contract.termination import EndReason, TerminationMessage
+from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage
 
-REPORT = TerminationMessage(EndReason.WORKER_FAILED, 17, rank=1, message="no such luck")
+REPORT = TerminationMessage(ExitReason.WORKER_FAILED, 17, rank=1, message="no such luck")
 
 
 def asked(

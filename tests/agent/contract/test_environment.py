@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytorchjob_agent.contract.environment import Rendezvous, ReplicaEnv
+from pytorchjob_agent.contract.environment import RendezvousOptions, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789-._", min_size=1, max_size=20)
@@ -18,7 +18,7 @@ PORT = st.integers(1, 65535)
 def replica_envs(draw: st.DrawFn) -> ReplicaEnv:
     """Any environment that the operator may write."""
     conf = st.lists(st.tuples(WORD, WORD), max_size=3).map(tuple)
-    rdzv = draw(st.none() | st.builds(Rendezvous, WORD, PORT, WORD, st.none() | WORD, conf))
+    rdzv = draw(st.none() | st.builds(RendezvousOptions, WORD, PORT, WORD, st.none() | WORD, conf))
     low, high = sorted(draw(st.tuples(COUNT, COUNT)))
     master = draw(st.booleans())
     return ReplicaEnv(
@@ -46,7 +46,7 @@ ELASTIC = ReplicaEnv(
     1,
     3,
     nproc_per_node="2",
-    rdzv=Rendezvous("x-worker-0", 29400, id="7", conf=(("is_host", "0"), ("read_timeout", "9"))),
+    rdzv=RendezvousOptions("x-worker-0", 29400, id="7", conf=(("is_host", "0"), ("read_timeout", "9"))),
     max_restarts=3,
     standalone=True,
 )
@@ -136,7 +136,7 @@ def test_half_a_master_cannot_be_written() -> None:
         pytest.param({"MASTER_PORT": "x", "RANK": "y"}, ReplicaEnv(1, 1), id="a user's own port without an address"),
         pytest.param(
             {"PET_RDZV_ENDPOINT": "host"},
-            ReplicaEnv(1, 1, rdzv=Rendezvous("host", 29400)),
+            ReplicaEnv(1, 1, rdzv=RendezvousOptions("host", 29400)),
             id="an endpoint without a port has torchrun's",
         ),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.termination import EndReason, ExitCode
+from pytorchjob_agent.contract.termination import ExitCode, ExitReason
 from pytorchjob_operator.rounds.values import Policy
 
 from .conftest import Job
@@ -61,7 +61,7 @@ def test_a_pod_that_has_to_go_costs_no_step(job: Job) -> None:
     job.expect(0)
     zero.says("of 1 restarts 0")
     assert one.process.wait(60) == ExitCode.DRAINED
-    assert one.message().reason == EndReason.DRAINED
+    assert one.message().reason == ExitReason.DRAINED
     zero.says("finished at 200")
     assert [step for step, _, _, _ in zero.steps()] == list(range(1, 201)), "each step once, none lost"
 
@@ -122,7 +122,7 @@ def test_the_budget_ends_the_job_with_the_first_error(job: Job) -> None:
     job.policy = Policy(2, 2, max_restarts=1)
     _, one = job.start_all(FAIL="1:5:9")
     assert job.end() == [7, 7]
-    assert one.message().reason == EndReason.WORKER_FAILED
+    assert one.message().reason == ExitReason.WORKER_FAILED
     assert one.message().message.startswith("rank 1 (pod-1) exited with 7")
     ended = job.report().ended
     assert ended is not None

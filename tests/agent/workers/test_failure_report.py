@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
-from pytorchjob_agent.contract.termination import EndReason, TerminationMessage
-from pytorchjob_agent.workers.failure_report import WorkerFailure, explain, sentence, write_termination_log
+from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage
+from pytorchjob_agent.workers.failure_report import WorkerFailure, explain_failures, sentence, write_termination_log
 
 RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "5"}}}
 
@@ -25,7 +25,7 @@ RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack"
     ],
 )
 def test_the_first_failure_is_named(failures: list[WorkerFailure], rank: int) -> None:
-    message = explain(failures)
+    message = explain_failures(failures)
     assert message.rank == rank
     assert message.failed_after == tuple(sorted(one.rank for one in failures if one.rank != rank))
 
@@ -43,16 +43,16 @@ def test_the_first_failure_is_named(failures: list[WorkerFailure], rank: int) ->
     ],
 )
 def test_the_failure_in_words(failure: WorkerFailure, code: int, words: str) -> None:
-    message = explain([failure])
+    message = explain_failures([failure])
     assert (message.exit_code, message.message) == (code, words)
 
 
 def test_the_recorded_stack_is_kept() -> None:
-    assert explain([WorkerFailure(0, 0, 1, error=RECORDED, tail="noise")]).traceback == "Traceback ..."
+    assert explain_failures([WorkerFailure(0, 0, 1, error=RECORDED, tail="noise")]).traceback == "Traceback ..."
 
 
 MESSAGE = TerminationMessage(
-    EndReason.WORKER_FAILED, 1, rank=2, local_rank=0, message="ValueError: x", failed_after=(0, 1)
+    ExitReason.WORKER_FAILED, 1, rank=2, local_rank=0, message="ValueError: x", failed_after=(0, 1)
 )
 
 

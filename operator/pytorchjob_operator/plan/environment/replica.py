@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND
-from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, SEPARATE_STORES, Rendezvous, ReplicaEnv
+from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, SEPARATE_STORES, RendezvousOptions, ReplicaEnv
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, master_port
 from pytorchjob_operator.names import ReplicaType
@@ -71,12 +71,12 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
     )
 
 
-def _with_agents(elastic: ElasticPolicy | None, options: Options) -> Rendezvous:
+def _with_agents(elastic: ElasticPolicy | None, options: Options) -> RendezvousOptions:
     """Return the rendezvous of an injected agent: the coordinator."""
     assert options.coordinator is not None, "an injected agent needs a coordinator"
     host, _, port = options.coordinator.address.rpartition(":")
     given = elastic or ElasticPolicy()
-    return Rendezvous(
+    return RendezvousOptions(
         host=host, port=int(port), backend=BACKEND, id=given.rdzv_id, conf=rendezvous_conf.policy_conf(given)
     )
 
@@ -105,10 +105,10 @@ def _template(job: PyTorchJob, replica: Replica) -> dict[str, Any]:
     return spec.template if spec else {}
 
 
-def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, options: Options) -> Rendezvous:
+def _rendezvous(job: PyTorchJob, elastic: ElasticPolicy, replica: Replica, options: Options) -> RendezvousOptions:
     backend = elastic.rdzv_backend or DEFAULT_BACKEND
     host_role = _master(job) if backend == _STATIC else None
-    return Rendezvous(
+    return RendezvousOptions(
         host=elastic.rdzv_host or _address(job, host_role or ReplicaType.WORKER, options),
         port=elastic.rdzv_port or _port(job, host_role or ReplicaType.WORKER),
         backend=backend,
