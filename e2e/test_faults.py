@@ -58,7 +58,7 @@ class Fault:
 
 
 FAULTS = [
-    pytest.param(Fault(cells.kill_worker, True, "WorkerFailed", "exited with 137"), id="a worker is killed"),
+    pytest.param(Fault(cells.kill_worker, True, "WorkerFailed", "exited with code 137"), id="a worker is killed"),
     pytest.param(Fault(cells.stop_worker, True, "WorkersHang", "hangs at step"), id="a worker hangs"),
     pytest.param(Fault(kill_launcher), id="an agent is killed"),
     pytest.param(Fault(cells.delete_pod), id="a pod is deleted"),
