@@ -36,7 +36,7 @@ PROSE = {
     r"anew": "again, from scratch",
     r"so (many|long)": "after N, within N seconds",
     r"by (its|their|the operator's) word": "as it reports",
-    r"(?<!there )(is|are|was|were) none": "is not an X",
+    r"(?<!there )(is|are|was|were) (?-i:none)": "is not an X",
 }
 """What a reader should not find, as a whole word, and what to write."""
 NAMES = {
