@@ -94,6 +94,7 @@ CLEAN_PAGES = [
     "docs/migrating.md",
     "docs/monitoring.md",
     "docs/progress.md",
+    "docs/rounds.md",
     "docs/scheduling.md",
     "docs/standalone.md",
     "docs/warm.md",

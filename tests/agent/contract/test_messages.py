@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import assume, given
@@ -16,6 +16,7 @@ from pytorchjob_agent.contract.messages import (
     Draining,
     Failed,
     Finished,
+    FromAgent,
     Heartbeat,
     HeartbeatReply,
     Hello,
@@ -28,6 +29,7 @@ from pytorchjob_agent.contract.messages import (
     Resumed,
     RoundId,
     Stop,
+    ToAgent,
     Unreachable,
     Welcome,
     read_from_agent,
@@ -130,6 +132,11 @@ def test_whatever_an_agent_sends_can_be_read(message: Message, field: str) -> No
 @pytest.mark.parametrize("message", [Restart(ROUND, LONG), Hold(LONG), Stop(1, LONG, LONG), Refused(LONG)])
 def test_whatever_the_coordinator_sends_can_be_read(message: Message) -> None:
     assert read_to_agent(message.to_line()).kind == message.kind
+
+
+def test_every_message_has_an_example() -> None:
+    assert {type(message) for message in FROM_AGENT} == set(get_args(FromAgent))
+    assert {type(message) for message in TO_AGENT} == set(get_args(ToAgent))
 
 
 def test_a_newer_peer_may_say_more() -> None:
