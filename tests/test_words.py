@@ -101,20 +101,10 @@ CLEAN_PAGES = [
     "examples/README.md",
 ]
 PACKAGES = ROOT / "operator"
-NOT_YET = (
-    "pytorchjob_agent/contract",
-    "pytorchjob_agent/rendezvous",
-    "pytorchjob_operator/app",
-    "pytorchjob_operator/coordinator",
-    "pytorchjob_operator/local",
-    "pytorchjob_operator/report.py",
-    "pytorchjob_operator/rounds",
-)
-"""Source that still has private words; the list only becomes shorter."""
 SOURCE = [
-    name
+    str(path.relative_to(PACKAGES))
     for path in sorted(PACKAGES.glob("*/*"))
-    if (name := str(path.relative_to(PACKAGES))) not in NOT_YET and (path.suffix == ".py" or any(path.rglob("*.py")))
+    if path.suffix == ".py" or any(path.rglob("*.py"))
 ]
 _PROSE = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for words, instead in PROSE.items()}
 _MEANT = re.compile("|".join(f"(?:{pattern})" for pattern in MEANT).replace("(?i)", ""), re.MULTILINE | re.IGNORECASE)

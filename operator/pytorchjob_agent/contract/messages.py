@@ -35,7 +35,7 @@ LEASE_SECONDS = 5.0
 """An agent that is silent for this long is lost, unless its peers hear it."""
 TRACEBACK_LIMIT = 16 * 1024
 """Characters of a traceback; the end is kept."""
-CAUSE_UNKNOWN = "workers failed here (torchrun does not say why; see the log)"
+CAUSE_UNKNOWN = "workers failed here (torchrun does not report why; see the log)"
 """The message of a failure whose cause the agent cannot know."""
 
 
@@ -265,7 +265,7 @@ class Checkpoint(Message):
 
 @dataclass(frozen=True, slots=True)
 class Hold(Message):
-    """Keep waiting; `reason` says for what."""
+    """Keep waiting; `reason` names what for."""
 
     kind: ClassVar[str] = "hold"
     reason: str = a_text(1024)

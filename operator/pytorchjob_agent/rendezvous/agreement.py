@@ -64,7 +64,7 @@ class PeerHeartbeats:
             self._compare(_read_counters(store, self._assigned.size), clock())
         else:
             self._sent += 1
-            store.set(f"beat/{rank}", str(self._sent))
+            store.set(f"heartbeat/{rank}", str(self._sent))
         asked = store.check([_RESTART])
         if rank:
             self._fresh[0] = self._contact = clock()
@@ -94,7 +94,7 @@ def _read_counters(store: Store, size: int) -> Sequence[bytes]:
 
 def _counter_names(size: int) -> list[str]:
     """Return the keys of all ranks but 0: its heartbeat is that its store answers."""
-    return [f"beat/{rank}" for rank in range(1, size)]
+    return [f"heartbeat/{rank}" for rank in range(1, size)]
 
 
 def ask_for_restart(store: Store, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Who may enter: an agent's hello compared with what the operator knows. Pure.
+"""Checks an agent's hello against what the operator knows: token and pod. Pure.
 
 `server._authenticate` asks in this order: the token, then an ended job, then the place. The token comes first, so that
 an agent of another job learns nothing.

@@ -75,7 +75,7 @@ class Coordinator:
         return int(self._listener.getsockname()[1])
 
     def stop(self) -> None:
-        """Close the port and all connections. The agents look for the next coordinator."""
+        """Close the port and all connections. The agents search for the next coordinator."""
         with self._lock:
             self._stopping = True
             loop, serving = self._loop, self._serving

@@ -11,11 +11,11 @@ def save_memory() -> None:
     """Let every TLS connection of this process that is made from now on have a small buffer.
 
     asyncio has 256 KiB for each, all of it in use from the start: a quarter of a gigabyte for a thousand agents that
-    say a hundred bytes a second. The attribute is not documented; without it this does nothing, and memory is lost.
+    send a hundred bytes a second. The attribute is not documented; without it this does nothing, and memory is lost.
     """
     sslproto.SSLProtocol.max_size = READ_BUFFER
 
 
 def save_work(context: ssl.SSLContext) -> None:
-    """Make no session tickets for those who connect: agents never resume one, and two cost a tenth of a handshake."""
+    """Send no session tickets: agents never resume one, and two cost a tenth of a handshake."""
     context.num_tickets = 0

@@ -219,7 +219,7 @@ def _adopt(transition: Transition, member: Member, message: Hello, id_: RoundId)
     _take_rank(transition, member, message, Running(adopted))
     transition.reason = f"round {id_} continues"
     rendezvous.end_if_members_wait(transition)
-    running.tell_spares(transition)
+    running.notify_spares(transition)
 
 
 def _stop_older_members(transition: Transition, id_: RoundId) -> None:

@@ -1,4 +1,4 @@
-"""Which members are lost: by a closed connection, by silence, by the operator's word. And which only seem to be.
+"""Which members are lost: by a closed connection, by silence, by the operator's observation. And which only seem to be.
 
 A member whose peers still hear it through the round's store has lost only the coordinator. Its workers continue, and
 so do all others. Rank 0 is a member like any other: the next round has a new rank 0 and a new store.
@@ -67,7 +67,7 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
     grows = job.policy.max_members > transition.state.policy.max_members
     transition.state = replace(transition.state, policy=job.policy, pods=job.pods, former_uids=former)
     if grows:
-        running.tell_spares(transition)
+        running.notify_spares(transition)
     transition.reason = f"the job has {len(job.pods)} pods"
     for member in tuple(transition.state.members.values()):
         pod = job.pods.get(member.index)

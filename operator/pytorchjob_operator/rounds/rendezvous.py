@@ -98,7 +98,7 @@ def advance(transition: Transition, phase: Rendezvous) -> None:
             return
         phase = counted
     if len(transition.state.members) < transition.state.policy.min_members and not _report_due(transition, phase):
-        return  # the usual case while a large job starts: the code below looks at every member
+        return  # the usual case while a large job starts: the code below checks every member
     waiting = [member for member in transition.state.members.values() if member.waiting]
     enough = transition.now >= phase.not_before and _is_enough(transition, phase, waiting)
     if enough and not _last_round_may_run(transition, phase):

@@ -94,7 +94,7 @@ def join(transition: Transition, member: Member, message: Join) -> None:
             rendezvous.begin(transition, Trigger.WORKERS_STOPPED, words, caused=False)
             rendezvous.mark_stopped(transition)
         case Running():
-            tell_spares(transition)
+            notify_spares(transition)
         case Rendezvous(last_round=last):
             if last is not None and last.has(member.index):
                 rendezvous.mark_stopped(transition)
@@ -128,7 +128,7 @@ def _late_join(transition: Transition, member: Member, round_: Round) -> None:
     transition.reason = f"{member.pod} joined before round {round_.id} started"
 
 
-def tell_spares(transition: Transition) -> None:
+def notify_spares(transition: Transition) -> None:
     """Send members that wait beside a running round the reason. If the round has room, it restarts with them soon."""
     phase = transition.state.phase
     if not isinstance(phase, Running):
@@ -232,7 +232,7 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
         history=budget.remember(transition.state.history, past),
     )
     rendezvous.end_if_members_wait(transition)
-    tell_spares(transition)
+    notify_spares(transition)
     transition.reason = f"the members agreed on round {message.round}"
     words = f"The members agreed on round {message.round} without a coordinator: {message.reason}"
     transition.record(TrainingReason.ROUND_STARTED, words)
