@@ -1,7 +1,10 @@
-"""The in-image elastic agent: reads the contract env, rendezvous, supervises the workers of one pod.
+"""The agent inside a pod: reads the operator's environment, takes part in rendezvous, supervises the pod's workers.
 
-Runs with the standard library and the image's torch alone. `run_standalone` is for other programs; `progress`,
-`checkpoint_requested`, `should_stop` and `seconds_left` are for training scripts.
+It needs the standard library and the image's torch only. `run_standalone` is for other programs; `progress`,
+`checkpoint_requested`, `should_stop` and `seconds_left` are for training scripts. The packages, from the top:
+`command` (the command line and the first process), `rendezvous` (rounds with the coordinator), `hangs`, `preflight`,
+`script` (calls of training scripts), `workers` (their start and output), `system`, `contract` (shared with the
+operator); `standalone` is for runs without a job.
 """
 
 from importlib import import_module
@@ -26,7 +29,7 @@ _SCRIPT_API = ("checkpoint_requested", "progress", "seconds_left", "should_stop"
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for, and not before: the operator imports this package too."""
+    """Import each public name on first use: the operator imports this package too."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "script.api" if name in _SCRIPT_API else "standalone.api"

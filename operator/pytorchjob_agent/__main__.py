@@ -1,4 +1,4 @@
-"""The command `pytorchjob-agent`: everything behind `run` is torchrun's."""
+"""The command `pytorchjob-agent`; the arguments of `run` are torchrun's. `command/first_process` runs them."""
 
 import argparse
 import sys
@@ -12,33 +12,35 @@ from pytorchjob_agent.system.console import say
 _HELP = f"""\
 pytorchjob-agent run [--] TORCHRUN-ARGUMENTS SCRIPT [SCRIPT-ARGUMENTS]
 
-Runs what torchrun would run, with the same arguments and PET_* variables, as the first process of a pod:
-signals are heard at every moment, the exit code is that of the first worker that failed (128 + its signal),
-and the reason is written as JSON into the termination log.
+Runs what torchrun runs, with the same arguments and PET_* variables, as the first process of a pod.
+It handles signals at any time. Its exit code is that of the first worker that failed (128 + its signal),
+and it writes the reason as JSON into the termination log.
 
 pytorchjob-agent run --standalone [--master-port PORT] --nproc-per-node N SCRIPT [SCRIPT-ARGUMENTS]
 
-Runs N processes here that need nobody else, as often at once as you like: every run has a port of its own.
+Runs N processes on this machine without other nodes. Any number of runs can run at the same time:
+each has a port of its own.
 
 pytorchjob-agent doctor [--json] [--nproc-per-node N]
 
-Checks whether this image, machine and environment are fit for a job, and says what to do about what is not;
-`run` does the same before its first rendezvous. The exit code is 0, or 200 where something cannot work.
+Checks whether this image, machine and environment are fit for a job, and prints the fix of each problem;
+`run` does the same before its first rendezvous. The exit code is 0, or 200 if a check fails.
 
 pytorchjob-agent install DIR
 
-Copies the agent into a folder, for a Python that then finds it by PYTHONPATH, its torchrun by its entry point.
+Copies the agent into a folder. With the folder in PYTHONPATH, Python finds the agent, and torchrun its
+rendezvous by the entry point.
 
 environment:
-  {TERMINATION_LOG}  the termination log (default {TERMINATION_LOG_PATH}, if it is there)
-  {GRACE}    how long workers may take to stop after SIGTERM (default 25)
-  {PREFLIGHT}        what a problem means that the checks find: warn, fail or off; {PREFLIGHT}_<CHECK>
-                              for one check (default: warn, and fail for what cannot work)
+  {TERMINATION_LOG}  the termination log (default {TERMINATION_LOG_PATH}, if it exists)
+  {GRACE}    seconds that workers may take to stop after SIGTERM (default 25)
+  {PREFLIGHT}        the severity of failed checks: warn, fail or off; {PREFLIGHT}_<CHECK> sets one
+                              check (default: warn, or fail if the job cannot work)
 """
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse the first word and run; returns the exit code."""
+    """Run the subcommand in the first argument; returns the exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["doctor"]:
         from pytorchjob_agent.preflight import doctor
@@ -53,12 +55,12 @@ def main(argv: list[str] | None = None) -> int:
         _parser().error("expected: pytorchjob-agent run [--] TORCHRUN-ARGUMENTS SCRIPT")
     rest = arguments[2:] if arguments[1:2] == ["--"] else arguments[1:]
     if not rest:
-        _parser().error("nothing to run: expected a script behind `run`")
+        _parser().error("nothing to run: expected a script after `run`")
     from pytorchjob_agent.command import first_process
 
     try:
         return first_process.run(rest)
-    except (ContractError, FileNotFoundError) as error:  # the latter: no folder for temporary files
+    except (ContractError, FileNotFoundError) as error:  # the second: no folder for temporary files
         say(str(error))
         return ExitCode.SETUP
 

@@ -1,4 +1,4 @@
-"""Differences between torch's versions (2.4 to 2.15) and builds, kept out of the launcher."""
+"""Handles differences between torch's versions (2.4 to 2.15) and builds in one place; `tests/torch` tests them."""
 
 import argparse
 import contextlib
@@ -32,13 +32,13 @@ def supported(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
 
 
 def version() -> tuple[int, ...]:
-    """Return torch's version as far as it says what is there: major and minor."""
+    """Return torch's major and minor version."""
     return tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 @contextlib.contextmanager
-def starting(change: Callable[..., Any]) -> Iterator[None]:
-    """Within it, LocalElasticAgent starts its workers by `change(start, **options)`; `start` is what did it before."""
+def changed_start(change: Callable[..., Any]) -> Iterator[None]:
+    """Within this context LocalElasticAgent starts workers by `change(start, **options)`; `start` is torch's own."""
     original = _agent.start_processes
     _agent.start_processes = functools.partial(change, original)
     try:
@@ -47,14 +47,14 @@ def starting(change: Callable[..., Any]) -> Iterator[None]:
         _agent.start_processes = original
 
 
-def ask_for_port(parser: argparse.ArgumentParser, default: int | None) -> None:
-    """Let torchrun's parser leave `default` where nobody names a port; older ones say 29500 then, newer ones None."""
+def set_default_port(parser: argparse.ArgumentParser, default: int | None) -> None:
+    """Let torchrun's parser return `default` without a port; older versions return 29500 then, newer ones None."""
     if not isinstance(parser.get_default("master_port"), str):  # a string comes from PET_MASTER_PORT
         parser.set_defaults(master_port=default)
 
 
 def store_on(listener: socket.socket, **options: Any) -> Any:
-    """Open an empty store on the bound socket, which is still open when the store has gone."""
+    """Open an empty store on the bound socket; the socket stays open after the end of the store."""
     host, port = listener.getsockname()[:2]
     if version() < _LIBUV_LISTENS:
         options["use_libuv"] = False
@@ -63,12 +63,12 @@ def store_on(listener: socket.socket, **options: Any) -> Any:
 
 
 def keep_rendezvous(agent: Any) -> None:
-    """Leave the rendezvous open when workers stop; before 2.8 torch closes it then, for all other agents too."""
-    agent._rdzv_handler = None  # used for nothing else
+    """Keep the rendezvous open when workers stop; before 2.8 torch closes it then, also for all other agents."""
+    agent._rdzv_handler = None  # torch uses it for nothing else
 
 
 def failures(agent: Any, result: Any) -> dict[int, Any]:
-    """Return the failures by rank, with the workers stopped after the first one; older torch keeps none of these."""
+    """Return the failures by rank, including workers stopped after the first one, which older torch leaves out."""
     context, found = agent._pcontext, dict(result.failures)
     handlers = getattr(context, "subprocess_handlers", {})
     for worker in agent.get_worker_group().workers if handlers else ():
@@ -80,17 +80,17 @@ def failures(agent: Any, result: Any) -> dict[int, Any]:
 
 
 def separate_stores() -> None:
-    """Give every round a store of its own, unless the user decided.
+    """Give every round a store of its own, unless the user sets the variable.
 
-    Workers that share the agents' store meet the addresses of dead workers after a restart, and hang.
+    Workers that share the agents' store find the addresses of dead workers after a restart, and hang.
     """
     os.environ.setdefault(SEPARATE_STORES, "1")
 
 
 def keep_tracebacks_cheap() -> None:
-    """Keep torch's log formatter from importing torch._dynamo, for a second or more, when a worker has failed.
+    """Keep torch's log formatter from importing torch._dynamo when a worker has failed: it takes a second or more.
 
-    It does so at the first record with a traceback: with --run-path, every agent's first restart had to wait for it.
+    The formatter imports it for the first record with a traceback, which delayed every agent's first restart.
     """
     for logger in (logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))):
         for handler in logger.handlers:
@@ -99,7 +99,7 @@ def keep_tracebacks_cheap() -> None:
 
 
 def write_traceback(record: logging.LogRecord) -> bool:
-    """Put a record's traceback into words, so that no formatter has to; a filter that lets everything pass."""
+    """Format a record's traceback, so that no formatter has to; as a filter it passes every record."""
     if record.exc_info:
         record.exc_text = record.exc_text or logging.Formatter().formatException(record.exc_info)
         record.exc_info = None
@@ -107,7 +107,7 @@ def write_traceback(record: logging.LogRecord) -> bool:
 
 
 def lacks_libuv(store: Callable[..., Any]) -> bool:
-    """Whether this build's TCPStore refuses its own default; it says so only when one is made."""
+    """Return whether this build's TCPStore refuses its own default, which shows only when a store is created."""
     try:
         store("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     except (RuntimeError, ValueError) as error:
@@ -116,20 +116,20 @@ def lacks_libuv(store: Callable[..., Any]) -> bool:
 
 
 def use_plain_stores() -> None:
-    """Make torch's rendezvous and the workers work on builds without libuv, or when USE_LIBUV=0 asks for it.
+    """Make torch's rendezvous and the workers work on builds without libuv, and with USE_LIBUV=0.
 
-    torch reads that variable in the workers, but its rendezvous in the agent always asks for libuv.
+    torch reads that variable in the workers, but its rendezvous in the agent always requests libuv.
     """
     if os.environ.get(_USE_LIBUV) != "0":
         if not lacks_libuv(_dist.TCPStore):
             return
-        _log.info("this torch has no libuv: TCPStore works without")
+        _log.info("this torch has no libuv: TCPStore runs without it")
         os.environ[_USE_LIBUV] = "0"
     replace_store(plain(_dist.TCPStore))
 
 
 def plain(store: Any) -> Any:
-    """Return a TCPStore that does not ask for libuv unless told to."""
+    """Return a TCPStore class that uses libuv only if the caller requests it."""
 
     class PlainTCPStore(store):  # type: ignore[misc]
         """TCPStore on plain sockets."""
@@ -141,7 +141,7 @@ def plain(store: Any) -> Any:
 
 
 def replace_store(replacement: Any) -> None:
-    """Put the replacement wherever torch's modules hold TCPStore by name."""
+    """Replace TCPStore in all modules of torch that hold it by name."""
     original = _dist.TCPStore
     for name, module in list(sys.modules.items()):
         if name.startswith("torch.distributed") and getattr(module, "TCPStore", None) is original:

@@ -61,7 +61,7 @@ def test_variables_are_the_defaults_of_arguments(monkeypatch: pytest.MonkeyPatch
 def test_a_port_is_a_port_only_if_somebody_asked_for_it(default: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     def port(*argv: str) -> Any:
         parser = get_args_parser()
-        torch_compat.ask_for_port(parser, default)
+        torch_compat.set_default_port(parser, default)
         return parser.parse_args([*argv, "train.py"]).master_port
 
     assert (port(), port("--master-port=29500")) == (default, 29500)

@@ -1,4 +1,5 @@
-"""From the command line to torch: the first process of a pod, the launcher's process and what it launches.
+"""From the command line to torch: the pod's first process, the launcher's process, and the launcher itself.
 
-The top of the agent. May import every other package but `standalone`.
+`first_process` handles signals and forks `launcher_process`, which imports torch and calls `launcher`. The top of the
+agent: it may import every other package but `standalone`.
 """

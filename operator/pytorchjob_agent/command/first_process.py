@@ -1,6 +1,8 @@
-"""The first process of the pod: signals, orphans, the end. Pure decisions in `supervise`; torch only in the child.
+"""The first process of the pod: signals, orphans, exit code. `supervise` decides; torch runs in the child only.
 
-It never blocks in C++, so that SIGTERM works at every moment, before the first rendezvous too.
+It never blocks in C++, so SIGTERM works at any time, even before the first rendezvous. The way of a SIGTERM:
+`system/signals` blocks it and waits for it, `supervise` decides to forward it to the launcher, and the launcher's
+process receives it in `rendezvous/wakeup` (with a coordinator) or in torch's own handler.
 """
 
 import os
@@ -21,7 +23,7 @@ from pytorchjob_agent.workers.failure_report import sentence, write_termination_
 
 _TICK = 3600.0
 _LIVES = 10
-"""Launchers that may crash in one container before the kubelet has to look after it."""
+"""Number of launchers that may crash in one container before the kubelet has to restart it."""
 
 
 def run(argv: list[str]) -> int:
@@ -29,7 +31,7 @@ def run(argv: list[str]) -> int:
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
     signals.block()
     processes.adopt_orphans()
-    lives = _LIVES if os.environ.get(COORDINATOR) else 0  # only there do the others know what became of us
+    lives = _LIVES if os.environ.get(COORDINATOR) else 0  # the coordinator informs the other members of the restart
     with tempfile.TemporaryDirectory(prefix="pytorchjob-agent-") as directory:
         while True:
             pid, receive = _launch(argv, Path(directory))
@@ -52,7 +54,7 @@ def _launch(argv: list[str], directory: Path) -> tuple[int, int]:
 
 
 def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
-    """Become the launcher; never returns into the parent's frames."""
+    """Run the launcher in the child; never returns into the parent's frames."""
     code = 1
     try:
         code = launcher_process.main(argv, directory, pipe)
@@ -61,7 +63,7 @@ def _be_child(argv: list[str], directory: Path, pipe: int) -> None:
 
 
 def _supervise(view: View, pid: int, receive: int) -> Exit | Relaunch:
-    """Observe, decide, act until the launcher is gone and nothing is left below."""
+    """Observe, decide and act until the launcher and all its descendants have ended."""
     while True:
         decision = next_action(view)
         if isinstance(decision, Exit | Relaunch):
@@ -77,7 +79,7 @@ def _supervise(view: View, pid: int, receive: int) -> Exit | Relaunch:
             say(decision.reason)
             ended = processes.kill_below(os.getpid())
             view = _observe(view, ended, pid, receive)
-            view = view if view.child is not None else replace(view, child=-9)  # not even SIGKILL ended it
+            view = view if view.child is not None else replace(view, child=-9)  # SIGKILL did not end it in time
             continue
         until = decision.until if decision.until is not None else view.now + _TICK
         view = _take(view, signals.wait(until - view.now))
@@ -102,7 +104,7 @@ def _read_report(receive: int) -> TerminationMessage | None:
     try:
         return TerminationMessage.from_json(os.read(receive, 65536).decode())
     except (BlockingIOError, ContractError):
-        return None  # it was cut short
+        return None  # the launcher ended before it could report
 
 
 def _end(leave: Exit) -> int:

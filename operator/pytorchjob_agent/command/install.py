@@ -1,7 +1,7 @@
-"""`pytorchjob-agent install DIR`: puts this package where another Python finds it, with its entry point for torchrun.
+"""`pytorchjob-agent install DIR`: copies this package, with its entry point for torchrun, to where Python finds it.
 
-Needs neither torch nor pip. What is there already and is the same is left alone; what differs is replaced whole, so
-that a reader finds the old or the new and nothing in between.
+It needs neither torch nor pip. An equal copy is kept. A different one is replaced as a whole, so that a reader finds
+either the old package or the new one.
 """
 
 import argparse
@@ -15,28 +15,28 @@ from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.system.console import say
 
 _HERE = Path(__file__).parents[1]
-_DISTRIBUTION = "pytorchjob"  # the name under which an image may have it already: Python then takes the first alone
+_DISTRIBUTION = "pytorchjob"  # an image may have it under the same name: Python then uses only the first one
 _INFO = f"{_DISTRIBUTION}-{__version__}.dist-info"
 _METADATA = f"Metadata-Version: 2.1\nName: {_DISTRIBUTION}\nVersion: {__version__}\n"
 _ENTRY_POINTS = f"[torchrun.handlers]\n{BACKEND} = {_HERE.name}.rendezvous.entry_point:factory\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Parse what stands behind `install`, copy, and say what happened; returns the exit code."""
+    """Parse the arguments of `install`, copy, and print the result; returns the exit code."""
     parser = argparse.ArgumentParser("pytorchjob-agent install", description="Copy the agent into a folder.")
     parser.add_argument("directory", type=Path, metavar="DIR", help="a folder that is then put into PYTHONPATH")
     directory = parser.parse_args(arguments).directory
     try:
         changed = install(directory)
     except OSError as error:
-        say(f"install: {directory}: {error}: mount a volume there that I may write")
+        say(f"install: {directory}: {error}: mount a volume there that this user may write to")
         return ExitCode.SETUP
     print(f"pytorchjob-agent {__version__} {'is now in' if changed else 'was already in'} {directory}")
     return ExitCode.OK
 
 
 def install(directory: Path) -> bool:
-    """Make the folder hold this package and its entry point; whether anything had to be written."""
+    """Put this package and its entry point into the folder; return whether anything was written."""
     wanted = _wanted()
     if _held_tops(directory) == _tops(wanted) and _held(directory) == wanted:
         return False
@@ -51,13 +51,13 @@ def install(directory: Path) -> bool:
 
 
 def _wanted() -> dict[str, bytes]:
-    """Every file by its path; compiled ones are left behind, they are of one version of Python."""
+    """Return every file by its path, without compiled files, which fit one version of Python only."""
     package = {f"{_HERE.name}/{path.relative_to(_HERE)}": path.read_bytes() for path in _HERE.rglob("*.py")}
     return {**package, f"{_INFO}/METADATA": _METADATA.encode(), f"{_INFO}/entry_points.txt": _ENTRY_POINTS.encode()}
 
 
 def _held(directory: Path) -> dict[str, bytes]:
-    """What is there of ours already."""
+    """Return the agent's files that the folder has already."""
     files = (path for top in _held_tops(directory) for path in (directory / top).rglob("*") if path.is_file())
     return {str(path.relative_to(directory)): path.read_bytes() for path in files if path.suffix != ".pyc"}
 
@@ -72,7 +72,7 @@ def _tops(files: Mapping[str, bytes]) -> set[str]:
 
 
 def _write(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Write what anybody may read, whoever the writer is and whatever it hides by default."""
+    """Write files that every user may read, whatever the writer's umask is."""
     for name, content in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
-"""Runs the workers with torch's LocalElasticAgent, as torchrun does, and says what came of it.
+"""Runs the workers with torch's LocalElasticAgent, as torchrun does, and returns the termination message.
 
-The only module that imports torch; it runs in a process of its own, below the one that handles signals.
+It runs in `launcher_process`. With a coordinator, `rendezvous/run` takes over; otherwise the rendezvous is torch's own,
+or `rendezvous/single_node` for a single node.
 """
 
 import argparse
@@ -41,28 +42,28 @@ _JOIN_TIMEOUT = 600  # torch's own, for both kinds of rendezvous
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse torchrun's arguments by torchrun's parser: PET_* variables are defaults, flags win over them."""
+    """Parse torchrun's arguments with torchrun's parser: PET_* variables are defaults, flags take precedence."""
     parser = get_args_parser()
-    torch_compat.ask_for_port(parser, None)
+    torch_compat.set_default_port(parser, None)
     args = parser.parse_args(argv)
     if args.standalone:
         return _standalone(argv)
     coordinator = CoordinatorEndpoint.from_env(os.environ)
-    if coordinator is not None and not _meets_elsewhere(argv):
+    if coordinator is not None and not _names_rendezvous(argv):
         args.rdzv_backend, args.rdzv_endpoint = BACKEND, f"{coordinator.host}:{coordinator.port}"
         args.rdzv_id, args.master_port = coordinator.job, 0
-        args.node_rank = 0  # the rounds say which node is which; torch would warn that it ignores ours
+        args.node_rank = 0  # each round assigns the node rank; torch would warn that it ignores this one
         return args
-    alone_too = args.rdzv_backend == _STATIC and not args.rdzv_endpoint and args.master_port is None
-    if alone_too and parse_min_max_nnodes(args.nnodes)[1] == 1:
-        return _alone(args, 0)
+    may_be_single = args.rdzv_backend == _STATIC and not args.rdzv_endpoint and args.master_port is None
+    if may_be_single and parse_min_max_nnodes(args.nnodes)[1] == 1:
+        return _single_node(args, 0)
     if args.master_port is None:
         args.master_port = 29500
     return args
 
 
-def _meets_elsewhere(argv: list[str]) -> bool:
-    """Whether the command line names a rendezvous of the user's own: it wins over what the operator offers."""
+def _names_rendezvous(argv: list[str]) -> bool:
+    """Return whether the command line has a rendezvous of the user's own, which replaces the operator's."""
     parser = get_args_parser()
     unset = object()
     parser.set_defaults(rdzv_backend=unset, rdzv_endpoint=unset)
@@ -71,28 +72,28 @@ def _meets_elsewhere(argv: list[str]) -> bool:
 
 
 def _standalone(argv: list[str]) -> argparse.Namespace:
-    """Parse again, without what a job around this run left in the environment."""
+    """Parse again, without the variables of a job around this run."""
     kept = without_job_variables(os.environ, below_worker=runs_below_worker(os.environ))
     for name in os.environ.keys() - kept.keys():
         del os.environ[name]  # the workers inherit it
     parser = get_args_parser()
-    torch_compat.ask_for_port(parser, 0)
+    torch_compat.set_default_port(parser, 0)
     args = parser.parse_args(argv)
     if parse_min_max_nnodes(args.nnodes)[1] != 1:
-        raise ContractError(f"--nnodes: {args.nnodes} with --standalone: expected 1, or no flag at all")
-    return _alone(args, args.master_port)
+        raise ContractError(f"--nnodes: {args.nnodes} with --standalone: expected 1, or no flag")
+    return _single_node(args, args.master_port)
 
 
-def _alone(args: argparse.Namespace, port: int) -> argparse.Namespace:
+def _single_node(args: argparse.Namespace, port: int) -> argparse.Namespace:
     args.rdzv_backend, args.rdzv_endpoint, args.rdzv_id = single_node.BACKEND, f"{LOOPBACK}:{port}", str(uuid.uuid4())
     args.master_port = port
     return args
 
 
 def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = None) -> TerminationMessage | None:
-    """Run the workers that `parse` was told of to their end; None when they succeeded.
+    """Run the workers to their end; None if they succeeded.
 
-    `early` is a fork server that has begun its imports; it is taken or ended.
+    `early` is a fork server that has started its imports; it is used or stopped.
     """
     torch_compat.separate_stores()
     torch_compat.use_plain_stores()
@@ -101,14 +102,14 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
     logs = _logs(args, directory)
     if logs is not None:
         config.logs_specs = logs
-    # The numbers of signals that torch handles once workers run; before that the kernel's defaults end us.
+    # The signals that torch handles once workers run; before that the kernel's defaults end this process.
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     if config.rdzv_backend == BACKEND:
-        start = elastic.Start(directory, warm.begin(args, early))  # it imports while the others are waited for
+        start = elastic.Start(directory, warm.start_server(args, early))  # it imports during the rendezvous
         return _run_elastic(config, (command, command_args), start)
     if early is not None:
         early.close()
-    _meet(config)
+    _wait_for_endpoint(config)
     agent = _agent(config, command, command_args)
     try:
         result = _run_agent(agent, config)
@@ -119,7 +120,9 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
             logs.close()
     if result is None or not result.is_failed():
         return None
-    return explain_failures([failure(rank, one, logs) for rank, one in torch_compat.failures(agent, result).items()])
+    return explain_failures(
+        [failure(rank, failed, logs) for rank, failed in torch_compat.failures(agent, result).items()]
+    )
 
 
 def _run_elastic(
@@ -137,7 +140,7 @@ def _run_elastic(
 
 
 def _logs(args: argparse.Namespace, directory: Path) -> PipedLogs | None:
-    """Return our pipes, or None where the user asked torchrun for something else with its output."""
+    """Return the agent's pipes, or None if the user chose torchrun's own options for the output."""
     chosen = (args.tee != "0", args.redirects != "0", args.log_dir, args.logs_specs, args.local_ranks_filter)
     asked = getattr(args, "log_line_prefix_template", None)  # newer than torch 2.4
     template = asked or os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
@@ -146,22 +149,22 @@ def _logs(args: argparse.Namespace, directory: Path) -> PipedLogs | None:
     return PipedLogs(Path(tempfile.mkdtemp(prefix="logs-", dir=directory)))
 
 
-def _meet(config: LaunchConfig) -> None:
-    """Wait for the meeting place, and for whoever opens it if that is not us."""
+def _wait_for_endpoint(config: LaunchConfig) -> None:
+    """Wait until the endpoint resolves and, unless this agent opens it, until it answers."""
     host, port = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=DEFAULT_RDZV_PORT)
     if port == 0 or config.rdzv_backend not in (_STATIC, "c10d"):
         return
     wanted = config.rdzv_configs.get("timeout" if config.rdzv_backend == _STATIC else "join_timeout")
     timeout = float(wanted or _JOIN_TIMEOUT)
     network.wait_until(network.resolve, host, port, timeout)
-    if not _hosts(config, host):
+    if not _opens_store(config, host):
         network.wait_until(network.connect, host, port, timeout)
     if config.rdzv_backend != _STATIC and not config.local_addr:
         config.local_addr = network.own_address(host, port)
 
 
-def _hosts(config: LaunchConfig, host: str) -> bool:
-    """Whether the store is, or may be, opened by this agent: then nobody can be waited for."""
+def _opens_store(config: LaunchConfig, host: str) -> bool:
+    """Return whether this agent opens, or may open, the store: then it cannot wait for it."""
     if config.rdzv_backend == _STATIC:
         return bool(config.rdzv_configs["rank"] == 0)
     wanted = str(config.rdzv_configs.get("is_host", "")).lower()
@@ -193,7 +196,7 @@ def _agent(config: LaunchConfig, command: Any, command_args: list[str]) -> Local
 
 
 def _run_agent(agent: LocalElasticAgent, config: LaunchConfig) -> Any:
-    """Run to the end, then close the rendezvous; a signal leaves it open for the others, as torchrun does."""
+    """Run to the end, then close the rendezvous; after a signal it stays open for other agents, as in torchrun."""
     handler = getattr(config, "event_log_handler", "null")
     try:
         result = agent.run()

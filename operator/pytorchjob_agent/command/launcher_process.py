@@ -1,4 +1,7 @@
-"""The launcher's process: starts torch and turns everything that can go wrong into a message for its parent."""
+"""The launcher's process: reads the pod's environment, imports torch, and reports every error to its parent.
+
+`first_process` forks it and receives the message through a pipe; `launcher` does the work.
+"""
 
 import argparse
 import contextlib
@@ -15,7 +18,7 @@ from pytorchjob_agent.contract.termination import ExitCode, ExitReason, Terminat
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest
 from pytorchjob_agent.system import garbage_collection, processes, signals
-from pytorchjob_agent.system.network import UnreachableError, hurry_names
+from pytorchjob_agent.system.network import UnreachableError, shorten_name_lookups
 from pytorchjob_agent.workers import fork_client, start_choice
 
 _STANDALONE = "--standalone"
@@ -24,26 +27,26 @@ _NO_TORCH = "torch cannot be imported in this image ({}): install torch 2.4 or n
 
 
 def main(argv: list[str], directory: Path, pipe: int) -> int:
-    """Run in a forked process; returns its exit code after the message, if any, went through the pipe."""
-    os.setpgid(0, 0)  # a terminal's Ctrl-C goes to the parent alone, which passes it on once
+    """Run in a forked process; send the message, if any, through the pipe and return the exit code."""
+    os.setpgid(0, 0)  # a terminal's Ctrl-C reaches only the parent, which forwards it once
     processes.follow_parent()
     signals.restore()
-    hurry_names()
+    shorten_name_lookups()
     message = _run(argv, directory)
     sys.stdout.flush()
     sys.stderr.flush()
     if message is None:
         return ExitCode.OK
     os.write(pipe, message.to_json().encode())
-    # 0 means success to the parent, and only that.
+    # To the parent 0 means success.
     return message.exit_code if 0 < message.exit_code < 256 else ExitCode.WORKER_FAILED
 
 
 def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
     try:
-        if _STANDALONE not in argv:  # then the variables are those of a job around this run
+        if _STANDALONE not in argv:  # a standalone run ignores the variables of a job around it
             ReplicaEnv.from_env(os.environ)
-        # With torch's import in this process beside that of the workers, not after it.
+        # The workers' imports run at the same time as torch's import in this process, not after it.
         early = (
             fork_client.ForkServer.start(start_choice.TORCH_MODULES) if start_choice.starts_early(os.environ) else None
         )
@@ -61,17 +64,17 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         return TerminationMessage(ExitReason.PREFLIGHT_FAILED, ExitCode.PREFLIGHT, message=str(error))
     except UnreachableError as error:
         return TerminationMessage(ExitReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error))
-    except SystemExit as error:  # argparse has said on stderr what is wrong
+    except SystemExit as error:  # argparse has explained on stderr what is wrong
         return _usage(error.code)
-    except Exception as error:  # the top of this process: whatever torch raises must reach the parent in words
+    except Exception as error:  # the top of this process: every error of torch's must reach the parent as a message
         return _unforeseen(error)
 
 
 @contextlib.contextmanager
 def _quiet_stores() -> Iterator[None]:
-    """Import torch so that its stores keep to themselves what we expect: a peer's may be gone at any time.
+    """Import torch with quiet stores: a peer's store may be gone at any time, which the agent expects.
 
-    Each such call would print 20 lines of C++ frames. The workers get the variable as the user set it.
+    Each failed call would print 20 lines of C++ frames. The workers get the variable as the user set it.
     """
     if not os.environ.get(COORDINATOR) or _CPP_LOG_LEVEL in os.environ:
         yield
@@ -84,7 +87,7 @@ def _quiet_stores() -> Iterator[None]:
 
 
 def _request(args: argparse.Namespace) -> RunRequest:
-    """Return what the arguments ask for; torchrun takes this machine for the master where none is named."""
+    """Return the requested run; torchrun takes this machine for the master if no other one is named."""
     elsewhere = args.master_addr not in (None, "127.0.0.1", "localhost")
     addressed = bool(args.rdzv_endpoint or os.environ.get(PET_MASTER_ADDR) or elsewhere)
     return RunRequest.of(args.nproc_per_node, args.nnodes, addressed)
@@ -99,13 +102,13 @@ def _usage(code: object) -> TerminationMessage | None:
 
 
 def _unforeseen(error: Exception) -> TerminationMessage:
-    """Tell a rendezvous that did not come about (try again) from everything else."""
+    """Distinguish a failed rendezvous, which can be retried, from all other errors."""
     traceback.print_exc()
     name = type(error).__name__
-    meeting = name.startswith("Rendezvous") or name in {"DistNetworkError", "DistStoreError", "TimeoutError"}
+    rendezvous = name.startswith("Rendezvous") or name in {"DistNetworkError", "DistStoreError", "TimeoutError"}
     reason, code = (
         (ExitReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS)
-        if meeting
+        if rendezvous
         else (ExitReason.AGENT_FAILED, ExitCode.WORKER_FAILED)
     )
     return TerminationMessage(reason, code, message=f"{name}: {error}", traceback=traceback.format_exc())

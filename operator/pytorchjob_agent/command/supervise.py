@@ -1,6 +1,6 @@
-"""Decides what the first process of the pod does next: wait, pass a signal on, kill, or leave with a message.
+"""Decides what the first process of the pod does next: wait, forward a signal, kill, start again, or exit.
 
-Pure: the clock, the signals and the child's end come in as a `View`; processes are touched elsewhere.
+Pure: the time, the signals and the child's return code come in as a `View`; `first_process` acts on the decision.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ class View:
 
     now: float
     grace: float
-    signals: tuple[int, ...] = ()  # asked to leave, in the order they came
+    signals: tuple[int, ...] = ()  # the stop signals, in their order
     asked_at: float = 0.0
     forwarded: bool = False
     child: int | None = None  # the launcher's return code, None while it runs
-    report: TerminationMessage | None = None  # what it left to say; None when it was cut short
+    report: TerminationMessage | None = None  # the launcher's last message; None if it ended before it could report
     lives: int = 0  # how often the launcher may be started again in this container
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing to do before `until` (None: before something happens)."""
+    """Do nothing before `until` (None: before the next event)."""
 
     until: float | None
     reason: str
@@ -33,7 +33,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Pass the signal to the launcher, which stops its workers."""
+    """Forward the signal to the launcher, which stops its workers."""
 
     signum: int
     reason: str
@@ -41,23 +41,23 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL to everything below."""
+    """SIGKILL all descendants."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The end: kill what is left, write the message, exit with its code."""
+    """Kill all descendants, write the message, exit with the code."""
 
-    message: TerminationMessage | None  # None: all went well
+    message: TerminationMessage | None  # None: success
     exit_code: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Relaunch:
-    """SIGKILL to everything below, then another launcher: sooner than the kubelet starts another container."""
+    """SIGKILL all descendants, then start another launcher: faster than the kubelet starts another container."""
 
     reason: str
 
@@ -78,7 +78,7 @@ def next_action(view: View) -> Decision:
     if not view.forwarded:
         return Forward(view.signals[0], f"{name} received")
     if len(view.signals) > 1:
-        return Kill(f"a second signal after {name}: not waiting for the workers")
+        return Kill(f"a second signal after {name}: killing the workers at once")
     deadline = view.asked_at + view.grace
     if view.now >= deadline:
         return Kill(f"the workers did not stop within {view.grace:g} s after {name}")
@@ -109,6 +109,6 @@ def _drained(signum: int) -> TerminationMessage:
 
 def _end(returncode: int) -> str:
     if returncode >= 0:
-        return f"exited with {returncode} and left no word"
+        return f"exited with {returncode} without a message"
     hint = " (out of memory?)" if returncode == -9 else ""
     return f"was killed by {Signals(-returncode).name}{hint}"

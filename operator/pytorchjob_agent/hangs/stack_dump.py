@@ -59,7 +59,7 @@ class StackDumps:
         texts = self._wait(len(pids), timeout)
         for local_rank, text in texts.items():
             if local_rank in streams:
-                streams[local_rank].say(text)
+                streams[local_rank].write_lines(text)
         return texts
 
     def _wait(self, number: int, timeout: float) -> dict[int, str]:

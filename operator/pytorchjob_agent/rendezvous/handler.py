@@ -147,7 +147,7 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
     env = CoordinatorEndpoint.from_env(os.environ)
     if env is None:
         raise ContractError(f"--rdzv-backend {BACKEND}: {COORDINATOR} is not set: only the operator can set it")
-    network.hurry_names()
+    network.shorten_name_lookups()
     torch_compat.use_plain_stores()
     address = parameters.local_addr or network.own_address(env.host, env.port) or socket.gethostname()
     nproc = determine_local_world_size(os.environ.get(PET_NPROC_PER_NODE, "1"))

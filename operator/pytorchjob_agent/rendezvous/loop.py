@@ -101,7 +101,7 @@ class ElasticAgent(LocalElasticAgent):
         group = self._worker_group
         self._wakeup.handle_signals()
         try:
-            warm.settle(self._tools.server, lambda: self._wakeup.asked is not None)
+            warm.wait_for_imports(self._tools.server, lambda: self._wakeup.asked is not None)
             self._open(group)
             while not self._act(group, steps.decide(self._snapshot(group))):
                 pass
@@ -159,7 +159,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._workers = self._new_workers(reports=self._workers.reports)
-        with warm.starting(self._tools.server), self._workers.equipping():
+        with warm.warm_starts(self._tools.server), self._workers.equipping():
             started: dict[int, Any] = super()._start_workers(worker_group)
         context: Any = self._pcontext
         self._killed = set()

@@ -53,7 +53,7 @@ class RoundWorkers:
                 env.update(self._stacks.env(local_rank, os.environ))
             return original(**options)
 
-        return torch_compat.starting(start)
+        return torch_compat.changed_start(start)
 
     def begin(self, pids: Mapping[int, int], *, leads: bool) -> None:
         """Watch the processes that were started, by local rank; `leads` if rank 0 is among them."""

@@ -1,4 +1,4 @@
-"""Runs that need no job: `run_standalone` for other programs, and functions in place of scripts.
+"""Runs without a job: `api` has `run_standalone` for other programs, `function` runs a function instead of a script.
 
-May import `command` and everything below it; nothing imports it but the package's own front page.
+May import `command` and everything below it. Only the package's own `__init__` imports it.
 """

@@ -1,6 +1,6 @@
-"""Runs one self-contained set of workers below any process: a Spark executor, a test, one thread of many.
+"""Runs one independent set of workers from any process: a Spark executor, a test, one thread of many.
 
-The agent is a process of its own: the caller needs no torch and no signal handlers, and outlives every failure.
+The agent runs in a process of its own: the caller needs neither torch nor signal handlers, and survives every failure.
 """
 
 import os
@@ -32,30 +32,30 @@ class StandaloneResult:
 
     exit_code: int
     values: dict[int, Any] = field(default_factory=dict)  # what a function returned, by rank; empty for a script
-    failure: TerminationMessage | None = None  # the first failure: rank, message, traceback, who fell after it
+    failure: TerminationMessage | None = None  # the first failure: rank, message, traceback, ranks that failed later
 
     @property
     def success(self) -> bool:
-        """Whether every worker ended well."""
+        """Return whether every worker succeeded."""
         return self.exit_code == ExitCode.OK
 
     def check(self) -> Self:
-        """Return this very result, or raise if the run failed."""
+        """Return this result; raises StandaloneError if the run failed."""
         if self.success:
             return self
         raise StandaloneError(self)
 
 
 class StandaloneError(RuntimeError):
-    """A run failed; `result` says how."""
+    """A run failed; `result` has the details."""
 
     def __init__(self, result: StandaloneResult) -> None:
-        """Keep the result as the one argument, which lets the error be pickled."""
+        """Keep the result as the only argument, so that the error can be pickled."""
         super().__init__(result)
         self.result = result
 
     def __str__(self) -> str:
-        """Return the first failure in words, with its traceback."""
+        """Return the first failure as a sentence, with its traceback."""
         failure = self.result.failure
         return f"{sentence(failure)}\n{failure.traceback}".rstrip() if failure else f"exit code {self.result.exit_code}"
 
@@ -70,7 +70,7 @@ def run_standalone(
     """Run a function or a script in `nproc` processes that form one world, and return how it ended.
 
     `env` is added to the caller's variables; `options` are torchrun's flags, `--master-port=29500` for one.
-    What can never run raises ContractError; a run that fails is returned, and `check()` raises for it.
+    Wrong arguments raise ContractError. The result of a failed run is returned, and its `check()` raises.
     """
     _check(what, nproc, env or {})
     with tempfile.TemporaryDirectory(prefix="pytorchjob-standalone-") as name:
@@ -86,24 +86,24 @@ def run_standalone(
 
 
 def _check(what: object, nproc: object, env: Mapping[str, str]) -> None:
-    """Refuse what could only fail later, and less clearly."""
+    """Refuse arguments that would fail later with a less clear error."""
     if not callable(what):
         if not isinstance(what, str | os.PathLike):
             raise ContractError(f"what: {what!r} is neither a function nor the path of a script")
         if not Path(what).is_file():
-            raise ContractError(f"what: {os.fspath(what)!r} is no file: expected a function or the path of a script")
+            raise ContractError(f"what: {os.fspath(what)!r} is not a file: expected a function or the path of a script")
     words = ("gpu", "cpu", "xpu", "auto")
     if nproc not in words and not (isinstance(nproc, int) and nproc is not True and nproc >= 1):
-        raise ContractError(f"nproc: {nproc!r} is no number of processes: expected 1 or more, or one of {words}")
+        raise ContractError(f"nproc: {nproc!r} is not a number of processes: expected 1 or more, or one of {words}")
     for key, value in env.items():
         if not isinstance(value, str):
             raise ContractError(f"env: {key}: {value!r} is not a string: write it as {str(value)!r}")
     if not sys.executable:
-        raise ContractError("sys.executable is empty: Python is embedded here; set it to the path of an interpreter")
+        raise ContractError("sys.executable is empty, because Python is embedded: set it to the path of an interpreter")
 
 
 def _environment(inherited: Mapping[str, str], own: Mapping[str, str], directory: Path) -> dict[str, str]:
-    """Return the agent's variables: the caller's without those of a job around it, then the run's own."""
+    """Return the agent's variables: the caller's without those of a surrounding job, and the run's own."""
     env = without_job_variables(inherited, below_worker=True) | dict(own)
     root = str(Path(__file__).parents[2])
     if root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}:
@@ -112,8 +112,8 @@ def _environment(inherited: Mapping[str, str], own: Mapping[str, str], directory
 
 
 def _run(argv: list[str], env: dict[str, str], directory: Path) -> int:
-    """Start the agent and wait for it; whatever interrupts the caller stops the agent first."""
-    # -P: the modules in the working folder are the script's business. An own group: Ctrl-C reaches the caller alone.
+    """Start the agent and wait for it; an interruption of the caller stops the agent first."""
+    # -P: modules in the working folder are for the script only. Its own group: Ctrl-C reaches only the caller.
     command = [sys.executable, "-P", "-m", __name__, str(directory), str(os.getpid()), *argv]
     with subprocess.Popen(  # noqa: S603 - running the user's program is the purpose
         command, env=env, stdin=subprocess.DEVNULL, process_group=0
@@ -126,7 +126,7 @@ def _run(argv: list[str], env: dict[str, str], directory: Path) -> int:
 
 
 def _result(directory: Path, returncode: int) -> StandaloneResult:
-    """Read what the agent left; its return code may have been taken by a caller that reaps all its children."""
+    """Read the files that the agent wrote; a caller that reaps all its children may have taken its return code."""
     try:
         code = int((directory / _CODE).read_text())
     except (OSError, ValueError):
@@ -141,15 +141,15 @@ def _failure(directory: Path, code: int) -> TerminationMessage:
         return TerminationMessage.from_json((directory / _LOG).read_text())
     except (OSError, ContractError):
         return TerminationMessage(
-            ExitReason.AGENT_FAILED, code, message=f"the agent ended with {code} and left no word"
+            ExitReason.AGENT_FAILED, code, message=f"the agent ended with {code} and wrote no message"
         )
 
 
 def main(directory: Path, parent: int, argv: list[str]) -> int:
-    """Be the agent of one run; leaves its exit code in a file and goes when the caller's thread goes."""
+    """Run as the agent of one run; writes its exit code to a file, and ends with the caller's thread."""
     processes.follow_parent()
     if os.getppid() != parent:
-        return ExitCode.DRAINED  # the caller died before we followed it
+        return ExitCode.DRAINED  # the caller died before `follow_parent`
     try:
         code = first_process.run(argv)
     except (ContractError, FileNotFoundError) as error:

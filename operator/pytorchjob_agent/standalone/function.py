@@ -1,6 +1,6 @@
-"""A function as the program of every worker: takes it to the workers, runs it there, brings the values back.
+"""Runs a function in every worker: pickles it for the workers, calls it there, returns the values to the caller.
 
-Only files in a folder that belongs to this run and this user are unpickled.
+It unpickles only files in a folder that belongs to this run and this user.
 """
 
 import importlib
@@ -22,7 +22,7 @@ _VALUE = "value-"
 
 
 def save(function: Callable[..., Any], args: Sequence[Any], directory: Path) -> None:
-    """Write the call for the workers; an error says why it cannot travel."""
+    """Write the call for the workers; raises ContractError if it cannot be pickled."""
     pickler = _pickler()
     code = _pickled(function, args, pickler)
     path = [entry or os.getcwd() for entry in sys.path]
@@ -31,13 +31,13 @@ def save(function: Callable[..., Any], args: Sequence[Any], directory: Path) -> 
 
 
 def values(directory: Path) -> dict[int, Any]:
-    """Return what the function returned, by rank; a rank that left by sys.exit(0) has no value."""
+    """Return the function's values by rank; a rank that called sys.exit(0) has no value."""
     files = {int(file.name.removeprefix(_VALUE)): file for file in directory.glob(f"{_VALUE}*")}
     return {rank: pickle.loads(files[rank].read_bytes()) for rank in sorted(files)}  # noqa: S301
 
 
 def _pickler() -> ModuleType:
-    """Return cloudpickle, which also takes closures and what stands in __main__, or else pickle."""
+    """Return cloudpickle, which also pickles closures and functions of __main__, or else pickle."""
     for name in _PICKLERS:
         try:
             return importlib.import_module(name)
@@ -49,10 +49,10 @@ def _pickler() -> ModuleType:
 def _pickled(function: Callable[..., Any], args: Sequence[Any], pickler: ModuleType) -> bytes:
     try:
         code: bytes = pickler.dumps((function, tuple(args)))
-    except Exception as error:  # picklers run the code of whatever they find
-        words = f"{_name(function)} and its args cannot be taken to the workers: {error}{_advice(pickler)}"
+    except Exception as error:  # picklers run code of the objects that they find
+        words = f"{_name(function)} and its args cannot be pickled for the workers: {error}{_advice(pickler)}"
         raise ContractError(words) from error
-    if pickler is pickle and b"__main__" in code:  # the workers' __main__ is another one
+    if pickler is pickle and b"__main__" in code:  # the workers have another __main__
         raise ContractError(f"{_name(function)} or one of its args is defined in __main__{_advice(pickler)}")
     return code
 
@@ -62,11 +62,11 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _advice(pickler: ModuleType) -> str:
-    return ": install cloudpickle, or put it at the top level of a module" if pickler is pickle else ""
+    return ": install cloudpickle, or define it at the top level of a module" if pickler is pickle else ""
 
 
 def main(directory: Path) -> None:
-    """Be a worker: call the function and leave its value; torch's recorder keeps the traceback of a failure."""
+    """Run in a worker: call the function and write its value; torch's recorder keeps the traceback of a failure."""
     call = json.loads((directory / _CALL).read_text())
     sys.path[:] = call["path"]  # the modules that the caller can import
     from torch.distributed.elastic.multiprocessing.errors import record
@@ -82,12 +82,12 @@ def _call(directory: Path, pickler: ModuleType) -> None:
     try:
         code = pickler.dumps(value)
     except Exception as error:
-        raise TypeError(f"the value that rank {rank} returned cannot be taken to the caller: {error}") from error
+        raise TypeError(f"the value that rank {rank} returned cannot be pickled for the caller: {error}") from error
     (directory / f"{_VALUE}{rank}").write_bytes(code)
 
 
 def _leave() -> None:
-    """Close what the function left open: Python may abort at its end while torch's threads still talk to a peer."""
+    """Close the function's process group: Python may abort at its end while torch's threads still talk to a peer."""
     from torch import distributed
 
     if distributed.is_available() and distributed.is_initialized():

@@ -1,4 +1,4 @@
-"""What Linux and the network offer, without a word about jobs: process trees, signals, ports, cgroups, waiting.
+"""Helpers for Linux and the network that know nothing about jobs: process trees, signals, ports, cgroups, waiting.
 
-May import nothing of the agent but `contract`.
+May import `contract` only.
 """

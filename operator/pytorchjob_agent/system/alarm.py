@@ -1,11 +1,11 @@
-"""Ends the sleep of a thread that waits in `select`: a pipe to itself."""
+"""Wakes up a thread that sleeps in `select`, by a pipe to itself."""
 
 import os
 from contextlib import suppress
 
 
 class Alarm:
-    """Something that can be waited for as for a file, until another thread, or a signal handler, rings."""
+    """A file that `select` can wait for until another thread, or a signal handler, rings."""
 
     def __init__(self) -> None:
         """Start silent."""
@@ -14,21 +14,21 @@ class Alarm:
         os.set_blocking(self._send, False)
 
     def fileno(self) -> int:
-        """Return the descriptor that can be read once somebody has rung; selectors ask for it."""
+        """Return the descriptor that is readable after a ring; selectors call this."""
         return self._receive
 
     def ring(self) -> None:
         """End the sleep, or the next one."""
-        with suppress(OSError):  # full: it is awake already; closed: it has ended
+        with suppress(OSError):  # full: the thread is already being woken; closed: it has ended
             os.write(self._send, b".")
 
     def hush(self) -> None:
-        """Be silent again; whoever was woken calls it before looking for the reason, so that none is missed."""
+        """Clear the ring; the woken thread calls this before it reads the reason, so that no ring is lost."""
         with suppress(BlockingIOError):
             os.read(self._receive, 4096)
 
     def close(self) -> None:
-        """Give the descriptors back; who rings after that is not heard."""
+        """Close the descriptors; a later ring has no effect."""
         fds = self._receive, self._send
         self._receive = self._send = -1
         for fd in fds:

@@ -1,4 +1,4 @@
-"""Reads the CPU and memory limits of this container's cgroup, of version 1 and 2; no limit and no cgroup are None."""
+"""Reads the CPU and memory limits of this container's cgroup, version 1 or 2; None without a limit or a cgroup."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,15 +9,15 @@ _UNLIMITED = 1 << 60  # version 1 writes a number near 2**63 where there is no l
 
 
 def cpus(root: Path = _ROOT, own: Path = _OWN) -> float | None:
-    """Return how many CPUs may be used at once: the tightest limit on the way up."""
+    """Return how many CPUs may be used at once: the lowest limit of this cgroup and its parents."""
     limits = [_quota(*text.split()[:2]) for text in _texts(root, own, "", "cpu.max")]
     for folder in _folders(root, own, "cpu"):
         limits.append(_quota(_read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")))
-    return min((one for one in limits if one is not None), default=None)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def memory(root: Path = _ROOT, own: Path = _OWN) -> int | None:
-    """Return the limit in bytes: the tightest on the way up."""
+    """Return the memory limit in bytes: the lowest of this cgroup and its parents."""
     texts = [*_texts(root, own, "", "memory.max"), *_texts(root, own, "memory", "memory.limit_in_bytes")]
     return min((int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED), default=None)
 
@@ -33,9 +33,9 @@ def _texts(root: Path, own: Path, controller: str, name: str) -> list[str]:
 
 
 def _folders(root: Path, own: Path, controller: str) -> Iterator[Path]:
-    """Yield the cgroup of this process and all above it; empty is version 2.
+    """Yield the cgroup of this process and its parents; an empty controller is version 2.
 
-    In a container the path may be that of the host: then only the topmost folder exists, and is the container's.
+    In a container the path may be the host's: then only the topmost folder exists, and belongs to the container.
     """
     for line in _read(own).splitlines():
         _, names, path = (*line.split(":", 2), "", "")[:3]

@@ -1,4 +1,4 @@
-"""Imports without the garbage collector: it would go through all that is there again and again and find nothing."""
+"""Pauses the garbage collector during large imports: it would scan all objects repeatedly and find nothing."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Collect nothing within; what has been made until the end stays, and no later collection looks at it."""
+    """Pause within this context; later collections ignore all objects that exist at its end."""
     gc.disable()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Waits until the address where the replicas meet resolves and answers; a pod may start long before its peers."""
+"""Waits until the rendezvous endpoint resolves and answers: a pod may start long before its peers."""
 
 import contextlib
 import logging
@@ -11,37 +11,37 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _RESOLVER = "RES_OPTIONS"  # glibc's
-_HASTY = "timeout:1 attempts:2"
+_SHORT_TIMEOUT = "timeout:1 attempts:2"
 
 
 class UnreachableError(Exception):
-    """The meeting place was not there in time; names the address and what failed."""
+    """The endpoint did not answer in time; names the address and the last error."""
 
 
-def hurry_names() -> None:
-    """Make this process and its children wait 2 s at most for a name server that does not answer, not 10.
+def shorten_name_lookups() -> None:
+    """Make this process and its children wait at most 2 s instead of 10 s for a name server that does not answer.
 
-    torch looks the name of every peer's address up before it uses a connection, for a warning; and a name server may
-    have been on the node that was lost. It has to be called before the first look-up; a user's own value wins.
+    torch looks up the name of every peer's address before it uses a connection, only for a warning, and a name server
+    may have been on the lost node. Call it before the first lookup; the user's own value takes precedence.
     """
-    os.environ.setdefault(_RESOLVER, _HASTY)
+    os.environ.setdefault(_RESOLVER, _SHORT_TIMEOUT)
 
 
 def resolve(host: str, port: int) -> None:
-    """Look the name up once."""
+    """Look up the name once; raises OSError."""
     socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 def connect(host: str, port: int) -> None:
-    """Open and close one connection."""
+    """Open and close one connection; raises OSError."""
     socket.create_connection((host, port), timeout=5).close()
 
 
 def wait_until(attempt: Callable[[str, int], None], host: str, port: int, timeout: float) -> None:
-    """Repeat the attempt with growing pauses until it works or the time is over."""
+    """Repeat the attempt with growing pauses until it succeeds; raises UnreachableError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     pause = _FIRST_PAUSE
-    level = logging.WARNING  # once: a person who looks at the log sees what it waits for
+    level = logging.WARNING  # once, so that the log shows what the agent waits for
     while True:
         try:
             return attempt(host, port)
@@ -55,7 +55,7 @@ def wait_until(attempt: Callable[[str, int], None], host: str, port: int, timeou
 
 
 def own_address(host: str, port: int) -> str | None:
-    """Return the address of this machine that reaches `host`: an IP needs no DNS when it becomes MASTER_ADDR."""
+    """Return this machine's address on the route to `host`: an IP needs no DNS when it becomes MASTER_ADDR."""
     for family, kind, proto, _, address in socket.getaddrinfo(host, port or 1, type=socket.SOCK_DGRAM):
         with contextlib.suppress(OSError), socket.socket(family, kind, proto) as probe:
             probe.connect(address)  # a datagram socket sends nothing here

@@ -1,4 +1,4 @@
-"""The port of a standalone run's store: bound before it is told to anybody, so that two runs never get the same one."""
+"""The port of a standalone run's store: bound before it is passed on, so that two runs never get the same port."""
 
 import errno
 import socket
@@ -7,23 +7,23 @@ from pathlib import Path
 
 from pytorchjob_agent.contract.reading import ContractError
 
-LOOPBACK = "127.0.0.1"  # the workers of a standalone run are all here, and nobody else has to reach its store
+LOOPBACK = "127.0.0.1"  # all workers of a standalone run are on this machine, so its store serves no other address
 _LISTENS = "0A"
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on the port, or on a free one for 0; it is ours until it is closed."""
+    """Return a socket that listens on the port, or on a free one for 0; the port is reserved until it is closed."""
     if not 0 <= port <= 65535:
-        raise ContractError(f"--master-port: {port} is no port: expected a number from 1 to 65535, or no flag at all")
+        raise ContractError(f"--master-port: {port} is not a port: expected a number from 1 to 65535, or no flag")
     try:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:
         why = f"is taken by {holder(port)}" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-        raise ContractError(f"--master-port: {port} {why}: name another one, or leave the flag out") from None
+        raise ContractError(f"--master-port: {port} {why}: choose another port, or omit the flag") from None
 
 
 def holder(port: int) -> str:
-    """Return who has the port, as far as this user may see it."""
+    """Return the process that has the port, as far as this user may see it."""
     inodes = {f"socket:[{inode}]" for inode in _inodes(port)}
     for entry in Path("/proc").glob("[0-9]*"):
         if inodes & set(_links(entry / "fd")):
@@ -32,7 +32,7 @@ def holder(port: int) -> str:
 
 
 def _inodes(port: int) -> list[str]:
-    """Return the sockets of this port: those that listen, else those that are connected from it."""
+    """Return the inodes of the sockets that listen on this port, or else of those that are connected from it."""
     rows = [row for table in ("tcp", "tcp6") for row in _rows(Path("/proc/net") / table) if _port(row[1]) == port]
     return [row[9] for row in rows if row[3] == _LISTENS] or [row[9] for row in rows]
 
@@ -52,7 +52,7 @@ def _links(folder: Path) -> Iterator[str]:
     try:
         for link in folder.iterdir():
             yield str(link.readlink())
-    except OSError:  # it ended while we looked, or it is not ours to look at
+    except OSError:  # the process ended meanwhile, or belongs to another user
         return
 
 

@@ -1,4 +1,4 @@
-"""Process trees of Linux: adopts orphans, finds and kills everything below this process, follows a parent's death."""
+"""Process trees of Linux: adopts orphans, finds and kills all descendants, ends with the parent."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def _prctl(option: int, value: int) -> None:
-    """Ask the kernel; where it cannot (not Linux) the agent works without, as PID 1 it needs neither."""
+    """Set an option of this process; without Linux it is skipped, and PID 1 needs neither option."""
     try:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
     except (OSError, AttributeError):
@@ -20,17 +20,17 @@ def _prctl(option: int, value: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every process below whose own parent dies, so that none is out of reach."""
+    """Become the parent of every descendant whose own parent dies, so that it stays a descendant."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def follow_parent() -> None:
-    """Get SIGTERM when the parent dies, even by SIGKILL: nobody would stop the workers otherwise."""
+    """Get SIGTERM when the parent dies, even by SIGKILL; otherwise the workers would keep running."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def reap() -> dict[int, int]:
-    """Collect every child that has ended: pid -> return code (negative: the signal)."""
+    """Collect every child that has ended; return its return code by pid (negative: the signal)."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -43,15 +43,15 @@ def reap() -> dict[int, int]:
 
 
 def _parent_of(entry: Path) -> int | None:
-    """Return the parent's pid by /proc/<pid>/stat; the name in it may hold blanks and brackets."""
+    """Return the parent's pid from /proc/<pid>/stat; the name in it may contain blanks and parentheses."""
     try:
         return int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
-        return None  # it ended while we looked
+        return None  # it ended meanwhile
 
 
 def descendants(root: int) -> list[int]:
-    """Return the pids below `root`, whatever sessions and groups they opened for themselves."""
+    """Return the pids of all descendants of `root`, in any session and process group."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         parent = _parent_of(entry)
@@ -67,9 +67,9 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_below(root: int, timeout: float = 5.0, keep: Collection[int] | None = None) -> dict[int, int]:
-    """SIGKILL all that lives below `root` until nothing is left; give up on what the kernel does not let die.
+    """SIGKILL all descendants of `root` until none is left; after `timeout` seconds give up on those that do not end.
 
-    With `keep`, those pids stay, and what others wait for (subprocess, multiprocessing) is left to them to collect.
+    With `keep`, those pids stay, and no child is collected: subprocess and multiprocessing wait for theirs themselves.
     """
     collect = reap if keep is None else dict
     ended: dict[int, int] = collect()
@@ -88,7 +88,7 @@ def _living(root: int, keep: Collection[int] | None) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process has not ended; one that nobody has collected yet has."""
+    """Return True while the process runs; a zombie counts as ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -1,27 +1,27 @@
-"""Signals of the first process: blocked and waited for, so that none is lost before, between or after rendezvous.
+"""Signals of the pod's first process: blocked and waited for, so that none is lost at any time.
 
-A blocked signal also reaches PID 1, where the kernel drops what has no handler.
+A blocked signal also reaches PID 1, for which the kernel drops signals without a handler.
 """
 
 import signal
 
-LEAVE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-_WATCHED = (*LEAVE, signal.SIGCHLD)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_WATCHED = (*STOP_SIGNALS, signal.SIGCHLD)
 
 
 def block() -> None:
-    """Hold the signals back from now on, until `wait` takes them."""
+    """Hold the signals back until `wait` takes them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
 
 
 def wait(timeout: float) -> int | None:
-    """Return the next signal to leave, or None after the timeout or when a child ended."""
+    """Return the next stop signal, or None when a child ends or after `timeout` seconds."""
     taken = signal.sigtimedwait(_WATCHED, max(timeout, 0.0))
-    return taken.si_signo if taken is not None and taken.si_signo in LEAVE else None
+    return taken.si_signo if taken is not None and taken.si_signo in STOP_SIGNALS else None
 
 
 def restore() -> None:
-    """Give a forked child the kernel's defaults: a signal ends it at once, even inside C++, until torch takes over."""
-    for signum in LEAVE:
+    """Restore the kernel's defaults in a forked child: a signal ends it at once, until torch takes over."""
+    for signum in STOP_SIGNALS:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)

@@ -1,4 +1,6 @@
-"""How worker processes start, cold or warm, what they find at start, and what becomes of their output and failures.
+"""How worker processes start, cold or warm, and how their output and their failures are read.
 
-May import `contract`, `system` and `torch_compat`.
+Warm starts: `start_choice` decides, `warm` applies it to torch, `fork_client` talks to `fork_server`, which runs a
+`forked_program`. `startup` is what Python runs in each worker before the script. May import `contract`, `system` and
+`torch_compat`.
 """

@@ -1,4 +1,4 @@
-"""Says why the workers failed: picks the first failure among many, words it, writes the termination log."""
+"""Explains why workers failed: finds the first failure among many, and writes it into the termination log."""
 
 import logging
 import os
@@ -33,19 +33,19 @@ class WorkerFailure:
 
 
 def first_failure(failures: Sequence[WorkerFailure]) -> WorkerFailure:
-    """Return the root cause: the earliest, and of one second the one that is least likely to have followed another."""
-    return min(failures, key=lambda one: (one.timestamp, _doubt(one), one.rank))
+    """Return the root cause: the earliest failure; within one second, the one that most likely caused the others."""
+    return min(failures, key=lambda failure: (failure.timestamp, _doubt(failure), failure.rank))
 
 
 def _doubt(failure: WorkerFailure) -> int:
-    """Rank what speaks against a root cause; a worker that wrote its error down failed before it was stopped."""
+    """Return how unlikely a root cause it is; a worker that recorded its error failed before it was stopped."""
     if failure.error:
         return 0
-    return {-SIGTERM: 2, -SIGABRT: 1}.get(failure.returncode, 0)  # stopped by us; torch aborts when a peer is gone
+    return {-SIGTERM: 2, -SIGABRT: 1}.get(failure.returncode, 0)  # stopped by the agent; aborted by torch: peer lost
 
 
 def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
-    """Return the message that names the first failure and the ranks that fell after it."""
+    """Return the message that names the first failure and the ranks that failed after it."""
     first = first_failure(failures)
     message, traceback = _recorded(first.error)
     return TerminationMessage(
@@ -55,19 +55,19 @@ def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
         local_rank=first.local_rank,
         message=message or _from_output(first),
         traceback=traceback or "\n".join(first.tail.splitlines()[-_TAIL_LINES:]),
-        failed_after=tuple(sorted(one.rank for one in failures if one is not first)),
+        failed_after=tuple(sorted(failure.rank for failure in failures if failure is not first)),
     )
 
 
 def _code(failure: WorkerFailure) -> int:
-    """Return the worker's own code; one that was stopped after its error never came to give it."""
+    """Return the worker's exit code; a worker that was stopped after its error had no time to set one."""
     if failure.returncode == -SIGTERM and failure.error:
         return ExitCode.WORKER_FAILED
     return exit_code_of(failure.returncode)
 
 
 def _recorded(error: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what torch's @record wrote: the error and its stack; empty when the script has no @record."""
+    """Return the error and the stack that torch's @record wrote; empty if the script has no @record."""
     inner = error.get("message")
     if not isinstance(inner, dict):
         return (inner, "") if isinstance(inner, str) and "errorTraits" not in error else ("", "")
@@ -92,7 +92,7 @@ def sentence(message: TerminationMessage) -> str:
 
 
 def write_termination_log(message: TerminationMessage, env: Mapping[str, str]) -> None:
-    """Write the message where the kubelet looks; outside a pod that file does not exist, and none is made in /dev."""
+    """Write the message to the file that the kubelet reads; outside a pod it does not exist and is not created."""
     named = env.get(TERMINATION_LOG)
     flags = os.O_WRONLY | os.O_TRUNC | (os.O_CREAT if named else 0)
     try:

@@ -1,6 +1,6 @@
-"""The launcher's side of the fork server: starts it, asks it for workers, hears how they end.
+"""The launcher's side of the fork server: starts it, requests workers from it, receives their exit codes.
 
-Where it cannot give one it says why, once for each reason; whoever asked then starts a cold one.
+If the server cannot fork a worker, the client logs each reason once, and its caller (`warm`) starts a cold one.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers import fork_server
 from pytorchjob_agent.workers.forked_program import Program
 
-_PYTHON = "PYTHON_EXEC"  # torchrun's: another interpreter for the workers
-_PATIENCE = 120.0  # seconds that an import may take before workers start without it
+_PYTHON = "PYTHON_EXEC"  # torchrun's variable for another interpreter of the workers
+_PATIENCE = 120.0  # seconds that the imports may take before workers start cold
 _MOST_DEATHS = 3
 
 
@@ -29,25 +29,25 @@ class RefusedError(Exception):
 
 
 class ForkedWorker:
-    """A worker that the fork server made, as torch uses a subprocess.Popen; `fileno` is readable when it has ended."""
+    """A worker of the fork server, with the interface of a subprocess.Popen; `fileno` is readable once it has ended."""
 
     def __init__(self, pid: int, channel: socket.socket) -> None:
-        """Hear of its end through the channel."""
+        """Receive its exit code through the channel."""
         self.pid, self._channel = pid, channel
         self.returncode: int | None = None
 
     def fileno(self) -> int:
-        """Return what a selector may watch until `poll` has told the end."""
+        """Return the descriptor that a selector may watch until `poll` has returned the exit code."""
         return self._channel.fileno()
 
     def poll(self) -> int | None:
-        """Return its code if it has ended, negative for a signal."""
+        """Return its return code if it has ended, negative for a signal."""
         with contextlib.suppress(BlockingIOError):
             return self._await(0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return its code; raises subprocess.TimeoutExpired after so many seconds."""
+        """Return its return code; raises subprocess.TimeoutExpired after `timeout` seconds."""
         try:
             return self._await(timeout)
         except (TimeoutError, BlockingIOError):
@@ -60,59 +60,59 @@ class ForkedWorker:
             self._channel.close()
         return self.returncode
 
-    def _end(self, word: str) -> int:
-        if word:
-            return int(word.removeprefix(fork_server.END))
+    def _end(self, answer: str) -> int:
+        if answer:
+            return int(answer.removeprefix(fork_server.END))
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)  # the server is gone, nobody would tell its end: it ends at once
+            os.killpg(self.pid, signal.SIGKILL)  # the server is gone, so the exit code would be lost: end it now
         return -signal.SIGKILL
 
 
 class ForkServer:
-    """A fork server, and another one where it died."""
+    """A fork server, which is started again if it dies."""
 
     def __init__(self, modules: Sequence[str], folder: str) -> None:
         """Use `start`."""
         self._modules, self._folder = tuple(modules), folder
         self._python = os.environ.get(_PYTHON, sys.executable)
         self._deaths = 0
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._process, self._control = self._launch()
 
     @classmethod
     def start(cls, modules: Sequence[str], folder: str = "") -> "ForkServer":
-        """Begin to import the modules, also those in the program's folder, in a process of its own; return at once."""
+        """Start a process that imports the modules, also those in the program's folder; return at once."""
         return cls(modules, folder)
 
     def pids(self) -> set[int]:
-        """Return what must be left alive when all that is below the launcher is killed."""
+        """Return the processes to keep when all other descendants of the launcher are killed."""
         return {self._process.pid}
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the imports are done, or the server has died; whether that was within so many seconds."""
-        return bool(select.select([self._control], [], [], seconds)[0])  # the word is never taken
+        """Wait until the imports are done or the server has died; False after `seconds`."""
+        return bool(select.select([self._control], [], [], seconds)[0])  # the message is never read
 
     def popen(
         self, args: Sequence[str], env: dict[str, str], out: TextIO | None, err: TextIO | None
     ) -> ForkedWorker | None:
-        """Return a worker that writes to these files, or to ours; None where a cold one has to be started."""
+        """Return a worker that writes to these files, or to the launcher's; None if it has to start cold."""
         try:
             return self._ask(self._program(args, env), (out.fileno() if out else 1, err.fileno() if err else 2))
         except RefusedError as refusal:
-            self._say(str(refusal))
+            self._report(str(refusal))
             return None
 
     def revive(self) -> None:
-        """Start a server anew that has died, for the next round; one that dies again and again is left dead."""
+        """Restart a server that has died, for the next round; give up after the third death."""
         if self._process.poll() is None or self._deaths >= _MOST_DEATHS:
             return
         self._deaths += 1
-        self._said.clear()
+        self._reported.clear()
         self._control.close()
         self._process, self._control = self._launch()
 
     def close(self) -> None:
-        """End the server; of workers that are left nobody hears any more."""
+        """Stop the server. Exit codes of remaining workers are lost."""
         self._control.close()
         self._process.kill()
         self._process.wait()
@@ -121,8 +121,8 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         arguments = [str(Path(__file__).parents[2]), str(theirs.fileno()), self._folder, *self._modules]
         command = [self._python, "-u", "-c", fork_server.COMMAND, *arguments]
-        with theirs:  # a session of its own: signals for the launcher's group are not for it
-            process = subprocess.Popen(  # noqa: S603 - the user's interpreter, our code
+        with theirs:  # its own session: signals to the launcher's process group must not reach it
+            process = subprocess.Popen(  # noqa: S603 - the user's interpreter, the agent's code
                 command, pass_fds=[theirs.fileno()], start_new_session=True
             )
         return process, ours
@@ -130,7 +130,7 @@ class ForkServer:
     def _program(self, args: Sequence[str], env: dict[str, str]) -> Program:
         program = Program.of(args, env, os.getcwd()) if args[0] == self._python else None
         if program is None:
-            raise RefusedError(f"{' '.join(args[:4])!r} is not what torchrun makes of a Python program")
+            raise RefusedError(f"{' '.join(args[:4])!r} is not torchrun's command line of a Python program")
         return program
 
     def _ask(self, program: Program, outputs: tuple[int, int]) -> ForkedWorker:
@@ -147,9 +147,9 @@ class ForkServer:
             theirs.close()
             if isinstance(error, TimeoutError):
                 self._process.kill()
-                raise RefusedError(f"the fork server gave none within {_PATIENCE:g} s") from None
+                raise RefusedError(f"the fork server did not fork a worker within {_PATIENCE:g} s") from None
             if isinstance(error, OSError):
-                raise RefusedError(f"the fork server cannot be asked: {error}") from None
+                raise RefusedError(f"the fork server cannot be reached: {error}") from None
             raise
 
     def _send(self, program: Program, fds: tuple[int, ...]) -> None:
@@ -161,25 +161,25 @@ class ForkServer:
             except ConnectionError:
                 raise self._dead() from None
 
-    def _pid(self, word: str) -> int:
-        if word.startswith(fork_server.REFUSAL):
-            raise RefusedError(word.removeprefix(fork_server.REFUSAL))
-        if word.isdigit():
-            return int(word)
-        raise self._dead() if not word else RefusedError("a worker died before it began")
+    def _pid(self, answer: str) -> int:
+        if answer.startswith(fork_server.REFUSAL):
+            raise RefusedError(answer.removeprefix(fork_server.REFUSAL))
+        if answer.isdigit():
+            return int(answer)
+        raise self._dead() if not answer else RefusedError("a worker died before it began")
 
     def _dead(self) -> RefusedError:
-        self._process.kill()  # its socket is closed: it is ending, or of no use
+        self._process.kill()  # its socket is closed, so it is useless even if it still runs
         return RefusedError(f"the fork server ended with {self._process.wait()}")
 
-    def _say(self, reason: str) -> None:
-        if reason not in self._said:
-            self._said.add(reason)
+    def _report(self, reason: str) -> None:
+        if reason not in self._reported:
+            self._reported.add(reason)
             report_cold_start(reason)
 
 
 def _receive(channel: socket.socket) -> str:
-    """Return one word of the server's, which is one packet; empty when it is gone."""
+    """Return one message of the server, which is one packet; empty if the server is gone."""
     try:
         return channel.recv(4096).decode()
     except ConnectionError:
@@ -187,5 +187,5 @@ def _receive(channel: socket.socket) -> str:
 
 
 def report_cold_start(reason: str) -> None:
-    """Tell why workers start cold although something else was asked for."""
+    """Log why workers start cold although another start was requested."""
     say(f"workers start cold: {reason}")

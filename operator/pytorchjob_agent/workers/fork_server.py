@@ -1,7 +1,7 @@
-"""The fork server's process: imports once what workers need, then forks one whenever the launcher asks.
+"""The fork server's process: imports once what workers need, then forks a worker for each request of the launcher.
 
-It runs nothing of the user's but the modules that it was told to import, has no thread and touches no GPU: a fork
-would inherit half of either. Where it finds that it cannot fork rightly it refuses with the reason.
+Of the user's code it runs only the modules in `spec.agent.preload`. It has no threads and touches no GPU, because a
+fork would inherit half of either. If it cannot fork safely, it refuses with the reason. `fork_client` starts it.
 """
 
 import contextlib
@@ -22,42 +22,42 @@ from pytorchjob_agent.workers.forked_program import Program
 from pytorchjob_agent.workers.start_choice import TORCH_MODULES
 
 READY = b"+"
-REFUSAL, END = "!", "="  # first in a word; the pid of a new worker has neither
+REFUSAL, END = "!", "="  # first character of an answer; the pid of a new worker has neither
 COMMAND = (
     "import sys; bare = {*sys.modules}; sys.flags.safe_path or sys.path.pop(0); sys.path.append(sys.argv[1]); "
     "from pytorchjob_agent.workers import fork_server; sys.path.pop(); fork_server.main(bare)"
 )
-"""For `python -u -c`; its arguments: the folder of this package, the control socket's number, the program's folder,
-the modules."""
+"""For `python -u -c`. Its arguments: the folder of this package, the number of the control socket, the program's
+folder, the modules."""
 
-_GPU = ("/dev/nvidia-uvm", "/dev/kfd")  # opened by what cannot be forked; asking how many GPUs there are opens others
+_GPU = ("/dev/nvidia-uvm", "/dev/kfd")  # open once a GPU is in use; counting the GPUs opens other files
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"  # torch.cuda.is_available() without touching the GPU
 _FDS = 4
 
 
 def main(bare: set[str]) -> None:
-    """Serve until the launcher is gone; `bare` are the modules of an interpreter that has done nothing yet."""
+    """Serve until the launcher is gone; `bare` has the modules of an interpreter that has just started."""
     control, folder, modules = socket.socket(fileno=int(sys.argv[2])), sys.argv[3], sys.argv[4:]
     sys.argv[:] = [""]
     born = dict(os.environ)
     os.environ[_ASK_NVML] = "1"
-    with garbage_collection.paused():  # in the children, too, it would write to, and so copy, what they share with us
+    with garbage_collection.paused():  # collecting writes to, and so copies, the memory that the children share
         _load(name for name in modules if name in TORCH_MODULES)
         path = [*sys.path]
         sys.path[:0] = [folder] if folder and not sys.flags.safe_path else []
         _load(name for name in modules if name not in TORCH_MODULES)
         sys.path[:] = path
-    processes.adopt_orphans()  # the workers' orphans stay below, where whoever ends a round finds them
+    processes.adopt_orphans()  # the workers' orphans stay descendants, where the end of a round finds and kills them
     program = _Server(control, born, bare).serve()
-    program.run()  # in a forked child, below as few frames as can be
+    program.run()  # in a forked child, with as few frames above it as possible
 
 
 def _load(names: Iterable[str]) -> None:
     for name in names:
         try:
             importlib.import_module(name)
-        except Exception as error:  # user's modules run here; the worker will meet the same error, and tell it in full
-            say(f"{name} is not imported ahead: {error!r}")
+        except Exception as error:  # the user's modules run here; the worker reports the same error in full
+            say(f"{name} cannot be preloaded: {error!r}")
 
 
 class _Server:
@@ -68,14 +68,14 @@ class _Server:
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> Program:
-        """Fork and reap; returns in the children alone, with what to run."""
+        """Fork and reap; returns in the children only, with the program to run."""
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._woken.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._wake, selectors.EVENT_READ)
-        with contextlib.suppress(OSError):  # the launcher is gone: that is found out below
+        with contextlib.suppress(OSError):  # the launcher is gone, which the loop below notices
             self._control.send(READY)
         while True:
             ready = {key.fileobj for key, _ in self._selector.select()}
@@ -83,15 +83,15 @@ class _Server:
                 return program
             if self._wake in ready:
                 self._wake.recv(4096)
-                self._tell(processes.reap())
+                self._report(processes.reap())
 
-    def _tell(self, ended: dict[int, int]) -> None:
-        for pid in ended.keys() & self._channels.keys():  # the others are adopted orphans
+    def _report(self, ended: dict[int, int]) -> None:
+        for pid in ended.keys() & self._channels.keys():  # all other pids are adopted orphans
             with self._channels.pop(pid) as channel:
                 _send(channel, f"{END}{ended[pid]}")
 
     def _take(self) -> Program | None:
-        """Answer one request; returns in the child alone."""
+        """Answer one request; returns a program in the child only."""
         message, fds, _, _ = socket.recv_fds(self._control, 1, _FDS)
         if not message:
             os._exit(0)  # the launcher is gone
@@ -120,13 +120,13 @@ class _Server:
             return os.fork()
 
     def _become(self, channel: socket.socket, outputs: list[int]) -> None:
-        """Be a process of its own: session, signals, output; nothing of the server's stays open."""
+        """Turn the child into a worker: its own session, signals and output; close the server's descriptors."""
         os.setsid()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
-        for one in (self._control, self._wake, self._woken, *self._channels.values()):
-            one.close()
+        for inherited in (self._control, self._wake, self._woken, *self._channels.values()):
+            inherited.close()
         for fd, number in zip(outputs, (1, 2), strict=True):
             os.dup2(fd, number)
             os.close(fd)
@@ -134,31 +134,31 @@ class _Server:
             _send(channel, str(os.getpid()))
 
     def _unfit(self, program: Program) -> str | None:
-        """Return why a fork would not be what a new interpreter is."""
+        """Return why a fork would behave differently from a new interpreter; None if it would not."""
         if threading.active_count() > 1:
-            return f"a module that was imported ahead started threads: {threading.enumerate()[1:]}"
+            return f"a preloaded module started threads: {threading.enumerate()[1:]}"
         if gpu := touched_gpu(_links()):
-            return f"a module that was imported ahead uses the GPU ({gpu})"
+            return f"a preloaded module uses the GPU ({gpu})"
         return program.differs(self._born) or program.hides(self._bare)
 
 
 def _links() -> list[str]:
-    """Return what our file descriptors stand for."""
+    """Return the files behind the descriptors of this process."""
     links = []
     for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the one that reads this folder
+        with contextlib.suppress(OSError):  # the descriptor that reads this folder
             links.append(os.readlink(entry))
     return links
 
 
 def touched_gpu(links: list[str]) -> str | None:
-    """Return what shows that this process has begun to use a GPU, among its open files or by torch's word."""
+    """Return the open file, or `torch.cuda`, that shows that this process uses a GPU; None if nothing shows it."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
         return "torch.cuda"
     return next((link for link in links if link in _GPU), None)
 
 
-def _send(channel: socket.socket, word: str) -> None:
-    with contextlib.suppress(OSError):  # nobody waits for it any more
-        channel.sendall(word[:2048].encode())
+def _send(channel: socket.socket, answer: str) -> None:
+    with contextlib.suppress(OSError):  # the client no longer waits for it
+        channel.sendall(answer[:2048].encode())

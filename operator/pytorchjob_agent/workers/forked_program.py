@@ -1,6 +1,6 @@
-"""A Python program that runs in a process which has already begun, as if that had been started for it alone.
+"""Runs a Python program in an existing process as if a new interpreter had been started for it.
 
-What a new interpreter would have that cannot be given any more is a reason to refuse: `differs`, `hides`.
+If the process cannot be made equal to a new interpreter, `differs` or `hides` returns the reason to refuse.
 """
 
 import atexit
@@ -24,7 +24,7 @@ _UNBUFFERED, _MODULE = "-u", "-m"
 _OMP = "OMP_NUM_THREADS"
 _PATH = "PYTHONPATH"
 _STARTUP = str(Path(pytorchjob_startup.__file__).parent)
-_AT_BIRTH = ("PYTHON", "LD_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_")  # read when an interpreter or a library begins
+_AT_BIRTH = ("PYTHON", "LD_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_")  # read when an interpreter or a library starts
 _NO_SOURCE = (".pyc", ".zip", ".pyz", ".egg")
 _KEPT = ("__name__", "__doc__", "__package__", "__loader__", "__spec__", "__annotations__", "__builtins__")
 _CANNOT_OPEN = 2  # the interpreter's own exit code
@@ -32,7 +32,7 @@ _CANNOT_OPEN = 2  # the interpreter's own exit code
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What stands on a command line of `python`, with the variables and the working folder that go with it."""
+    """A command line of `python`, with its variables and its working folder."""
 
     command: tuple[str, ...]  # as a whole, the interpreter first
     target: str  # the script's path, or the module's name
@@ -42,7 +42,7 @@ class Program:
 
     @classmethod
     def of(cls, command: Sequence[str], env: Mapping[str, str], cwd: str) -> Self | None:
-        """Read what torchrun makes of a script or a module; None for anything else."""
+        """Read torchrun's command line of a script or a module; None for anything else."""
         flags, rest = tuple(command[1:2]), tuple(command[2:])
         module = rest[:1] == (_MODULE,)
         target = rest[1 if module else 0 :][:1]
@@ -57,17 +57,17 @@ class Program:
         return cls(**data | {"command": tuple(data["command"])})
 
     def to_json(self) -> str:
-        """Return ASCII, whatever bytes are in the variables."""
+        """Return ASCII, even if the variables contain other bytes."""
         return json.dumps(asdict(self))
 
     @property
     def args(self) -> tuple[str, ...]:
-        """What the program finds behind its own name."""
+        """Return the program's arguments."""
         return self.command[4 if self.module else 3 :]
 
     @property
     def folder(self) -> str:
-        """What is first on the path of modules."""
+        """Return the first entry of sys.path."""
         if self.module:
             return self.cwd
         return os.path.dirname(os.path.realpath(self._path))
@@ -77,22 +77,22 @@ class Program:
         return os.path.normpath(os.path.join(self.cwd, self.target))
 
     def differs(self, born: Mapping[str, str]) -> str | None:
-        """Return which variable has changed since this process began, of those that are read but then."""
+        """Return which variables changed since this process started, among those that only a start reads."""
         names = [name for name in {*born, *self.env} if name.startswith(_AT_BIRTH)]
         changed = sorted(name for name in names if _given(born, name) != _given(self.env, name))
         return f"{', '.join(changed)} changed since torch was imported" if changed else None
 
     def hides(self, bare: set[str]) -> str | None:
-        """Return why the program would not find its own modules: others of the same name have been imported."""
+        """Return why the program would not find its own modules: modules of the same name are imported already."""
         if not self.module and (self.target.endswith(_NO_SOURCE) or os.path.isdir(self._path)):
-            return f"{self.target} is no source file"
+            return f"{self.target} is not a source file"
         for name in sorted(_importable(self.folder) & (sys.modules.keys() - bare)):
             if not _within(sys.modules[name], self.folder):
-                return f"{name} beside the program has the name of a module that was imported ahead of it"
+                return f"{name} beside the program has the name of a preloaded module"
         return None
 
     def run(self) -> None:
-        """Be the program; when this returns or raises, the interpreter ends as it would for that program."""
+        """Run the program; when this returns or raises, the interpreter ends as it would for the program."""
         self._settle()
         try:
             if self.module:
@@ -119,10 +119,10 @@ class Program:
         _renew_numbers()
         if (threads := os.environ.get(_OMP)) != omp:
             _use_threads(threads)
-        atexit.register(gc.unfreeze)  # last of all: the end of an interpreter collects what the server froze
+        atexit.register(gc.unfreeze)  # runs last: the end of an interpreter collects what the server froze
 
     def _script(self) -> tuple[Any, dict[str, Any]]:
-        """Return the script's code, and `__main__` as a new interpreter makes it."""
+        """Return the script's code, and the names of `__main__` as a new interpreter has them."""
         path = self._path
         try:
             source = Path(path).read_bytes()
@@ -137,7 +137,7 @@ class Program:
 
 
 def _given(env: Mapping[str, str], name: str) -> str | None:
-    """Return a variable's value, without our own folder, which a cold worker's interpreter leaves out as well."""
+    """Return a variable's value without the folder `startup`, which a cold worker's interpreter removes as well."""
     value = env.get(name)
     if name != _PATH or not value:
         return value or None
@@ -145,7 +145,7 @@ def _given(env: Mapping[str, str], name: str) -> str | None:
 
 
 def _fresh_main() -> dict[str, Any]:
-    """Return the names of `__main__` without those that this process began with."""
+    """Return the names of `__main__` without those of the fork server."""
     names = sys.modules["__main__"].__dict__
     for name in names.keys() - {*_KEPT}:
         del names[name]
@@ -169,7 +169,7 @@ def _within(module: Any, folder: str) -> bool:
 
 
 def _renew_numbers() -> None:
-    """Give numpy's global generator a start of its own; `random` does so by itself, torch's is the same everywhere."""
+    """Reseed numpy's global generator; `random` reseeds itself after a fork, and torch's seed is fixed by default."""
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
@@ -182,7 +182,7 @@ def _use_threads(wanted: str | None) -> None:
 
 
 def _hide_frames(error: BaseException) -> None:
-    """Let the traceback begin with the program, in the very words that the user's own hook finds, if there is one."""
+    """Let tracebacks start with the program's first frame, also for an exception hook of the user's."""
     hook = sys.excepthook
 
     def show(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:

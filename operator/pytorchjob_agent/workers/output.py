@@ -1,6 +1,6 @@
-"""The workers' output: read from pipes, printed in whole lines with the rank before each, its end kept for the report.
+"""Reads the workers' output from pipes, prints whole lines with the rank before each, and keeps the end for reports.
 
-Named pipes instead of torch's files: a pod that trains for weeks would fill its disk with the latter.
+It uses named pipes instead of torch's files, which would fill the disk of a pod that trains for weeks.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pytorchjob_agent.system.alarm import Alarm
 _TAIL = 64 * 1024
 _LONGEST_LINE = 64 * 1024
 REDRAWN_SECONDS = 10.0
-"""A line that its worker draws again and again, as tqdm does, is printed so often, and once it is complete."""
+"""Seconds between two prints of a line that its worker redraws, as tqdm does; its final state is always printed."""
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class Stream:
     prefix: bytes
     out: BinaryIO
     fd: int
-    keeper: int  # our own writing end: without it an idle pipe reports its end for ever
+    own_end: int  # the agent's writing end; without it an idle pipe reports its end all the time
     line: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
-    heard: Callable[[bytes], None] | None = None  # is given each line, and each state of one that is redrawn
-    _state: bytes = b""  # how the line looked before it was drawn anew
-    _printed: bytes = b""  # how it looked when it was printed
+    listener: Callable[[bytes], None] | None = None  # receives each line, and each state of a redrawn line
+    _state: bytes = b""  # the line's state before it was redrawn
+    _printed: bytes = b""  # its state when it was printed
     _printed_at: float = float("-inf")
 
     def feed(self, data: bytes, now: float) -> None:
@@ -56,54 +56,54 @@ class Stream:
         if self.line or self._state:
             self._print(bytes(self.line))
         os.close(self.fd)
-        os.close(self.keeper)
+        os.close(self.own_end)
 
     def _print(self, text: bytes) -> None:
         lines = text.split(b"\n")
         if b"\r" in text or self._state or self._printed:
             shown = [self._complete(line) for line in lines]
             self._write([line for line in shown if line is not None])
-        else:  # nothing is drawn anew: nearly all output
+        else:  # nothing is redrawn, as in nearly all output
             self._write(lines)
-            self._hear(lines)
+            self._notify(lines)
 
     def _complete(self, line: bytes) -> bytes | None:
-        """Return what a terminal shows of a line at its end; None when just that has been printed."""
+        """Return a line's final state on a terminal; None if exactly that has been printed."""
         states = _states(line)
-        self._hear(states or ([] if self._state else [b""]))
+        self._notify(states or ([] if self._state else [b""]))
         last = states[-1] if states else self._state
         known, self._state, self._printed = self._printed, b"", b""
         return None if last and last == known else last
 
     def _redraw(self, now: float) -> None:
-        """Keep the newest state of a line that has been drawn anew; print it if it is time to."""
+        """Keep the newest state of a redrawn line; print it if the last print is old enough."""
         before, _, rest = self.line.rpartition(b"\r")
         states = _states(bytes(before))
-        self._hear(states)
+        self._notify(states)
         self._state, self.line = (states or [self._state])[-1], rest
         newest = bytes(rest) if rest.strip() else self._state
         if newest and now - self._printed_at >= REDRAWN_SECONDS:
             self._printed, self._printed_at = newest, now
             self._write([newest])
 
-    def _hear(self, lines: list[bytes]) -> None:
-        if self.heard is not None:
+    def _notify(self, lines: list[bytes]) -> None:
+        if self.listener is not None:
             for line in lines:
-                self.heard(line)
+                self.listener(line)
 
-    def say(self, text: str) -> None:
-        """Print lines as if the worker had, from any thread."""
+    def write_lines(self, text: str) -> None:
+        """Print lines as if the worker had printed them; any thread may call it."""
         self._write(text.encode(errors="replace").splitlines())
 
     def _write(self, lines: list[bytes]) -> None:
         text = b"".join(self.prefix + line + b"\n" for line in lines)
-        with contextlib.suppress(OSError):  # nobody reads any more: the workers must go on all the same
+        with contextlib.suppress(OSError):  # the log has no reader any more, but the workers must continue
             self.out.write(text)
             self.out.flush()
 
 
 def _states(line: bytes) -> list[bytes]:
-    """Return what a line looked like, from one carriage return to the next; the blanks that wipe it away are none."""
+    """Return a line's states between its carriage returns; blanks, which only erase it, do not count."""
     return [state for state in line.split(b"\r") if state.strip()]
 
 
@@ -134,7 +134,7 @@ class Pump:
         self._thread.start()
 
     def close(self) -> None:
-        """Print what the pipes still hold and end; the workers have to be gone."""
+        """Print what the pipes still hold, and stop; the workers must have ended."""
         self._end.ring()
         self._thread.join()
         self._selector.close()

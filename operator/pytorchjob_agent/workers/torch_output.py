@@ -1,4 +1,4 @@
-"""The workers' output under torch's LocalElasticAgent: through our pipes instead of its files."""
+"""Connects the workers of torch's LocalElasticAgent to the pipes of `output`, in place of torch's files."""
 
 import functools
 import sys
@@ -13,17 +13,17 @@ _PREFIX = "[rank{rank}]: "
 
 
 class PipedLogs(DefaultLogsSpecs):
-    """Sends each worker's output through a pump; error files stay as torch makes them."""
+    """Sends each worker's output through a pump; torch creates the error files as usual."""
 
     def __init__(self, directory: Path) -> None:
-        """Keep everything below `directory`, which somebody else removes."""
+        """Keep everything below `directory`, which the caller removes."""
         super().__init__(log_dir=str(directory))
         self._rounds = 0
         self._pump: Pump | None = None
         self._streams: dict[int, tuple[Stream, Stream]] = {}
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
-        """Make the pipes of one round."""
+        """Create the pipes of one round."""
         self.close()
         destinations = super().reify(envs)
         self._rounds += 1
@@ -41,23 +41,23 @@ class PipedLogs(DefaultLogsSpecs):
         return destinations
 
     def close(self) -> None:
-        """Print what is left of the last round."""
+        """Print the rest of the last round's output."""
         if self._pump is not None:
             self._pump.close()
             self._pump = None
 
-    def listen(self, heard: Callable[[int, bytes], None]) -> None:
-        """Give each line of this round's workers to `heard` too, with the local rank, in another thread."""
+    def listen(self, listener: Callable[[int, bytes], None]) -> None:
+        """Pass each line of this round's workers to `listener` too, with the local rank, in another thread."""
         for local_rank, streams in self._streams.items():
             for stream in streams:
-                stream.heard = functools.partial(heard, local_rank)
+                stream.listener = functools.partial(listener, local_rank)
 
     def streams(self) -> dict[int, Stream]:
-        """Return where lines about a worker go, by local rank: beside its errors."""
+        """Return the error stream of each worker by local rank; the agent's lines about a worker go there."""
         return {local_rank: err for local_rank, (_, err) in self._streams.items()}
 
     def tail(self, local_rank: int) -> str:
-        """Return the end of what the worker wrote: of its errors, else of its output."""
+        """Return the end of the worker's error output, or of its standard output if there is none."""
         out, err = self._streams.get(local_rank, (None, None))
         text = (err.tail if err else b"") or (out.tail if out else b"")
         return bytes(text).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""From torchrun's configuration to the parameters of torch's agent, as far as this version of torch knows them."""
+"""Turns torchrun's configuration into the parameters of torch's agent that the installed version of torch knows."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ STATIC = "static"
 
 
 def worker_spec(config: LaunchConfig, command: Any, command_args: list[str], handler: RendezvousHandler) -> WorkerSpec:
-    """Return what the workers are: the command, how many, and how they meet."""
+    """Return torch's specification of the workers: command, number, rendezvous."""
     static = config.rdzv_backend == STATIC
     host, port = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=-1) if static else (None, None)
     newer = ("numa_options", "duplicate_stdout_filters", "duplicate_stderr_filters", "virtual_local_rank")
@@ -37,7 +37,7 @@ def worker_spec(config: LaunchConfig, command: Any, command_args: list[str], han
 
 
 def agent_options(config: LaunchConfig) -> dict[str, Any]:
-    """Return the parameters of LocalElasticAgent beside the spec."""
+    """Return the parameters of LocalElasticAgent other than the spec."""
     return torch_compat.supported(
         LocalElasticAgent.__init__,
         logs_specs=config.logs_specs,

@@ -1,6 +1,6 @@
-"""The launcher's side of warm workers: starts the fork server, asks it for workers, falls back to cold ones.
+"""Lets torch's agent start warm workers: starts the fork server, requests workers, falls back to cold ones.
 
-A warm worker is to torch what a cold one is: a process in a session of its own with `pid`, `poll` and `wait`.
+To torch a warm worker is like a cold one: a process in a session of its own with `pid`, `poll` and `wait`.
 """
 
 import argparse
@@ -18,21 +18,21 @@ from pytorchjob_agent.system import cgroup
 from pytorchjob_agent.workers import start_choice
 from pytorchjob_agent.workers.fork_client import ForkServer, report_cold_start
 
-_LOOK_SECONDS = 0.25
-_SETTLING = 480
+_CHECK_SECONDS = 0.25
+_CHECKS = 480
 
 
-def begin(args: argparse.Namespace, early: ForkServer | None = None) -> ForkServer | None:
-    """Start a fork server if the user's environment and torchrun's arguments allow it; else say why, if it was asked.
+def start_server(args: argparse.Namespace, early: ForkServer | None = None) -> ForkServer | None:
+    """Start a fork server if the user's environment and torchrun's arguments allow it; else log why, if requested.
 
-    One that was started early is taken, or ended.
+    A server that was started early is used, or stopped.
 
-    Call it when config_from_args has set OMP_NUM_THREADS, and before the rendezvous: the import takes seconds.
+    Call it after config_from_args has set OMP_NUM_THREADS and before the rendezvous: the imports take seconds.
     """
-    wanted = start_choice.requested_start(os.environ)
+    requested = start_choice.requested_start(os.environ)
     modules = start_choice.preloaded_modules(os.environ)
     request = start_choice.StartRequest(
-        wanted,
+        requested,
         no_python=args.no_python,
         run_path=args.run_path,
         start_method=args.start_method,
@@ -40,42 +40,42 @@ def begin(args: argparse.Namespace, early: ForkServer | None = None) -> ForkServ
         memory=cgroup.memory(),
         linux=sys.platform == "linux",
     )
-    verdict = start_choice.choose_start(request)
-    if verdict.warm and early is not None:
+    choice = start_choice.choose_start(request)
+    if choice.warm and early is not None:
         return early
     if early is not None:
         early.close()
-    if verdict.warm:
+    if choice.warm:
         folder = os.getcwd() if args.module else os.path.dirname(os.path.realpath(args.training_script))
         return ForkServer.start(modules, folder)
-    if wanted != start_choice.RequestedStart.COLD:
-        report_cold_start(verdict.reason)
+    if requested != start_choice.RequestedStart.COLD:
+        report_cold_start(choice.reason)
     return None
 
 
-def settle(server: ForkServer | None, enough: Callable[[], bool]) -> None:
-    """Wait until the imports are done, or until it is enough, or for two minutes.
+def wait_for_imports(server: ForkServer | None, enough: Callable[[], bool]) -> None:
+    """Wait until the imports are done, or `enough` is True, or two minutes are over.
 
-    The others of a running job stop for a newcomer when it joins: it does so when it has nothing else to do.
+    The members of a running job stop for a new member as soon as it joins, so it joins when it is ready.
     """
-    for _ in range(_SETTLING):
-        if server is None or enough() or server.wait(_LOOK_SECONDS):
+    for _ in range(_CHECKS):
+        if server is None or enough() or server.wait(_CHECK_SECONDS):
             return
 
 
-def starting(server: ForkServer | None) -> AbstractContextManager[None]:
-    """Within it, LocalElasticAgent's own `_start_workers` starts warm workers; None changes nothing."""
+def warm_starts(server: ForkServer | None) -> AbstractContextManager[None]:
+    """Within this context LocalElasticAgent's own `_start_workers` starts warm workers; None changes nothing."""
 
     def start(original: Callable[..., PContext], **options: Any) -> PContext:
         if server is None or not isinstance(options["entrypoint"], str):
             return original(**options)
         return start_processes(server, **options)
 
-    return torch_compat.starting(start)
+    return torch_compat.changed_start(start)
 
 
 def start_processes(server: ForkServer, **options: Any) -> PContext:
-    """Start workers as torch's function of this name does for a command, with its parameters."""
+    """Start workers; the parameters are those of torch's function of this name for a command."""
     context = WarmContext(server, **torch_compat.supported(SubprocessContext.__init__, **options))
     try:
         context.start()
@@ -86,7 +86,7 @@ def start_processes(server: ForkServer, **options: Any) -> PContext:
 
 
 class WarmContext(SubprocessContext):
-    """torch's set of workers that are commands, with warm ones where that can be."""
+    """torch's set of workers that run a command; they start warm where possible."""
 
     def __init__(self, server: ForkServer, **options: Any) -> None:
         """Take the parameters of SubprocessContext."""

@@ -36,7 +36,7 @@ def asked(
         ),
         pytest.param(
             View(11, 25, signals=(SIGINT, SIGINT), asked_at=10, forwarded=True),
-            Kill("a second signal after SIGINT: not waiting for the workers"),
+            Kill("a second signal after SIGINT: killing the workers at once"),
             id="a second Ctrl-C does not wait",
         ),
     ],
@@ -51,7 +51,7 @@ def test_while_the_launcher_runs(view: View, step: object) -> None:
         pytest.param(View(0, 25, child=0), 0, "succeeded", id="success"),
         pytest.param(View(0, 25, child=17, report=REPORT), 17, "no such luck", id="the worker's own code and words"),
         pytest.param(View(0, 25, child=-9), 137, "killed by SIGKILL (out of memory?)", id="a launcher that was killed"),
-        pytest.param(View(0, 25, child=3), 3, "left no word", id="a launcher that says nothing"),
+        pytest.param(View(0, 25, child=3), 3, "without a message", id="a launcher that says nothing"),
         pytest.param(asked(12, -15), 143, "SIGTERM", id="asked to go: 143"),
         pytest.param(asked(12, 1, report=REPORT), 143, "SIGTERM", id="workers that die of the signal"),
         pytest.param(View(12, 25, child=-2, signals=(SIGINT,)), 130, "SIGINT", id="Ctrl-C: 130"),

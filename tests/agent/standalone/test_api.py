@@ -133,9 +133,9 @@ def test_a_port_that_is_taken_is_told() -> None:
     ("what", "nproc", "env", "words"),
     [
         pytest.param(3, 1, {}, "what: 3 is neither a function nor the path of a script", id="a number"),
-        pytest.param("no.py", 1, {}, "what: 'no.py' is no file", id="a script that is not there"),
-        pytest.param(WORKER, 0, {}, "nproc: 0 is no number of processes", id="no process"),
-        pytest.param(WORKER, True, {}, "nproc: True is no number of processes", id="a switch"),
+        pytest.param("no.py", 1, {}, "what: 'no.py' is not a file", id="a script that is not there"),
+        pytest.param(WORKER, 0, {}, "nproc: 0 is not a number of processes", id="no process"),
+        pytest.param(WORKER, True, {}, "nproc: True is not a number of processes", id="a switch"),
         pytest.param(WORKER, 1, {"A": 1}, "env: A: 1 is not a string: write it as '1'", id="a variable"),
     ],
 )

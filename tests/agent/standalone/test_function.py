@@ -47,7 +47,7 @@ def test_a_closure_travels_with_cloudpickle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "args", "words"),
     [
-        pytest.param(lambda: 1, [], "<lambda> and its args cannot be taken to the workers", id="a closure"),
+        pytest.param(lambda: 1, [], "<lambda> and its args cannot be pickled for the workers", id="a closure"),
         pytest.param(functions.meet, [lambda: 1], "what: meet and its args cannot be", id="a closure among the args"),
         pytest.param(functions.meet, ["__main__"], "what: meet or one of its args is defined in __main__", id="main"),
     ],
@@ -55,7 +55,7 @@ def test_a_closure_travels_with_cloudpickle(tmp_path: Path) -> None:
 def test_without_cloudpickle(
     plain: None, what: Callable[..., Any], args: list[Any], words: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ContractError, match=f"{words}.*install cloudpickle, or put it at the top level of a module"):
+    with pytest.raises(ContractError, match=f"{words}.*install cloudpickle, or define it at the top level of a module"):
         function.save(what, args, tmp_path)
 
 
@@ -86,4 +86,4 @@ def test_values_come_back_by_rank(tmp_path: Path) -> None:
 def test_a_value_that_cannot_come_back_is_named(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     function.save(open, [str(tmp_path / "file"), "w"], tmp_path)
-    assert "the value that rank 3 returned cannot be taken to the caller" in worker(tmp_path, 3).stderr
+    assert "the value that rank 3 returned cannot be pickled for the caller" in worker(tmp_path, 3).stderr

@@ -27,7 +27,7 @@ def test_a_dead_name_server_costs_little_unless_the_user_wants_it_so(
     monkeypatch.setenv("RES_OPTIONS", own or "")
     if own is None:
         monkeypatch.delenv("RES_OPTIONS")
-    network.hurry_names()
+    network.shorten_name_lookups()
     assert os.environ["RES_OPTIONS"] == found
 
 

@@ -36,5 +36,5 @@ def test_a_holder_that_cannot_be_seen() -> None:
 
 @pytest.mark.parametrize("port", [pytest.param(-1, id="below"), pytest.param(65536, id="above")])
 def test_what_is_no_port(port: int) -> None:
-    with pytest.raises(ContractError, match=f"--master-port: {port} is no port: expected a number from 1 to 65535"):
+    with pytest.raises(ContractError, match=f"--master-port: {port} is not a port: expected a number from 1 to 65535"):
         listen(port)

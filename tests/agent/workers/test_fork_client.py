@@ -257,10 +257,10 @@ def test_a_tree_is_found_and_killed_and_the_server_stays(server: ForkServer, tmp
     [
         pytest.param(["train.py", "json.py"], ["train.py"], {}, "json beside the program", id="a name that is taken"),
         pytest.param(["train.py", "heapq/__init__.py"], ["-m", "train"], {}, "heapq beside", id="a package's name"),
-        pytest.param(["train.pyc"], ["train.pyc"], {}, "train.pyc is no source file", id="no source"),
-        pytest.param(["train/__main__.py"], ["train"], {}, "train is no source file", id="a folder"),
+        pytest.param(["train.pyc"], ["train.pyc"], {}, "train.pyc is not a source file", id="no source"),
+        pytest.param(["train/__main__.py"], ["train"], {}, "train is not a source file", id="a folder"),
         pytest.param(["train.py"], ["train.py"], {"PYTHONPATH": "/x"}, "PYTHONPATH changed", id="what came too late"),
-        pytest.param(["train.py"], ["-c", "pass"], {}, "is not what torchrun makes", id="another kind of command"),
+        pytest.param(["train.py"], ["-c", "pass"], {}, "is not torchrun's command line", id="another kind of command"),
     ],
 )
 def test_what_could_not_be_the_same_starts_cold(
@@ -301,8 +301,8 @@ def test_modules_of_the_programs_own_folder_can_be_loaded_ahead(
     assert warm(server, [str(tmp_path / "train.py")], {**os.environ}, tmp_path) == Outcome(0, "True 1\n", "")
     server.close()
     said = capfd.readouterr().err
-    assert "broken is not imported ahead: ZeroDivisionError" in said
-    assert "absent is not imported ahead: ModuleNotFoundError" in said
+    assert "broken cannot be preloaded: ZeroDivisionError" in said
+    assert "absent cannot be preloaded: ModuleNotFoundError" in said
 
 
 def test_a_dead_server_is_followed_by_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

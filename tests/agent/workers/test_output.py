@@ -40,7 +40,7 @@ def test_lines(tmp_path: Path, writes: list[bytes], printed: bytes) -> None:
 def drawn(*writes: bytes, every: float = 1.0) -> tuple[list[bytes], list[bytes]]:
     """Return what is printed and what is heard of a stream that is written to every so many seconds."""
     (fd, keeper), out, heard = os.pipe(), io.BytesIO(), []
-    stream = Stream(b"", out, fd, keeper, heard=heard.append)
+    stream = Stream(b"", out, fd, keeper, listener=heard.append)
     for count, data in enumerate(writes):
         stream.feed(data, count * every)
     stream.finish()
@@ -93,7 +93,7 @@ def test_each_line_is_heard_once(tmp_path: Path) -> None:
     heard: list[bytes] = []
     pump = Pump(tmp_path)
     path, stream = pump.attach("0.out", "[rank3]: ", io.BytesIO())
-    stream.heard = heard.append
+    stream.listener = heard.append
     pump.start()
     with open(path, "wb", buffering=0) as worker:
         worker.write(b"a\nb")
@@ -106,7 +106,7 @@ def test_something_is_said_between_the_workers_lines(tmp_path: Path) -> None:
     out = io.BytesIO()
     pump = Pump(tmp_path)
     _, stream = pump.attach("0.out", "[rank3]: ", out)
-    stream.say("File a\nFile b\n")
+    stream.write_lines("File a\nFile b\n")
     pump.start()
     pump.close()
     assert out.getvalue() == b"[rank3]: File a\n[rank3]: File b\n"

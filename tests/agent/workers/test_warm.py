@@ -33,7 +33,7 @@ class Agent(LocalElasticAgent):
     server: ForkServer | None
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        with warm.starting(self.server):
+        with warm.warm_starts(self.server):
             return super()._start_workers(worker_group)
 
 
@@ -195,7 +195,7 @@ def test_the_beginning(
             **options,
         }
     )
-    one = warm.begin(args)
+    one = warm.start_server(args)
     assert (one is not None) is started
     assert words in capsys.readouterr().err
     if one is not None:

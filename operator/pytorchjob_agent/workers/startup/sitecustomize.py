@@ -1,6 +1,6 @@
-"""Run by Python's `site` at the start of every worker; then the user's own sitecustomize has its turn, if there is one.
+"""Python's `site` runs this at the start of every worker; then the user's own sitecustomize runs, if there is one.
 
-The script finds its sys.path as it would be without us. Imports little: every worker waits for it.
+The script finds its sys.path unchanged. The module imports little, because every worker waits for it.
 """
 
 import os
@@ -11,17 +11,17 @@ _NAME = "sitecustomize"
 
 
 def _register(here: str) -> None:
-    """Get ready to write stacks; this may never be why a script does not start."""
+    """Install the handler for stacks; an error here must never keep a script from starting."""
     try:
         import_module("pytorchjob_startup").register()
-    except Exception as error:  # whatever it is, the script matters more
-        print(f"pytorchjob-agent: no stacks of this process: {error}", file=sys.stderr)
+    except Exception as error:  # the script must start in any case
+        print(f"pytorchjob-agent: stacks of this process are not available: {error}", file=sys.stderr)
     sys.path[:] = [entry for entry in sys.path if entry != here]
     sys.path_importer_cache.pop(here, None)
 
 
 def _chain() -> None:
-    """Import the module that Python would have found without this one."""
+    """Import the module of this name that Python would have found without this folder."""
     own = sys.modules.pop(_NAME)
     try:
         import_module(_NAME)
