@@ -124,7 +124,7 @@ def test_the_failed_pod_tells_its_error_in_its_last_words(kubectl: Kubectl) -> N
 
 def test_a_rendezvous_that_never_fills_names_whom_it_waits_for(kubectl: Kubectl) -> None:
     message = named(kubectl, "lonely", "RendezvousWaiting")
-    assert message.startswith("1 of at least 2 members are here: waiting for lonely-master-0 (Unschedulable: ")
+    assert message.startswith("1 of 2 members are ready; waiting for lonely-master-0 (Unschedulable: ")
     until(lambda: "waiting for lonely-master-0" in log(kubectl, "lonely", 0), 60, lambda: log(kubectl, "lonely", 0))
 
 

@@ -123,7 +123,7 @@ def test_the_budget_ends_the_job_with_the_first_error(job: Job) -> None:
     _, one = job.start_all(FAIL="1:5:9")
     assert job.end() == [7, 7]
     assert one.message().reason == ExitReason.WORKER_FAILED
-    assert one.message().message.startswith("rank 1 (pod-1) exited with 7")
+    assert one.message().message.startswith("rank 1 (pod-1) exited with code 7")
     ended = job.report().ended
     assert ended is not None
     assert "The one restart is used up" in ended.message
