@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -252,6 +252,10 @@ class ElasticAgent(LocalElasticAgent):
                 self._stopped(step.stop or Stop(ExitCode.FENCED, ExitReason.FENCED, step.reason))
             case Kind.FINISH:
                 self._membership.linger()
+            case Kind.WAIT:
+                pass
+            case _:
+                assert_never(step.kind)
         return step.kind in (Kind.LEAVE, Kind.STOP, Kind.FINISH)
 
     def _report_leaving(self) -> None:
