@@ -196,3 +196,26 @@ def test_one_done_pod_is_not_two_ranks() -> None:
     job.hello(0, round=RoundId(1, 1), rank=0, size=3)
     job.ends(0)
     assert job.end is None
+
+
+def test_a_coordinator_that_slept_gives_members_the_usual_time_to_stop_and_to_be_lost() -> None:
+    job = running(3, min_members=2)
+    job.passes(1, silent=[1])
+    job.fails(0, "RuntimeError: Connection closed by peer")
+    job.joins(0, 2)
+    job.now += 11
+    job.feed(Tick())
+    assert job.state.restarts == 0, "member 1 may still stop its workers, or be lost"
+    job.passes(6, silent=[1])
+    assert (job.runs, job.ranks, job.state.restarts) == (True, (0, 2), 0)
+
+
+def test_a_coordinator_that_slept_gives_the_members_of_an_adopted_round_the_usual_time_to_connect() -> None:
+    before = running(3)
+    job = another_leader(before)
+    job.hello(0, round=before.round, rank=0, size=3)
+    job.now += 11
+    job.feed(Tick())
+    assert job.runs
+    job.passes(11, silent=[1, 2])
+    assert not job.runs

@@ -5,13 +5,14 @@ so do all others. Rank 0 is a member like any other: the next round has a new ra
 """
 
 from dataclasses import replace
+from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
 from pytorchjob_operator.rounds import rendezvous, running
-from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger
+from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, TrainingReason
+from pytorchjob_operator.rounds.values import Member, Round, TrainingReason
 
 RECONNECT_SECONDS = 2.5 * HEARTBEAT_SECONDS
 """How long a member may take to reconnect: by then its peers have reported whether they hear it."""
@@ -28,7 +29,10 @@ _CHECK_NETWORK = "Check NetworkPolicies between the pod and the operator."
 
 
 def shift_after_sleep(state: JobState, now: float) -> JobState:
-    """Return the state with all deadlines of members moved by the time for which the coordinator slept."""
+    """Return the state with all deadlines of members moved by the time for which the coordinator slept.
+
+    Members also get the usual time to stop their workers, to join, and to connect in an adopted round.
+    """
     gap = now - state.checked_at
     if state.checked_at == 0.0 or gap <= SLEEP_SECONDS:
         return replace(state, checked_at=now)
@@ -41,7 +45,18 @@ def shift_after_sleep(state: JobState, now: float) -> JobState:
         )
         for index, member in state.members.items()
     }
-    return replace(state, members=members, checked_at=now)
+    return replace(state, members=members, phase=_shift_phase(state.phase, gap), checked_at=now)
+
+
+def _shift_phase(phase: Phase, gap: float) -> Phase:
+    match phase:
+        case Rendezvous(since=since):
+            return replace(phase, since=since + gap)
+        case Running(round=Round(adopted=True, started_at=started_at) as round_):
+            return replace(phase, round=replace(round_, started_at=started_at + gap))
+        case Waiting() | Running() | Stalled() | Ended():
+            return phase
+    assert_never(phase)
 
 
 def connection_closed(transition: Transition, connection: int, index: int) -> None:
