@@ -34,6 +34,9 @@ prepare: out/compiled
 test-long: out/compiled ## Heavy tests that rarely break: before a release, after a new torch, after changes of rounds
 	@python -m tests.lanes --long
 
+simulate: ## Schedules of a simulated job: real agents' decisions, real coordinator, real bytes (SEEDS=, FIRST=)
+	@PYTHONPATH=operator:$(CURDIR) $(if $(wildcard .venv/bin/python),.venv/bin/python,python3) -m tests.simulation --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0)
+
 check: .venv ## Format, lint, types and import contracts
 	ruff format --check .
 	ruff check .
@@ -113,4 +116,4 @@ torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB;
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run test prepare test-long check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help
+.PHONY: run test prepare test-long simulate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help

@@ -1,0 +1,51 @@
+"""Runs schedules: `python -m tests.simulation --seeds 1000`, or one of them with a trace: `--seed 17 --trace`."""
+
+import argparse
+import os
+import sys
+import time
+from multiprocessing import get_context
+
+from . import schedule
+
+_CHUNK = 25
+
+
+def main() -> int:
+    """Run what the command line asks for; 1 if a schedule fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many schedules")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
+    parser.add_argument("--seed", type=int, help="this schedule alone")
+    parser.add_argument("--trace", action="store_true", help="with --seed: print what happens")
+    parser.add_argument("--keep-going", action="store_true", help="run all schedules, whatever fails")
+    options = parser.parse_args()
+    if options.seed is not None:
+        failure = schedule.run(options.seed, print if options.trace else None)
+        print(f"seed {options.seed}: {failure.problem if failure else 'ok'}")
+        return 1 if failure else 0
+    return _many(options)
+
+
+def _many(options: argparse.Namespace) -> int:
+    started, failed, done = time.monotonic(), [], 0
+    seeds = range(options.first, options.first + options.seeds)
+    with get_context("fork").Pool(options.jobs) as pool:
+        for failure in pool.imap_unordered(schedule.run, seeds, _CHUNK):
+            done += 1
+            if failure is not None:
+                failed.append(failure)
+                print(f"seed {failure.seed}: {failure.problem}")
+                print(f"  python -m tests.simulation --seed {failure.seed} --trace", flush=True)
+                if not options.keep_going:
+                    pool.terminate()
+                    break
+    seconds = time.monotonic() - started
+    rate = f"{done / seconds:.0f} per second with {options.jobs} processes"
+    print(f"{done} schedules in {seconds:.1f} s, {rate}, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

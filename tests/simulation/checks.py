@@ -1,0 +1,217 @@
+"""What has to be true of a simulated job at every moment."""
+
+import re
+from typing import TYPE_CHECKING
+
+from pytorchjob_agent.contract.messages import Assigned, Message, Refused, RoundId
+from pytorchjob_operator.rounds.phases import Ended
+from pytorchjob_operator.rounds.values import EndReason, TrainingReason
+
+from .clock import START
+from .leader import ERRORS
+from .workers import ECHO
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .leader import Leader
+    from .world import World
+
+PULLED_DOWN = 0.7
+"""How likely a worker notices that one of another member has gone."""
+
+REPORT_SECONDS = 6.5
+"""How old a member's report that it hears a peer may be, all delays together."""
+
+
+class Checks:
+    """What was assigned, who runs where, what has failed."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.assigned: dict[tuple[int, RoundId], dict[int, tuple[Agent, Assigned]]] = {}
+        """By the leader's number and the round: the places by rank."""
+        self.members: dict[RoundId, dict[int, Agent]] = {}
+        """Who has begun a round, by rank; ids that restart after a lost Lease may take over."""
+        self.running: dict[RoundId, dict[Agent, None]] = {}
+        """Whose workers are there, in the order in which they began."""
+        self.sizes: dict[RoundId, int] = {}
+        self.offers: dict[RoundId, set[int]] = {}
+        self.real: set[RoundId] = set()
+        """Rounds in which a worker failed of itself."""
+        self.problem = ""
+        """What was wrong with a message of the leader."""
+        self._restarts = 0
+        self._cut_off = ""
+
+    # What the leader does.
+
+    def sent(self, agent: "Agent", message: Message) -> None:
+        """A message of the leader goes out."""
+        if isinstance(message, Assigned):
+            self._assign(agent, message)
+        elif isinstance(message, Refused) and not (message.again or message.fenced):
+            raise AssertionError(f"{agent} is refused for good: {message.message}")
+
+    def _assign(self, agent: "Agent", assigned: Assigned) -> None:
+        group = self.assigned.setdefault((self.world.leader_number, assigned.round), {})
+        known = group.get(assigned.rank)
+        if known is not None and known != (agent, assigned):
+            raise AssertionError(f"round {assigned.round} is opened twice, or has two members of rank {assigned.rank}")
+        group[assigned.rank] = agent, assigned
+        if any(member is agent and rank != assigned.rank for rank, (member, _) in group.items()):
+            raise AssertionError(f"{agent} has two ranks in round {assigned.round}")
+        if len(group) == assigned.size:
+            self._consistent([group[rank] for rank in sorted(group)])
+
+    def _consistent(self, group: "list[tuple[Agent, Assigned]]") -> None:
+        """All members have places that fit together."""
+        places, policy = [assigned for _, assigned in group], self.world.policy
+        first, host = places[0], group[0][0]
+        common = {(p.size, p.world_size, p.restarts, p.master_address, p.master_port) for p in places}
+        assert len(common) == 1, f"members of round {first.round} have different worlds"
+        assert [place.rank for place in places] == list(range(first.size)), f"ranks of round {first.round}"
+        indices = [agent.index for agent, _ in group]
+        assert indices == sorted(set(indices)), f"ranks of round {first.round} do not follow the replicas: {indices}"
+        assert policy.min_members <= first.size <= policy.max_members, f"round {first.round} has {first.size} members"
+        ranks = 0
+        for agent, place in group:
+            assert place.first_rank == ranks, f"ranks of round {first.round} do not add up"
+            ranks += agent.nproc
+        assert first.world_size == ranks, f"the world of round {first.round} is not the sum of its members"
+        assert first.master_address == host.address, f"round {first.round} has its store not at rank 0"
+        early = self.world.clock.now < START + policy.last_call_timeout
+        if not (self.members or self.world.faults or self.world.twice) and early:
+            expected = min(len(self.world.pods), policy.max_members)
+            assert first.size == expected, f"{first.size} of {expected} members in a first round before the last call"
+
+    def decided(self, leader: "Leader") -> None:
+        """The leader has decided about something."""
+        assert not self.problem, self.problem
+        error, ERRORS.first = ERRORS.first, None
+        assert error is None, f"the coordinator found a defect of its own: {error}"
+        assert not leader.jobs.violations, "the coordinator found an invariant violated"
+        state = leader.state
+        if state is None:
+            return
+        if state.restarts != self._restarts:
+            self._restarts = state.restarts
+            assert state.restarts <= len(self.real), (
+                f"{state.restarts} restarts are counted, but workers failed of themselves only in"
+                f" {[str(id_) for id_ in sorted(self.real)]}"
+            )
+        cut_off = state.problems.get(TrainingReason.COORDINATOR_UNREACHABLE, "")
+        if cut_off != self._cut_off:
+            self._cut_off = cut_off
+            self._reported_alive(cut_off)
+        phase = state.phase
+        if isinstance(phase, Ended) and self.world.outcome is None and not self.world.ending:
+            end = phase.end
+            if end.reason is EndReason.SUCCEEDED:
+                self._all_done()
+            self.world.job_ended(failed=end.reason is not EndReason.SUCCEEDED)
+
+    def _reported_alive(self, problem: str) -> None:
+        """A member that its peers hear, as the leader reports, is alive, or died just now."""
+        pods = re.findall(r"job-(\d)", problem.partition(" cannot reach ")[0])
+        for pod in pods:
+            agents = [agent for agent in (*self.world.agents.values(), *self.world.old) if agent.index == int(pod)]
+            since = self.world.clock.now - REPORT_SECONDS
+            assert any(not agent.dead or agent.died > since for agent in agents), (
+                f"no agent of replica {pod} lives, but the job reports: {problem}"
+            )
+
+    def _all_done(self) -> None:
+        for id_, group in self.members.items():
+            if len(group) == self.sizes[id_] and all(agent.finished == id_ for agent in group.values()):
+                return
+        raise AssertionError("the job succeeded although the workers of a member are not done")
+
+    # What agents do.
+
+    def fenced(self, agent: "Agent", assigned: Assigned) -> None:
+        """An agent that has been cut off from all others for long has no workers any more."""
+        still = agent.workers is not None and agent.assigned is assigned and agent.alone and agent.cut_off
+        if still and not agent.dead and agent.asleep <= self.world.clock.now:
+            raise AssertionError(f"{agent} hears neither the coordinator nor a peer, and its workers train on")
+
+    def offered(self, old: Assigned) -> None:
+        """A member offers to continue without the coordinator."""
+        self.offers.setdefault(old.round, set()).add(old.rank)
+
+    def begins(self, agent: "Agent", assigned: Assigned, agreed: bool) -> None:
+        """An agent takes part in a round from now on."""
+        assert not agent.busy, f"{agent} begins round {assigned.round} while its workers run"
+        old = agent.assigned
+        assert old is None or assigned.round > old.round, f"{agent} goes back from {old.round} to {assigned.round}"
+        if agreed:
+            assert old is not None
+            assert (assigned.rank, assigned.size) == (old.rank, old.size), f"{agent} has another rank in its next round"
+            offers = self.offers.get(old.round, set())
+            assert len(offers) == old.size, (
+                f"{agent} agrees on {assigned.round}, only ranks {sorted(offers)} have offered"
+            )
+            self.real.add(old.round)  # members take every restart of their own for a failure's
+            above = [id_ for id_ in self.members if id_.follows(old.round) and id_ > assigned.round]
+            assert not above, f"{agent} agrees on {assigned.round}, and others were in {above[0]}"
+
+    def started(self, agent: "Agent", assigned: Assigned) -> None:
+        """The workers of an agent start."""
+        id_ = assigned.round
+        group = self.members.setdefault(id_, {})
+        before = group.get(assigned.rank)
+        assert (
+            before in (None, agent)
+            or before is None
+            or before.dead
+            or id_ not in self.running
+            or (before not in self.running[id_])
+        ), f"two agents of rank {assigned.rank} work in round {id_}"
+        group[assigned.rank] = agent
+        self.sizes[id_] = assigned.size
+        self.running.setdefault(id_, {})[agent] = None
+        where = {(a.assigned.master_address, a.assigned.master_port) for a in self.running[id_] if a.assigned}
+        assert len(where) == 1, f"members of round {id_} use different stores: {sorted(where)}"
+        assert agent.store is not None
+        restart = agent.session.inbox.restart
+        if restart is None or restart.round < id_:  # otherwise its workers are stopped at once
+            assert agent.store.store.round == id_, f"{agent} uses the store of {agent.store.store.round} in round {id_}"
+        host = agent.store.store.host
+        assert host.assigned is None or host.assigned.rank == 0, f"{agent} uses the store of {host}, not of rank 0"
+        self.one_group()
+
+    def complete(self, id_: RoundId) -> bool:
+        """Return whether a round has all of its members at work: only then its workers make steps."""
+        agents = self.running.get(id_, {})
+        if len(agents) != self.sizes.get(id_):
+            return False
+        if any(agent.dead or agent.deleted or agent.workers is None for agent in agents):
+            return False
+        return len(agents) == 1 or len({agent.alone for agent in agents}) == 1
+
+    def one_group(self) -> None:
+        """At most one round has all of its members at work."""
+        complete = [str(id_) for id_ in sorted(self.running) if self.running[id_] and self.complete(id_)]
+        assert len(complete) <= 1, f"two groups train at the same time: rounds {' and '.join(complete)}"
+
+    def stopped(self, agent: "Agent", id_: RoundId) -> None:
+        """The workers of an agent are gone."""
+        self.running.get(id_, {}).pop(agent, None)
+        self.pull_down(agent, id_)
+
+    def failed(self, id_: RoundId) -> None:
+        """A worker failed of itself."""
+        self.real.add(id_)
+
+    def pull_down(self, agent: "Agent", id_: RoundId | None = None) -> None:
+        """The workers of the others mostly notice, and fail."""
+        if id_ is None:
+            assert agent.assigned is not None
+            id_ = agent.assigned.round
+        clock = self.world.clock
+        for peer in self.running.get(id_, {}):
+            if peer is not agent and clock.random.random() < PULLED_DOWN:
+                clock.soon(0.02, 3.0, lambda peer=peer: self._pull(peer, id_))  # type: ignore[misc]
+
+    def _pull(self, agent: "Agent", id_: RoundId) -> None:
+        if agent.assigned is not None and agent.assigned.round == id_ and not agent.dead:
+            agent.fail(ECHO)

@@ -1,0 +1,223 @@
+"""Defects that we or torch once had, planted one by one: the simulation has to find each of them.
+
+A defect is a change of one place in the source. It is applied to a copy, in which a child process runs the simulation.
+`python -m tests.simulation.defects` prints the table of tests/simulation/README.md.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 1500
+"""How many schedules a defect may survive."""
+AGENT, ROUNDS = "pytorchjob_agent/rendezvous", "pytorchjob_operator/rounds"
+
+
+@dataclass(frozen=True)
+class Defect:
+    """One change, and where it was seen."""
+
+    name: str
+    seen: str
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the simulation made of a source."""
+
+    seed: int | None
+    """The first schedule that failed; None: all passed."""
+    problem: str
+    schedules: int
+
+
+DEFECTS = [
+    Defect(
+        "a text too long for the wire",
+        "ours: the operator sent reasons over 1,024 characters, and agents dropped the connection",
+        "pytorchjob_agent/contract/fields.py",
+        'value if len(value) <= limit else value[: limit - 3] + "..."',
+        "value",
+    ),
+    Defect(
+        "a command of an older round is obeyed",
+        "ours: a late Restart of a finished round ended the next one",
+        f"{AGENT}/inbox.py",
+        "restart = inbox.restart if inbox.restart is not None and inbox.restart.round >= id_ else None",
+        "restart = inbox.restart",
+    ),
+    Defect(
+        "members agree on a round that the coordinator has superseded",
+        "ours: the coordinator ended a later round, and two members continued the old one",
+        f"{AGENT}/waiting.py",
+        "if last != waiting.join.round:",
+        "if False:",
+    ),
+    Defect(
+        "the address of the old rank 0 is kept",
+        "torch: pytorch#182375, survivors keep the dead node's MASTER_ADDR",
+        f"{AGENT}/agreement.py",
+        "master_address=str(address),\n        master_port=int(port),",
+        "master_address=old.master_address,\n        master_port=old.master_port,",
+    ),
+    Defect(
+        "some members agree without the others",
+        "ours: rank 0 opened the agreed round before all members had offered",
+        f"{AGENT}/agreement.py",
+        'check([f"again/{rank}" for rank in range(old.size)])',
+        'check(["again/0"])',
+    ),
+    Defect(
+        "the standing is not sent again",
+        "ours: a Join that was lost with its connection was never repeated",
+        f"{AGENT}/session.py",
+        "return [*self.standing.then, *(message for message in unsent if message not in self.standing.then)]",
+        "return unsent",
+    ),
+    Defect(
+        "an agent that hears no other process trains on",
+        "torch: pytorch#111646, a partitioned node is never noticed",
+        f"{AGENT}/decide.py",
+        "if snapshot.away >= ALONE_SECONDS and snapshot.silence >= ALONE_SECONDS:",
+        "if False:",
+    ),
+    Defect(
+        "a forgotten budget",
+        "ours: a restart after a failure was not counted",
+        f"{ROUNDS}/rendezvous.py",
+        "transition.state = replace(transition.state, restarts=state.restarts + 1)",
+        "pass",
+    ),
+    Defect(
+        "a new leader forgets the budget",
+        "ours: the count of restarts was lost with the leader",
+        f"{ROUNDS}/arrivals.py",
+        "restarts = max(transition.state.restarts, message.restarts)",
+        "restarts = transition.state.restarts",
+    ),
+    Defect(
+        "restarts are counted per agent",
+        "torch: each agent counts its own restarts, so workers disagree (TORCHELASTIC_RESTART_COUNT)",
+        f"{ROUNDS}/formation.py",
+        "restarts=transition.state.restarts,",
+        "restarts=transition.state.restarts if rank == 0 else 0,",
+    ),
+    Defect(
+        "what fails after a loss costs a restart",
+        "ours: the crash of a worker whose peer was lost counted as a failure",
+        f"{ROUNDS}/rendezvous.py",
+        "return (away or phase.lost) and budget.may_be_consequence(budget.root_cause(phase.failures))",
+        "return False",
+    ),
+    Defect(
+        "an echo is stamped with the current time",
+        "ours: a peer's old report counted as new, and a dead pod as cut off from the coordinator alone",
+        f"{AGENT}/agreement.py",
+        "if old != new or not self._counters:",
+        "if old or new:",
+    ),
+    Defect(
+        "round ids restart",
+        "ours: after somebody deleted the Lease, terms began again and agents dropped every round",
+        f"{ROUNDS}/formation.py",
+        "return own if last is None or own > last else RoundId(last.term, last.number + 1)",
+        "return own",
+    ),
+    Defect(
+        "a late join ends a running round",
+        "ours: a Join that crossed its Assigned ended the round that had just begun",
+        f"{ROUNDS}/running.py",
+        "and message.round is not None and message.round < round_.id:",
+        "and False:",
+    ),
+    Defect(
+        "a member has two ranks",
+        "ours: a member of an adopted round was entered twice",
+        f"{ROUNDS}/arrivals.py",
+        "ranks = [None if index == member.index else index for index in round_.ranks]",
+        "ranks = list(round_.ranks)",
+    ),
+    Defect(
+        "the last call is forgotten",
+        "torch: a first round without the pods that start a moment later (last_call_timeout)",
+        f"{ROUNDS}/rendezvous.py",
+        "patience = policy.last_call_timeout if phase.first else policy.rejoin_timeout",
+        "patience = 0.0",
+    ),
+    Defect(
+        "a former pod is let in",
+        "ours: the agent of a replaced pod came back and took the place of its successor",
+        f"{ROUNDS}/arrivals.py",
+        "if uid and message.pod_uid and uid != message.pod_uid:",
+        "if False:",
+    ),
+    Defect(
+        "success although a member is not done",
+        "ours: the job succeeded when the first member was done",
+        f"{ROUNDS}/running.py",
+        "or not finished.issuperset(set(round_.ranks) - {None})",
+        "or not finished",
+    ),
+    Defect(
+        "members are blamed for the coordinator's sleep",
+        "ours: a leader that stood still for seconds took all members for lost",
+        f"{ROUNDS}/losses.py",
+        "if state.checked_at == 0.0 or gap <= SLEEP_SECONDS:",
+        "if True:",
+    ),
+    Defect(
+        "a second group while the first may still train",
+        "ours: members that waited formed a round while the old one was only out of sight",
+        f"{ROUNDS}/rendezvous.py",
+        "if last is None or phase.stopped:\n        return False",
+        "if True:\n        return False",
+    ),
+]
+
+
+def plant(defects: Sequence[Defect], folder: Path) -> None:
+    """Copy the source, and change it."""
+    shutil.copytree(ROOT / "operator", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for defect in defects:
+        path = folder / defect.file
+        text = path.read_text()
+        assert text.count(defect.old) == 1, f"{defect.name}: its old text is not in {defect.file} exactly once"
+        path.write_text(text.replace(defect.old, defect.new))
+
+
+def simulate(defects: Sequence[Defect], seeds: int = SEEDS, jobs: int = 2) -> Found:
+    """Run schedules with these defects until one fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "operator"
+        plant(defects, source)
+        env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--jobs", str(jobs)]
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=1800, check=False)
+    failed = re.search(r"^seed (\d+): (.*)$", done.stdout, re.MULTILINE)
+    count = re.search(r"^(\d+) schedules in", done.stdout, re.MULTILINE)
+    assert count is not None, done.stdout + done.stderr
+    assert (done.returncode != 0) == (failed is not None), done.stdout + done.stderr
+    return Found(int(failed[1]) if failed else None, failed[2] if failed else "", int(count[1]))
+
+
+def main() -> None:
+    """Print the table."""
+    print("| defect | where it was seen | found by | first seed | schedules |\n| --- | --- | --- | --- | --- |")
+    for defect in DEFECTS:
+        found = simulate([defect])
+        problem = f"`{found.problem[:110]}`" if found.seed is not None else "**not found**"
+        print(f"| {defect.name} | {defect.seen} | {problem} | {found.seed} | {found.schedules} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

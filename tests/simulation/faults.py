@@ -1,0 +1,176 @@
+"""What may happen to a job. Each fault has a name, hits one agent or the leader, and may last for some seconds."""
+
+from collections.abc import Callable
+
+from .agent import Agent
+from .workers import REAL
+from .world import World
+
+FENCED_SECONDS = 13.0
+"""By then an agent without any connection has noticed it (5 s), waited for its peers (5 s) and killed its workers."""
+LONG = "ValueError: " + "\u2603 tensor mismatch " * 400
+"""An error far longer than any field of a message."""
+
+
+def _crash(world: World, agent: Agent, seconds: float) -> None:
+    agent.fail(LONG if seconds > 6 else REAL)
+
+
+def _hang(world: World, agent: Agent, seconds: float) -> None:
+    if agent.workers is not None:
+        agent.workers.hang()
+
+
+def _end_agent(world: World, agent: Agent, seconds: float) -> None:
+    agent.die(1, "crashed")
+
+
+def _kill_pod(world: World, agent: Agent, seconds: float) -> None:
+    world.remove_pod(agent.index)
+    agent.die(137, "its pod is killed")
+    world.add_pod(agent.index, agent.nproc)
+
+
+def _kill_all(world: World, agent: Agent, seconds: float) -> None:
+    for every in list(world.agents.values()):
+        _kill_pod(world, every, seconds)
+
+
+def _lose_node(world: World, agent: Agent, seconds: float) -> None:
+    agent.die(137, "its node is lost", silent=True)
+    world.clock.after(seconds, lambda: _replace(world, agent))
+
+
+def _replace(world: World, agent: Agent) -> None:
+    if world.agents.get(agent.index) is agent and world.outcome is None:
+        world.remove_pod(agent.index)
+        world.add_pod(agent.index, agent.nproc)
+
+
+def _cut(world: World, agent: Agent, seconds: float) -> None:
+    if agent.link is not None:
+        agent.link.cut(late=seconds > 6)
+
+
+def _cut_all(world: World, agent: Agent, seconds: float) -> None:
+    for every in world.agents.values():
+        _cut(world, every, seconds)
+
+
+def _stall(world: World, agent: Agent, seconds: float) -> None:
+    if agent.link is not None:
+        agent.link.stall(seconds)
+
+
+def _cut_off(world: World, agent: Agent, seconds: float) -> None:
+    """Close the way to the coordinator alone."""
+    agent.cut_off = True
+    if agent.link is not None:
+        agent.link.silent = True
+    world.clock.after(seconds, lambda: setattr(agent, "cut_off", False))
+
+
+def _partition(world: World, agent: Agent, seconds: float) -> None:
+    """Cut off from all others; sometimes replaced meanwhile, and back after that."""
+    seconds *= 1.5
+    _cut_off(world, agent, seconds)
+    world.busy_until = max(world.busy_until, world.clock.now + seconds)
+    assigned = agent.assigned
+    if seconds > FENCED_SECONDS and agent.workers is not None and assigned is not None and assigned.size > 1:
+        world.clock.after(FENCED_SECONDS, lambda: world.checks.fenced(agent, assigned))
+    agent.alone = True
+    world.clock.after(seconds, lambda: setattr(agent, "alone", False))
+    if seconds > 6:
+        world.clock.after(5.0, lambda: _replace(world, agent))
+
+
+def _freeze(world: World, agent: Agent, seconds: float) -> None:
+    agent.asleep = world.clock.now + seconds
+
+
+def _jump(world: World, agent: Agent, seconds: float) -> None:
+    agent.jump(seconds * 5)
+
+
+def _wall_jump(world: World, agent: Agent, seconds: float) -> None:
+    agent.wall_offset += (seconds - 6) * 600
+    _cut(world, agent, seconds)
+
+
+def _drain(world: World, agent: Agent, seconds: float) -> None:
+    agent.drain()
+
+
+def _new_leader(world: World, agent: Agent, seconds: float) -> None:
+    world.new_leader()
+
+
+def _lost_lease(world: World, agent: Agent, seconds: float) -> None:
+    """The Lease was deleted: terms begin again."""
+    world.new_leader(1)
+
+
+def _leader_away(world: World, agent: Agent, seconds: float) -> None:
+    leader = world.leader
+    leader.die()
+    world.clock.after(seconds, lambda: world.leader is leader and world.new_leader())
+
+
+def _leader_asleep(world: World, agent: Agent, seconds: float) -> None:
+    world.leader.asleep = world.clock.now + seconds
+
+
+def _leader_jump(world: World, agent: Agent, seconds: float) -> None:
+    world.leader.ahead += seconds * 5
+
+
+def _scale_down(world: World, agent: Agent, seconds: float) -> None:
+    if len(world.pods) > world.policy.min_members and agent.index == max(world.pods):
+        agent.drain()
+        world.pods.pop(agent.index)
+        world.sync(0.0, 1.0)
+
+
+def _scale_up(world: World, agent: Agent, seconds: float) -> None:
+    free = set(range(5)) - set(world.pods) - set(world.agents)
+    if free and world.policy.elastic:
+        world.add_pod(min(free), 2)
+
+
+FAULTS: dict[str, Callable[[World, Agent, float], None]] = {
+    "a worker fails": _crash,
+    "the workers hang": _hang,
+    "an agent ends": _end_agent,
+    "a pod is killed and replaced": _kill_pod,
+    "all pods are killed and replaced": _kill_all,
+    "a node is lost": _lose_node,
+    "a connection breaks": _cut,
+    "all connections break": _cut_all,
+    "a connection stalls": _stall,
+    "the way to the coordinator is closed": _cut_off,
+    "a pod is cut off from all others": _partition,
+    "an agent is frozen": _freeze,
+    "an agent's clock jumps": _jump,
+    "a wall clock jumps": _wall_jump,
+    "a pod is asked to go": _drain,
+    "another leader": _new_leader,
+    "the Lease is deleted": _lost_lease,
+    "no operator leads": _leader_away,
+    "the leader is frozen": _leader_asleep,
+    "the leader's clock jumps": _leader_jump,
+    "scale down": _scale_down,
+    "scale up": _scale_up,
+}
+QUIET = (
+    "a connection breaks",
+    "all connections break",
+    "a connection stalls",
+    "a wall clock jumps",
+    "another leader",
+    "the Lease is deleted",
+    "no operator leads",
+    "the leader is frozen",
+    "the leader's clock jumps",
+    "an agent's clock jumps",
+)
+"""Faults after which no worker has to stop; a jump of an agent's clock only if it hears others, so it is last."""

@@ -1,0 +1,16 @@
+"""The simulation finds defects that we or torch once had, when they are planted again."""
+
+import pytest
+
+from tests.simulation.defects import DEFECTS, Defect, simulate
+
+
+@pytest.mark.parametrize("defect", [pytest.param(defect, id=defect.name) for defect in DEFECTS])
+def test_the_simulation_finds(defect: Defect) -> None:
+    found = simulate([defect])
+    assert found.seed is not None, f"{found.schedules} schedules passed"
+
+
+def test_there_are_enough_of_them_and_each_has_a_history() -> None:
+    assert len(DEFECTS) >= 12
+    assert all(defect.seen.startswith(("ours: ", "torch: ")) for defect in DEFECTS)

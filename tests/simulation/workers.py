@@ -1,0 +1,69 @@
+"""The workers of one agent in one round, and how those of one round pull each other down."""
+
+from typing import TYPE_CHECKING
+
+from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.rendezvous.decide import Workers
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+REAL, ECHO = "ValueError: bad batch", "RuntimeError: Connection closed by peer"
+
+
+class RoundWorkers:
+    """The workers of one agent in one round."""
+
+    def __init__(self, agent: "Agent", assigned: Assigned) -> None:
+        self._agent, self._assigned = agent, assigned
+        self.state = Workers.RUN
+        self.step = agent.world.saved_step
+        self.error = ""
+        self.saved = False
+
+    def advance(self) -> int:
+        """Return the step; time has gone by."""
+        if self.state is Workers.RUN and self._agent.world.checks.complete(self._assigned.round):
+            self.step += 1
+            self._agent.world.saved_step = max(self._agent.world.saved_step, self.step)
+        return self.step
+
+    def fail(self, text: str) -> None:
+        """A worker fails; those of the other members do not live for long then."""
+        if self.state is Workers.RUN and self._agent.workers is self:
+            self.state, self.error = Workers.FAILED, text
+            if text is not ECHO:
+                self._agent.world.checks.failed(self._assigned.round)
+            self._agent.workers_changed()
+            self._agent.world.checks.pull_down(self._agent)
+
+    def hang(self) -> None:
+        """The workers make no more progress, and the agent finds out."""
+        if self.state is Workers.RUN and self._agent.workers is self:
+            self.state, self.error = Workers.HANG, "no step for 11 s; it is in train.py:41 load()"
+            self._agent.world.checks.failed(self._assigned.round)
+            self._agent.workers_changed()
+
+    def finish(self) -> None:
+        """The workers end well."""
+        if self.state is Workers.RUN and self._agent.workers is self:
+            self.state = Workers.DONE
+            self._agent.finished = self._assigned.round
+            self._agent.workers_changed()
+
+    def save(self, cooperative: bool, obeys: bool) -> None:
+        """The workers are asked to save: some do, and some of those end then."""
+
+        def saved() -> None:
+            if self._agent.workers is self and self.state is Workers.RUN and not self._agent.dead:
+                self.saved = True
+                if obeys:
+                    self.state = Workers.STOPPED
+                self._agent.workers_changed()
+
+        if cooperative:
+            self._agent.world.clock.soon(0.0, 4.0, saved)
+
+    def end(self) -> None:
+        """They are gone."""
+        self._agent.world.checks.stopped(self._agent, self._assigned.round)

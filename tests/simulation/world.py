@@ -1,0 +1,166 @@
+"""The cluster around a job: its pods, its agents, its leader, and what the operator's plan does with them."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
+
+from .agent import Agent
+from .checks import Checks
+from .clock import Clock
+from .leader import Leader
+from .network import Link
+from .store import RoundStore
+
+Log = Callable[[str], None]
+TERM = 3
+"""The first leader's term: earlier leaders had other jobs."""
+
+
+class World:
+    """One job."""
+
+    def __init__(self, random: Random, policy: Policy, nprocs: Sequence[int], log: Log | None) -> None:
+        self.clock = Clock(random)
+        self._log = log
+        self.details = log is not None and bool(os.environ.get("MESSAGES"))
+        """Whether the trace shows each message."""
+        self.policy = policy
+        self.checks = Checks(self)
+        self.agents: dict[int, Agent] = {}
+        self.old: list[Agent] = []
+        """Agents that were replaced; some of them still live."""
+        self.pods: dict[int, ExpectedPod] = {}
+        self.stores: dict[tuple[str, int], RoundStore] = {}
+        self.listeners: set[tuple[str, int]] = set()
+        self.outcome: bool | None = None
+        """Whether the job failed, once the operator has noticed its end."""
+        self.ending = False
+        self.saved_step = 0
+        self.busy_until = 0.0
+        """When the last effect of a fault is over."""
+        self.twice = 0.0
+        self.delay = 0.03
+        """How long a message takes at most."""
+        self.faults = 0
+        """How many faults have happened."""
+        self._number = 0
+        self.leader_number = 1
+        self.leader = Leader(self, TERM)
+        for index, nproc in enumerate(nprocs):
+            self.add_pod(index, nproc)
+
+    def log(self, name: str, text: str) -> None:
+        """Add a line to the trace."""
+        if self._log is not None:
+            self._log(f"{self.clock.now - 1000:8.3f}  {name:12} {text}")
+
+    def detail(self, name: str, verb: str, line: bytes) -> None:
+        """Add a message to the trace, if it shows messages."""
+        if self.details:
+            self.log(name, f"  {verb} {line.decode()[:200]}")
+
+    def next_number(self) -> int:
+        """Return a number that nothing else has."""
+        self._number += 1
+        return self._number
+
+    # The cluster.
+
+    def add_pod(self, index: int, nproc: int = 1) -> None:
+        """The operator creates a pod; the coordinator knows it sooner or later than its agent starts."""
+        uid = f"uid-{self.next_number()}"
+        self.pods[index] = ExpectedPod(f"job-{index}", uid)
+        self.sync(0.0, 2.0)
+        self.clock.soon(0.0, 3.0, lambda: self.start(index, uid, nproc))
+
+    def start(self, index: int, uid: str, nproc: int) -> None:
+        """The container of a pod starts, if the pod is still there."""
+        if index not in self.pods or self.pods[index].pod_uid != uid or self.outcome is not None:
+            return
+        if index in self.agents:
+            self.old.append(self.agents[index])
+        self.agents[index] = Agent(self, index, uid, nproc)
+
+    def remove_pod(self, index: int) -> None:
+        """The pod is gone as the operator sees it; its processes may live on for a while."""
+        if self.pods.pop(index, None) is not None:
+            self.sync(0.0, 1.0)
+        if index in self.agents:
+            agent = self.agents.pop(index)
+            agent.deleted = True
+            self.old.append(agent)
+
+    def sync(self, low: float, high: float) -> None:
+        """The operator passes on what the job is by then."""
+        self.clock.soon(low, high, lambda: self.leader.sync())
+
+    def job_ended(self, *, failed: bool) -> None:
+        """The operator is going to see that the job has ended."""
+        self.ending = True
+
+        def noticed() -> None:
+            if self.leader.dead:
+                self.ending = False  # only that leader knew; the next one learns it again
+                return
+            self.outcome = failed
+            self.log("operator", f"the job has {'failed' if failed else 'succeeded'}")
+            self.leader.sync()
+
+        self.clock.soon(0.1, 1.5, noticed)
+
+    def ended(self, agent: Agent, code: int) -> None:
+        """A container ended: it is started again unless it succeeded or the job has ended."""
+        if self.agents.get(agent.index) is not agent:
+            return
+        if code == 0:
+            self.pods[agent.index] = replace(self.pods[agent.index], succeeded=True)
+            self.sync(0.0, 1.0)
+        elif agent.leave_by is not None:
+            index, nproc = agent.index, agent.nproc
+            self.remove_pod(index)
+            self.clock.soon(0.2, 3.0, lambda: index in self.pods or self.add_pod(index, nproc))
+        elif self.outcome is None and not self.ending:
+            self.clock.soon(0.2, 3.0, lambda: self._again(agent))
+
+    def _again(self, agent: Agent) -> None:
+        if self.agents.get(agent.index) is agent:
+            self.start(agent.index, agent.uid, agent.nproc)
+
+    # The network.
+
+    def connect(self, agent: Agent) -> Link | None:
+        """Return a new connection; None while there is no leader or no way to it."""
+        if self.leader.dead or agent.cut_off:
+            return None
+        link = Link(self.clock, self.next_number(), agent, self.leader)
+        link.twice = self.twice
+        return link
+
+    def serve(self, agent: Agent, id_: RoundId) -> RoundStore:
+        """Open the store of a round behind an agent's port."""
+        made = self.stores[agent.address, agent.port] = RoundStore(agent, id_)
+        return made
+
+    def listen(self, agent: Agent) -> int:
+        """Return a free port of this agent."""
+        port = 20_000 + self.next_number()
+        self.listeners.add((agent.address, port))
+        return port
+
+    def living(self) -> list[Agent]:
+        """Return all agents that have not ended."""
+        return [agent for agent in (*self.agents.values(), *self.old) if not agent.dead]
+
+    def new_leader(self, term: int | None = None) -> None:
+        """Another leader, that knows nothing; of the next term unless the Lease was deleted."""
+        self.leader.die()
+        self.leader_number += 1
+        self.leader = Leader(self, self.leader.term + 1 if term is None else term)
+        self.log("operator", f"a new leader of term {self.leader.term}")
+        self.sync(0.0, 1.5)
+        if self.ending and self.outcome is None:
+            self.ending = False
