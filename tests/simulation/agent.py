@@ -18,7 +18,7 @@ from pytorchjob_agent.contract.messages import (
     Stop,
     Unreachable,
 )
-from pytorchjob_agent.contract.termination import EndReason, ExitCode, TerminationMessage
+from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
 from pytorchjob_agent.rendezvous import agreement, failure_messages, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
@@ -251,7 +251,7 @@ class Agent(Sleeper):
             case Kind.LEAVE:
                 self.die(143, step.reason)
             case Kind.STOP:
-                self._stopped(step.stop or Stop(ExitCode.FENCED, EndReason.FENCED, step.reason))
+                self._stopped(step.stop or Stop(ExitCode.FENCED, ExitReason.FENCED, step.reason))
             case Kind.FINISH:
                 self._linger(step.reason)
             case Kind.WAIT:
@@ -264,7 +264,7 @@ class Agent(Sleeper):
         hang = self.workers.state is Workers.HANG
         text = self.workers.error
         report = TerminationMessage(
-            EndReason.WORKER_HANGS if hang else EndReason.WORKER_FAILED,
+            ExitReason.WORKER_HANGS if hang else ExitReason.WORKER_FAILED,
             ExitCode.WORKER_FAILED,
             rank=self.assigned.first_rank,
             local_rank=0,

@@ -141,13 +141,6 @@ DEFECTS = [
         "and False:",
     ),
     Defect(
-        "a member has two ranks",
-        "ours: a member of an adopted round was entered twice",
-        f"{ROUNDS}/arrivals.py",
-        "ranks = [None if index == member.index else index for index in round_.ranks]",
-        "ranks = list(round_.ranks)",
-    ),
-    Defect(
         "the last call is forgotten",
         "torch: a first round without the pods that start a moment later (last_call_timeout)",
         f"{ROUNDS}/rendezvous.py",
