@@ -115,7 +115,7 @@ class Checks:
         pods = re.findall(r"job-(\d)", problem.partition(" cannot reach ")[0])
         for pod in pods:
             agents = [agent for agent in (*self.world.agents.values(), *self.world.old) if agent.index == int(pod)]
-            since = self.world.clock.now - REPORT_SECONDS
+            since = self.world.clock.now - REPORT_SECONDS - self.world.silent_seconds
             assert any(not agent.dead or agent.died > since for agent in agents), (
                 f"no agent of replica {pod} lives, but the job reports: {problem}"
             )
@@ -128,10 +128,10 @@ class Checks:
 
     # What agents do.
 
-    def fenced(self, agent: "Agent", assigned: Assigned) -> None:
-        """An agent that has been cut off from all others for long has no workers any more."""
+    def fenced(self, agent: "Agent", assigned: Assigned, seconds: float) -> None:
+        """An agent that has been cut off from all others for this time, and not frozen, has no workers any more."""
         still = agent.workers is not None and agent.assigned is assigned and agent.alone and agent.cut_off
-        if still and not agent.dead and agent.asleep <= self.world.clock.now:
+        if still and not agent.dead and agent.asleep <= self.world.clock.now - seconds:
             raise AssertionError(f"{agent} hears neither the coordinator nor a peer, and its workers train on")
 
     def offered(self, old: Assigned) -> None:

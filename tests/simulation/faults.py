@@ -60,6 +60,7 @@ def _cut_all(world: World, agent: Agent, seconds: float) -> None:
 def _stall(world: World, agent: Agent, seconds: float) -> None:
     if agent.link is not None:
         agent.link.stall(seconds)
+        world.silent_seconds += seconds
 
 
 def _cut_off(world: World, agent: Agent, seconds: float) -> None:
@@ -77,7 +78,7 @@ def _partition(world: World, agent: Agent, seconds: float) -> None:
     world.busy_until = max(world.busy_until, world.clock.now + seconds)
     assigned = agent.assigned
     if seconds > FENCED_SECONDS and agent.workers is not None and assigned is not None and assigned.size > 1:
-        world.clock.after(FENCED_SECONDS, lambda: world.checks.fenced(agent, assigned))
+        world.clock.after(FENCED_SECONDS, lambda: world.checks.fenced(agent, assigned, FENCED_SECONDS))
     agent.alone = True
     world.clock.after(seconds, lambda: setattr(agent, "alone", False))
     if seconds > 6:
@@ -118,6 +119,7 @@ def _leader_away(world: World, agent: Agent, seconds: float) -> None:
 
 def _leader_asleep(world: World, agent: Agent, seconds: float) -> None:
     world.leader.asleep = world.clock.now + seconds
+    world.silent_seconds += seconds
 
 
 def _leader_jump(world: World, agent: Agent, seconds: float) -> None:

@@ -42,6 +42,8 @@ class World:
         self.saved_step = 0
         self.busy_until = 0.0
         """When the last effect of a fault is over."""
+        self.silent_seconds = 0.0
+        """How long links or the leader have stood still: reports get that much older."""
         self.twice = 0.0
         self.delay = 0.03
         """How long a message takes at most."""
