@@ -150,7 +150,7 @@ def test_members_of_an_older_round_start_again_once_somebody_comes_from_a_newer_
     job.hello(2, round=newer, rank=1, size=2)
     assert job.heard(2).kind == "welcome"
     for index in (0, 1):
-        assert job.heard(index) == Restart(newer, "round 0.2 replaces theirs")
+        assert job.heard(index) == Restart(newer, "round 0.2 replaces this round")
         job.says(index, Join(20000 + index, newer))
     job.passes(0.5)
     assert job.heard(2).kind == "restart", "nobody is left who could be rank 0 of its round"

@@ -169,7 +169,7 @@ def test_whoever_does_not_come_to_a_new_leader_is_given_up(seconds: float, over:
     job.passes(seconds)
     assert job.runs is not over
     if over:
-        assert "rank 2 of round 1.1 did not reconnect" in job.heard(0).reason
+        assert "node rank 2 of round 1.1 did not reconnect" in job.heard(0).reason
 
 
 def test_a_replica_that_was_started_anew_cannot_be_the_missing_rank() -> None:

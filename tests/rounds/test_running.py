@@ -42,7 +42,7 @@ def test_the_first_cause_is_told_and_the_cascade_is_named_as_such() -> None:
     job.fails(2, "ValueError: bad batch", age=0.1)
     job.fails(1, ECHO)
     stopped(job, 0, 1, 2)
-    words = "rank 2 (pod-2) exited with code 1 at step 7: ValueError: bad batch; 2 other ranks failed after it"
+    words = "rank 2 (pod-2) exited with code 1 at step 7: ValueError: bad batch; 2 other ranks failed too"
     assert f"WorkerFailed: {words}" in job.events
     assert job.state.restarts == 1
 

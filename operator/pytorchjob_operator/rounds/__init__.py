@@ -3,8 +3,8 @@
 `phases` has the machine's table, `decide` is the entry, `coordinator/` is the shell. The files follow a member's way:
 `arrivals` (hello), `rendezvous` and `formation` (between two rounds), `running` (messages while a round runs),
 `losses` (members that are gone), `budget` (what a failure leads to), `summary` (what the operator shows of it).
-`invariants` checks every decision, `recording` writes and replays decisions. May import the report's values and the
-agent's contract.
+`invariants` checks every decision, `recording` writes and replays decisions. This
+package may import only the report's values and the agent's contract.
 """
 
 from pytorchjob_operator.rounds.decide import decide as decide

@@ -226,7 +226,7 @@ def _stop_older_members(transition: Transition, id_: RoundId) -> None:
     """Stop the members of the round that was the last one until now."""
     for member in transition.in_round():
         if member.port is None:
-            transition.send(member, Restart(id_, f"round {id_} replaces theirs"))
+            transition.send(member, Restart(id_, f"round {id_} replaces this round"))
 
 
 def _take_rank(transition: Transition, member: Member, message: Hello, phase: Running) -> None:

@@ -1,7 +1,7 @@
 """What follows when workers fail: another round, after a pause, or the end of the job; and the reason.
 
-Only failures count, never changes of members. The first failure is the cause, and later ones are named as its
-consequences.
+Only failures count, never changes of members. The cause is the earliest failure that does not sound like the
+consequence of another one; the message counts the other ranks that failed too.
 """
 
 import re
@@ -20,7 +20,7 @@ SAME_ERROR_BLIND = 5
 NO_PROGRESS = 3
 """This many failures in a row that do not get past the step of the failures before end the job."""
 SHORT_SECONDS = 20.0
-"""A round that fails sooner, and reports no step, made no progress."""
+"""Where no worker ever reported a step: a round that fails sooner made no progress."""
 LONGEST_PAUSE = 60.0
 _HISTORY = 200
 _CONSEQUENCE = re.compile(
@@ -62,7 +62,7 @@ def _doubt(failure: Failure) -> int:
 
 
 def describe(state: JobState, failures: Sequence[Failure]) -> str:
-    """Return one sentence: which rank, on which pod, with what error, at which step, and how many ranks followed."""
+    """Return one sentence: which rank, on which pod, its error, its step, and how many other ranks failed."""
     first = root_cause(failures)
     member = state.members.get(first.index)
     pod = member.pod if member else f"replica {first.index}"
@@ -70,13 +70,13 @@ def describe(state: JobState, failures: Sequence[Failure]) -> str:
     where = f" at step {step}" if step is not None else ""
     how = "hangs" if first.hang else f"exited with code {first.exit_code}"
     later = {rank for failure in failures for rank in (failure.rank, *failure.also)} - {first.rank}
-    return f"rank {first.rank} ({pod}) {how}{where}: {first.message or 'no message'}{_followed(len(later), first.hang)}"
+    return f"rank {first.rank} ({pod}) {how}{where}: {first.message or 'no message'}{_others(len(later), first.hang)}"
 
 
-def _followed(later: int, hang: bool) -> str:
+def _others(later: int, hang: bool) -> str:
     if not later:
         return ""
-    what = ("waits for it" if later == 1 else "wait for it") if hang else "failed after it"
+    what = ("waits for it" if later == 1 else "wait for it") if hang else "failed too"
     return f"; {count(later, 'other rank')} {what}"
 
 
@@ -142,7 +142,7 @@ def _find_end(
     same = len(row) == limit and len({failure.signature for failure in row}) == 1
     if no_progress and same and _all_without_steps(row, blind):
         return EndReason.SAME_ERROR, f"The same error occurred {limit} times in a row before the first step"
-    if not blind and _no_progress(failures):
+    if not blind and _stuck_at_step(failures):
         return EndReason.NO_PROGRESS, f"{NO_PROGRESS} restarts in a row did not get past step {_last_step(failures)}"
     return None
 
@@ -175,7 +175,7 @@ def _last_step(failures: list[PastRestart]) -> int:
     return max((failure.step for failure in failures if failure.step is not None), default=0)
 
 
-def _no_progress(failures: list[PastRestart]) -> bool:
+def _stuck_at_step(failures: list[PastRestart]) -> bool:
     if len(failures) <= NO_PROGRESS:
         return False
     before, row = failures[:-NO_PROGRESS], failures[-NO_PROGRESS:]
@@ -183,7 +183,7 @@ def _no_progress(failures: list[PastRestart]) -> bool:
 
 
 def _pause(past: list[PastRestart], no_progress: bool, now: float) -> float:
-    """Return the seconds until the next round: 0 after progress, else 1, 2, 4, ... up to the longest pause."""
+    """Return the seconds until the next round: 0 after progress and after the first failure, then 1, 2, 4, ... 60."""
     if not no_progress:
         return 0.0
     quick, last = 0, now

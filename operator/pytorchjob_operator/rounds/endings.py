@@ -25,4 +25,6 @@ def succeed(transition: Transition, reason: str) -> None:
         if round_ is not None and round_.has(member.index) and member.done:
             transition.send(member, Finished(round_.id))
         else:
-            transition.send(member, Stop(ExitCode.OK, EndReason.SUCCEEDED, "the job has succeeded without this spare"))
+            transition.send(
+                member, Stop(ExitCode.OK, EndReason.SUCCEEDED, "the job has succeeded; this pod has nothing to do")
+            )

@@ -40,7 +40,7 @@ def _ends_are_final(before: JobState, after: JobState) -> Iterator[str]:
 
 
 def _assignments(decision: Decision) -> Iterator[str]:
-    """The assignments of one decision form exactly one world, the one of the running round."""
+    """The assignments of one decision name the same round, sizes and store: those of the running round."""
     sent = [
         (command.connection, command.message)
         for command in decision.commands

@@ -21,7 +21,8 @@ ADOPTED_SECONDS = 10.0
 SLEEP_SECONDS = 2.0
 """A coordinator that handled no input for this long has slept itself, and blames no member for it."""
 ALL_SILENT_SECONDS = LEASE_SECONDS - 1.5 * HEARTBEAT_SECONDS
-"""If all connections break together, their leases end at most one heartbeat apart."""
+"""If every member has been silent for this long, the coordinator itself is cut off. Connections that break together run
+out of their leases at most one heartbeat apart."""
 PEER_SECONDS = 3.0 * HEARTBEAT_SECONDS
 """For how long a peer's report that it hears a member counts."""
 _FORMER_UIDS = 8
@@ -186,6 +187,6 @@ def _give_up_unknown_ranks(transition: Transition) -> None:
     impossible = state.pods and unknown > len(others) - succeeded - waiting  # too few pods could be these ranks
     if unknown > 0 and (impossible or transition.now - round_.started_at >= ADOPTED_SECONDS):
         ranks = [str(rank) for rank, index in enumerate(round_.ranks) if index is None]
-        which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(ranks[:10])}"
+        which = f"node rank {ranks[0]}" if len(ranks) == 1 else f"node ranks {', '.join(ranks[:10])}"
         words = f"{which} of round {round_.id} did not reconnect"
         rendezvous.begin(transition, Trigger.MEMBER_LOST, words)

@@ -23,7 +23,7 @@ class Rendezvous:
 
     since: float
     reason: str
-    """Why the last round ended."""
+    """Why this rendezvous began. Members receive it with their assignment."""
     last_round: Round | None = None
     failures: tuple[Failure, ...] = ()
     not_before: float = 0.0

@@ -74,8 +74,8 @@ def end_if_members_wait(transition: Transition) -> None:
     idle = [
         member for member in transition.in_round() if member.port is not None and member.index not in phase.round.done
     ]
-    for member in idle:
-        transition.put(replace(member, port=None))  # it may have agreed meanwhile, so it is restarted as the others are
+    for member in idle:  # without a port it gets a Restart below: it may have started the agreed round meanwhile
+        transition.put(replace(member, port=None))
     if idle:
         pods = ", ".join(member.pod for member in idle[:3])
         begin(transition, Trigger.WORKERS_STOPPED, f"{pods} wait for a round")
@@ -89,7 +89,7 @@ def release_leaving(transition: Transition) -> None:
 
 
 def advance(transition: Transition, phase: Rendezvous) -> None:
-    """Form the next round if it is time. Runs after each input."""
+    """Form the next round if it is time. Runs after each input but a heartbeat."""
     if _still_stopping(transition, phase):
         return
     if not phase.counted:
@@ -169,8 +169,8 @@ def _is_enough(transition: Transition, phase: Rendezvous, waiting: Sequence[Memb
     policy, pods = transition.state.policy, transition.state.pods
     if len(waiting) < policy.min_members:
         return False
-    if len(waiting) >= policy.max_members and not phase.first:  # at first, missing members may be training already
-        return True
+    if len(waiting) >= policy.max_members and not phase.first:
+        return True  # at first the coordinator waits for all: it does not know whether the missing pods train a round
     coming = [index for index in missing_pods(transition, waiting) if not pods[index].problem]
     if not phase.first:
         coming = [index for index in coming if _may_reconnect(transition, index)]

@@ -219,7 +219,7 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
     if round_ is None or not round_.has(member.index) or not message.round.follows(round_.id):
         _resumed_too_late(transition, member, message)
         return
-    past = PastRestart(
+    past = PastRestart(  # members agree only after a failure or a request to save; they count both as a restart
         transition.now, TrainingReason.WORKER_FAILED, message.reason, True, step=budget.reached_step(transition.state)
     )
     agreed = replace(

@@ -1,7 +1,7 @@
 """The values that describe a job's members and rounds. Pure data; `phases` and `state` put them together.
 
 Times are seconds of one monotonic clock. An index is the position of a replica in the job (Master first, then Workers).
-A rank is the position of a member in a round.
+`Round.ranks` are node ranks: a member's position in its round. `Failure.rank` is the rank of a worker process.
 """
 
 from collections.abc import Mapping
@@ -169,7 +169,7 @@ class PastRestart:
     reason: TrainingReason
     message: str
     counted: bool
-    """True for failures: they count against the budget."""
+    """True for failures: they cost a restart of the budget."""
     signature: str = ""
     """Equal for equal errors."""
     step: int | None = None
