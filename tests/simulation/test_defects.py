@@ -5,6 +5,7 @@ import pytest
 from tests.simulation.defects import DEFECTS, Defect, simulate
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("defect", [pytest.param(defect, id=defect.name) for defect in DEFECTS])
 def test_the_simulation_finds(defect: Defect) -> None:
     found = simulate([defect])

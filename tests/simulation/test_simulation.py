@@ -14,6 +14,7 @@ SEEDS = int(os.environ.get("SEEDS", "3000"))
 """How many schedules: about a minute on two busy cores; `make simulate SEEDS=100000` runs more."""
 
 
+@pytest.mark.timeout(3000)
 def test_a_job_comes_back_to_work_whatever_happens() -> None:
     """Chaos, exact budgets, and ends: each schedule is one of these. A failure prints its seed and how to replay it."""
     command = [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS)]
