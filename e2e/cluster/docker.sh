@@ -9,6 +9,7 @@ data=$CACHE/docker
 pidfile=/run/pytorchjob-dockerd.pid
 before=/run/pytorchjob-dockerd.before # how the host was
 log=$CACHE/dockerd.log
+runtime_path=$CACHE/runc-without-sys-resource
 
 containerd_pidfile=/run/docker/containerd/containerd.pid
 
@@ -39,7 +40,9 @@ bury() {
 start() {
     local runtime=()
     if lacks_sys_resource; then
-        runtime=(--add-runtime "limited=$CLUSTER_DIR/runc-without-sys-resource" --default-runtime limited)
+        # In the cache, because the daemon outlives this checkout: without the file it can start nothing any more.
+        install -D -m 755 "$CLUSTER_DIR/runc-without-sys-resource" "$runtime_path"
+        runtime=(--add-runtime "limited=$runtime_path" --default-runtime limited)
     fi
     mkdir -p "$data"
     bury
