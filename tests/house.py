@@ -1,4 +1,4 @@
-"""Measures the shape of the code: `python -m tests.house [CHECKOUT]` prints the table of docs/decisions/0006-house.md.
+"""Measures the shape of the code: `python -m tests.house [CHECKOUT]` prints the figures of decisions 0006 and 0007.
 
 It reads any checkout, also an older one, so that before and after come from the same command.
 """
@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from tests import shape
 
 PACKAGES = ("pytorchjob_agent", "pytorchjob_operator")
 
@@ -94,6 +96,8 @@ def main() -> None:
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent
     for what, number in rows(root):
         print(f"| {what} | {number:,} |")
+    for what, value in shape.rows(root):
+        print(f"| {what} | {value} |")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,7 @@ CLEAN_PAGES = [
     "docs/decisions/0004-coordinator.md",
     "docs/decisions/0005-hangs.md",
     "docs/decisions/0006-house.md",
+    "docs/decisions/0007-checklist.md",
     "docs/doctor.md",
     "docs/elastic.md",
     "docs/glossary.md",
