@@ -310,10 +310,8 @@ class ElasticAgent(LocalElasticAgent):
             self._tools.logs.close()
 
     def _done(self) -> None:
-        if self._reported_done:
-            return
-        self._reported_done = True
-        self._membership.done()
+        if not self._reported_done:
+            self._reported_done = self._membership.done()
 
     def _stopped(self, stop: Stop) -> RunResult:
         """End on the coordinator's command."""

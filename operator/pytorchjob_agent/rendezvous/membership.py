@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, Unreachable
+from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, RoundId, Unreachable
 from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, round_store, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.coordinator_client import Client
@@ -52,6 +52,8 @@ class Membership:
         self.client = client
         self._address, self._timeout = address, timeout
         self.assigned: Assigned | None = None
+        self._done_in: RoundId | None = None
+        """The last round whose end the coordinator knows from this agent."""
         self.heartbeats: PeerHeartbeatThread | None = None
         self.store: Any = None
         self._raw: Any = None
@@ -188,14 +190,23 @@ class Membership:
         """Return the heartbeat of an agent that knows nothing of its workers."""
         return Heartbeat(heard=self.heartbeats.heard() if self.heartbeats is not None else ())
 
-    def done(self) -> None:
-        """Report to the coordinator and to the other members that the workers here are done."""
+    def done(self) -> bool:
+        """Report to the coordinator, once, and to the other members that the workers here are done.
+
+        False if the round's store could not be written: call again. Without a coordinator the others wait for it.
+        """
         if (assigned := self.assigned) is None:
-            return
-        with suppress(RuntimeError):
-            if self.store is not None:
-                agreement.done(self.store, assigned.rank)
-        self.client.update(lambda session: session.finish(assigned.round))
+            return True
+        if self._done_in != assigned.round:
+            self._done_in = assigned.round
+            self.client.update(lambda session: session.finish(assigned.round))
+        if self.store is None:
+            return False
+        try:
+            agreement.done(self.store, assigned.rank)
+        except RuntimeError:
+            return False
+        return True
 
     def all_done(self) -> bool:
         """Return whether the workers of all members are done, as far as the store answers."""

@@ -1,0 +1,43 @@
+"""A member's reports: what has to be repeated, and what must not be."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.rendezvous.membership import Membership
+
+pytestmark = pytest.mark.torch
+
+
+class Client:
+    """Counts what the coordinator is told."""
+
+    def __init__(self) -> None:
+        self.updates = 0
+
+    def update(self, change: Any) -> None:
+        self.updates += 1
+
+
+class Store:
+    """A round's store whose host is away for the first writes."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures, self.keys = failures, list[str]()
+
+    def set(self, key: str, value: str) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise RuntimeError("the store is away")
+        self.keys.append(key)
+
+
+def test_success_is_written_until_the_store_has_it_and_reported_once() -> None:
+    client, store = Client(), Store(failures=2)
+    membership = Membership(client, "127.0.0.1", 1.0)  # type: ignore[arg-type]
+    membership.assigned = Assigned(RoundId(1, 1), 1, 2, 1, 2, "127.0.0.1", 1, 0)
+    membership.store = store
+    assert [membership.done() for _ in range(3)] == [False, False, True]
+    assert store.keys == ["done/1"]
+    assert client.updates == 1
