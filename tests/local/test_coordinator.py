@@ -17,12 +17,28 @@ env = CoordinatorEndpoint.from_env(os.environ)
 if env is None:
     print("no coordinator")
     sys.exit()
-sock = socket.create_connection((env.host, env.port))
 hello = Hello(job=env.job, pod=env.pod, token=env.token, index=env.index, address="127.0.0.1", nproc=1,
               incarnation=str(os.getpid()), pod_uid=env.pod_uid)
-sock.sendall(hello.to_line() + Join(4000).to_line())
-for line in sock.makefile("rb"):
-    message = read_to_agent(line)
+
+
+def messages():
+    # An agent that the coordinator does not know yet connects again, as the real one does.
+    global sock
+    while True:
+        sock = socket.create_connection((env.host, env.port))
+        sock.sendall(hello.to_line() + Join(4000).to_line())
+        for line in sock.makefile("rb"):
+            message = read_to_agent(line)
+            if message.kind == "refused":
+                assert message.again, message
+                break
+            yield message
+        else:
+            return
+        time.sleep(0.05)
+
+
+for message in messages():
     if message.kind == "assigned":
         joined = "FAILS" in os.environ
         print(f"assigned rank={message.rank} of {message.size} restarts={message.restarts} uid={env.pod_uid}")
