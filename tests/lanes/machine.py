@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,15 @@ def detect(env: Mapping[str, str]) -> Machine:
         docker_installable=any(map(shutil.which, ("dockerd", "apt-get"))),
         go=_works("go", "version"),
         helm=all(shutil.which(name, path=path) for name in ("helm", "kubectl")),
-        old_python=_works("uv", "python", "find", "--no-python-downloads", "--no-project", "--system", _OLD_PYTHON),
+        old_python=_works(
+            str(Path(sys.executable).parent / "uv"),
+            "python",
+            "find",
+            "--no-python-downloads",
+            "--no-project",
+            "--system",
+            _OLD_PYTHON,
+        ),
         existing_cluster=env.get("PROVIDER") == "existing",
         kubeconfig=bool(env.get("KUBECONFIG")),
     )
