@@ -5,8 +5,9 @@ field ends the conversation. A line has a limit, and so has every text and list 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from .fields import (
@@ -50,10 +51,10 @@ class Message:
     def to_line(self) -> bytes:
         """Return one line of JSON with its newline. Fields beyond their limits are cut, so the other side reads it."""
         values: dict[str, Any] = {"kind": self.kind}
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            bound = field.metadata.get("bound")
-            values[field.name] = bound(value) if bound else value
+        kind: Any = type(self)
+        for name, bound in _bounds(kind):
+            value = getattr(self, name)
+            values[name] = bound(value) if bound else value
         line = _encode(values)
         while len(line) >= LINE_LIMIT:  # all within their own limits, but long together: escapes take six bytes
             line = _encode(_halve_longest(values))
@@ -70,6 +71,12 @@ class Message:
             return cls(**found)
         except TypeError as error:
             raise ProtocolError(f"{cls.kind}: {error}") from None
+
+
+@cache
+def _bounds(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
+    """Return the fields of a kind with the functions that bound them: looked up once, used for every message."""
+    return tuple((field.name, field.metadata.get("bound")) for field in fields(kind))
 
 
 def _halve_longest(values: dict[str, Any]) -> dict[str, Any]:

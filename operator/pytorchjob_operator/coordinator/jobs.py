@@ -15,7 +15,7 @@ from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds import decide
 from pytorchjob_operator.rounds.invariants import find_violations
-from pytorchjob_operator.rounds.phases import Stalled, name_of
+from pytorchjob_operator.rounds.phases import Ended, Stalled, name_of
 from pytorchjob_operator.rounds.state import (
     AuthenticationFailed,
     Close,
@@ -99,7 +99,7 @@ class Jobs:
         """Stop the agents of a job that has ended, and those that connect later."""
         self._finished[uid] = failed
         job = self._jobs.pop(uid, None)
-        if job is None or name_of(job.state.phase) == "Ended":  # its agents know
+        if job is None or isinstance(job.state.phase, Ended):  # its agents know
             return
         for link in tuple(job.links.values()):
             link.send(_stop(failed, trains=True))
@@ -184,7 +184,7 @@ class Jobs:
         _log.error("job %s: %s Input: %r State: %r", uid, message, input_, job.state)
         if isinstance(input_, MessageReceived) and input_.connection in job.links:
             job.links[input_.connection].hang_up()
-        if name_of(job.state.phase) == "Ended":
+        if isinstance(job.state.phase, Ended):
             return
         phase = Stalled(now, message, job.state.round)
         problems = {**job.state.problems, TrainingReason.COORDINATOR_DEFECT: message}
