@@ -7,6 +7,7 @@ import ssl
 import sys
 
 from benchmarks.agents import JOB, KEY, pod
+from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
@@ -17,7 +18,7 @@ def main(agents: int, folder: str) -> None:
     if folder:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(f"{folder}/tls.crt", f"{folder}/tls.key")
-    coordinator = Coordinator(KEY, 1, context)
+    coordinator = Coordinator(KeyedTokens(KEY), 1, context)
     pods = {index: ExpectedPod(pod(index)) for index in range(agents)}
     coordinator.apply(JOB, Sync(Policy(agents, agents), pods))
     print(coordinator.start("127.0.0.1", 0), flush=True)

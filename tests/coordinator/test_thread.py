@@ -12,6 +12,7 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
 from pytorchjob_operator.coordinator import tls
+from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
@@ -31,7 +32,7 @@ def events() -> list[JobEvent]:
 
 @pytest.fixture
 def coordinator(events: list[JobEvent]) -> Iterator[Coordinator]:
-    started = Coordinator(KEY, term=3, hooks=Hooks(lambda _, new: events.extend(new)))
+    started = Coordinator(KeyedTokens(KEY), term=3, hooks=Hooks(lambda _, new: events.extend(new)))
     yield started
     started.stop()
 
@@ -109,7 +110,7 @@ def test_a_stopped_one_that_never_started_is_no_error(coordinator: Coordinator) 
 
 async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Path) -> None:
     serving, trusting = _contexts(tmp_path)
-    coordinator = Coordinator(KEY, 3, serving)
+    coordinator = Coordinator(KeyedTokens(KEY), 3, serving)
     port = coordinator.start("127.0.0.1", 0)
     try:
         coordinator.apply(JOB, Sync(POLICY, pods(1)))
@@ -126,7 +127,7 @@ async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Pat
 
 async def test_over_tls_strangers_are_refused_and_have_no_more_time_than_without(tmp_path: Path) -> None:
     serving, trusting = _contexts(tmp_path)
-    coordinator = Coordinator(KEY, 3, serving, limits=Limits(hello=0.3, farewell=0.3))
+    coordinator = Coordinator(KeyedTokens(KEY), 3, serving, limits=Limits(hello=0.3, farewell=0.3))
     port = coordinator.start("127.0.0.1", 0)
     try:
         told = [(await Talker.dial(port, trusting)).say(hello(token="0" * 64)), await Talker.dial(port, trusting)]

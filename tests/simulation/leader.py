@@ -4,6 +4,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from pytorchjob_operator import tokens
+from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
@@ -32,7 +33,7 @@ class Leader(Sleeper):
         self.dead = False
         self.links: dict[int, Link] = {}
         self.jobs = Jobs(term, self.monotonic, self._changed, Limits())
-        self.server = Server(KEY, self.jobs, self.monotonic)
+        self.server = Server(KeyedTokens(KEY), self.jobs, self.monotonic)
         self._tick()
 
     @property

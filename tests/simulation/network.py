@@ -73,6 +73,7 @@ class Peer:
         self.job = ""
         self.index = -1
         self.bucket: Bucket | None = None
+        self.address = ""
         self.open = True
 
     def send(self, message: "Message") -> None:

@@ -34,6 +34,8 @@ HEARTBEAT_REPLY_SECONDS = 1.5
 """The coordinator answers at most one heartbeat of an agent in this time: the agent needs one answer per lease."""
 LEASE_SECONDS = 5.0
 """An agent that is silent for this long is lost, unless its peers hear it."""
+TOKEN_LIMIT = 8 * 1024
+"""Characters of a credential: a service account token has about 1,100, and long names or keys add to them."""
 TRACEBACK_LIMIT = 16 * 1024
 """Characters of a traceback; the end is kept."""
 CAUSE_UNKNOWN = "workers failed here (torchrun does not report why; see the log)"
@@ -103,7 +105,7 @@ class Hello(Message):
     kind: ClassVar[str] = "hello"
     job: str = a_text(128)
     pod: str = a_text(253)
-    token: str = a_text(128)
+    token: str = a_text(TOKEN_LIMIT)
     index: int = an_int(0, MAX_MEMBERS)
     address: str = a_text(64)
     """The IP address at which peers reach its store."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.secret import load_credentials
+from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.recorder import Recorder
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
@@ -54,7 +55,7 @@ class CoordinatorService:
             return
         context = self._credentials.server_context() if self._settings.coordinator_tls else None
         hooks = Hooks(self._changed, self._recorder())
-        self._coordinator = Coordinator(self._credentials.key, term, context, hooks)
+        self._coordinator = Coordinator(KeyedTokens(self._credentials.key), term, context, hooks)
         try:
             self._coordinator.start("", self._settings.coordinator_port)
         except OSError as error:

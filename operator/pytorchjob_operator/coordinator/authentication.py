@@ -1,17 +1,53 @@
-"""Checks an agent's hello against what the operator knows: token and pod. Pure.
+"""Checks an agent's hello: the credential of its pod, then the place of the pod in its job. Pure.
 
-`server._authenticate` asks in this order: the token, then an ended job, then the place. The token comes first, so that
-an agent of another job learns nothing.
+`server._authenticate` asks in this order: the credential, then an ended job, then the place. The credential comes
+first, so that an agent of another job learns nothing. How a credential is checked differs: a cluster has service
+account tokens (`app/pod_identity`), a local run has tokens of its own (`KeyedTokens`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from pytorchjob_agent.contract.messages import Hello, Refused
 from pytorchjob_operator import tokens
 
 UNKNOWN_JOB = "the operator does not know this job yet"
 UNKNOWN_POD = "the operator does not know this pod yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why an agent has not proved to be the pod that it names."""
+
+    refused: Refused
+    """The answer to the agent."""
+    report: str = ""
+    """The sentence that the job shows. Empty: the reason passes by itself."""
+
+
+class Authenticator(Protocol):
+    """Checks who sends a hello. The coordinator calls it in its own thread."""
+
+    def reject(self, hello: Hello, address: str) -> Rejection | None:
+        """Return why the peer at this IP address is not the pod that it names; None: it is that pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTokens:
+    """Accepts the token that `tokens.token` derives for the pod, from any address."""
+
+    key: bytes
+
+    def reject(self, hello: Hello, address: str) -> Rejection | None:
+        """Return why the token is not this pod's."""
+        if tokens.matches(self.key, hello.job, hello.pod, hello.token):
+            return None
+        return Rejection(
+            Refused(f"token: wrong for pod {hello.pod[:63]!r} of this job"),
+            f"an agent with the name {hello.pod[:63]!r} has a wrong token. If the pod belongs to this job, delete it:"
+            " the operator's key may have changed since the pod was created",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +58,6 @@ class Admission:
     """The index of each pod by its name, also of former pods: a name always has the same index."""
     connections: int
     max_connections: int
-
-
-def wrong_token(hello: Hello, key: bytes) -> str | None:
-    """Return a sentence about an agent that cannot prove its identity. None: the token is right."""
-    if tokens.matches(key, hello.job, hello.pod, hello.token):
-        return None
-    return (
-        f"an agent with the name {hello.pod[:63]!r} has a wrong token. If the pod belongs to this job, delete it:"
-        " the operator's key may have changed since the pod was created"
-    )
 
 
 def refusal(hello: Hello, admission: Admission | None) -> Refused | None:

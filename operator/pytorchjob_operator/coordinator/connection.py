@@ -62,6 +62,12 @@ class Connection(asyncio.Protocol):
         """True once it is open, including TLS. It stays True after the end."""
         return self._transport is not None
 
+    @property
+    def address(self) -> str:
+        """The peer's IP address; empty if it is unknown."""
+        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(peer[0]) if peer else ""
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport. Called by asyncio."""
         assert isinstance(transport, asyncio.Transport)

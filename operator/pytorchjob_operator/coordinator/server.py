@@ -22,6 +22,7 @@ from pytorchjob_agent.contract.messages import (
     read_from_agent,
 )
 from pytorchjob_operator.coordinator import authentication
+from pytorchjob_operator.coordinator.authentication import Authenticator
 from pytorchjob_operator.coordinator.connection import Connection
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
@@ -54,14 +55,14 @@ class Server:
 
     def __init__(
         self,
-        key: bytes,
+        authenticator: Authenticator,
         jobs: Jobs,
         clock: Callable[[], float],
         ssl_context: ssl.SSLContext | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`key` signs the pods' tokens. Without a context, connections use no TLS."""
-        self._key, self._jobs, self._clock, self._ssl = key, jobs, clock, ssl_context
+        """`authenticator` checks each hello. Without a context, connections use no TLS."""
+        self._authenticator, self._jobs, self._clock, self._ssl = authenticator, jobs, clock, ssl_context
         self._limits = limits or Limits()
         self._numbers = count(1)
         self._all: set[Connection] = set()
@@ -200,10 +201,11 @@ class Server:
         """Let an agent enter, or refuse it. The order matters: see `authentication`."""
         if not isinstance(hello, Hello):
             raise _RefusedError(Refused("the first message must be hello"))
-        wrong = authentication.wrong_token(hello, self._key)
-        if wrong is not None:
-            self._jobs.authentication_failed(hello.job, wrong)
-            raise _RefusedError(Refused(f"token: wrong for pod {hello.pod[:63]!r} of this job"))
+        rejection = self._authenticator.reject(hello, connection.address)
+        if rejection is not None:
+            if rejection.report:
+                self._jobs.authentication_failed(hello.job, rejection.report)
+            raise _RefusedError(rejection.refused)
         stop = self._jobs.stop_for(hello)
         if stop is not None:
             self._drop_unauthenticated(connection)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pytorchjob_operator.coordinator import tls
+from pytorchjob_operator.coordinator.authentication import Authenticator
 from pytorchjob_operator.coordinator.jobs import Jobs, OnChange, Record
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
@@ -44,14 +45,14 @@ class Coordinator:
 
     def __init__(
         self,
-        key: bytes,
+        authenticator: Authenticator,
         term: int,
         ssl_context: ssl.SSLContext | None = None,
         hooks: Hooks | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`term` grows with each leader."""
-        self._key, self._ssl, self._limits = key, ssl_context, limits or Limits()
+        """`authenticator` checks each agent. `term` grows with each leader."""
+        self._authenticator, self._ssl, self._limits = authenticator, ssl_context, limits or Limits()
         self._hooks = hooks or Hooks()
         self._jobs = Jobs(term, _clock, self._changed, self._limits, self._hooks.record)
         self._updates: dict[str, Sync | Finish] = {}
@@ -158,7 +159,7 @@ class Coordinator:
 
     async def _serve(self) -> None:
         assert self._listener is not None
-        server = Server(self._key, self._jobs, _clock, self._ssl, self._limits)
+        server = Server(self._authenticator, self._jobs, _clock, self._ssl, self._limits)
         serving = asyncio.create_task(server.serve(self._listener))
         with self._lock:
             self._loop, self._serving = asyncio.get_running_loop(), serving

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from pytorchjob_operator import tokens
+from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
@@ -33,7 +34,7 @@ class LoopbackCoordinator:
         self._selector = selector
         self._key = secrets.token_bytes(tokens.KEY_BYTES)
         self._events: deque[JobEvent] = deque(maxlen=_MAX_EVENTS)
-        self._coordinator = Coordinator(self._key, _TERM, hooks=Hooks(self._changed))
+        self._coordinator = Coordinator(KeyedTokens(self._key), _TERM, hooks=Hooks(self._changed))
         self._readable, self._writable = os.pipe()
         for fd in (self._readable, self._writable):
             os.set_blocking(fd, False)

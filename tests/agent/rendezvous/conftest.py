@@ -16,6 +16,7 @@ from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.system.processes import descendants
 from pytorchjob_operator import tokens
+from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import Sync
@@ -98,7 +99,9 @@ class Job:
     def lead(self) -> None:
         """Start a coordinator that knows nothing but the job's pods."""
         self.term += 1
-        self.coordinator = Coordinator(KEY, self.term, hooks=Hooks(lambda uid, new: self.events.extend(new)))
+        self.coordinator = Coordinator(
+            KeyedTokens(KEY), self.term, hooks=Hooks(lambda uid, new: self.events.extend(new))
+        )
         self.port = self.coordinator.start("127.0.0.1", self.port)
         self.coordinator.apply(JOB, Sync(self.policy, self.expected))
 
