@@ -88,14 +88,21 @@ class Evidence:
 
 @dataclass(slots=True)
 class Pace:
-    """How long a worker's steps take."""
+    """How long a worker's steps take: by the checks that saw a new step, or by the worker's own first and last report.
 
+    A worker that stops in its first second was perhaps seen at a single step, but it reported all of them.
+    """
+
+    prior: float | None = None  # of the previous round in this pod
     steps: int = 0
+    _reported: tuple[int, float] = (0, 0.0)  # steps and seconds since the worker's first report
     _last: tuple[int, float] | None = None
     _times: deque[float] = field(default_factory=lambda: deque(maxlen=_LAST))
 
-    def take(self, step: int, at: float) -> None:
-        """Record the newest step and its time; several steps at once count with their mean."""
+    def take(self, step: int, at: float, first: tuple[int, float] | None = None) -> None:
+        """Record the newest step and its time, and those of the first report; several steps at once: their mean."""
+        if first is not None:
+            self._reported = (step - first[0], at - first[1])
         if self._last is None or step < self._last[0]:
             self._last = (step, at)
         elif step > self._last[0]:
@@ -106,11 +113,15 @@ class Pace:
 
     @property
     def p99(self) -> float | None:
-        """Return the 99th percentile of the last step times, in seconds; None before there are enough steps."""
-        if self.steps < _WARM:
-            return None
-        times = sorted(self._times)
-        return times[ceil(0.99 * len(times)) - 1]
+        """Return the 99th percentile of the last step times, in seconds; None if nothing is known of ten steps.
+
+        Without enough checks it is the mean of all steps so far; without ten steps, the pace of the previous round.
+        """
+        if self.steps >= _WARM:
+            times = sorted(self._times)
+            return times[ceil(0.99 * len(times)) - 1]
+        steps, seconds = self._reported
+        return seconds / steps if steps >= _WARM else self.prior
 
 
 def judge_workers(evidence: Evidence, rules: HangRules, now: float) -> HangVerdict | StackRequest | None:

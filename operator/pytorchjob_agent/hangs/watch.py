@@ -23,6 +23,17 @@ _ANSWER = 0.5  # seconds in which a worker has to write its stack
 _PARTS = 20  # measurements within the limit for idleness
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """What earlier rounds in this pod have shown of the script."""
+
+    reports: bool = False  # it calls progress()
+    pace: float | None = None  # see Pace.p99, of the slowest worker
+
+
+_UNKNOWN = History()
+
+
 @dataclass(slots=True)
 class _Stall:
     """What is known about a silent worker, until its next report."""
@@ -36,7 +47,12 @@ class Watch:
     """One round of workers."""
 
     def __init__(
-        self, rules: HangRules, files: ProgressFiles, pids: Mapping[int, int], stacks: StackDumps | None = None
+        self,
+        rules: HangRules,
+        files: ProgressFiles,
+        pids: Mapping[int, int],
+        stacks: StackDumps | None = None,
+        history: History = _UNKNOWN,
     ) -> None:
         """Start to watch; `pids` has the workers by local rank, `stacks` the files for their stacks."""
         self._rules = rules
@@ -45,7 +61,7 @@ class Watch:
         self._stacks = stacks
         self._trackers = [RuleTracker(rule) for rule in rules.log_rules]
         self._meter = ActivityMeter(self._pids)
-        self._paces = {local_rank: Pace() for local_rank in self._pids}
+        self._paces = {local_rank: Pace(history.pace) for local_rank in self._pids}
         self._stalls: dict[int, _Stall] = {}
         self._started = self._next = self._next_idle = time.monotonic()
         self._alert = 0.0
@@ -53,8 +69,14 @@ class Watch:
         self._idle = 0.0
         self._verdict: HangVerdict | None = None
         self.has_rank_0 = True
-        self.reports = False
+        self.reports = history.reports
         self.progress: tuple[WorkerProgress, ...] = ()
+
+    @property
+    def history(self) -> History:
+        """Return what the next round may know."""
+        paces = [pace.p99 for pace in self._paces.values() if pace.p99 is not None]
+        return History(self.reports, max(paces, default=None))
 
     @property
     def reads_lines(self) -> bool:
@@ -97,7 +119,7 @@ class Watch:
         at = None if reported.age is None else now - reported.age
         pace = self._paces[reported.local_rank]
         if at is not None and reported.step is not None:
-            pace.take(reported.step, at)
+            pace.take(reported.step, at, _first(reported, now))
         worker = WatchedWorker(reported.local_rank, reported.step, reported.total, at, pace.p99)
         alert = float("inf") if at is None else at + judge.attention_after(worker, self._rules)
         if now < alert:
@@ -135,3 +157,10 @@ class Watch:
             measured = [self._meter.take(local_rank, now) for local_rank in self._pids]
             self._idle = min((activity.quiet_for for activity in measured if not activity.gone), default=0.0)
         return self._idle
+
+
+def _first(reported: WorkerProgress, now: float) -> tuple[int, float] | None:
+    """Return the step and the time of a worker's first report in this round."""
+    if reported.first_step is None or reported.first_age is None:
+        return None
+    return reported.first_step, now - reported.first_age

@@ -21,6 +21,7 @@ from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.hangs.judge import HangVerdict
+from pytorchjob_agent.hangs.watch import History
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, waiting
 from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers
@@ -79,11 +80,11 @@ class ElasticAgent(LocalElasticAgent):
         self._membership.heartbeat = self._heartbeat
         self._wakeup.on_asked = self._membership.client.nudge
 
-    def _new_workers(self, *, reports: bool = False) -> RoundWorkers:
+    def _new_workers(self, history: History | None = None) -> RoundWorkers:
         self._rounds += 1
         directory = self._tools.directory / f"round-{self._rounds}"
         nproc = self._worker_group.spec.local_world_size
-        return RoundWorkers(directory, nproc, self._tools.rules, self._tools.logs, reports=reports)
+        return RoundWorkers(directory, nproc, self._tools.rules, self._tools.logs, history)
 
     def _heartbeat(self) -> Heartbeat:
         """Return what is sent once a second; the client's thread calls it."""
@@ -158,7 +159,7 @@ class ElasticAgent(LocalElasticAgent):
         ]
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        self._workers = self._new_workers(reports=self._workers.reports)
+        self._workers = self._new_workers(self._workers.history)
         with warm.warm_starts(self._tools.server), self._workers.equipping():
             started: dict[int, Any] = super()._start_workers(worker_group)
         context: Any = self._pcontext

@@ -14,7 +14,7 @@ from pytorchjob_agent.hangs import stack_analysis
 from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.hangs.stack_analysis import Place
 from pytorchjob_agent.hangs.stack_dump import StackDumps
-from pytorchjob_agent.hangs.watch import Watch
+from pytorchjob_agent.hangs.watch import History, Watch
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.script.progress_file import RequestKind
 
@@ -34,14 +34,14 @@ class GroupProgress:
 class RoundWorkers:
     """The workers of one round."""
 
-    def __init__(self, directory: Path, nproc: int, rules: HangRules, logs: Any, *, reports: bool = False) -> None:
-        """Make what the workers need below `directory`; `reports`: the script called progress() in an earlier round."""
+    def __init__(self, directory: Path, nproc: int, rules: HangRules, logs: Any, history: History | None) -> None:
+        """Make what the workers need below `directory`; `history` has what earlier rounds have shown."""
         self._directory, self._rules, self._logs = directory, rules, logs
         self._files = ProgressFiles(directory, nproc)
         self._stacks = StackDumps(directory, nproc)
         self._pids: dict[int, int] = {}
         self._watch: Watch | None = None
-        self._reported = reports
+        self._history = history or History()
         self._asked: int | None = None
 
     def equipping(self) -> AbstractContextManager[None]:
@@ -58,15 +58,15 @@ class RoundWorkers:
     def begin(self, pids: Mapping[int, int], *, leads: bool) -> None:
         """Watch the processes that were started, by local rank; `leads` if rank 0 is among them."""
         self._pids = dict(pids)
-        self._watch = Watch(self._rules, self._files, self._pids, self._stacks)
-        self._watch.has_rank_0, self._watch.reports = leads, self._reported
+        self._watch = Watch(self._rules, self._files, self._pids, self._stacks, self._history)
+        self._watch.has_rank_0 = leads
         if self._watch.reads_lines and self._logs is not None:
             self._logs.listen(self._watch.add_line)
 
     @property
-    def reports(self) -> bool:
-        """Whether the script is known to call progress()."""
-        return self._reported if self._watch is None else self._watch.reports
+    def history(self) -> History:
+        """What is known of the script, for the next round."""
+        return self._history if self._watch is None else self._watch.history
 
     def judge(self, now: float) -> HangVerdict | None:
         """Return why the workers are stuck, if so."""

@@ -30,6 +30,8 @@ class WorkerProgress:
     total: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     age: float | None = None
+    first_step: int | None = None  # the first report of this round; steps only grew since
+    first_age: float | None = None
     answered: int = 0  # the newest request that it has saved for
     left: int = 0  # the request that its script has ended for
     reports: bool = False  # it called progress()
@@ -109,6 +111,8 @@ def _progress(local_rank: int, file: ProgressFile, now: float) -> WorkerProgress
         total=record.total,
         metrics=record.metrics,
         age=None if record.time is None else max(0.0, now - record.time),
+        first_step=record.first_step,
+        first_age=None if record.first_time is None else max(0.0, now - record.first_time),
         answered=record.answered,
         left=record.left,
         reports=record.reports,

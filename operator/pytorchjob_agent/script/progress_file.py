@@ -23,6 +23,7 @@ _HEAD, _LAYOUT = 0, 1
 # The worker writes the first line of words. The agent writes the second one, which has cache lines of its own.
 _USES, _STEP, _TOTAL, _TIME, _ANSWERED, _NAMES, _LEFT, _VALUES = 8, 9, 10, 11, 12, 13, 14, 16
 _CHECKPOINT, _STOP, _DEADLINE = 32, 33, 34
+_FIRST_STEP, _FIRST_TIME = 40, 41  # the worker's again
 _TEXT = 512  # the byte where the names of the metrics begin
 _LONGEST_TEXT = 2048
 _NONE = -1
@@ -43,6 +44,8 @@ class ProgressRecord:
     step: int | None = None
     total: int | None = None
     time: float | None = None
+    first_step: int | None = None  # of the reports whose steps only grew since
+    first_time: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     answered: int = 0  # the newest request for which it has saved
     left: int = 0  # the request for which its script has ended
@@ -90,6 +93,8 @@ class ProgressFile:
         elif metrics:
             self._write_values(metrics)
         ints[_TOTAL] = _NONE if total is None else total
+        if step < ints[_STEP] or not ints[_FIRST_TIME]:
+            ints[_FIRST_STEP], self._floats[_FIRST_TIME] = step, now
         ints[_STEP] = step
         self._floats[_TIME] = now
         ints[_USES] |= _REPORTS
@@ -148,10 +153,13 @@ class ProgressFile:
         if not uses or not self.valid:
             return ProgressRecord()
         step, total, time = self._ints[_STEP], self._ints[_TOTAL], self._floats[_TIME]
+        first_time = self._floats[_FIRST_TIME] or None
         return ProgressRecord(
             step=step if step >= 0 else None,
             total=total if total >= 0 else None,
             time=time or None,
+            first_step=None if first_time is None else self._ints[_FIRST_STEP],
+            first_time=first_time,
             metrics=self._metrics(),
             answered=self._ints[_ANSWERED],
             left=self._ints[_LEFT],

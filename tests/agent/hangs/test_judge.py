@@ -223,5 +223,24 @@ def test_the_pace_of_long_ago_is_forgotten() -> None:
     assert pace(*slow, *fast).p99 == 1.0
 
 
+def test_the_steps_of_a_worker_that_was_seen_once_count_from_its_first_report() -> None:
+    found = Pace()
+    found.take(25, 1.5, (0, 0.0))
+    assert found.p99 == 0.06
+
+
+@pytest.mark.parametrize(
+    ("step", "known"),
+    [
+        pytest.param(109, 7.0, id="nine steps: the pace of the previous round"),
+        pytest.param(110, 0.5, id="ten steps: their own"),
+    ],
+)
+def test_the_pace_of_the_previous_round_holds_for_ten_steps(step: int, known: float) -> None:
+    found = Pace(prior=7.0)
+    found.take(step, 5.0, (100, 0.0))
+    assert found.p99 == known
+
+
 def test_a_step_back_begins_anew() -> None:
     assert pace(*((step, float(step)) for step in range(12)), (3, 100.0), (4, 101.0)).p99 == 1.0

@@ -14,7 +14,7 @@ import pytest
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
 from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
 from pytorchjob_agent.hangs.stack_dump import StackDumps
-from pytorchjob_agent.hangs.watch import Watch
+from pytorchjob_agent.hangs.watch import History, Watch
 from pytorchjob_agent.script.agent_side import ProgressFiles
 
 ROOT = Path(__file__).parents[3]
@@ -46,8 +46,8 @@ class Worker:
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
-    def watch(self, rules: HangRules = HangRules()) -> Watch:  # noqa: B008
-        watch = Watch(rules, self.files, {0: self.process.pid}, self.stacks)
+    def watch(self, rules: HangRules = HangRules(), history: History = History()) -> Watch:  # noqa: B008
+        watch = Watch(rules, self.files, {0: self.process.pid}, self.stacks, history)
         for seconds in range(3):  # looks while all is well
             assert watch.check(clock() + seconds / 10) is None
         return watch
@@ -211,3 +211,38 @@ def test_a_first_step_that_never_comes_where_reports_are_known(worker: Callable[
     verdict, _ = verdict_of(watch, 2000)
     assert verdict is not None
     assert verdict.reason == "no first step within 1200 s"
+
+
+EARLY = """
+import time
+from pytorchjob_agent import progress
+for step in range({steps}):
+    progress(step)
+    time.sleep(0.01)
+"""
+
+
+def test_a_worker_that_freezes_before_the_first_check_is_found_by_the_pace_of_its_steps(
+    worker: Callable[[str], Worker],
+) -> None:
+    """The agent never sees two different steps of it."""
+    early = worker(EARLY.format(steps=25) + SLEEP)
+    early.process.send_signal(signal.SIGSTOP)
+    os.waitpid(early.process.pid, os.WUNTRACED)
+    verdict, after = verdict_of(early.watch(), 147, step=2.0)
+    assert verdict is not None, "it reported 25 steps: ten are promised to be enough"
+    assert "it is stopped (SIGSTOP)" in verdict.reason
+    assert after <= 20
+
+
+def test_a_worker_that_freezes_in_its_first_steps_is_found_by_the_pace_of_the_round_before(
+    worker: Callable[[str], Worker],
+) -> None:
+    early = worker(EARLY.format(steps=3) + SLEEP)
+    early.process.send_signal(signal.SIGSTOP)
+    os.waitpid(early.process.pid, os.WUNTRACED)
+    watch = early.watch(history=History(True, 0.5))
+    verdict, after = verdict_of(watch, 147, step=2.0)
+    assert verdict is not None
+    assert after <= 20
+    assert watch.history == History(True, 0.5), "three steps are no better measurement for the next round"

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.hang_rules import HangRules
+from pytorchjob_agent.hangs.watch import History
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
 
 
 @pytest.mark.parametrize("reports", [False, True], ids=["never reported", "reported before"])
 def test_a_first_step_is_waited_for_where_an_earlier_round_had_one(tmp_path: Path, reports: bool) -> None:
-    workers = RoundWorkers(tmp_path, 1, HangRules(), None, reports=reports)
-    assert workers.reports is reports
+    workers = RoundWorkers(tmp_path, 1, HangRules(), None, History(reports))
+    assert workers.history.reports is reports
     workers.begin({0: os.getpid()}, leads=True)
     verdict = workers.judge(float("inf"))
     assert (verdict is not None and verdict.reason == "no first step within 1200 s") is reports
-    assert workers.reports is reports
+    assert workers.history.reports is reports
     workers.close()

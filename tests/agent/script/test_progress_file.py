@@ -25,7 +25,17 @@ def test_a_new_progress_file_is_empty() -> None:
 def test_what_a_worker_reports_is_read() -> None:
     worker, agent, _ = two_sides()
     worker.report(7, 100, 12.5, {"loss": 0.25, "images": 3})
-    assert agent.read() == ProgressRecord(7, 100, 12.5, {"loss": 0.25, "images": 3.0}, reports=True)
+    assert agent.read() == ProgressRecord(7, 100, 12.5, 7, 12.5, {"loss": 0.25, "images": 3.0}, reports=True)
+
+
+def test_the_first_report_stays_known_until_the_steps_begin_again() -> None:
+    worker, agent, _ = two_sides()
+    for step, now in ((0, 2.0), (1, 3.0), (1, 4.0), (9, 5.0)):
+        worker.report(step, None, now, {})
+    assert (agent.read().first_step, agent.read().first_time) == (0, 2.0)
+    worker.report(3, None, 6.0, {})
+    worker.report(4, None, 7.0, {})
+    assert (agent.read().first_step, agent.read().first_time) == (3, 6.0)
 
 
 def test_metrics_may_change_from_step_to_step() -> None:
