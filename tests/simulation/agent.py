@@ -24,6 +24,7 @@ from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
 from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers, decide
 from pytorchjob_agent.rendezvous.session import Session
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.rendezvous.waiting import Known, Waiting
 
 from .clock import Action, Sleeper
@@ -72,7 +73,9 @@ class Agent(Sleeper):
         self.waiting: Waiting | None = None
         self.reports: tuple[Message, ...] = ()
         self.port = 0
-        self.store: Client | None = None
+        self.store: SignedStore | None = None
+        self.store_at: RoundStore | None = None
+        """Where `store` is."""
         self.hosted: list[RoundStore] = []
         self.peers: PeerHeartbeats | None = None
         self.leave_by: float | None = None
@@ -231,7 +234,7 @@ class Agent(Sleeper):
             return False
         assert self.assigned is not None
         try:
-            return self.store is not None and agreement.all_done(self.store, self.assigned.size)
+            return self.store is not None and agreement.all_done(self.store)
         except RuntimeError:
             return False
 
@@ -324,7 +327,7 @@ class Agent(Sleeper):
         self.log("is done")
         try:
             if self.store is not None:
-                agreement.done(self.store, self.assigned.rank)
+                agreement.done(self.store)
         except RuntimeError:
             pass
         self.session.finish(self.assigned.round)
@@ -337,7 +340,7 @@ class Agent(Sleeper):
             return
         self.stopping = True
         try:
-            agreement.leave(self.store, self.assigned.rank)
+            agreement.leave(self.store)
         except RuntimeError:
             self.die(0, reason)
             return
@@ -418,17 +421,16 @@ class Agent(Sleeper):
         assert self.assigned is not None
         assert self.store is not None
         try:
-            agreement.offer(self.store, self.assigned, self.address, self.port)
+            agreement.offer(self.store, self.address, self.port)
         except RuntimeError:
             return False
         self.world.checks.offered(self.assigned)
         return True
 
     def _agree(self) -> Assigned | None:
-        assert self.assigned is not None
         assert self.store is not None
         try:
-            return agreement.agree(self.store, self.assigned)
+            return agreement.agree(self.store)
         except (RuntimeError, ValueError):
             return None
 
@@ -445,7 +447,7 @@ class Agent(Sleeper):
         if assigned.rank == 0:
             made = self.world.serve(self, assigned.round)
             self.hosted.append(made)
-            agreement.prepare(Client(made, self, assigned.round), assigned.size)
+            agreement.prepare(SignedStore(Client(made, self, assigned.round), assigned))
         self._open(assigned, self._clock.now + STORE_SECONDS)
 
     def _open(self, assigned: Assigned, deadline: float) -> None:
@@ -460,12 +462,18 @@ class Agent(Sleeper):
                 return
             if found is None:
                 raise RuntimeError("DistNetworkError: connection refused")
-            store = Client(found, self, assigned.round)
-            store.check(["x"])
+            store = SignedStore(Client(found, self, assigned.round), assigned)
+            if not agreement.is_prepared(store):
+                if commands.superseded(self.session.inbox, assigned.round):
+                    raise RuntimeError("the round has ended before its store was open")
+                if self._clock.now >= deadline:
+                    raise RuntimeError("it does not serve this round")
+                self._clock.after(0.1, lambda: self._open(assigned, deadline))
+                return
         except RuntimeError as error:
             self._not_open(assigned, error)
             return
-        self.stopping, self.store = False, store
+        self.stopping, self.store, self.store_at = False, store, found
         self.peers = PeerHeartbeats(assigned, self.monotonic())
         self._clock.soon(0.0, HEARTBEAT_SECONDS, lambda: self._exchange(assigned))
         self.workers = RoundWorkers(self, assigned)

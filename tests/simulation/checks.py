@@ -171,11 +171,9 @@ class Checks:
         self.running.setdefault(id_, {})[agent] = None
         where = {(a.assigned.master_address, a.assigned.master_port) for a in self.running[id_] if a.assigned}
         assert len(where) == 1, f"members of round {id_} use different stores: {sorted(where)}"
-        assert agent.store is not None
-        restart = agent.session.inbox.restart
-        if restart is None or restart.round < id_:  # otherwise its workers are stopped at once
-            assert agent.store.store.round == id_, f"{agent} uses the store of {agent.store.store.round} in round {id_}"
-        host = agent.store.store.host
+        assert agent.store_at is not None
+        assert agent.store_at.round == id_, f"{agent} uses the store of {agent.store_at.round} in round {id_}"
+        host = agent.store_at.host
         assert host.assigned is None or host.assigned.rank == 0, f"{agent} uses the store of {host}, not of rank 0"
         self.one_group()
 

@@ -1,6 +1,7 @@
 """The operator's leader: the real server without its socket, its real jobs, a clock that may jump."""
 
 import logging
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytorchjob_operator import tokens
@@ -33,6 +34,8 @@ class Leader(Sleeper):
         self.dead = False
         self.links: dict[int, Link] = {}
         self.jobs = Jobs(term, self.monotonic, self._changed, Limits())
+        secrets = count()
+        self.jobs.draw_secret = lambda: f"secret {world.leader_number}.{next(secrets)}"
         self.server = Server(KeyedTokens(KEY), self.jobs, self.monotonic)
         self._tick()
 

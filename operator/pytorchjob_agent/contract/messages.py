@@ -248,6 +248,8 @@ class Assigned(Message):
     neighbour: str = a_text(128, default="")
     """host:port of a peer. The agent connects once, so that a blocked port is reported at once. Empty: no peer."""
     reason: str = a_text(1024, default="")
+    secret: str = a_text(128, default="", repr=False)
+    """Random, new for each round: members prove with it to each other what they write to the round's store."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,35 +1,17 @@
 """What members write to the store of their round and read from it: heartbeats, requests, agreement on the next round.
 
 Pure: the store and the time are arguments. Rank 0's agent keeps the store. Every call of it may raise RuntimeError
-(torch's DistError and its subclasses) when that agent cannot be reached.
+(torch's DistError and its subclasses) when that agent cannot be reached. `signed_store` drops what no member wrote.
 """
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, RoundId
+from pytorchjob_agent.rendezvous.signed_store import SignedStore, next_secret
 
-_RESTART, _AGREED = "wanted", "go"
-
-
-class Store(Protocol):
-    """The part of torch's Store that members use."""
-
-    def set(self, key: str, value: str, /) -> None:
-        """Write a key; waits for no answer."""
-
-    def get(self, key: str, /) -> bytes:
-        """Read a key that exists."""
-
-    def check(self, keys: list[str], /) -> bool:
-        """Return whether all keys exist."""
-
-    def multi_get(self, keys: list[str], /) -> list[bytes]:
-        """Read keys that exist."""
-
-    def multi_set(self, keys: list[str], values: list[str], /) -> None:
-        """Write keys."""
+_OPENED, _RESTART, _AGREED = "opened", "wanted", "go"
+_MAX_PORT = 65535
 
 
 class PeerHeartbeats:
@@ -39,7 +21,7 @@ class PeerHeartbeats:
         """Start; rank 0 has called `prepare` before."""
         self._assigned = assigned
         self._sent = 0
-        self._counters: Sequence[bytes] = ()
+        self._counters: list[int] = []
         self._fresh: dict[int, float] = {}
         self._contact = now
         self.restart: str | None = None
@@ -54,95 +36,128 @@ class PeerHeartbeats:
         """Return the seconds since a peer was heard, or the store at a peer answered; 0 for a round of one."""
         return 0.0 if self._assigned.size == 1 else now - self._contact
 
-    def exchange(self, store: Store, clock: Callable[[], float]) -> bool:
+    def exchange(self, store: SignedStore, clock: Callable[[], float]) -> bool:
         """Send a heartbeat and read the others'; True if a member asks for a restart for the first time.
 
         The clock is read after each answer, because a call may block for seconds.
         """
         rank = self._assigned.rank
         if rank == 0:
-            self._compare(_read_counters(store, self._assigned.size), clock())
+            self._compare(_read_counters(store), clock())
         else:
             self._sent += 1
-            store.set(f"heartbeat/{rank}", str(self._sent))
-        asked = store.check([_RESTART])
+            store.write(f"heartbeat/{rank}", str(self._sent))
+        asked = store.read(_RESTART)
         if rank:
             self._fresh[0] = self._contact = clock()
-        if not asked or self.restart is not None:
+        if asked is None or self.restart is not None:
             return False
-        self.restart = store.get(_RESTART).decode(errors="replace")
+        self.restart = asked.value
         return True
 
-    def _compare(self, counters: Sequence[bytes], now: float) -> None:
-        """Compare the others' counters with those of a second ago."""
-        for rank, (old, new) in enumerate(zip(self._counters or counters, counters, strict=True), 1):
-            if old != new or not self._counters:
+    def _compare(self, counters: Sequence[int | None], now: float) -> None:
+        """Compare the others' counters with those of a second ago. They only grow: an older value is a replay."""
+        first = not self._counters
+        known = self._counters or [0] * len(counters)
+        for rank, (old, new) in enumerate(zip(known, counters, strict=True), 1):
+            if new is not None and (first or new > old):
                 self._fresh[rank] = self._contact = now
-        self._counters = counters
+        self._counters = [old if new is None else max(old, new) for old, new in zip(known, counters, strict=True)]
 
 
-def prepare(store: Store, size: int) -> None:
-    """Create the counters, so that they can be read all at once."""
-    if names := _counter_names(size):
-        store.multi_set(names, ["0"] * len(names))
+def prepare(store: SignedStore) -> None:
+    """As rank 0: create the counters, so that they can be read all at once, and prove which round the store serves."""
+    ranks = _others(store)
+    store.prepare(_counter_names(ranks), "0", ranks)
+    store.write(_OPENED, "1")
 
 
-def _read_counters(store: Store, size: int) -> Sequence[bytes]:
-    names = _counter_names(size)
-    return store.multi_get(names) if names else ()
+def is_prepared(store: SignedStore) -> bool:
+    """Return whether this is the store of this member's round.
+
+    Rank 0 keeps its port while it waits: a member of a round that was superseded meets a later round's store there.
+    """
+    return store.read(_OPENED, 0) is not None
 
 
-def _counter_names(size: int) -> list[str]:
-    """Return the keys of all ranks but 0: its heartbeat is that its store answers."""
-    return [f"heartbeat/{rank}" for rank in range(1, size)]
+def _read_counters(store: SignedStore) -> list[int | None]:
+    ranks = _others(store)
+    found = store.read_all(_counter_names(ranks), ranks)
+    return [None if signed is None or not signed.value.isdecimal() else int(signed.value) for signed in found]
 
 
-def ask_for_restart(store: Store, reason: str) -> None:
+def _others(store: SignedStore) -> range:
+    """Return all ranks but 0: its heartbeat is that its store answers."""
+    return range(1, store.assigned.size)
+
+
+def _counter_names(ranks: Sequence[int]) -> list[str]:
+    return [f"heartbeat/{rank}" for rank in ranks]
+
+
+def ask_for_restart(store: SignedStore, reason: str) -> None:
     """Ask the other members for a restart."""
-    store.set(_RESTART, reason[:1024])
+    store.write(_RESTART, reason[:1024])
 
 
-def done(store: Store, rank: int) -> None:
+def done(store: SignedStore) -> None:
     """Report to the others that the workers here are done."""
-    store.set(f"done/{rank}", "1")
+    store.write(f"done/{store.assigned.rank}", "1")
 
 
-def all_done(store: Store, size: int) -> bool:
+def all_done(store: SignedStore) -> bool:
     """Return whether the workers of all members are done."""
-    return bool(store.check([f"done/{rank}" for rank in range(size)]))
+    ranks = range(store.assigned.size)
+    return store.has_all([f"done/{rank}" for rank in ranks], ranks)
 
 
-def leave(store: Store, rank: int) -> None:
+def leave(store: SignedStore) -> None:
     """Report to the store's host that this member no longer needs the store."""
-    store.set(f"bye/{rank}", "1")
+    store.write(f"bye/{store.assigned.rank}", "1")
 
 
-def all_left(store: Store, size: int) -> bool:
+def all_left(store: SignedStore) -> bool:
     """Return whether no other member needs the store."""
-    return bool(store.check([f"bye/{rank}" for rank in range(1, size)]))
+    ranks = _others(store)
+    return store.has_all([f"bye/{rank}" for rank in ranks], ranks)
 
 
-def offer(store: Store, old: Assigned, address: str, port: int) -> None:
+def offer(store: SignedStore, address: str, port: int) -> None:
     """Report to the others that this member waits for a round without the coordinator."""
-    store.set(f"again/{old.rank}", json.dumps([address, port]))
+    store.write(f"again/{store.assigned.rank}", json.dumps([address, port]))
 
 
-def agree(store: Store, old: Assigned) -> Assigned | None:
+def agree(store: SignedStore) -> Assigned | None:
     """Return the round that the members agreed on, once all of them have offered; rank 0 opens it."""
-    if not store.check([_AGREED]):
-        if old.rank or not store.check([f"again/{rank}" for rank in range(old.size)]):
+    old = store.assigned
+    go = store.read(_AGREED, 0)
+    if go is None:
+        ranks = range(old.size)
+        if old.rank or not store.has_all([f"again/{rank}" for rank in ranks], ranks):
             return None
-        address, port = json.loads(store.get("again/0"))
-        store.set(_AGREED, json.dumps([address, port]))
-    address, port = json.loads(store.get(_AGREED))
+        go = store.read("again/0", 0)
+        if go is None:
+            return None
+        store.write(_AGREED, go.value)
+    address, port = _place(go.value)
+    id_ = RoundId(old.round.term, old.round.number, old.round.attempt + 1)
     return Assigned(
-        round=RoundId(old.round.term, old.round.number, old.round.attempt + 1),
+        round=id_,
         rank=old.rank,
         size=old.size,
         first_rank=old.first_rank,
         world_size=old.world_size,
-        master_address=str(address),
-        master_port=int(port),
+        master_address=address,
+        master_port=port,
         restarts=old.restarts + 1,
         reason="agreed on without the coordinator",
+        secret=next_secret(old.secret, id_),
     )
+
+
+def _place(text: str) -> tuple[str, int]:
+    """Return rank 0's next address and port. Raises ValueError."""
+    address, port = json.loads(text)
+    if not isinstance(address, str) or not isinstance(port, int) or not 1 <= port <= _MAX_PORT:
+        raise ValueError(f"{text[:80]!r} is not an address and a port")
+    return address, port

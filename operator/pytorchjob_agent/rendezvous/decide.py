@@ -88,7 +88,7 @@ def decide(snapshot: Snapshot) -> Step:
         return Step(Kind.REGROUP, inbox.restart.reason or "the coordinator asks for another round")
     if inbox.assigned is not None:
         return Step(Kind.REGROUP, f"round {inbox.assigned.round} has begun")
-    if snapshot.peers_restart is not None:
+    if snapshot.peers_restart is not None and snapshot.away > AWAY_SECONDS:  # the coordinator decides while it answers
         return Step(Kind.REGROUP, snapshot.peers_restart, by_members=True)
     return _quiet(snapshot)
 

@@ -25,6 +25,7 @@ from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.rendezvous import waiting
 from pytorchjob_agent.rendezvous.coordinator_client import Client
+from pytorchjob_agent.rendezvous.decide import AWAY_SECONDS
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError
 from pytorchjob_agent.system import network
 from pytorchjob_agent.system.console import say
@@ -66,7 +67,8 @@ class CoordinatorRendezvous(RendezvousHandler):
     def num_nodes_waiting(self) -> int:
         """Return a number above 0 if torch's agent has to restart its workers."""
         inbox, heartbeats = self.membership.client.inbox, self.membership.heartbeats
-        asked = heartbeats is not None and heartbeats.restart is not None
+        away = self.membership.client.away() > AWAY_SECONDS
+        asked = away and heartbeats is not None and heartbeats.restart is not None
         return int(inbox.restart is not None or inbox.assigned is not None or inbox.stop is not None or asked)
 
     def get_run_id(self) -> str:

@@ -88,6 +88,13 @@ def over(inbox: Inbox) -> bool:
     return restart is not None and assigned is not None and restart.round >= assigned.round
 
 
+def superseded(inbox: Inbox, id_: RoundId) -> bool:
+    """Return whether a round that has begun here is known to be over: ended by a command, or followed by another."""
+    restart, assigned = inbox.restart, inbox.assigned
+    ended_ = restart is not None and restart.round >= id_
+    return ended_ or (assigned is not None and assigned.round > id_) or inbox.stop is not None
+
+
 def _concerns(inbox: Inbox, id_: RoundId) -> bool:
     """Return whether a command about this round concerns ours, or the one that is about to begin."""
     ours = inbox.round or (inbox.assigned.round if inbox.assigned is not None else None)

@@ -15,10 +15,13 @@ from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, round_store,
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.coordinator_client import Client
 from pytorchjob_agent.rendezvous.peer_heartbeats import PeerHeartbeatThread
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.rendezvous.waiting import Known, Waiting
 from pytorchjob_agent.system.console import say
 
 _LINGER_SECONDS = 5.0
+_FIRST_PAUSE = 0.002
+"""How long a member first waits for the proof that rank 0 writes when it opens the store."""
 
 
 class NoRoundError(Exception):
@@ -44,6 +47,14 @@ def describe(assigned: Assigned, count: int) -> str:
     )
 
 
+def _part(store: Any, assigned: Assigned) -> Any:
+    return round_store.beside(store, f"pytorchjob/{assigned.round}")
+
+
+def _warn(key: str) -> None:
+    say(f"warning: {key} in the round's store is ignored: no member of this round wrote it (see docs/security.md)")
+
+
 class Membership:
     """This agent's place in the job, round by round."""
 
@@ -56,6 +67,9 @@ class Membership:
         """The last round whose end the coordinator knows from this agent."""
         self.heartbeats: PeerHeartbeatThread | None = None
         self.store: Any = None
+        """The part of the round's store that workers do not use; None: it cannot be reached."""
+        self._peers: SignedStore | None = None
+        """The same part, for what members write for each other."""
         self._raw: Any = None
         self._server: Any = None
         self._old: Any = None
@@ -125,17 +139,17 @@ class Membership:
 
     def _offer(self, port: int) -> bool:
         """Offer the other members to continue without the coordinator; False if the last round's store is gone."""
-        assert self.assigned is not None
+        assert self._peers is not None
         try:
-            agreement.offer(self.store, self.assigned, self._address, port)
+            agreement.offer(self._peers, self._address, port)
         except RuntimeError:
             return False
         return True
 
     def _agree(self) -> Assigned | None:
-        assert self.assigned is not None
+        assert self._peers is not None
         try:
-            return agreement.agree(self.store, self.assigned)
+            return agreement.agree(self._peers)
         except (RuntimeError, ValueError):
             return None
 
@@ -147,11 +161,11 @@ class Membership:
         self.assigned = assigned
         try:
             self._open(assigned, listener, keep_old=agreed)
-            heartbeats = PeerHeartbeatThread(self._second_connection(assigned), assigned, self.on_restart)
+            heartbeats = PeerHeartbeatThread(self._second_connection(assigned), self.on_restart)
         except RuntimeError as error:
             where = f"{assigned.master_address}:{assigned.master_port}"
             self.client.send(Unreachable(assigned.round, where, str(error)[:500]))
-            self.store = None
+            self.store = self._peers = None
             raise PeerError(f"rank 0's store {where} does not answer: {error}") from error
         self.heartbeats = heartbeats
         heartbeats.start()
@@ -168,17 +182,28 @@ class Membership:
             self._raw = self._server = round_store.serve(listener)
         else:
             self._raw = round_store.connect(assigned.master_address, assigned.master_port)
-        self.store = self._part(self._raw, assigned)
+        self.store = _part(self._raw, assigned)
+        self._peers = SignedStore(self.store, assigned, _warn)
         if assigned.rank == 0:
-            agreement.prepare(self.store, assigned.size)
+            agreement.prepare(self._peers)
+        else:
+            self._await_prepared(self._peers)
 
-    def _second_connection(self, assigned: Assigned) -> Any:
+    def _await_prepared(self, peers: SignedStore) -> None:
+        """Wait until rank 0 proves that its store is this round's; raises RuntimeError if it does not in time."""
+        deadline, pause = time.monotonic() + round_store.CONNECT_SECONDS, _FIRST_PAUSE
+        while not agreement.is_prepared(peers):
+            if commands.superseded(self.client.inbox, peers.assigned.round):
+                raise RuntimeError(f"round {peers.assigned.round} has ended before its store was open")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"it does not serve round {peers.assigned.round}")
+            time.sleep(pause)
+            pause = min(2 * pause, waiting.POLL_SECONDS)
+
+    def _second_connection(self, assigned: Assigned) -> SignedStore:
         """Return a store connection for the heartbeats alone."""
-        return self._part(round_store.connect(assigned.master_address, assigned.master_port), assigned)
-
-    @staticmethod
-    def _part(store: Any, assigned: Assigned) -> Any:
-        return round_store.beside(store, f"pytorchjob/{assigned.round}")
+        raw = round_store.connect(assigned.master_address, assigned.master_port)
+        return SignedStore(_part(raw, assigned), assigned, _warn)
 
     def _try_neighbour(self, assigned: Assigned) -> None:
         error = peer_heartbeats.try_neighbour(assigned.neighbour)
@@ -200,10 +225,10 @@ class Membership:
         if self._done_in != assigned.round:
             self._done_in = assigned.round
             self.client.update(lambda session: session.finish(assigned.round))
-        if self.store is None:
+        if self._peers is None:
             return False
         try:
-            agreement.done(self.store, assigned.rank)
+            agreement.done(self._peers)
         except RuntimeError:
             return False
         return True
@@ -211,24 +236,24 @@ class Membership:
     def all_done(self) -> bool:
         """Return whether the workers of all members are done, as far as the store answers."""
         with suppress(RuntimeError):
-            return self.assigned is not None and agreement.all_done(self.store, self.assigned.size)
+            return self._peers is not None and agreement.all_done(self._peers)
         return False
 
     def ask_for_restart(self, reason: str) -> None:
         """Ask the other members for a restart, through the store."""
         with suppress(RuntimeError):
-            if self.store is not None:
-                agreement.ask_for_restart(self.store, reason)
+            if self._peers is not None:
+                agreement.ask_for_restart(self._peers, reason)
 
     def linger(self) -> None:
         """Without a coordinator, keep the store open until the others have read in it that all are done."""
-        assigned, deadline = self.assigned, time.monotonic() + _LINGER_SECONDS
-        if assigned is None or self.client.away() == 0.0:
+        peers, deadline = self._peers, time.monotonic() + _LINGER_SECONDS
+        if peers is None or self.client.away() == 0.0:
             return
         with suppress(RuntimeError):
-            agreement.leave(self.store, assigned.rank)
-            while assigned.rank == 0 and time.monotonic() < deadline:
-                if agreement.all_left(self.store, assigned.size):
+            agreement.leave(peers)
+            while peers.assigned.rank == 0 and time.monotonic() < deadline:
+                if agreement.all_left(peers):
                     return
                 time.sleep(waiting.POLL_SECONDS)
 
@@ -237,6 +262,6 @@ class Membership:
         if self.heartbeats is not None:
             self.heartbeats.stop()
         self.client.close()
-        self._server = self._old = self._raw = self.store = None
+        self._server = self._old = self._raw = self.store = self._peers = None
         if self._listener is not None:
             self._listener.close()

@@ -8,19 +8,19 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS
 from pytorchjob_agent.rendezvous import agreement
-from pytorchjob_agent.rendezvous.agreement import Store
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.system import network
 
 
 class PeerHeartbeatThread:
     """Exchanges the heartbeats of one round."""
 
-    def __init__(self, store: Store, assigned: Assigned, on_restart: Callable[[], None]) -> None:
+    def __init__(self, store: SignedStore, on_restart: Callable[[], None]) -> None:
         """Take a store connection of its own: a call may block for seconds while the host is away."""
         self._store, self._on_restart = store, on_restart
-        self._heartbeats = agreement.PeerHeartbeats(assigned, time.monotonic())
+        self._heartbeats = agreement.PeerHeartbeats(store.assigned, time.monotonic())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="peer-heartbeats", daemon=True)
 

@@ -5,11 +5,12 @@ reason instead.
 """
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, assert_never
 
-from pytorchjob_agent.contract.messages import FromAgent, Hello, Message, Refused, Stop
+from pytorchjob_agent.contract.messages import Assigned, FromAgent, Hello, Message, Refused, Stop
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
@@ -32,6 +33,7 @@ from pytorchjob_operator.rounds.state import (
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy, TrainingReason
 
 _log = logging.getLogger(__name__)
+_SECRET_BYTES = 32
 _FORGOTTEN = Refused("the job is over or deleted", again=True)
 
 OnChange = Callable[[str, tuple[JobEvent, ...]], None]
@@ -80,6 +82,8 @@ class Jobs:
         self.ticked_at = clock()
         self.violations = 0
         """Decisions that violated an invariant or failed, and were not carried out."""
+        self.draw_secret: Callable[[], str] = _draw_secret
+        """Returns the secret of a new round. A simulation replaces it."""
 
     def state(self, uid: str) -> JobState | None:
         """Return the present state of a job; it never changes afterwards."""
@@ -172,7 +176,7 @@ class Jobs:
             self._stall(uid, job, input_, violations, now)
             return
         job.state = decision.state
-        _carry_out(job, decision)
+        _carry_out(job, _with_secret(decision, self.draw_secret))
         if decision.events or _shown(before) != _shown(decision.state):
             _log.info("job %s: %s", uid, decision.reason)
             self._on_change(uid, decision.events)
@@ -190,6 +194,27 @@ class Jobs:
         problems = {**job.state.problems, TrainingReason.COORDINATOR_DEFECT: message}
         job.state = replace(job.state, phase=phase, problems=problems)
         self._on_change(uid, (JobEvent(TrainingReason.COORDINATOR_DEFECT, message, warning=True),))
+
+
+def _draw_secret() -> str:
+    return secrets.token_hex(_SECRET_BYTES)
+
+
+def _with_secret(decision: Decision, draw: Callable[[], str]) -> Decision:
+    """Give all members of a round that the decision assigns the same secret.
+
+    It is added here, so that no state, log or recording has it, and replayed decisions are equal.
+    """
+    if not any(isinstance(command, Send) and isinstance(command.message, Assigned) for command in decision.commands):
+        return decision
+    secret = draw()
+    commands = tuple(
+        replace(command, message=replace(command.message, secret=secret))
+        if isinstance(command, Send) and isinstance(command.message, Assigned)
+        else command
+        for command in decision.commands
+    )
+    return replace(decision, commands=commands)
 
 
 def _carry_out(job: _Job, decision: Decision) -> None:

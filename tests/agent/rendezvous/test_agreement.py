@@ -7,8 +7,9 @@ import pytest
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous import agreement
 from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
 
-ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 6, "10.0.0.1", 1000, 4)
+ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 6, "10.0.0.1", 1000, 4, secret="5ec2e7")
 PLACES = [replace(ZERO, rank=rank, first_rank=2 * rank) for rank in range(3)]
 
 
@@ -32,52 +33,81 @@ class Store(dict[str, bytes]):
             self.set(key, value)
 
 
+Members = list[SignedStore]
+
+
 @pytest.fixture
 def store() -> Store:
-    made = Store()
-    agreement.prepare(made, 3)
+    return Store()
+
+
+@pytest.fixture
+def members(store: Store) -> Members:
+    made = [SignedStore(store, place) for place in PLACES]
+    agreement.prepare(made[0])
     return made
 
 
-def test_members_agree_once_all_of_them_have_offered_and_rank_0_opens_the_round(store: Store) -> None:
-    for place in PLACES[1:]:
-        agreement.offer(store, place, f"10.0.0.{place.rank}", 2000 + place.rank)
-    assert [agreement.agree(store, place) for place in PLACES] == [None] * 3
-    agreement.offer(store, ZERO, "10.0.0.9", 2009)
-    assert agreement.agree(store, PLACES[1]) is None, "rank 0 has not opened it yet"
-    agreed = [agreement.agree(store, place) for place in PLACES]
-    reason = "agreed on without the coordinator"
-    assert agreed == [
-        replace(place, round=RoundId(3, 7, 1), master_address="10.0.0.9", master_port=2009, restarts=5, reason=reason)
-        for place in PLACES
-    ]
+def test_members_agree_once_all_of_them_have_offered_and_rank_0_opens_the_round(members: Members) -> None:
+    for rank in (1, 2):
+        agreement.offer(members[rank], f"10.0.0.{rank}", 2000 + rank)
+    assert [agreement.agree(member) for member in members] == [None] * 3
+    agreement.offer(members[0], "10.0.0.9", 2009)
+    assert agreement.agree(members[1]) is None, "rank 0 has not opened it yet"
+    agreed = [agreement.agree(member) for member in members]
+    secrets = {place.secret for place in agreed if place is not None}
+    assert len(secrets) == 1, "the next attempt's secret is the same for all"
+    assert secrets.isdisjoint({ZERO.secret, ""}), "and a new one"
+    reason, secret = "agreed on without the coordinator", secrets.pop()
+    changed = {"master_address": "10.0.0.9", "master_port": 2009, "restarts": 5, "reason": reason, "secret": secret}
+    assert agreed == [replace(place, round=RoundId(3, 7, 1), **changed) for place in PLACES]  # type: ignore[arg-type]
 
 
-def test_rank_0_hears_whose_counter_moves_and_the_others_hear_rank_0(store: Store) -> None:
-    members = [PeerHeartbeats(place, 100.0) for place in PLACES]
+def test_rank_0_hears_whose_counter_moves_and_the_others_hear_rank_0(members: Members) -> None:
+    heartbeats = [PeerHeartbeats(place, 100.0) for place in PLACES]
     for now in (101.0, 102.0, 103.0, 104.0):
         for rank in (2, 1, 0) if now < 103 else (1, 0):
-            members[rank].exchange(store, lambda now=now: now)  # type: ignore[misc]
-    assert [member.heard(104.1) for member in members] == [(1,), (0,), ()]
-    assert [member.silence(104.0) for member in members] == [0.0, 0.0, 2.0]
+            heartbeats[rank].exchange(members[rank], lambda now=now: now)  # type: ignore[misc]
+    assert [heartbeat.heard(104.1) for heartbeat in heartbeats] == [(1,), (0,), ()]
+    assert [heartbeat.silence(104.0) for heartbeat in heartbeats] == [0.0, 0.0, 2.0]
 
 
-def test_a_request_for_a_restart_is_reported_once(store: Store) -> None:
-    members = [PeerHeartbeats(place, 100.0) for place in PLACES]
-    agreement.ask_for_restart(store, "boom " * 1000)
-    assert [members[1].exchange(store, lambda: 101.0) for _ in range(2)] == [True, False]
-    assert members[1].restart == ("boom " * 1000)[:1024]
+def test_a_request_for_a_restart_is_reported_once(members: Members) -> None:
+    heartbeat = PeerHeartbeats(PLACES[1], 100.0)
+    agreement.ask_for_restart(members[2], "boom " * 1000)
+    assert [heartbeat.exchange(members[1], lambda: 101.0) for _ in range(2)] == [True, False]
+    assert heartbeat.restart == ("boom " * 1000)[:1024]
 
 
 def test_a_member_that_is_alone_is_never_silent() -> None:
     assert PeerHeartbeats(replace(ZERO, size=1), 0.0).silence(99.0) == 0.0
 
 
-def test_all_are_done_and_all_have_left(store: Store) -> None:
-    for rank in (0, 1):
-        agreement.done(store, rank)
-        agreement.leave(store, rank)
-    assert (agreement.all_done(store, 3), agreement.all_left(store, 3)) == (False, False)
-    agreement.done(store, 2)
-    agreement.leave(store, 2)
-    assert (agreement.all_done(store, 3), agreement.all_left(store, 3)) == (True, True)
+def test_all_are_done_and_all_have_left(members: Members) -> None:
+    for member in members[:2]:
+        agreement.done(member)
+        agreement.leave(member)
+    assert (agreement.all_done(members[0]), agreement.all_left(members[0])) == (False, False)
+    agreement.done(members[2])
+    agreement.leave(members[2])
+    assert (agreement.all_done(members[0]), agreement.all_left(members[0])) == (True, True)
+
+
+def test_a_member_of_another_round_notices_that_the_store_is_not_its_own(members: Members) -> None:
+    assert [agreement.is_prepared(member) for member in members] == [True] * 3
+    for other in (replace(PLACES[1], round=RoundId(3, 6)), replace(PLACES[1], secret="other")):
+        assert not agreement.is_prepared(SignedStore(members[0]._store, other))
+
+
+def test_a_replayed_heartbeat_is_no_sign_of_life(store: Store, members: Members) -> None:
+    zero, one = PeerHeartbeats(PLACES[0], 100.0), PeerHeartbeats(PLACES[1], 100.0)
+    written = []
+    for now in (101.0, 102.0):
+        one.exchange(members[1], lambda now=now: now)  # type: ignore[misc]
+        zero.exchange(members[0], lambda now=now: now)  # type: ignore[misc]
+        written.append(store["heartbeat/1"])
+    for now in range(103, 110):  # rank 1 is dead; an intruder repeats what it wrote
+        store["heartbeat/1"] = written[now % 2]
+        zero.exchange(members[0], lambda now=now: float(now))  # type: ignore[misc]
+    assert zero.heard(110.0) == ()
+    assert zero.silence(110.0) == 8.0

@@ -29,7 +29,15 @@ CASES = [
     pytest.param(replace(QUIET, away=6.0, silence=6.0), Kind.REGROUP, False, id="who hears nobody ends its workers"),
     pytest.param(RESTART, Kind.REGROUP, False, id="the coordinator's order to restart"),
     pytest.param(NEW_ROUND, Kind.REGROUP, False, id="a round that began without our notice"),
-    pytest.param(replace(QUIET, peers_restart="boom"), Kind.REGROUP, True, id="a peer asks through the store"),
+    pytest.param(
+        replace(QUIET, peers_restart="boom", away=2.0),
+        Kind.REGROUP,
+        True,
+        id="a peer asks through the store and no coordinator answers",
+    ),
+    pytest.param(
+        replace(QUIET, peers_restart="boom"), Kind.WAIT, False, id="a peer asks although the coordinator answers"
+    ),
     pytest.param(
         replace(RESTART, peers_restart="boom"), Kind.REGROUP, False, id="the coordinator's word goes before the peers'"
     ),

@@ -6,6 +6,7 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous.membership import Membership
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
 
 pytestmark = pytest.mark.torch
 
@@ -38,6 +39,7 @@ def test_success_is_written_until_the_store_has_it_and_reported_once() -> None:
     membership = Membership(client, "127.0.0.1", 1.0)  # type: ignore[arg-type]
     membership.assigned = Assigned(RoundId(1, 1), 1, 2, 1, 2, "127.0.0.1", 1, 0)
     membership.store = store
+    membership._peers = SignedStore(store, membership.assigned)  # type: ignore[arg-type]
     assert [membership.done() for _ in range(3)] == [False, False, True]
     assert store.keys == ["done/1"]
     assert client.updates == 1

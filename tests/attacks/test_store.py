@@ -1,0 +1,227 @@
+"""An intruder reaches the port of a round's store, and knows everything but the round's secret.
+
+TCPStore has no authentication, so the intruder writes whatever it wants. It wants to restart the workers, to end them
+early, to lead them to another master, or to have them work in a store of its own. docs/security.md has what stays open.
+"""
+
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from pytorchjob_agent.contract.messages import Assigned, Failed, Hello, Join, Message, RoundId, Unreachable
+from pytorchjob_agent.rendezvous import agreement, round_store
+from pytorchjob_agent.rendezvous.inbox import Inbox
+from pytorchjob_agent.rendezvous.membership import Membership, PeerError
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from pytorchjob_operator.coordinator.jobs import Jobs
+from pytorchjob_operator.coordinator.limits import Limits
+from pytorchjob_operator.rounds import recording
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
+from tests.agent.rendezvous.conftest import Job, Pod
+from tests.agent.rendezvous.conftest import job as job
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+_MASTER = re.compile(r"round (\S+): .* master ([\d.]+):(\d+),")
+PLACE = Assigned(RoundId(3, 7), 1, 2, 1, 2, "127.0.0.1", 1, 0, secret="5ec2e7")
+
+
+def intrude(pod: Pod) -> Any:
+    """A connection to the store of the newest round that a pod has begun, and to the part that members use."""
+    id_, host, port = _MASTER.findall(pod.text())[-1]
+    return dist.PrefixStore(f"pytorchjob/{id_}", round_store.connect(host, int(port)))
+
+
+def forged(value: str, rank: int = 1) -> str:
+    """A value in the members' form, with a proof that is made up."""
+    return f"{'0' * 64} {rank} {value}"
+
+
+def test_an_intruder_cannot_restart_a_job_by_the_key_that_asks_for_a_restart(job: Job) -> None:
+    zero, one = job.start_all()
+    one.says("step 5 ")
+    store, worker = intrude(one), one.worker()
+    for value in ("boom", forged("boom")):
+        store.set("wanted", value)
+    one.says("warning: wanted in the round's store is ignored")
+    assert job.end() == [0, 0]
+    assert (job.report().round, job.report().restarts) == ("1.1", 0)
+    for pod in (zero, one):
+        assert "stopping the workers" not in pod.text()
+        assert [step for step, *_ in pod.steps()] == list(range(1, 61)), "each step once"
+    assert worker
+    assert one.text().count("warning: wanted") == 1, "the log reports a key once"
+
+
+def test_an_intruder_cannot_restart_or_end_a_job_that_has_no_coordinator(job: Job) -> None:
+    job.env["STEPS"] = "150"
+    zero, one = job.start_all()
+    one.says("step 5 ")
+    store = intrude(one)
+    job.away()
+    time.sleep(2)
+    for key, value in {"wanted": "boom", "done/0": "1", "done/1": "1", "go": '["127.0.0.1", 1]'}.items():
+        store.set(key, value)
+    assert job.end() == [0, 0]
+    for pod in (zero, one):
+        assert [step for step, *_ in pod.steps()] == list(range(1, 151)), "each step once, and to the end"
+
+
+def test_an_intruder_cannot_lead_the_members_to_a_master_of_its_own(job: Job) -> None:
+    job.env["STEPS"] = "150"
+    zero, one = job.start_all()
+    one.says("step 5 ")
+    store = intrude(one)
+    job.away()
+    time.sleep(2)
+    with socket.create_server(("127.0.0.9", 0)) as own:
+        own.setblocking(False)
+        where = f'["127.0.0.9", {own.getsockname()[1]}]'
+        for key in ("go", "again/0", "again/1"):
+            store.set(key, forged(where, 0))
+        os.kill(one.worker(), signal.SIGKILL)
+        zero.says("restarts 1")
+        with pytest.raises(BlockingIOError):
+            own.accept()
+    job.lead()
+    assert job.end() == [0, 0]
+    assert job.report().round == "1.1.1"
+
+
+class Client:
+    """The agent's connection to a coordinator that has assigned a round, and says nothing more."""
+
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.sent: list[Message] = []
+
+    def update(self, change: Any) -> None:
+        """Ignore what the coordinator would learn."""
+
+    def send(self, message: Message) -> None:
+        """Keep it."""
+        self.sent.append(message)
+
+    def away(self) -> float:
+        """It answers."""
+        return 0.0
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def membership() -> Iterator[Membership]:
+    made = Membership(Client(), "127.0.0.1", 1.0)  # type: ignore[arg-type]
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with round_store.listen("127.0.0.1") as made:
+        yield made
+
+
+def _begin(membership: Membership, assigned: Assigned) -> None:
+    membership._begin(assigned, round_store.listen("127.0.0.1"), agreed=False)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param(replace(PLACE, rank=0, secret=""), id="that guesses the secret"),
+        pytest.param(replace(PLACE, rank=0, secret="other"), id="that knows another round's secret"),
+        pytest.param(replace(PLACE, rank=0, round=RoundId(3, 8)), id="of a later round at the same port"),
+    ],
+)
+def test_no_workers_start_in_a_store(
+    membership: Membership, listener: socket.socket, host: Assigned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(round_store, "CONNECT_SECONDS", 0.5)
+    store = round_store.serve(listener)
+    for id_ in (PLACE.round, host.round):
+        agreement.prepare(SignedStore(round_store.beside(store, f"pytorchjob/{id_}"), host))
+    with pytest.raises(PeerError, match=r"does not serve round 3\.7"):
+        _begin(membership, replace(PLACE, master_port=listener.getsockname()[1]))
+    assert membership.store is None
+    assert [type(message) for message in membership.client.sent] == [Unreachable]  # type: ignore[attr-defined]
+
+
+def test_a_member_of_a_superseded_round_does_not_wait_for_its_store(
+    membership: Membership, listener: socket.socket
+) -> None:
+    """Rank 0 took part in a later round instead, at the same port: no workers start, and nobody waits for a timeout."""
+    later = replace(PLACE, rank=0, round=RoundId(3, 8), secret="other")
+    store = round_store.serve(listener)
+    agreement.prepare(SignedStore(round_store.beside(store, f"pytorchjob/{later.round}"), later))
+    membership.client.inbox = Inbox(round=PLACE.round, assigned=replace(later, rank=1))  # type: ignore[misc]
+    with pytest.raises(PeerError, match=r"round 3\.7 has ended before its store was open"):
+        _begin(membership, replace(PLACE, master_port=listener.getsockname()[1]))
+
+
+def test_an_intruder_cannot_make_a_dead_member_seem_alive(listener: socket.socket) -> None:
+    raw = round_store.serve(listener)
+    zero, one = (SignedStore(raw, replace(PLACE, rank=rank)) for rank in (0, 1))
+    agreement.prepare(zero)
+    heartbeats = agreement.PeerHeartbeats(zero.assigned, 0.0)
+    agreement.PeerHeartbeats(one.assigned, 0.0).exchange(one, lambda: 0.5)
+    old = raw.get("heartbeat/1").decode()
+    for second in range(1, 10):
+        raw.set("heartbeat/1", forged(str(100 + second)) if second % 2 else old)
+        heartbeats.exchange(zero, lambda second=second: float(second))  # type: ignore[misc]
+    assert heartbeats.heard(9.0) == ()
+    assert heartbeats.silence(9.0) > 5.0
+
+
+class Link:
+    """A connection of an agent that keeps what it receives."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.job, self.index = number, "", number
+        self.sent: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        """Keep it."""
+        self.sent.append(message)
+
+    def hang_up(self) -> None:
+        """Do nothing."""
+
+
+def _job_with_two_members(lines: list[str]) -> tuple[Jobs, list[Link]]:
+    """A job whose two agents wait for a round, and all that its coordinator records."""
+    jobs = Jobs(
+        3, lambda: 100.0, lambda _uid, _events: None, Limits(), lambda *item: lines.append(recording.line(*item))
+    )
+    jobs.sync_job("job", Policy(2, 2), {index: ExpectedPod(f"pod-{index}") for index in (0, 1)})
+    links = [Link(0), Link(1)]
+    for link in links:
+        where = f"10.0.0.{link.number}"
+        jobs.enter(link, Hello("job", f"pod-{link.number}", "token", link.number, where, 1, "first"))
+        jobs.received(link, Join(1000 + link.number))
+    return jobs, links
+
+
+def test_the_secret_of_a_round_reaches_its_members_and_no_log_state_or_recording() -> None:
+    lines: list[str] = []
+    jobs, links = _job_with_two_members(lines)
+    first = [message for link in links for message in link.sent if isinstance(message, Assigned)]
+    jobs.received(links[0], Failed(first[0].round, 0, 0, 1, "boom"))
+    for link in links:
+        jobs.received(link, Join(2000 + link.number, first[0].round))
+    places = [message for link in links for message in link.sent if isinstance(message, Assigned)]
+    by_round = {id_: {place.secret for place in places if place.round == id_} for id_ in {p.round for p in places}}
+    assert len(by_round) == 2
+    assert all(len(secrets) == 1 for secrets in by_round.values()), "all members of a round have the same secret"
+    secrets = set().union(*by_round.values())
+    assert len(secrets) == 2, "each round has its own"
+    shown = repr((places, jobs.state("job"), lines))
+    assert not [secret for secret in secrets if len(secret) < 64 or secret in shown]
