@@ -177,7 +177,7 @@ def test_an_intruder_cannot_make_a_dead_member_seem_alive(listener: socket.socke
     for second in range(1, 10):
         raw.set("heartbeat/1", forged(str(100 + second)) if second % 2 else old)
         heartbeats.exchange(zero, lambda second=second: float(second))  # type: ignore[misc]
-    assert heartbeats.heard(9.0) == ()
+    assert heartbeats.heard(9.0).ranks == ()
     assert heartbeats.silence(9.0) > 5.0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.contract.messages import Heartbeat, RoundId
 from pytorchjob_operator.rounds.state import Tick
 from tests.rounds.story import another_leader, expected, running, stopped
 
@@ -59,12 +59,42 @@ def test_who_comes_back_too_late_is_told_to_start_anew() -> None:
 def test_a_member_that_its_peers_hear_is_cut_off_and_not_lost() -> None:
     job = running(3, min_members=2)
     job.breaks(1)
-    job.passes(20, silent=[1], heard=(0, 1, 2))
+    job.passes(20, silent=[1], heard=(0, 1, 2), heard_ages=(3, 9, 3))
     assert job.runs
     assert "pod-1 cannot reach the coordinator, but its peers hear it" in (job.problem("CoordinatorUnreachable") or "")
     job.hello(1, round=job.round, rank=1, size=3)
     job.passes(1)
     assert job.problem("CoordinatorUnreachable") is None
+
+
+@pytest.mark.parametrize(
+    ("closed", "lost"),
+    [pytest.param(True, 2.5, id="its connection ended"), pytest.param(False, 5.0, id="it is silent")],
+)
+def test_reports_from_before_a_death_do_not_make_a_dead_member_look_alive(closed: bool, lost: float) -> None:
+    """Its peers report it for two seconds after its death, each time with the age of its last sign of life."""
+    job = running(3, min_members=2)
+    job.passes(1, heard=(0, 1, 2), heard_ages=(3, 3, 3))
+    if closed:
+        job.breaks(1)
+    for quarter in range(1, round(lost * 4)):
+        age = quarter * 2.5 + (3 if closed else -7)  # without a closed connection it may have lived a second longer
+        heard = (0, 1, 2) if age <= 20 else (0, 2)
+        job.passes(0.25, silent=[1], heard=heard, heard_ages=(3, max(int(age), 1), 3)[: len(heard)])
+        for index in (0, 2):
+            job.says(index, Heartbeat(heard=heard, heard_ages=(3, max(int(age), 1), 3)[: len(heard)]))
+        assert job.runs, f"{quarter / 4} s"
+        assert job.problem("CoordinatorUnreachable") is None
+    job.passes(0.5, silent=[1])
+    assert not job.runs
+
+
+def test_reports_of_an_agent_of_an_earlier_version_have_no_ages() -> None:
+    """They count as a second old, so a member that is cut off is still not taken for lost."""
+    job = running(3, min_members=2)
+    job.breaks(1)
+    job.passes(20, silent=[1], heard=(0, 1, 2))
+    assert job.runs
 
 
 def test_it_is_lost_once_its_peers_hear_it_no_more() -> None:

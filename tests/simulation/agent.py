@@ -6,7 +6,6 @@ It does what `loop` and `membership` do between these decisions, in the same ord
 from typing import TYPE_CHECKING
 
 from pytorchjob_agent.contract.messages import (
-    HEARTBEAT_SECONDS,
     Assigned,
     Failed,
     Heartbeat,
@@ -21,7 +20,7 @@ from pytorchjob_agent.contract.messages import (
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
 from pytorchjob_agent.rendezvous import agreement, failure_messages, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
-from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
+from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats
 from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers, decide
 from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
@@ -59,7 +58,11 @@ class Agent(Sleeper):
         self.session = Session(hello, self.monotonic())
         self.link: Link | None = None
         self.dead = self.deleted = self.cut_off = self.alone = False
+        self.mended = 0
+        """How often a way from it to the others was opened again."""
         self.died = 0.0
+        self.heard_to_the_end = False
+        """Whether it died while it was connected."""
         self.code: int | None = None
         self.reason = ""
         """Why it ended, or waits."""
@@ -144,9 +147,11 @@ class Agent(Sleeper):
     def _heartbeat(self) -> Heartbeat:
         workers = self.workers
         running = workers is not None and workers.state is Workers.RUN
+        heard = self.peers.heard(self.monotonic()) if self.peers is not None else Heard()
         return Heartbeat(
             step=workers.advance() if workers is not None else None,
-            heard=self.peers.heard(self.monotonic()) if self.peers is not None else (),
+            heard=heard.ranks,
+            heard_ages=heard.ages,
             cooperative=self.cooperative and running,
             answered=self.answered,
         )
@@ -475,7 +480,7 @@ class Agent(Sleeper):
             return
         self.stopping, self.store, self.store_at = False, store, found
         self.peers = PeerHeartbeats(assigned, self.monotonic())
-        self._clock.soon(0.0, HEARTBEAT_SECONDS, lambda: self._exchange(assigned))
+        self._clock.soon(0.0, self.peers.seconds, lambda: self._exchange(assigned))
         self.workers = RoundWorkers(self, assigned)
         self.world.checks.started(self, assigned)
         self._wake()
@@ -496,7 +501,7 @@ class Agent(Sleeper):
         if self.frozen(lambda: self._exchange(assigned)):
             return
         assert self.store is not None
-        self._clock.after(HEARTBEAT_SECONDS, lambda: self._exchange(assigned))
+        self._clock.after(self.peers.seconds, lambda: self._exchange(assigned))
         try:
             if self.peers.exchange(self.store, self.monotonic):
                 self._wake()
@@ -536,6 +541,7 @@ class Agent(Sleeper):
             return
         self.log(f"ends with {code}: {reason[:100]}")
         self.dead, self.code, self.reason = True, code, reason
+        self.heard_to_the_end = self.link is not None and not self.link.silent
         if self.link is not None:
             if silent:
                 self.link.silent = True

@@ -130,8 +130,22 @@ DEFECTS = [
         "an echo is stamped with the current time",
         "ours: a peer's old report counted as new, and a dead pod as cut off from the coordinator alone",
         f"{AGENT}/agreement.py",
-        "if new is not None and (first or new > old):",
+        "if new is not None and new > old:",
         "if old or new:",
+    ),
+    Defect(
+        "a report counts from its arrival",
+        "ours: peers reported for two seconds a member that had died, and the coordinator took it for cut off",
+        f"{ROUNDS}/running.py",
+        "max(transition.now - age / 10, ",
+        "max(transition.now, ",
+    ),
+    Defect(
+        "a report counts more than a heartbeat's delay after a silence",
+        "ours: the allowance for late reports was shorter than their age",
+        f"{ROUNDS}/losses.py",
+        "(0.0 if member.lost_at is not None else HEARTBEAT_SECONDS)",
+        "0.0",
     ),
     Defect(
         "round ids restart",

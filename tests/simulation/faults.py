@@ -6,8 +6,9 @@ from .agent import Agent
 from .workers import REAL
 from .world import World
 
-FENCED_SECONDS = 13.0
-"""By then an agent without any connection has noticed it (5 s), waited for its peers (5 s) and killed its workers."""
+FENCED_SECONDS = 7.5
+"""By then an agent without any connection has noticed it (5 s, up to 1 s late) and killed its workers (0.5 s).
+A message that was under way may arrive for up to a second."""
 LONG = "ValueError: " + "\u2603 tensor mismatch " * 400
 """An error far longer than any field of a message."""
 
@@ -68,7 +69,12 @@ def _cut_off(world: World, agent: Agent, seconds: float) -> None:
     agent.cut_off = True
     if agent.link is not None:
         agent.link.silent = True
-    world.clock.after(seconds, lambda: setattr(agent, "cut_off", False))
+    world.clock.after(seconds, lambda: _mend(agent))
+
+
+def _mend(agent: Agent) -> None:
+    agent.cut_off = agent.alone = False
+    agent.mended += 1
 
 
 def _partition(world: World, agent: Agent, seconds: float) -> None:
@@ -78,9 +84,9 @@ def _partition(world: World, agent: Agent, seconds: float) -> None:
     world.busy_until = max(world.busy_until, world.clock.now + seconds)
     assigned = agent.assigned
     if seconds > FENCED_SECONDS and agent.workers is not None and assigned is not None and assigned.size > 1:
-        world.clock.after(FENCED_SECONDS, lambda: world.checks.fenced(agent, assigned, FENCED_SECONDS))
+        mended = agent.mended
+        world.clock.after(FENCED_SECONDS, lambda: world.checks.fenced(agent, assigned, mended))
     agent.alone = True
-    world.clock.after(seconds, lambda: setattr(agent, "alone", False))
     if seconds > 6:
         world.clock.after(5.0, lambda: _replace(world, agent))
 

@@ -5,10 +5,9 @@ field ends the conversation. A line has a limit, and so has every text and list 
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from .fields import (
     MAX_MEMBERS,
@@ -24,10 +23,10 @@ from .fields import (
 )
 from .fields import ProtocolError as ProtocolError
 from .fields import RoundId as RoundId
+from .message import LINE_LIMIT as LINE_LIMIT
+from .message import Message as Message
 
 VERSION = 1
-LINE_LIMIT = 64 * 1024
-"""Bytes of one message with its newline."""
 HEARTBEAT_SECONDS = 1.0
 """An agent sends a heartbeat this often."""
 HEARTBEAT_REPLY_SECONDS = 1.5
@@ -40,62 +39,6 @@ TRACEBACK_LIMIT = 16 * 1024
 """Characters of a traceback; the end is kept."""
 CAUSE_UNKNOWN = "workers failed here (torchrun does not report why; see the log)"
 """The message of a failure whose cause the agent cannot know."""
-
-
-_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
-
-
-class Message:
-    """The base of all messages; `kind` names each on the wire."""
-
-    kind: ClassVar[str]
-
-    def to_line(self) -> bytes:
-        """Return one line of JSON with its newline. Fields beyond their limits are cut, so the other side reads it."""
-        values: dict[str, Any] = {"kind": self.kind}
-        kind: Any = type(self)
-        for name, bound in _bounds(kind):
-            value = getattr(self, name)
-            values[name] = bound(value) if bound else value
-        line = _encode(values)
-        while len(line) >= LINE_LIMIT:  # all within their own limits, but long together: escapes take six bytes
-            line = _encode(_halve_longest(values))
-        return line.encode() + b"\n"
-
-    @classmethod
-    def from_object(cls, values: Mapping[str, Any]) -> Self:
-        """Read the fields, each with its own check. Raises ProtocolError."""
-        found = {}
-        for field in fields(cls):  # type: ignore[arg-type]
-            if field.name in values:
-                found[field.name] = _read_field(cls.kind, field, values[field.name])
-        try:
-            return cls(**found)
-        except TypeError as error:
-            raise ProtocolError(f"{cls.kind}: {error}") from None
-
-
-@cache
-def _bounds(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
-    """Return the fields of a kind with the functions that bound them: looked up once, used for every message."""
-    return tuple((field.name, field.metadata.get("bound")) for field in fields(kind))
-
-
-def _halve_longest(values: dict[str, Any]) -> dict[str, Any]:
-    """Drop the second half of the longest text, list or mapping."""
-    sized = [name for name, value in values.items() if isinstance(value, str | list | tuple | dict)]
-    longest = max(sized, key=lambda name: len(_encode(values[name])))
-    value = values[longest]
-    half = len(value) // 2
-    values[longest] = dict([*value.items()][:half]) if isinstance(value, dict) else value[:half]
-    return values
-
-
-def _read_field(kind: str, field: Any, value: Any) -> Any:
-    if not field.metadata["check"](value):
-        raise ProtocolError(f"{kind}: {field.name}: {str(value)[:80]!r} is not {field.metadata['form']}")
-    read = field.metadata.get("read")
-    return read(value) if read else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +89,9 @@ class Heartbeat(Message):
     total: int | None = maybe_int(default=None)
     metrics: Mapping[str, float] = some_numbers(default_factory=dict)
     heard: tuple[int, ...] = some_ints(default=())
-    """Ranks of this round that the agent has heard through the round's store since its last heartbeat."""
+    """Ranks of this round that the agent has heard lately through the round's store."""
+    heard_ages: tuple[int, ...] = some_ints(default=())
+    """For each rank in `heard`, how old the sign of life is at most: tenths of a second, rounded up."""
     cooperative: bool = a_flag(default=False)
     """True if the workers poll for checkpoint requests: then the coordinator waits for a checkpoint."""
     answered: int = an_int(0, default=0)

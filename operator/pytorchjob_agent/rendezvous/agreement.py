@@ -5,32 +5,61 @@ Pure: the store and the time are arguments. Rank 0's agent keeps the store. Ever
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, RoundId
 from pytorchjob_agent.rendezvous.signed_store import SignedStore, next_secret
 
 _OPENED, _RESTART, _AGREED = "opened", "wanted", "go"
 _MAX_PORT = 65535
+SEND_SECONDS = 0.5 * HEARTBEAT_SECONDS
+"""How often a member writes its heartbeat and reads a sign of life of rank 0."""
+READ_SECONDS = 0.5 * SEND_SECONDS
+"""How often rank 0 reads the others' heartbeats. Its store is in the same process, so a read costs little."""
+_READ_SHARE = READ_SECONDS / 1000
+"""In rounds of more than a thousand members it reads less often: once in this time for each of them."""
+HEARD_SECONDS = 2 * HEARTBEAT_SECONDS
+"""A sign of life is reported while it is younger than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The peers that were heard lately, as a heartbeat of the agent reports them."""
+
+    ranks: tuple[int, ...] = ()
+    ages: tuple[int, ...] = ()
+    """For each rank, how old its last sign of life is at most: tenths of a second, rounded up."""
 
 
 class PeerHeartbeats:
-    """The heartbeats of one round's members: one write and one read a second."""
+    """The heartbeats of one round's members.
+
+    A peer has certainly lived at the time that is kept for it. So an answer counts from the time of its request, and a
+    changed counter from the read before: a report must never make a dead peer look alive.
+    """
 
     def __init__(self, assigned: Assigned, now: float) -> None:
         """Start; rank 0 has called `prepare` before."""
         self._assigned = assigned
         self._sent = 0
         self._counters: list[int] = []
-        self._fresh: dict[int, float] = {}
+        self._read_at = now
+        self._lived_at: dict[int, float] = {}
         self._contact = now
         self.restart: str | None = None
         """Why a member asks for a restart that the coordinator did not command."""
 
-    def heard(self, now: float) -> tuple[int, ...]:
-        """Return the ranks that were heard in the last two seconds."""
-        limit = now - 2 * HEARTBEAT_SECONDS
-        return tuple(sorted(rank for rank, at in self._fresh.items() if at > limit))
+    @property
+    def seconds(self) -> float:
+        """How often to exchange."""
+        return SEND_SECONDS if self._assigned.rank else max(READ_SECONDS, _READ_SHARE * self._assigned.size)
+
+    def heard(self, now: float) -> Heard:
+        """Return the ranks that were heard in the last two seconds, each with the age of its sign of life."""
+        ages = {rank: now - at for rank, at in sorted(self._lived_at.items()) if now - at < HEARD_SECONDS}
+        return Heard(tuple(ages), tuple(math.ceil(10 * max(age, 0.0)) for age in ages.values()))
 
     def silence(self, now: float) -> float:
         """Return the seconds since a peer was heard, or the store at a peer answered; 0 for a round of one."""
@@ -39,30 +68,35 @@ class PeerHeartbeats:
     def exchange(self, store: SignedStore, clock: Callable[[], float]) -> bool:
         """Send a heartbeat and read the others'; True if a member asks for a restart for the first time.
 
-        The clock is read after each answer, because a call may block for seconds.
+        The clock is read before each request, because a call may block for seconds.
         """
         rank = self._assigned.rank
         if rank == 0:
-            self._compare(_read_counters(store), clock())
+            before = clock()
+            self._compare(_read_counters(store), before)
         else:
             self._sent += 1
             store.write(f"heartbeat/{rank}", str(self._sent))
+        before = clock()
         asked = store.read(_RESTART)
         if rank:
-            self._fresh[0] = self._contact = clock()
+            self._lived_at[0] = self._contact = before
         if asked is None or self.restart is not None:
             return False
         self.restart = asked.value
         return True
 
     def _compare(self, counters: Sequence[int | None], now: float) -> None:
-        """Compare the others' counters with those of a second ago. They only grow: an older value is a replay."""
-        first = not self._counters
-        known = self._counters or [0] * len(counters)
+        """Compare the others' counters with those of the read before: each that has grown did so after it.
+
+        Counters only grow: an older value is a replay.
+        """
+        known = self._counters or [0 if new is None else new for new in counters]
         for rank, (old, new) in enumerate(zip(known, counters, strict=True), 1):
-            if new is not None and (first or new > old):
-                self._fresh[rank] = self._contact = now
+            if new is not None and new > old:
+                self._lived_at[rank] = self._contact = self._read_at
         self._counters = [old if new is None else max(old, new) for old, new in zip(known, counters, strict=True)]
+        self._read_at = now
 
 
 def prepare(store: SignedStore) -> None:

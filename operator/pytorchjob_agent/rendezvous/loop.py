@@ -88,12 +88,13 @@ class ElasticAgent(LocalElasticAgent):
 
     def _heartbeat(self) -> Heartbeat:
         """Return what is sent once a second; the client's thread calls it."""
-        progress, peers = self._workers.progress(), self._membership.heartbeats
+        progress, heard = self._workers.progress(), self._membership.heard()
         return Heartbeat(
             step=progress.step,
             total=progress.total,
             metrics=progress.metrics or {},
-            heard=peers.heard() if peers is not None else (),
+            heard=heard.ranks,
+            heard_ages=heard.ages,
             cooperative=progress.cooperative,
             answered=self._answered,
         )

@@ -13,6 +13,7 @@ from typing import Any
 from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, RoundId, Unreachable
 from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, round_store, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
+from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.coordinator_client import Client
 from pytorchjob_agent.rendezvous.peer_heartbeats import PeerHeartbeatThread
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
@@ -213,7 +214,12 @@ class Membership:
 
     def _plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""
-        return Heartbeat(heard=self.heartbeats.heard() if self.heartbeats is not None else ())
+        heard = self.heard()
+        return Heartbeat(heard=heard.ranks, heard_ages=heard.ages)
+
+    def heard(self) -> Heard:
+        """Return the peers of this round that were heard lately."""
+        return self.heartbeats.heard() if self.heartbeats is not None else Heard()
 
     def done(self) -> bool:
         """Report to the coordinator, once, and to the other members that the workers here are done.

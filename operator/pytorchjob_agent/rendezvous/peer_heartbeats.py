@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS
 from pytorchjob_agent.rendezvous import agreement
+from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.system import network
 
@@ -37,8 +37,8 @@ class PeerHeartbeatThread:
         """Why a member asks for a restart that the coordinator did not command."""
         return self._heartbeats.restart
 
-    def heard(self) -> tuple[int, ...]:
-        """Return the ranks that were heard in the last two seconds."""
+    def heard(self) -> Heard:
+        """Return the peers that were heard in the last two seconds, and how old these signs of life are."""
         return self._heartbeats.heard(time.monotonic())
 
     def silence(self) -> float:
@@ -46,7 +46,7 @@ class PeerHeartbeatThread:
         return self._heartbeats.silence(time.monotonic())
 
     def _run(self) -> None:
-        while not self._stop.wait(HEARTBEAT_SECONDS):
+        while not self._stop.wait(self._heartbeats.seconds):
             with suppress(RuntimeError):  # torch's DistError and its subclasses: the host is away, see silence()
                 if self._heartbeats.exchange(self._store, time.monotonic):
                     self._on_restart()

@@ -28,6 +28,8 @@ from pytorchjob_agent.rendezvous.inbox import Inbox
 
 GREETING_SECONDS = 0.5
 """How long an agent sleeps at most while the coordinator has not accepted its hello."""
+_SLEEP_SECONDS = 2.0
+"""An agent that sent nothing for this long was frozen itself: it sends a heartbeat every second."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _REFUSED_PAUSE = 2.0
@@ -54,6 +56,7 @@ class Session:
         self._pause = _FIRST_PAUSE
         self._pending = b""
         self._heard = now
+        self._flushed = self._awake_since = now
         self._next_heartbeat: float | None = None
         """None until the coordinator has accepted the hello of this connection."""
         self._welcomes = 0
@@ -68,11 +71,15 @@ class Session:
         return replace(self.standing.hello, clock=clock).to_line()
 
     def disconnect(self, now: float) -> bool:
-        """Note the end of a connection, or a failed attempt; True if the coordinator was connected until now."""
+        """Note the end of a connection, or a failed attempt; True if the coordinator was connected until now.
+
+        After a silence the coordinator is away since it was last heard, or since this agent itself was last frozen.
+        """
         self._next_heartbeat = None
         if self._away_since is not None:
             return False
-        self._away_since, self._pause = now, _FIRST_PAUSE
+        silent = now - self._heard > LEASE_SECONDS
+        self._away_since, self._pause = max(self._heard, self._awake_since) if silent else now, _FIRST_PAUSE
         return True
 
     def pause(self) -> float:
@@ -109,6 +116,9 @@ class Session:
 
     def flush(self, now: float, heartbeat: Heartbeat | None = None) -> bytes:
         """Return what is to be sent now; raises ConnectionError after a silence as long as the lease."""
+        if now - self._flushed > _SLEEP_SECONDS:
+            self._awake_since = now
+        self._flushed = now
         messages: list[Message] = []
         if self._next_heartbeat is None and self.inbox.welcomes > self._welcomes:
             messages = self._greet(now)

@@ -24,7 +24,9 @@ ALL_SILENT_SECONDS = LEASE_SECONDS - 1.5 * HEARTBEAT_SECONDS
 """If every member has been silent for this long, the coordinator itself is cut off. Connections that break together run
 out of their leases at most one heartbeat apart."""
 PEER_SECONDS = 3.0 * HEARTBEAT_SECONDS
-"""For how long a peer's report that it hears a member counts."""
+"""For how long a sign of life counts that a peer reports."""
+DELIVERY_SECONDS = 0.2 * HEARTBEAT_SECONDS
+"""By how much a report may arrive later than the end of the connection of the member that it is about."""
 _FORMER_UIDS = 8
 _CHECK_NETWORK = "Check NetworkPolicies between the pod and the operator."
 
@@ -150,12 +152,15 @@ def _silent_since(transition: Transition, member: Member) -> float | None:
 
 
 def _peers_hear(transition: Transition, member: Member, since: float) -> bool:
-    """True if a peer has heard the member after it fell silent, and recently."""
+    """True if the member lived after it fell silent, and recently, by its peers' reports with their ages.
+
+    A member whose connection is open may have died up to one heartbeat after its last message.
+    """
     round_ = transition.state.round
     if member.peer_heard_at is None or round_ is None or not round_.has(member.index):
         return False
-    later = member.peer_heard_at > since + 1.2 * HEARTBEAT_SECONDS  # a report is as old as the last heartbeat at most
-    return later and transition.now - member.peer_heard_at < PEER_SECONDS
+    died_by = since + DELIVERY_SECONDS + (0.0 if member.lost_at is not None else HEARTBEAT_SECONDS)
+    return member.peer_heard_at > died_by and transition.now - member.peer_heard_at < PEER_SECONDS
 
 
 def _patience(transition: Transition, member: Member) -> float:

@@ -1,6 +1,7 @@
 """Messages of members, above all while a round runs: heartbeats, failures, success, drains, and new members."""
 
 from dataclasses import replace
+from itertools import zip_longest
 from typing import assert_never
 
 from pytorchjob_agent.contract.messages import (
@@ -26,6 +27,8 @@ from pytorchjob_operator.rounds.values import Failure, Member, PastRestart, Plan
 
 GROW_SECONDS = 1.0
 """How long a round that can grow waits for more new members after the first one."""
+UNKNOWN_AGE = 10
+"""Tenths of a second: the age of a sign of life that an agent of an earlier version reports without an age."""
 CHECKPOINT_SECONDS = 60.0
 """How long workers may take to save a checkpoint on request."""
 
@@ -65,13 +68,14 @@ def _record_first_step(transition: Transition, message: Heartbeat) -> None:
 
 def _record_peers(transition: Transition, member: Member, message: Heartbeat, round_: Round) -> None:
     """A member hears its peers through the round's store; it matters for peers that the coordinator does not hear."""
-    for rank in message.heard:
+    for rank, age in zip_longest(message.heard, message.heard_ages[: len(message.heard)], fillvalue=UNKNOWN_AGE):
         index = round_.ranks[rank] if rank < len(round_.ranks) else None
         peer = None if index is None else transition.state.members.get(index)
         if peer is None or peer is member:
             continue
         if peer.lost_at is not None or transition.now - peer.heard_at > HEARTBEAT_SECONDS:
-            transition.put(replace(peer, peer_heard_at=transition.now))
+            at = max(transition.now - age / 10, peer.peer_heard_at or 0.0)
+            transition.put(replace(peer, peer_heard_at=at))
 
 
 def join(transition: Transition, member: Member, message: Join) -> None:

@@ -87,7 +87,7 @@ class Member:
     lost_at: float | None = None
     """The time when its connection ended."""
     peer_heard_at: float | None = None
-    """The time when a peer last reported that it hears this member."""
+    """The last time at which it certainly lived, by its peers' reports. Kept while the coordinator does not hear it."""
     leaving: bool = False
     done: bool = False
     cooperative: bool = False

@@ -41,7 +41,7 @@ HELLO = Hello("job", "pod", "token", 0, "10.0.0.1", 8, "first", round=ROUND, ran
 FROM_AGENT: list[Message] = [
     HELLO,
     Join(4321),
-    Heartbeat(step=5, total=10, metrics={"loss": 0.5}, heard=(0, 2), cooperative=True, answered=3),
+    Heartbeat(step=5, total=10, metrics={"loss": 0.5}, heard=(0, 2), heard_ages=(3, 12), cooperative=True, answered=3),
     Heartbeat(),
     Failed(ROUND, 3, 1, 137, "killed", "Traceback ...", (4, 5), hang=True, waits=True, age=0.5),
     Done(ROUND),

@@ -6,7 +6,7 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous import agreement
-from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
+from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 
 ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 6, "10.0.0.1", 1000, 4, secret="5ec2e7")
@@ -64,12 +64,42 @@ def test_members_agree_once_all_of_them_have_offered_and_rank_0_opens_the_round(
 
 
 def test_rank_0_hears_whose_counter_moves_and_the_others_hear_rank_0(members: Members) -> None:
+    """A counter that grows proves life since the read before, an answer since its request."""
     heartbeats = [PeerHeartbeats(place, 100.0) for place in PLACES]
     for now in (101.0, 102.0, 103.0, 104.0):
         for rank in (2, 1, 0) if now < 103 else (1, 0):
             heartbeats[rank].exchange(members[rank], lambda now=now: now)  # type: ignore[misc]
-    assert [heartbeat.heard(104.1) for heartbeat in heartbeats] == [(1,), (0,), ()]
-    assert [heartbeat.silence(104.0) for heartbeat in heartbeats] == [0.0, 0.0, 2.0]
+    assert [heartbeat.heard(104.1) for heartbeat in heartbeats] == [Heard((1,), (11,)), Heard((0,), (1,)), Heard()]
+    assert [heartbeat.silence(104.0) for heartbeat in heartbeats] == [1.0, 0.0, 2.0]
+
+
+def test_an_old_sign_of_life_is_never_reported_as_a_new_one(members: Members) -> None:
+    """Member 1 writes once more and dies. Rank 0 stood still for ten seconds, or its reads are late."""
+    zero, one = (PeerHeartbeats(place, 100.0) for place in PLACES[:2])
+    zero.exchange(members[0], lambda: 100.0)
+    one.exchange(members[1], lambda: 100.1)
+    zero.exchange(members[0], lambda: 110.0)
+    assert zero.heard(110.0) == Heard(), "it may have died ten seconds ago"
+    zero.exchange(members[0], lambda: 110.25)
+    assert zero.heard(110.25) == Heard()
+
+
+def test_an_answer_counts_from_its_request(members: Members) -> None:
+    one, times = PeerHeartbeats(PLACES[1], 100.0), iter([101.0, 109.0])
+    one.exchange(members[1], lambda: next(times))
+    assert one.silence(109.0) == 8.0
+    assert one.heard(109.0) == Heard()
+
+
+def test_counters_that_nobody_has_written_yet_are_no_sign_of_life(members: Members) -> None:
+    zero = PeerHeartbeats(ZERO, 100.0)
+    zero.exchange(members[0], lambda: 100.2)
+    assert zero.heard(100.2) == Heard()
+
+
+def test_rank_0_of_a_large_round_reads_less_often() -> None:
+    assert PeerHeartbeats(ZERO, 0.0).seconds < PeerHeartbeats(PLACES[1], 0.0).seconds
+    assert PeerHeartbeats(replace(ZERO, size=4000), 0.0).seconds == 1.0
 
 
 def test_a_request_for_a_restart_is_reported_once(members: Members) -> None:
@@ -109,5 +139,5 @@ def test_a_replayed_heartbeat_is_no_sign_of_life(store: Store, members: Members)
     for now in range(103, 110):  # rank 1 is dead; an intruder repeats what it wrote
         store["heartbeat/1"] = written[now % 2]
         zero.exchange(members[0], lambda now=now: float(now))  # type: ignore[misc]
-    assert zero.heard(110.0) == ()
+    assert zero.heard(110.0) == Heard()
     assert zero.silence(110.0) == 8.0

@@ -112,6 +112,31 @@ def test_a_silence_as_long_as_the_lease_ends_the_connection() -> None:
         made.flush(103.1 + LEASE_SECONDS)
 
 
+def test_after_a_silence_the_coordinator_is_away_since_it_was_last_heard() -> None:
+    made = connected()
+    for second in range(6):
+        made.flush(100.0 + second)
+    with pytest.raises(ConnectionError):
+        made.flush(105.5)
+    made.disconnect(105.5)
+    assert made.away(105.5) == pytest.approx(5.5)
+
+
+def test_an_agent_that_was_frozen_does_not_take_that_time_for_a_silence_of_the_coordinator() -> None:
+    made = connected()
+    made.flush(101.0)
+    with pytest.raises(ConnectionError):
+        made.flush(3701.0)
+    made.disconnect(3701.1)
+    assert made.away(3701.1) == pytest.approx(0.1)
+
+
+def test_a_connection_that_is_closed_is_lost_at_that_time() -> None:
+    made = connected()
+    made.disconnect(103.0)
+    assert made.away(103.5) == pytest.approx(0.5)
+
+
 def test_pauses_between_attempts_grow_and_start_again_after_a_connection() -> None:
     made = session()
     assert [made.pause() for _ in range(7)] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
