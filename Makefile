@@ -37,6 +37,14 @@ test-long: out/compiled ## Heavy tests that rarely break: before a release, afte
 simulate: ## Schedules of a simulated job: real agents' decisions, real coordinator, real bytes (SEEDS=, FIRST=)
 	@PYTHONPATH=operator:$(CURDIR) $(if $(wildcard .venv/bin/python),.venv/bin/python,python3) -m tests.simulation --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0)
 
+mutate: .venv out/mutate/venv ## Changes of the code that no test notices; hours (MODULES="rounds/budget kube/lease", FRESH=1)
+	@PYTHONPATH=operator:$(CURDIR) python -m tests.mutation $(if $(FRESH),--fresh) $(MODULES)
+
+out/mutate/venv: requirements/mutate.txt | .venv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $@
+	$(BIN)/uv pip install --quiet --python $@/bin/python --require-hashes -r $<
+	@touch $@
+
 check: .venv ## Format, lint, types and import contracts
 	ruff format --check .
 	ruff check .
@@ -83,6 +91,7 @@ lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) $(addprefix --no-emit-package ,$(NOT_LOADED)) requirements/torch-oldest.in -o requirements/torch-oldest.txt
 	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra operator --extra cli --group dev -o requirements/dev.txt
+	$(LOCK) --constraints requirements/dev.txt requirements/mutate.in -o requirements/mutate.txt
 
 ##@ Tidy
 clean: ## Remove what was built in this checkout (not the cache)
@@ -116,4 +125,4 @@ torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB;
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run test prepare test-long simulate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help
+.PHONY: run test prepare test-long simulate mutate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help

@@ -98,6 +98,26 @@ CASES = [
         True,
         id="saved and stopped: no order will come",
     ),
+    # The moments at which the answer changes.
+    pytest.param(replace(QUIET, away=5.0, silence=5.0), Kind.REGROUP, False, id="no sign of life for just a lease"),
+    pytest.param(replace(QUIET, away=4.9, silence=9.0), Kind.WAIT, False, id="the coordinator answered within a lease"),
+    pytest.param(replace(QUIET, away=9.0, silence=4.9), Kind.WAIT, False, id="a peer was heard within a lease"),
+    pytest.param(
+        replace(QUIET, workers=Workers.FAILED, away=1.5), Kind.REPORT_FAILURE, False, id="failed, away for a moment"
+    ),
+    pytest.param(
+        replace(QUIET, workers=Workers.DONE, all_done=True, away=1.5), Kind.REPORT_DONE, False, id="done, a moment away"
+    ),
+    pytest.param(
+        replace(QUIET, workers=Workers.DONE, leave_by=100.0), Kind.LEAVE, False, id="done here, and the time is over"
+    ),
+    pytest.param(
+        replace(QUIET, workers=Workers.STOPPED, away=1.5), Kind.WAIT, False, id="saved and stopped, a moment away"
+    ),
+    pytest.param(replace(QUIET, leave_by=100.0), Kind.LEAVE, False, id="asked to go: the time is just over"),
+    pytest.param(
+        replace(QUIET, leave_by=120.0, away=1.5), Kind.REPORT_LEAVING, False, id="asked to go, away for a moment"
+    ),
 ]
 
 
@@ -106,3 +126,8 @@ def test_the_next_step(snapshot: Snapshot, kind: Kind, by_members: bool) -> None
     step = decide(snapshot)
     assert (step.kind, step.by_members) == (kind, by_members)
     assert step.reason
+
+
+def test_a_stop_comes_with_the_command_and_its_words() -> None:
+    step = decide(with_inbox(QUIET, stop=STOP))
+    assert (step.stop, step.reason) == (STOP, STOP.message)

@@ -1,0 +1,1 @@
+"""Mutation testing: changes the code in small ways, and shows which changes no test notices."""

@@ -1,0 +1,80 @@
+"""Which modules are mutated, and which tests have to notice it: few for each, so that a mutant costs little."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+
+OPERATOR, AGENT = "pytorchjob_operator", "pytorchjob_agent"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Modules that are mutated together, because the same tests concern them."""
+
+    name: str
+    modules: tuple[str, ...]
+    """Paths below the source root, without `.py`; an asterisk stands for all modules of a package."""
+    tests: tuple[str, ...]
+    """Files and folders below the repository's root."""
+    without: tuple[str, ...] = ()
+    """Tests of these folders that need more than the sources, or take too long."""
+
+    def holds(self, module: str) -> bool:
+        """Return whether the group mutates this module."""
+        return any(fnmatch(module, pattern) for pattern in self.modules)
+
+
+def alone(package: str, name: str, *tests: str) -> Group:
+    """Return a group of one module; its path in the package is also the end of the path of its tests."""
+    folder, _, last = name.rpartition("/")
+    short = "agent/" if package == AGENT else ""
+    return Group(f"{short}{name}", (f"{package}/{name}",), tests or (f"tests/{short}{folder}/test_{last}.py",))
+
+
+GROUPS = (
+    alone(OPERATOR, "kube/lease", "tests/kube/test_lease.py", "tests/kube/test_lease_terms.py"),
+    alone(OPERATOR, "kube/reflector", "tests/kube/test_reflector.py", "tests/kube/test_reflector_failures.py"),
+    alone(OPERATOR, "kube/store"),
+    Group(
+        "rounds",
+        (f"{OPERATOR}/rounds/*",),
+        ("tests/rounds",),
+        ("tests/rounds/test_phases.py::test_the_page_shows_the_machine_as_the_table_has_it",),
+    ),
+    Group("plan", (f"{OPERATOR}/plan/*",), ("tests/plan",), ("tests/plan/test_properties.py",)),
+    *(
+        alone(AGENT, name)
+        for name in (
+            "rendezvous/decide",
+            "rendezvous/waiting",
+            "rendezvous/agreement",
+            "rendezvous/session",
+            "rendezvous/inbox",
+            "hangs/judge",
+            "workers/start_choice",
+            "preflight/checks",
+            "preflight/policy",
+        )
+    ),
+)
+SPECIAL = {f"{OPERATOR}/rounds/diagram"}
+"""Modules that only write a page of the docs."""
+
+
+def chosen(wanted: Iterable[str], modules: Iterable[str]) -> Mapping[Group, list[str]]:
+    """Return the modules to mutate by group; `wanted` are ends of paths like `rounds/budget`, or names of groups.
+
+    Raises ValueError for a name that no module has.
+    """
+    wanted, known = [*wanted], sorted({*modules} - SPECIAL)
+    found: dict[Group, list[str]] = {}
+    unused = {*wanted}
+    for group in GROUPS:
+        for module in filter(group.holds, known):
+            names = {name for name in wanted if name == group.name or f"/{module}".endswith(f"/{name}")}
+            if names or not wanted:
+                found.setdefault(group, []).append(module)
+                unused -= names
+    if unused:
+        raise ValueError(f"no mutated module has the name {', '.join(sorted(unused))}")
+    return found

@@ -1,0 +1,91 @@
+"""What is read from the files that mutmut writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.mutation import results, work
+from tests.mutation.results import Mutant, Score
+from tests.mutation.work import forget_survivors
+
+MUTATED = """
+def x_wait__mutmut_orig(since, now):
+    return now - since >= 5
+
+def x_wait__mutmut_1(since, now):
+    return now + since >= 5
+
+def x_wait__mutmut_2(since, now):
+    return now - since > 5
+
+class Round:
+    def xǁRoundǁhas__mutmut_orig(self, index, other="a"):
+        return index in self.ranks
+
+    def xǁRoundǁhas__mutmut_1(self, index, other="a"):
+        return index not in self.ranks
+
+    def xǁRoundǁhas__mutmut_2(self, index, other="A"):
+        return index in self.ranks
+"""
+CODES = {"m.x_wait__mutmut_1": 1, "m.x_wait__mutmut_2": 0, "m.xǁRoundǁhas__mutmut_1": -24}
+EDGE = Mutant("m", "wait", "return now - since >= 5", "return now - since > 5", results.SURVIVED)
+
+
+def written(folder: Path, codes: dict[str, int | None] = CODES) -> list[Mutant]:
+    path = folder / "m.py"
+    path.write_text(MUTATED)
+    Path(f"{path}.meta").write_text(json.dumps({"exit_code_by_key": codes}))
+    return results.read(path, "m")
+
+
+def test_a_mutant_is_the_line_that_changed(tmp_path: Path) -> None:
+    first, second, third = written(tmp_path)
+    assert (first.outcome, first.after) == (results.KILLED, "return now + since >= 5")
+    assert second == EDGE
+    assert (third.function, third.outcome) == ("Round.has", results.TIMEOUT)
+
+
+def test_a_mutant_of_a_default_is_the_signature(tmp_path: Path) -> None:
+    found = written(tmp_path, {"m.xǁRoundǁhas__mutmut_2": 0})[0]
+    assert (found.before, found.after) == ('def has(self, index, other="a"):', 'def has(self, index, other="A"):')
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        pytest.param(1, results.KILLED, id="a test failed"),
+        pytest.param(0, results.SURVIVED, id="all tests passed"),
+        pytest.param(33, results.SURVIVED, id="no test reaches it"),
+        pytest.param(36, results.TIMEOUT, id="the tests did not end"),
+        pytest.param(None, results.UNCHECKED, id="it was not tried"),
+        pytest.param(-11, results.KILLED, id="the process died"),
+    ],
+)
+def test_an_exit_code_has_a_meaning(tmp_path: Path, code: int | None, outcome: str) -> None:
+    assert written(tmp_path, {"m.x_wait__mutmut_1": code})[0].outcome == outcome
+
+
+def test_a_survivor_with_a_reason_does_not_count(tmp_path: Path) -> None:
+    mutants = written(tmp_path)
+    assert results.score(mutants, {}) == Score(3, killed=1, timeouts=1, explained=0, survived=1)
+    assert results.score(mutants, {EDGE.key: "why"}) == Score(3, killed=1, timeouts=1, explained=1, survived=0)
+    assert results.score(mutants, {}).percent == pytest.approx(66.7, abs=0.1)
+    assert results.score(mutants, {EDGE.key: "why"}).percent == 100.0
+    assert results.unexplained(mutants, {EDGE.key: "why"}) == {}
+    assert results.unexplained(mutants, {}) == {("m", "wait"): [EDGE]}
+
+
+def test_every_survivor_of_the_committed_list_has_a_reason_and_is_in_the_source() -> None:
+    for (module, function, before, _), why in results.explained(work.ROOT / "tests/mutation/explained.toml").items():
+        text = " ".join((work.ROOT / "operator" / f"{module}.py").read_text().split())
+        assert " ".join(before.split()) in text, f"{module}: {function} has changed: review the entry of {before!r}"
+        assert len(why) > 10, (module, function)
+
+
+def test_survivors_are_tried_again_and_killed_mutants_are_not(tmp_path: Path) -> None:
+    written(tmp_path)
+    forget_survivors([tmp_path / "m.py", tmp_path / "not_mutated_yet.py"])
+    codes = json.loads((tmp_path / "m.py.meta").read_text())["exit_code_by_key"]
+    assert codes == {**CODES, "m.x_wait__mutmut_2": None}
