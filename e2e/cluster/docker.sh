@@ -79,7 +79,9 @@ undo() {
         iptables $policy
         head -1 "$before" >/proc/sys/net/ipv4/ip_forward
     fi
-    umount "$data" /run/docker/netns/default 2>/dev/null || true
+    umount "$data" 2>/dev/null || true
+    # Also the network of a container that the daemon had no time to remove.
+    find /run/docker/netns -type f -exec umount {} \; 2>/dev/null || true
     find /sys/fs/cgroup/docker /sys/fs/cgroup/*/docker -depth -type d -exec rmdir {} + 2>/dev/null || true
     rm -rf "$before" "$pidfile" /run/docker
 }
