@@ -46,7 +46,8 @@ def prepare(group: Group, mutate: Iterable[str], *, fresh: bool) -> Path:
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True, exist_ok=True)
     _copy(ROOT / "operator", work / SOURCE)
-    _copy(ROOT / "tests", work / "tests")
+    for name in ("tests", "docs"):
+        _copy(ROOT / name, work / name)
     (work / "pyproject.toml").write_text(configuration(group, mutate))
     return work
 
@@ -73,13 +74,19 @@ def configuration(group: Group, mutate: Iterable[str]) -> str:
     mutmut = {
         "source_paths": [SOURCE],
         "only_mutate": [f"{SOURCE}/{module}.py" for module in mutate],
-        "pytest_add_cli_args_test_selection": [*group.tests, *without],
+        "pytest_add_cli_args_test_selection": [*tests(group), *without],
         "pytest_add_cli_args": ["-p", "no:cacheprovider", "-m", "not torch and not apiserver and not cluster"],
         "do_not_mutate_patterns": _LOGGING,
+        "also_copy": ["docs"],
         "use_git_change_detection": False,
         **_TIMEOUT,
     }
     return f"[tool.pytest.ini_options]\n{_toml(pytest)}\n[tool.mutmut]\n{_toml(mutmut)}"
+
+
+def tests(group: Group) -> list[str]:
+    """Return the group's tests as paths below the repository's root."""
+    return [str(path.relative_to(ROOT)) for pattern in group.tests for path in sorted(ROOT.glob(pattern))]
 
 
 def _toml(table: Mapping[str, object]) -> str:

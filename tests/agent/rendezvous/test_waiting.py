@@ -104,6 +104,38 @@ CASES = [
         KeepWaiting(),
         id="and not again for 15 s",
     ),
+    # The moments at which the answer changes.
+    pytest.param(OFFERED, replace(KNOWN, now=105.0), Agree(), id="the coordinator is back for just 5 s"),
+    pytest.param(
+        replace(WAITING, since=87.0),
+        with_inbox(KNOWN, hold="waiting for pod-1"),
+        KeepWaiting(),
+        id="the log names no reason after just 15 s",
+    ),
+    pytest.param(
+        replace(WAITING, since=-600.0),
+        replace(KNOWN, away=600.0, has_store=False),
+        KeepWaiting(
+            "the coordinator has not answered for 600 s (is the operator running, may this pod reach its Service?)"
+        ),
+        id="away for just the timeout",
+    ),
+    pytest.param(
+        replace(WAITING, since=-498.0),
+        replace(KNOWN, away=601.0, has_store=False),
+        KeepWaiting(
+            "the coordinator has not answered for 601 s (is the operator running, may this pod reach its Service?)"
+        ),
+        id="waiting for just the timeout",
+    ),
+    pytest.param(
+        replace(WAITING, since=80.0),
+        replace(with_inbox(KNOWN, hold="waiting for pod-1"), away=0.6),
+        KeepWaiting(
+            "the coordinator has not answered for 1 s (is the operator running, may this pod reach its Service?)"
+        ),
+        id="a coordinator that is away is the reason, not its last words",
+    ),
 ]
 
 

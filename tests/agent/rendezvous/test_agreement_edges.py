@@ -1,0 +1,142 @@
+"""What a member makes of values in the round's store that are missing, of another member, or no values at all."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.rendezvous import agreement
+from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats
+from pytorchjob_agent.rendezvous.signed_store import SignedStore, next_secret
+
+ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 3, "10.0.0.1", 1000, 4, secret="5ec2e7")
+PLACES = [replace(ZERO, rank=rank, first_rank=rank) for rank in range(3)]
+
+
+class Store(dict[str, bytes]):
+    """A store in memory."""
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value.encode()
+
+    def get(self, key: str) -> bytes:  # type: ignore[override]
+        return self[key]
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self for key in keys)
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        return [self[key] for key in keys]
+
+    def multi_set(self, keys: list[str], values: list[str]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def members(store: Store) -> list[SignedStore]:
+    made = [SignedStore(store, place) for place in PLACES]
+    agreement.prepare(made[0])
+    return made
+
+
+def exchange(heartbeats: PeerHeartbeats, store: SignedStore, now: float) -> None:
+    heartbeats.exchange(store, lambda: now)
+
+
+def test_a_peer_that_was_heard_two_seconds_ago_is_not_reported(members: list[SignedStore]) -> None:
+    one = PeerHeartbeats(PLACES[1], 100.0)
+    exchange(one, members[1], 100.0)
+    assert one.heard(101.5) == Heard((0,), (15,))
+    assert one.heard(102.0) == Heard()
+
+
+def test_a_member_is_silent_from_the_beginning_until_it_is_heard() -> None:
+    assert PeerHeartbeats(ZERO, 100.0).silence(103.0) == 3.0
+
+
+@pytest.mark.parametrize("garbage", [b"", b"0 1 1", b"x" * 100], ids=["empty", "no proof", "noise"])
+def test_a_counter_that_is_not_a_members_is_no_sign_of_life_and_hides_none(
+    store: Store, members: list[SignedStore], garbage: bytes
+) -> None:
+    zero, one = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
+    store["heartbeat/1"] = store["heartbeat/2"] = garbage
+    exchange(zero, members[0], 101.0)
+    exchange(one, members[1], 101.1)
+    exchange(zero, members[0], 102.0)
+    assert zero.heard(102.0) == Heard((1,), (10,)), "its first counter follows what was no counter"
+    store["heartbeat/1"] = garbage
+    exchange(zero, members[0], 103.0)
+    exchange(one, members[1], 103.1)
+    exchange(zero, members[0], 104.0)
+    assert zero.heard(104.0) == Heard((1,), (10,))
+
+
+def test_a_member_that_writes_a_word_is_not_heard(members: list[SignedStore]) -> None:
+    zero = PeerHeartbeats(ZERO, 100.0)
+    members[1].write("heartbeat/1", "many")
+    exchange(zero, members[0], 101.0)
+    members[1].write("heartbeat/1", "1")
+    exchange(zero, members[0], 102.0)
+    assert zero.heard(102.0) == Heard((1,), (10,))
+
+
+@pytest.mark.parametrize(
+    ("key", "writer", "agreed"),
+    [
+        pytest.param("go", 0, True, id="rank 0 opens the round"),
+        pytest.param("go", 1, False, id="another member cannot open it"),
+    ],
+)
+def test_only_rank_0_opens_the_next_round(members: list[SignedStore], key: str, writer: int, agreed: bool) -> None:
+    members[writer].write(key, '["10.0.0.9", 2009]')
+    assert (agreement.agree(members[2]) is not None) is agreed
+
+
+def test_another_member_cannot_prove_that_the_store_is_the_rounds(store: Store) -> None:
+    SignedStore(store, PLACES[1]).write("opened", "1")
+    member = SignedStore(store, PLACES[2])
+    assert not agreement.is_prepared(member)
+
+
+def test_rank_0_does_not_open_a_round_with_the_address_of_another_member(members: list[SignedStore]) -> None:
+    for rank in (1, 2):
+        agreement.offer(members[rank], f"10.0.0.{rank}", 2000 + rank)
+    members[1].write("again/0", '["10.0.0.6", 6666]')
+    assert agreement.agree(members[0]) is None
+
+
+def test_the_next_rounds_secret_is_of_that_round(members: list[SignedStore]) -> None:
+    members[0].write("go", '["10.0.0.9", 2009]')
+    agreed = agreement.agree(members[1])
+    assert agreed is not None
+    assert agreed.secret == next_secret(ZERO.secret, RoundId(3, 7, 1))
+    assert agreed.secret != next_secret(ZERO.secret, RoundId(3, 7, 2))
+
+
+@pytest.mark.parametrize("port", [1, 65535])
+def test_any_port_is_a_place(members: list[SignedStore], port: int) -> None:
+    members[0].write("go", f'["10.0.0.9", {port}]')
+    agreed = agreement.agree(members[1])
+    assert agreed is not None
+    assert agreed.master_port == port
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param('["10.0.0.9", 0]', id="port 0"),
+        pytest.param('["10.0.0.9", 65536]', id="a port beyond all ports"),
+        pytest.param('["10.0.0.9", "2009"]', id="a port in words"),
+        pytest.param("[9, 2009]", id="an address that is a number"),
+    ],
+)
+def test_what_is_not_a_place_is_refused(members: list[SignedStore], place: str) -> None:
+    members[0].write("go", place)
+    with pytest.raises(ValueError, match="is not an address and a port"):
+        agreement.agree(members[1])
