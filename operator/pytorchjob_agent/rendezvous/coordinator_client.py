@@ -6,7 +6,6 @@
 import base64
 import logging
 import random
-import select
 import socket
 import ssl
 import threading
@@ -26,6 +25,7 @@ from pytorchjob_agent.rendezvous.dial import Dialer
 from pytorchjob_agent.rendezvous.inbox import Inbox
 from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.system.alarm import Alarm
+from pytorchjob_agent.system.readable import wait_readable
 
 _log = logging.getLogger(__name__)
 _CONNECT_SECONDS = 2.0
@@ -166,8 +166,7 @@ def _send(sock: socket.socket, data: bytes) -> None:
 
 def _await(alarm: Alarm, seconds: float, *socks: socket.socket) -> bool:
     """Sleep until the alarm rings, a socket can be read, or this time is over; return whether a socket can be read."""
-    waited: list[Alarm | socket.socket] = [alarm, *socks]
-    ready, _, _ = select.select(waited, [], [], seconds)
+    ready = wait_readable([alarm, *socks], seconds)
     if alarm in ready:
         alarm.hush()
     return any(sock in ready for sock in socks)

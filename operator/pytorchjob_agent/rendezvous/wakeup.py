@@ -1,13 +1,13 @@
 """What ends the loop's sleep: the end of a worker, another thread, a signal that asks this pod to go."""
 
 import os
-import select
 import signal
 import time
 from collections.abc import Callable, Iterable
 from types import FrameType
 
 from pytorchjob_agent.system.alarm import Alarm
+from pytorchjob_agent.system.readable import wait_readable
 
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -31,8 +31,7 @@ class Wakeup:
 
     def sleep(self, seconds: float) -> None:
         """Wait until something happens, or this time is over."""
-        waited: list[Alarm | int] = [self._alarm, *self._pidfds]
-        ready, _, _ = select.select(waited, [], [], seconds)
+        ready = wait_readable([self._alarm, *self._pidfds], seconds)
         for fd in set(self._pidfds).intersection(ready):  # a pidfd stays readable
             self._pidfds.remove(fd)
             os.close(fd)

@@ -5,7 +5,6 @@ If the server cannot fork a worker, the client logs each reason once, and its ca
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pytorchjob_agent.system.console import say
+from pytorchjob_agent.system.readable import wait_readable
 from pytorchjob_agent.workers import fork_server
 from pytorchjob_agent.workers.forked_program import Program
 
@@ -90,7 +90,7 @@ class ForkServer:
 
     def wait(self, seconds: float) -> bool:
         """Wait until the imports are done or the server has died; False after `seconds`."""
-        return bool(select.select([self._control], [], [], seconds)[0])  # the message is never read
+        return bool(wait_readable([self._control], seconds))  # the message is never read
 
     def popen(
         self, args: Sequence[str], env: dict[str, str], out: TextIO | None, err: TextIO | None

@@ -8,10 +8,10 @@ only a local run also works without Linux.
 import contextlib
 import ctypes
 import os
-import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def kill_descendants() -> None:
                 pass
         except ChildProcessError:
             return
-        select.select([], [], [], _KILL_INTERVAL)
+        time.sleep(_KILL_INTERVAL)
 
 
 def _descendants(root: int) -> Iterator[int]:

@@ -6,7 +6,7 @@ It decides nothing: `node` requests a stop, and the `supervisor` at the other en
 import contextlib
 import json
 import os
-import select
+import selectors
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,10 +44,12 @@ class ReplicaProcess:
 
     def wait_started(self) -> None:
         """Wait until the command runs or has failed to start, for a limited time."""
-        while b"\n" not in self._reports and not self._reports_ended:
-            if not select.select([self.report], [], [], _START_PATIENCE)[0]:
-                return
-            self.receive()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.report, selectors.EVENT_READ)
+            while b"\n" not in self._reports and not self._reports_ended:
+                if not selector.select(_START_PATIENCE):
+                    return
+                self.receive()
 
     def receive(self) -> None:
         """Read the supervisor's reports that have arrived, without waiting for more."""

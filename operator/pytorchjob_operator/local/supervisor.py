@@ -8,7 +8,7 @@ cluster the container runtime does this. `replica_process` is the runner's end o
 import contextlib
 import json
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -88,17 +88,17 @@ def _run(command: Command, control: int, report: int, wakeup: int) -> None:
         return
     _send(report, STARTED, started.pid)
     started.returncode = 0  # reaped here, not by Popen
-    while True:
-        code = _reap(started.pid)
-        if code is not None:
-            process_tree.kill_descendants()
-            _send(report, EXITED, code)
-            return
-        ready, _, _ = select.select([control, wakeup], [], [])
-        if wakeup in ready:
-            os.read(wakeup, 512)
-        if control in ready and not _forward_sigterm(control, started.pid):
-            return
+    with selectors.DefaultSelector() as selector:
+        for fd in (control, wakeup):
+            selector.register(fd, selectors.EVENT_READ)
+        while (code := _reap(started.pid)) is None:
+            ready = {key.fd for key, _ in selector.select()}
+            if wakeup in ready:
+                os.read(wakeup, 512)
+            if control in ready and not _forward_sigterm(control, started.pid):
+                return
+    process_tree.kill_descendants()
+    _send(report, EXITED, code)
 
 
 def _forward_sigterm(control: int, pid: int) -> bool:
