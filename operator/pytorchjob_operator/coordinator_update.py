@@ -18,6 +18,10 @@ class Sync:
     policy: Policy
     pods: Mapping[int, ExpectedPod]
     """The expected pods, by the replica's position in the job: the Master first, then the workers."""
+    name: str = ""
+    """The job's name, for messages."""
+    namespace: str = ""
+    """The job's namespace: the jobs of one namespace share a part of the coordinator."""
 
 
 @dataclass(frozen=True, slots=True)

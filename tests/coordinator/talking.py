@@ -15,6 +15,7 @@ from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
 from pytorchjob_operator.coordinator.thread import _listen
+from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.rounds.state import JobEvent
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
@@ -138,7 +139,7 @@ async def house(limits: Limits | None = None, members: int = 2, least: int | Non
     """A server for one job with so many replicas."""
     loop, events, limits = asyncio.get_running_loop(), list[JobEvent](), limits or Limits()
     jobs = Jobs(1, loop.time, lambda _, new: events.extend(new), limits)
-    jobs.sync_job(JOB, Policy(members if least is None else least, members), pods(members))
+    jobs.sync_job(JOB, Policy(members if least is None else least, members), pods(members), Title("tiny", "team"))
     listener = _listen("127.0.0.1", 0)
     serving = asyncio.create_task(Server(KeyedTokens(KEY), jobs, loop.time, None, limits).serve(listener))
     found = House(listener.getsockname()[1], jobs, events)

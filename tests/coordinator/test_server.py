@@ -7,14 +7,17 @@ import pytest
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Done, Heartbeat, Join, Message, Refused, Resumed, RoundId
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
+from pytorchjob_operator.coordinator.unauthenticated import Stage
+from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.rounds.phases import Running
-from pytorchjob_operator.rounds.values import TrainingReason
-from tests.coordinator.talking import JOB, KEY, hello, house, pod
+from pytorchjob_operator.rounds.values import Policy, TrainingReason
+from tests.coordinator.talking import JOB, KEY, hello, house, pod, pods
 from tests.waiting import until_async
 
 UNKNOWN_ROUND = Resumed(RoundId(1, 9), restarts=0)
 """It is answered each time that it is said."""
-IMPATIENT = Limits(hello=0.3, farewell=0.3, patience=0.05)
+IMPATIENT = Limits(hello=0.3, farewell=0.3)
+FOUR = dict.fromkeys(Stage, 4)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +37,11 @@ IMPATIENT = Limits(hello=0.3, farewell=0.3, patience=0.05)
         pytest.param(b"\x16\x03\x01\x02\n", "is not JSON", False, id="what is no JSON, as TLS to a plain port"),
         pytest.param(b"[]\n", "kind", False, id="JSON that is no message"),
         pytest.param(b'{"kind":"hello"}\n', "missing", False, id="a hello without its fields"),
-        pytest.param(b"[" * LINE_LIMIT + b"\n", "65536", False, id="a line that is too long"),
-        pytest.param(b"x" * 10 * LINE_LIMIT, "65536", False, id="a line that never ends"),
-        pytest.param(b"[" * 60_000 + b"\n", "is not JSON", False, id="JSON that is too deep"),
+        pytest.param(
+            b"[" * LINE_LIMIT + b"\n", "a hello of more than 24576 bytes", False, id="a hello that is too long"
+        ),
+        pytest.param(b"x" * 10 * LINE_LIMIT, "24576", False, id="a hello that never ends"),
+        pytest.param(b"[" * 20_000 + b"\n", "is not JSON", False, id="JSON that is too deep"),
     ],
 )
 async def test_a_stranger_is_refused_for(said: Message | bytes, words: str, again: bool) -> None:
@@ -86,6 +91,7 @@ async def test_a_wrong_token_is_a_problem_of_the_job_told_once() -> None:
     ("said", "words"),
     [
         pytest.param([b"nonsense\n"], "is not JSON", id="nonsense"),
+        pytest.param([b"x" * 2 * LINE_LIMIT], "a message of more than 65536", id="a line that never ends"),
         pytest.param([hello().to_line()], "a second hello on one connection", id="a second hello"),
         pytest.param([b'{"kind":"join","port":0}\n'], "join: port: '0' is not", id="a field that is wrong"),
         pytest.param([Heartbeat().to_line()] * 300, "messages per second", id="more messages than its rate allows"),
@@ -123,18 +129,34 @@ async def test_a_job_has_so_many_connections_and_no_more() -> None:
         assert refused.again
         assert "1 is the limit" in refused.message
         first.close()
-        await until_async(lambda: (known := home.jobs.admission(JOB)) is not None and known.connections == 0)
+        await until_async(lambda: (known := home.jobs.admission(JOB)) is not None and known.shares[0].used == 0)
         await home.member(1)
 
 
 async def test_beyond_the_most_connections_the_next_is_closed() -> None:
-    async with house(Limits(connections=1)) as home:
+    async with house(Limits(connections=1, namespace_share=1.0)) as home:
         await home.member(0)
-        assert await (await home.dial()).hear() is None
+        refused = await (await home.dial()).say(hello(1)).hear()
+        assert isinstance(refused, Refused)
+        assert refused.again
+        assert (
+            "no connection for job team/tiny: the coordinator has 1 connection, and 1 is the limit" in refused.message
+        )
+
+
+async def test_the_jobs_of_a_namespace_leave_connections_for_others() -> None:
+    async with house(Limits(connections=4, namespace_share=0.5), members=3) as home:
+        for index in range(2):
+            await home.member(index)
+        refused = await (await home.dial()).say(hello(2)).hear()
+        assert isinstance(refused, Refused)
+        assert "namespace team has 2 connections" in refused.message
+        home.jobs.sync_job("other", Policy(1, 1), pods(1), Title("other", "another-team"))
+        await home.member(0, job="other")
 
 
 async def test_many_strangers_do_not_keep_a_member_out() -> None:
-    async with house(Limits(unauthenticated=4, patience=0.05)) as home:
+    async with house(Limits(unauthenticated=FOUR)) as home:
         silent = [await home.dial() for _ in range(20)]
         await home.member(0)
         assert await silent[0].hear() is None

@@ -166,7 +166,8 @@ def _send(sock: socket.socket, data: bytes) -> None:
 
 def _await(alarm: Alarm, seconds: float, *socks: socket.socket) -> bool:
     """Sleep until the alarm rings, a socket can be read, or this time is over; return whether a socket can be read."""
-    ready = wait_readable([alarm, *socks], seconds)
+    waited: list[Alarm | socket.socket] = [alarm, *socks]
+    ready = wait_readable(waited, seconds)
     if alarm in ready:
         alarm.hush()
     return any(sock in ready for sock in socks)

@@ -31,7 +31,8 @@ class Wakeup:
 
     def sleep(self, seconds: float) -> None:
         """Wait until something happens, or this time is over."""
-        ready = wait_readable([self._alarm, *self._pidfds], seconds)
+        waited: list[Alarm | int] = [self._alarm, *self._pidfds]
+        ready = wait_readable(waited, seconds)
         for fd in set(self._pidfds).intersection(ready):  # a pidfd stays readable
             self._pidfds.remove(fd)
             os.close(fd)

@@ -3,7 +3,7 @@
 import math
 import select
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 
 class HasFileno(Protocol):
@@ -13,10 +13,7 @@ class HasFileno(Protocol):
         """Return the descriptor."""
 
 
-Waited = TypeVar("Waited", int, HasFileno, HasFileno | int)
-
-
-def wait_readable(waited: Iterable[Waited], seconds: float | None) -> list[Waited]:
+def wait_readable(waited: Iterable[HasFileno | int], seconds: float | None) -> list[HasFileno | int]:
     """Return those that can be read or have ended, as soon as there are some; None: wait without a limit.
 
     The result is empty after `seconds`. Raises ValueError for a closed file.

@@ -13,6 +13,7 @@ from pathlib import Path
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.secret import load_credentials
 from pytorchjob_operator.coordinator.authentication import KeyedTokens
+from pytorchjob_operator.coordinator.capacity import find_limits
 from pytorchjob_operator.coordinator.recorder import Recorder
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
@@ -55,7 +56,7 @@ class CoordinatorService:
             return
         context = self._credentials.server_context() if self._settings.coordinator_tls else None
         hooks = Hooks(self._changed, self._recorder())
-        self._coordinator = Coordinator(KeyedTokens(self._credentials.key), term, context, hooks)
+        self._coordinator = Coordinator(KeyedTokens(self._credentials.key), term, context, hooks, find_limits())
         try:
             self._coordinator.start("", self._settings.coordinator_port)
         except OSError as error:
@@ -92,6 +93,11 @@ class CoordinatorService:
             "coordinator_refusals",
             "Rejected connections.",
             lambda: float(self._coordinator.refusals if self._coordinator else 0),
+        )
+        metrics.gauge(
+            "coordinator_displaced",
+            "Connections without a hello that made room for others.",
+            lambda: float(self._coordinator.displaced if self._coordinator else 0),
         )
         metrics.gauge(
             "coordinator_invariant_violations",

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from pytorchjob_agent.contract.messages import Hello, Refused
 from pytorchjob_operator import tokens
+from pytorchjob_operator.coordinator.usage import Share
+from pytorchjob_operator.rounds.values import count
 
 UNKNOWN_JOB = "the operator does not know this job yet"
 UNKNOWN_POD = "the operator does not know this pod yet"
@@ -56,8 +58,8 @@ class Admission:
 
     places: Mapping[str, int]
     """The index of each pod by its name, also of former pods: a name always has the same index."""
-    connections: int
-    max_connections: int
+    shares: tuple[Share, ...]
+    """The connections of the job, of its namespace, and of all."""
 
 
 def refusal(hello: Hello, admission: Admission | None) -> Refused | None:
@@ -69,7 +71,8 @@ def refusal(hello: Hello, admission: Admission | None) -> Refused | None:
         return Refused(UNKNOWN_POD, again=True)
     if place != hello.index:
         return Refused(f"index: {hello.index} is not the index of {hello.pod}, which is {place}")
-    if admission.connections >= admission.max_connections:
-        most = admission.max_connections
-        return Refused(f"the job has {admission.connections} connections, and {most} is the limit", again=True)
+    for share in admission.shares:
+        if share.used >= share.most:
+            words = f"{share.owner} has {count(share.used, 'connection')}, and {share.most} is the limit"
+            return Refused(f"no connection for {admission.shares[0].owner}: {words}", again=True)
     return None

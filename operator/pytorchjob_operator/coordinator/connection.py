@@ -1,24 +1,48 @@
 """One connection of an agent: lines in, messages out, and an end that the peer cannot delay.
 
-There are thousands. Each is this object and asyncio's transport: no task, no streams.
+There are thousands. A connection that has sent nothing is a watched socket. Its first byte makes it a transport of
+asyncio, a complete first record of TLS makes it a TLS session. What it reads waits for its turn (`turns`).
 """
 
 import asyncio
+import math
+import socket
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Message, Refused
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
+from pytorchjob_operator.coordinator.tls import TlsSession, is_complete_record
+from pytorchjob_operator.coordinator.turns import UNIT, Turns
+from pytorchjob_operator.coordinator.unauthenticated import Stage, group
+from pytorchjob_operator.coordinator.usage import UNNAMED
+
+_READ = 16 * 1024
+"""Bytes read from one connection at once, and stored of it before it is read no more."""
+_CHEAP = 1024
+"""Bytes of a first message that cost next to nothing."""
+_MESSAGE_COST = 1024
+"""The cost of a message beside its bytes."""
+_LONGEST_OUTBOX = 1000
 
 
 class Receiver(Protocol):
     """Receives what connections read. Its methods must not raise."""
+
+    def advanced(self, connection: "Connection", stage: Stage) -> None:
+        """A connection without an accepted hello costs more than before."""
 
     def line_received(self, connection: "Connection", line: bytes) -> None:
         """The peer sent one line, with its newline."""
 
     def line_too_long(self, connection: "Connection") -> None:
         """A line exceeds the limit and has no end yet."""
+
+    def held(self, connection: "Connection", more: int) -> None:
+        """The bytes that wait in an authenticated connection have changed by this number."""
 
     def left(self, connection: "Connection") -> None:
         """The peer sends nothing more. May be called twice."""
@@ -27,79 +51,282 @@ class Receiver(Protocol):
         """The connection is closed. The last call, and made once."""
 
 
-class Connection(asyncio.Protocol):
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connections of a server have in common."""
+
+    limits: Limits
+    ssl: ssl.SSLContext | None
+    receiver: Receiver
+    turns: Turns = field(default_factory=Turns)
+    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(_READ)))
+    """What asyncio reads into; its content is copied at once."""
+
+
+class Connection(asyncio.BufferedProtocol):
     """One connection; `number` identifies it."""
 
     __slots__ = (
-        "_limits",
-        "_pending",
-        "_receiver",
+        "_closing",
+        "_eof",
+        "_group",
+        "_held",
+        "_lines",
+        "_opening",
+        "_outbox",
+        "_paused",
+        "_queued",
+        "_raw",
+        "_searched",
+        "_shared",
+        "_sock",
         "_timer",
+        "_tls",
         "_transport",
+        "address",
         "bucket",
         "index",
         "job",
         "number",
-        "opening",
+        "title",
     )
 
-    def __init__(self, number: int, limits: Limits, receiver: Receiver) -> None:
-        """Wait for asyncio's transport. `job`, `index` and `bucket` are set after authentication."""
-        self.number = number
-        self.job = ""
+    def __init__(self, number: int, sock: socket.socket, address: str, shared: Shared) -> None:
+        """Take an accepted socket. `job`, `title`, `index` and `bucket` are set after authentication."""
+        self.number, self.address = number, address
+        self.job, self.title = "", UNNAMED
         self.index = -1
         self.bucket: Bucket | None = None
-        self.opening: asyncio.Task[Any] | None = None
-        """The task that opens it: TLS takes time."""
-        self._limits, self._receiver = limits, receiver
-        self._pending = bytearray()
-        """The part of a line that has arrived."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._shared, self._group = shared, group(address)
+        self._sock: socket.socket | None = sock
+        """The socket until it is asyncio's."""
+        self._opening: asyncio.Task[Any] | None = None
         self._transport: asyncio.Transport | None = None
+        self._tls: TlsSession | None = None
+        self._raw = bytearray()
+        """What was read and has not had its turn."""
+        self._lines = bytearray()
+        """What the peer said and was not handled; `_searched` bytes of it have no newline."""
+        self._searched = 0
+        self._outbox: list[Message] = []
+        self._eof = self._paused = self._queued = self._closing = False
+        self._held = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def is_open(self) -> bool:
-        """True once it is open, including TLS. It stays True after the end."""
-        return self._transport is not None
+    def can_answer(self) -> bool:
+        """True if a message would reach the peer: there is no TLS, or its handshake is complete."""
+        return self._shared.ssl is None or (self._tls is not None and self._tls.ready)
 
-    @property
-    def address(self) -> str:
-        """The peer's IP address; empty if it is unknown."""
-        peer = self._transport.get_extra_info("peername") if self._transport is not None else None
-        return str(peer[0]) if peer else ""
+    # From a socket to a transport.
+
+    def watch(self) -> None:
+        """Wait for the first byte."""
+        assert self._sock is not None
+        asyncio.get_running_loop().add_reader(self._sock, self._open)
+
+    def _open(self) -> None:
+        """The peer has sent something: let asyncio read it."""
+        loop, sock = asyncio.get_running_loop(), self._sock
+        assert sock is not None
+        loop.remove_reader(sock)
+        self._shared.receiver.advanced(self, Stage.STARTED)
+        self._opening = asyncio.create_task(loop.connect_accepted_socket(lambda: self, sock))
+        self._opening.add_done_callback(self._opened)
+
+    def _opened(self, task: "asyncio.Task[Any]") -> None:
+        self._opening = None
+        if self._transport is not None:  # asyncio closes it, also if the task was cancelled
+            self._sock = None
+        else:
+            self._close_socket()
+        if not task.cancelled():
+            task.exception()  # an OSError: the peer has left
+
+    def _close_socket(self) -> None:
+        """Close a connection that never became a transport."""
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            asyncio.get_running_loop().remove_reader(sock)
+            sock.close()
+            self.connection_lost(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport. Called by asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        """Pass on the complete lines, until the connection closes. Called by asyncio."""
-        pending, transport = self._pending, self._transport
-        assert transport is not None
-        if transport.is_closing():
-            return
-        searched, start = len(pending), 0  # a slow line is not searched from its start each time
-        pending += data
-        while not transport.is_closing() and (end := pending.find(b"\n", max(start, searched)) + 1):
-            self._receiver.line_received(self, bytes(pending[start:end]))
-            start = end
-        del pending[:start]
-        if len(pending) > LINE_LIMIT:
-            pending.clear()
-            if not transport.is_closing():
-                self._receiver.line_too_long(self)
+    # In.
 
-    def eof_received(self) -> None:
-        """The peer has closed its side: asyncio closes after the last message, or the timer does."""
-        self._receiver.left(self)
-        self.within(self._limits.farewell, self.abort)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where asyncio puts what it reads."""
+        return self._shared.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Store what was read until it is this connection's turn. Called by asyncio."""
+        transport = self._transport
+        if transport is None or self._closing:
+            return
+        self._raw += self._shared.buffer[:nbytes]
+        if len(self._raw) >= _READ and not self._paused:
+            transport.pause_reading()
+            self._paused = True
+        if self._has_work():
+            self._queue()
+        elif len(self._raw) > _CHEAP:
+            self._shared.receiver.advanced(self, Stage.COSTLY)
+
+    def _has_work(self) -> bool:
+        """Return whether a turn would do anything. The start of a first message waits for the rest of it."""
+        if self.bucket is not None or self._tls is not None or self._paused:
+            return True
+        if self._shared.ssl is not None:
+            return is_complete_record(self._raw)
+        return b"\n" in self._raw or len(self._raw) > self._shared.limits.hello_bytes
+
+    def _queue(self) -> None:
+        if self._queued:
+            return
+        self._queued = True
+        if self.bucket is not None:
+            self._shared.turns.add_member(self, self.title.namespace, self.job)
+        else:
+            self._shared.turns.add_unauthenticated(self, self._group, begun=self._tls is not None)
+
+    def work(self) -> int:
+        """Send and handle what waits, up to a unit; return the cost. Called by `turns`."""
+        self._queued = False
+        transport = self._transport
+        if transport is None or self._closing:
+            return 0
+        try:
+            cost = self._flush() + self._read() + self._handle(UNIT)
+        except ssl.SSLError:  # not TLS, or broken: there is no way to answer
+            self.abort()
+            return UNIT
+        self._account()
+        self._continue(transport)
+        return cost
+
+    def _continue(self, transport: asyncio.Transport) -> None:
+        """Take another turn, read more, or end."""
+        if self._closing:
+            return
+        if self._next_end() or self._outbox:
+            self._queue()
+        elif self._eof:
+            self._shared.receiver.left(self)
+            self.hang_up()
+        elif self._paused:
+            self._paused = False
+            transport.resume_reading()
+
+    def _read(self) -> int:
+        """Take what has arrived out of TLS."""
+        if not self._raw:
+            return 0
+        raw, self._raw = bytes(self._raw), bytearray()
+        if self._shared.ssl is None:
+            self._lines += raw
+            return 0
+        if self._tls is None:
+            self._shared.receiver.advanced(self, Stage.COSTLY)
+            self._tls = TlsSession(self._shared.ssl)
+        try:
+            self._lines += self._tls.decrypt(raw)
+        finally:
+            self._write(self._tls.outgoing())
+        self._eof = self._eof or self._tls.ended
+        return len(raw)
+
+    def _next_end(self) -> int:
+        """Return where the next line ends; 0: it is not complete."""
+        end = self._lines.find(b"\n", self._searched) + 1
+        if not end:
+            self._searched = len(self._lines)
+        return end
+
+    def _handle(self, most: float) -> int:
+        """Handle complete lines until their cost is reached; return the cost."""
+        cost = 0
+        while cost < most and not self._closing and (end := self._next_end()):
+            line = bytes(self._lines[:end])
+            del self._lines[:end]
+            self._searched = 0
+            cost += len(line) + _MESSAGE_COST
+            if len(line) > self._limit():
+                self._shared.receiver.line_too_long(self)
+            else:
+                self._shared.receiver.line_received(self, line)
+        if not self._closing and len(self._lines) > self._limit() and not self._next_end():
+            self._lines.clear()
+            self._shared.receiver.line_too_long(self)
+        return cost
+
+    def _limit(self) -> int:
+        return LINE_LIMIT if self.bucket is not None else self._shared.limits.hello_bytes
+
+    def eof_received(self) -> bool:
+        """The peer has closed its side. What it said before has its turn first. Called by asyncio."""
+        self._eof = True
+        self._queue()
+        return True  # the end is ours to make
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report the end. Called by asyncio."""
+        """Handle what the peer said before it left, and report the end. Called by asyncio."""
         self.stop_timer()
-        self._receiver.left(self)
-        self._receiver.closed(self)
+        if self.bucket is not None and not self._closing:
+            with suppress(ssl.SSLError):
+                self._read()
+            self._handle(math.inf)
+        self._closing = True
+        self._shared.receiver.left(self)
+        self._raw.clear()
+        self._lines.clear()
+        self._account()
+        self._shared.receiver.closed(self)
+
+    # Out.
+
+    def send(self, message: Message) -> None:
+        """Send a message at this connection's turn. A peer that does not read is dropped."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._outbox.append(message)
+        if len(self._outbox) > _LONGEST_OUTBOX:
+            self.abort()
+        else:
+            self._queue()
+
+    def _flush(self) -> int:
+        """Write the messages that wait; return their bytes."""
+        if not self._outbox:
+            return 0
+        data = b"".join(message.to_line() for message in self._outbox)
+        self._outbox.clear()
+        self._write(data if self._shared.ssl is None else self._tls.encrypt(data) if self._tls else b"")
+        return len(data)
+
+    def _write(self, data: bytes) -> None:
+        transport = self._transport
+        if not data or transport is None or transport.is_closing():
+            return
+        transport.write(data)
+        if transport.get_write_buffer_size() > self._shared.limits.unread:
+            self.abort()
+
+    def _account(self) -> None:
+        """Report the bytes that wait here, if they are more than a few."""
+        held = len(self._raw) + len(self._lines)
+        if self._transport is not None and not self._transport.is_closing():
+            held += self._transport.get_write_buffer_size()
+        held = held if held > UNIT else 0
+        if held != self._held and self.bucket is not None:
+            more, self._held = held - self._held, held
+            self._shared.receiver.held(self, more)
+
+    # The end.
 
     def within(self, seconds: float, otherwise: Callable[[], None]) -> None:
         """Call `otherwise` after this many seconds unless the timer is stopped. Replaces an earlier timer."""
@@ -112,17 +339,11 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def send(self, message: Message) -> None:
-        """Send a message. A peer that does not read is dropped."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        transport.write(message.to_line())
-        if transport.get_write_buffer_size() > self._limits.unread:
-            transport.abort()
-
     def refuse(self, refused: Refused) -> None:
         """Send a refusal, and close."""
+        if self._transport is None and self._sock is not None and self._shared.ssl is None:
+            with suppress(OSError):
+                self._sock.send(refused.to_line())
         self.send(refused)
         self.hang_up()
 
@@ -131,13 +352,20 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             self.abort()
-        elif not transport.is_closing():
+        elif not self._closing:
+            self._closing = True
+            with suppress(ssl.SSLError):
+                self._flush()
+                self._write(self._tls.close() if self._tls else b"")
             transport.close()
-            self.within(self._limits.farewell, self.abort)
+            self.within(self._shared.limits.farewell, self.abort)
 
     def abort(self) -> None:
         """Close now."""
+        self._closing = True
         if self._transport is not None:
             self._transport.abort()
-        elif self.opening is not None:
-            self.opening.cancel()
+        elif self._opening is not None:
+            self._opening.cancel()
+        else:
+            self._close_socket()

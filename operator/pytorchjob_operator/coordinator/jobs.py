@@ -14,6 +14,7 @@ from pytorchjob_agent.contract.messages import Assigned, FromAgent, Hello, Messa
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
+from pytorchjob_operator.coordinator.usage import UNNAMED, Title, Usage
 from pytorchjob_operator.rounds import decide
 from pytorchjob_operator.rounds.invariants import find_violations
 from pytorchjob_operator.rounds.phases import Ended, Stalled, name_of
@@ -46,6 +47,7 @@ class Link(Protocol):
 
     number: int
     job: str
+    title: Title
     index: int
 
     def send(self, message: Message) -> None:
@@ -58,6 +60,7 @@ class Link(Protocol):
 @dataclass(slots=True)
 class _Job:
     state: JobState
+    title: Title
     links: dict[int, Link] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
 
@@ -77,6 +80,7 @@ class Jobs:
         self._term, self._clock, self._on_change, self._limits = term, clock, on_change, limits
         self._record = record
         self._jobs: dict[str, _Job] = {}
+        self._usage = Usage(limits)
         self._finished: dict[str, bool] = {}
         """Jobs that have ended while pods of them still run, and whether they failed."""
         self.ticked_at = clock()
@@ -90,12 +94,12 @@ class Jobs:
         job = self._jobs.get(uid)
         return None if job is None else job.state
 
-    def sync_job(self, uid: str, policy: Policy, pods: Mapping[int, ExpectedPod]) -> None:
+    def sync_job(self, uid: str, policy: Policy, pods: Mapping[int, ExpectedPod], title: Title = UNNAMED) -> None:
         """Take over what a job is now."""
         self._finished.pop(uid, None)
         job = self._jobs.get(uid)
         if job is None:
-            job = self._jobs[uid] = _Job(JobState(policy, self._term))
+            job = self._jobs[uid] = _Job(JobState(policy, self._term), title)
         job.places.update({pod.pod: index for index, pod in pods.items()})
         self._feed(uid, JobSynced(policy, pods))
 
@@ -129,12 +133,14 @@ class Jobs:
         job = self._jobs.get(uid)
         if job is None:
             return None
-        return Admission(job.places, len(job.links), self._limits.links(len(job.state.pods)))
+        return Admission(job.places, self._usage.shares(job.title, len(job.links), len(job.state.pods)))
 
     def enter(self, link: Link, hello: Hello) -> None:
         """Take in an authenticated connection."""
-        link.job, link.index = hello.job, hello.index
-        self._jobs[hello.job].links[link.number] = link
+        job = self._jobs[hello.job]
+        link.job, link.title, link.index = hello.job, job.title, hello.index
+        job.links[link.number] = link
+        self._usage.enter(link.title)
         self._feed(hello.job, MessageReceived(link.number, None, hello))
 
     def received(self, link: Link, message: FromAgent) -> None:
@@ -146,6 +152,16 @@ class Jobs:
         job = self._jobs.get(link.job)
         if job is not None and job.links.pop(link.number, None) is not None:
             self._feed(link.job, ConnectionClosed(link.number, link.index))
+
+    def closed(self, link: Link) -> None:
+        """Handle the end of a connection's socket, until which it counts for its job."""
+        if link.job:
+            self._usage.leave(link.title)
+
+    def held(self, link: Link, more: int) -> Refused | None:
+        """Count the bytes that wait in a connection that has entered; return why it must go."""
+        excess = self._usage.hold(link.title, more)
+        return None if excess is None else Refused(excess, again=True)
 
     def authentication_failed(self, uid: str, message: str) -> None:
         """Report an agent that could not prove to be a pod of this job. Nothing happens if the job is unknown."""

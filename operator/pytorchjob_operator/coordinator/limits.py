@@ -1,30 +1,71 @@
-"""How much of the coordinator any peer may use: pods of users connect to it, and it serves all jobs. Pure."""
+"""How much of the coordinator any peer may use: pods of users connect to it, and it serves all jobs. Pure.
 
-from dataclasses import dataclass
+`Limits.within` derives the numbers from the memory and the open files that the process may have.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from pytorchjob_operator.coordinator.unauthenticated import Stage
+
+MIB = 1024 * 1024
+LINK_BYTES = 40 * 1024
+"""Memory of one agent's connection with TLS and what is stored about the agent, with the usual messages."""
+_MEMORY_SHARE = 0.4
+"""The part of the process's memory that connections may take. The caches and the libraries need the rest."""
+_HELD_SHARE = 0.1
+"""The part of the process's memory that messages may take which are incomplete or which a peer has not read."""
+_MOST_CONNECTIONS = 20_000
+_MOST_HELD = 64 * MIB
+_OTHER_FILES = 256
+"""Descriptors for everything but agents: the API server, logs, pipes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """All limits, with room for the largest clusters."""
+    """All limits. The defaults suit a process without a memory limit."""
 
-    connections: int = 20_000
-    """Open connections of all jobs. More are closed at once."""
-    unauthenticated: int = 256
-    """Connections without an accepted hello. Beyond this number, the oldest of them is closed."""
-    patience: float = 1.0
-    """Seconds for which a new connection waits for room before the oldest unauthenticated one is closed."""
+    connections: int = _MOST_CONNECTIONS
+    """Connections with an accepted hello, of all jobs."""
+    namespace_share: float = 0.75
+    """The part of the connections, and of the held bytes, that jobs of one namespace may use."""
+    unauthenticated: Mapping[Stage, int] = field(
+        default_factory=lambda: {Stage.SILENT: 8192, Stage.STARTED: 4096, Stage.COSTLY: 256}
+    )
+    """Connections without an accepted hello, by their stage. The next one displaces another one."""
     hello: float = 5.0
     """Seconds for TLS and the first line together."""
+    hello_bytes: int = 24 * 1024
+    """Bytes of the first line."""
     spare_links: int = 16
     """Connections of one job beyond two for each pod."""
     rate: float = 50.0
     """Messages per second of one connection, on average."""
     burst: float = 200.0
     """Messages of one connection at once."""
-    unread: int = 256 * 1024
+    unread: int = 64 * 1024
     """Bytes that a peer may leave unread before its connection is dropped."""
+    held: int = _MOST_HELD
+    """Bytes of incomplete and unread messages of all connections. A connection with a few of them does not count."""
     farewell: float = 5.0
     """Seconds for the last messages of a connection."""
+
+    @classmethod
+    def within(cls, memory: int | None, files: int) -> Self:
+        """Return the limits for a process with this much memory in bytes (None: no limit) and this many open files."""
+        files = max(files - _OTHER_FILES, 64)
+        silent, started, costly = min(8192, files // 4), min(4096, files // 8), min(256, files // 16)
+        connections, held = min(_MOST_CONNECTIONS, files - silent - started - costly), _MOST_HELD
+        if memory is not None:
+            connections = min(connections, max(int(memory * _MEMORY_SHARE) // LINK_BYTES, 64))
+            held = min(held, max(int(memory * _HELD_SHARE), MIB))
+        stages = {Stage.SILENT: silent, Stage.STARTED: started, Stage.COSTLY: costly}
+        return cls(connections=connections, unauthenticated=stages, held=held)
+
+    def of_namespace(self, number: int) -> int:
+        """Return the part of a number that the jobs of one namespace may use."""
+        return int(number * self.namespace_share)
 
     def links(self, pods: int) -> int:
         """Return the connections of a job with this many pods: each may have a new one beside a dead one."""

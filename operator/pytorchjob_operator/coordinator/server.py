@@ -1,15 +1,16 @@
 """The open port: accepts connections, authenticates each first line, and passes on what authenticated agents send.
 
-No peer can hold it up: an unauthenticated connection has a few seconds, their number is limited, and each connection
-has a rate. What the messages mean is decided elsewhere.
+No peer can hold it up. The server never stops accepting: unauthenticated connections displace each other
+(`unauthenticated`), have a few seconds, and share a small part of each turn (`turns`). Each agent's connection has a
+rate, each job and each namespace has a limit of connections and bytes. What the messages mean is decided elsewhere.
 """
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from itertools import count
 
@@ -23,24 +24,28 @@ from pytorchjob_agent.contract.messages import (
 )
 from pytorchjob_operator.coordinator import authentication
 from pytorchjob_operator.coordinator.authentication import Authenticator
-from pytorchjob_operator.coordinator.connection import Connection
+from pytorchjob_operator.coordinator.connection import Connection, Shared
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
+from pytorchjob_operator.coordinator.unauthenticated import Stage, Unauthenticated
 
 _log = logging.getLogger(__name__)
 _TICK = 0.25
 """Seconds between two ticks of the jobs."""
 _LOG_SECONDS = 10.0
 """At most one log line about refused connections in this time."""
-_ACCEPTS_AT_ONCE = 64
-"""Connections accepted before the others get a turn: with fewer, a busy coordinator would hardly accept any."""
+_ACCEPTS_AT_ONCE = 32
+"""Connections accepted before agents get their turn."""
+_OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _OUT_OF_FILES_SECONDS = 1.0
-"""How long the server accepts nothing after the process ran out of files."""
+"""How long the server accepts nothing after the process ran out of files that the server cannot free."""
 _CLOSE_SECONDS = 0.01
 _DEFECT = "a connection broke because of a defect of the coordinator"
 _KERNEL_BUFFER = 64 * 1024
 """Bytes to one peer that the kernel may hold, so that a peer that does not read is noticed soon."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+_MAPPED = "::ffff:"
+"""How an IPv4 peer looks on a socket of both families."""
 
 
 class _RefusedError(Exception):
@@ -62,13 +67,12 @@ class Server:
         limits: Limits | None = None,
     ) -> None:
         """`authenticator` checks each hello. Without a context, connections use no TLS."""
-        self._authenticator, self._jobs, self._clock, self._ssl = authenticator, jobs, clock, ssl_context
+        self._authenticator, self._jobs, self._clock = authenticator, jobs, clock
         self._limits = limits or Limits()
+        self._shared = Shared(self._limits, ssl_context, self)
         self._numbers = count(1)
         self._all: set[Connection] = set()
-        self._unauthenticated: dict[Connection, None] = {}
-        """The oldest first."""
-        self._room = asyncio.Event()
+        self._unauthenticated: Unauthenticated[Connection] = Unauthenticated(self._limits.unauthenticated)
         self._quiet_until = 0.0
         self.refusals = 0
         """Refused connections since the start, authenticated or not."""
@@ -78,91 +82,77 @@ class Server:
         """Open connections, including unauthenticated ones."""
         return len(self._all)
 
+    @property
+    def displaced(self) -> int:
+        """Connections without a hello that made room for others since the start."""
+        return self._unauthenticated.displaced
+
     async def serve(self, listener: socket.socket) -> None:
         """Accept connections until cancelled; then close all of them."""
+        loop = asyncio.get_running_loop()
         listener.setblocking(False)
-        ticking = asyncio.create_task(self._tick())
+        _tune(listener)
+        loop.add_reader(listener, self._accept, listener)
         try:
-            await self._accept(listener)
+            while True:
+                await asyncio.sleep(_TICK)
+                self._jobs.tick()
         finally:
-            ticking.cancel()
+            loop.remove_reader(listener)
             for connection in tuple(self._all):
                 connection.abort()
-            await asyncio.gather(ticking, return_exceptions=True)
             await asyncio.sleep(_CLOSE_SECONDS)  # asyncio closes the sockets in callbacks
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(_TICK)
-            self._jobs.tick()
-
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        for number in count(1):
-            await self._make_room()
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept what waits. It is called again while more peers connect."""
+        for _ in range(_ACCEPTS_AT_ONCE):
             try:
-                sock, _ = await loop.sock_accept(listener)
-            except OSError as error:  # out of files, or the peer has gone already
-                self._log_rarely("cannot accept connections: %s", error)
-                await asyncio.sleep(_OUT_OF_FILES_SECONDS)
-                continue
-            if len(self._all) >= self._limits.connections:
-                self._log_rarely("closed a new connection: %d connections are open, the limit", len(self._all))
-                sock.close()
-            else:
-                self._start(sock)
-            if number % _ACCEPTS_AT_ONCE == 0:
-                await asyncio.sleep(0)  # accepting never waits while peers connect, and nothing else would run
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_FILES:
+                    self._free_file(listener, error)
+                    return
+                continue  # the peer has gone already
+            sock.setblocking(False)
+            self._start(sock, str(address[0]).removeprefix(_MAPPED))
 
-    async def _make_room(self) -> None:
-        """Wait until there is room for an unauthenticated connection; close the oldest one if there is none."""
-        if len(self._unauthenticated) < self._limits.unauthenticated:
+    def _free_file(self, listener: socket.socket, error: OSError) -> None:
+        """Close an unauthenticated connection for the next one; without any, accept nothing for a moment."""
+        self._log_rarely("cannot accept connections: %s", error)
+        displaced = self._unauthenticated.displace()
+        if displaced is not None:
+            displaced.abort()
             return
-        self._room.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.patience):
-                await self._room.wait()
-        if len(self._unauthenticated) >= self._limits.unauthenticated:
-            self._log_rarely("closed a connection without a hello: %d others have none", len(self._unauthenticated))
-            oldest = next(iter(self._unauthenticated))
-            self._drop_unauthenticated(oldest)
-            oldest.hang_up()
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener)
+        loop.call_later(_OUT_OF_FILES_SECONDS, self._accept_again, listener)
 
-    def _start(self, sock: socket.socket) -> None:
-        """Open a connection in a task of its own, because TLS may take long."""
-        connection = Connection(next(self._numbers), self._limits, self)
+    def _accept_again(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _start(self, sock: socket.socket, address: str) -> None:
+        """Watch a new connection until its peer sends something."""
+        connection = Connection(next(self._numbers), sock, address, self._shared)
         self._all.add(connection)
-        self._unauthenticated[connection] = None
         connection.within(self._limits.hello, partial(self._too_late, connection))
-        connection.opening = asyncio.create_task(self._open(connection, sock))
-        connection.opening.add_done_callback(partial(self._opened, connection, sock))
+        connection.watch()
+        self._displace(self._unauthenticated.add(connection, address), Stage.SILENT)
 
-    async def _open(self, connection: Connection, sock: socket.socket) -> None:
-        _tune(sock)
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: connection,
-            sock,
-            ssl=self._ssl,
-            ssl_handshake_timeout=self._limits.hello if self._ssl else None,
-            ssl_shutdown_timeout=self._limits.farewell if self._ssl else None,
-        )
+    def advanced(self, connection: Connection, stage: Stage) -> None:
+        """Count a connection that costs more than before; another one may have to go."""
+        self._displace(self._unauthenticated.advance(connection, stage), stage)
 
-    def _opened(self, connection: Connection, sock: socket.socket, task: asyncio.Task[None]) -> None:
-        connection.opening = None
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, OSError):  # an OSError: the peer left, or does not speak TLS
-            _log.error(_DEFECT, exc_info=error)
-        if not connection.is_open:
-            sock.close()
-            connection.connection_lost(None)  # asyncio calls it for opened connections only
-
-    def _drop_unauthenticated(self, connection: Connection) -> None:
-        if connection in self._unauthenticated:
-            del self._unauthenticated[connection]
-            self._room.set()
+    def _displace(self, displaced: Connection | None, stage: Stage) -> None:
+        if displaced is not None:
+            most = self._limits.unauthenticated[stage]
+            self._log_rarely("closed a connection without a hello: %d others are %s", most, stage.value)
+            displaced.abort()
 
     def _too_late(self, connection: Connection) -> None:
-        if connection.is_open:
+        if connection.can_answer:
             self._refuse(connection, Refused(f"no hello within {self._limits.hello:g} s", again=True))
         else:
             connection.abort()
@@ -186,16 +176,25 @@ class Server:
 
     def line_too_long(self, connection: Connection) -> None:
         """Refuse a peer that sends a line without an end."""
-        self._refuse(connection, Refused(f"a message of more than {LINE_LIMIT} bytes"))
+        first = connection.bucket is None
+        what, most = ("a hello", self._limits.hello_bytes) if first else ("a message", LINE_LIMIT)
+        self._refuse(connection, Refused(f"{what} of more than {most} bytes"))
+
+    def held(self, connection: Connection, more: int) -> None:
+        """Count the bytes that wait in an agent's connection; refuse it if its job has too many."""
+        excess = self._jobs.held(connection, more)
+        if excess is not None:
+            self._refuse(connection, excess)
 
     def left(self, connection: Connection) -> None:
         """The peer sends nothing more, or the server ignores it from now on."""
-        self._drop_unauthenticated(connection)
+        self._unauthenticated.remove(connection)
         self._jobs.left(connection)
 
     def closed(self, connection: Connection) -> None:
         """Forget a closed connection."""
         self._all.discard(connection)
+        self._jobs.closed(connection)
 
     def _authenticate(self, connection: Connection, hello: FromAgent) -> None:
         """Let an agent enter, or refuse it. The order matters: see `authentication`."""
@@ -208,7 +207,7 @@ class Server:
             raise _RefusedError(rejection.refused)
         stop = self._jobs.stop_for(hello)
         if stop is not None:
-            self._drop_unauthenticated(connection)
+            self._unauthenticated.remove(connection)
             connection.send(stop)
             connection.hang_up()
             return
@@ -219,7 +218,7 @@ class Server:
 
     def _enter(self, connection: Connection, hello: Hello) -> None:
         connection.stop_timer()
-        self._drop_unauthenticated(connection)
+        self._unauthenticated.remove(connection)
         connection.bucket = Bucket(self._limits.rate, self._limits.burst, self._clock())
         self._jobs.enter(connection, hello)
 
@@ -232,7 +231,7 @@ class Server:
 
     def _refuse(self, connection: Connection, refused: Refused) -> None:
         self.refusals += 1
-        peer = f"a pod of job {connection.job}" if connection.job else "an unauthenticated connection"
+        peer = f"a pod of {connection.title}" if connection.job else "an unauthenticated connection"
         self._log_rarely("refused %s: %s", peer, refused.message)
         self.left(connection)
         connection.refuse(refused)
@@ -245,11 +244,11 @@ class Server:
             _log.warning(text, *details)
 
 
-def _tune(sock: socket.socket) -> None:
-    """Send small messages at once, and let the kernel notice a peer that is gone."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER)
+def _tune(listener: socket.socket) -> None:
+    """Let the kernel notice a peer that is gone, and hold little for each; accepted sockets inherit this."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _KERNEL_BUFFER)
     for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from pytorchjob_operator.coordinator import tls
@@ -17,6 +17,7 @@ from pytorchjob_operator.coordinator.authentication import Authenticator
 from pytorchjob_operator.coordinator.jobs import Jobs, OnChange, Record
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
+from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.rounds.state import JobEvent
@@ -68,7 +69,6 @@ class Coordinator:
     def start(self, host: str, port: int) -> int:
         """Open the port and serve it; return it. Port 0: any; host "": all addresses. Raises OSError."""
         if self._ssl is not None:
-            tls.save_memory()
             tls.save_work(self._ssl)
         self._listener = _listen(host, port)
         self._jobs.ticked_at = _clock()
@@ -94,8 +94,8 @@ class Coordinator:
             if update == known or (known is None and isinstance(update, Forget)):
                 return
             match update:
-                case Sync(policy, pods):
-                    self._updates[uid] = update = Sync(policy, dict(pods))
+                case Sync():
+                    self._updates[uid] = update = replace(update, pods=dict(update.pods))
                 case Finish():
                     self._updates[uid] = update
                 case Forget():
@@ -107,8 +107,8 @@ class Coordinator:
 
     def _apply(self, uid: str, update: CoordinatorUpdate) -> None:
         match update:
-            case Sync(policy, pods):
-                self._jobs.sync_job(uid, policy, pods)
+            case Sync(policy, pods, name, namespace):
+                self._jobs.sync_job(uid, policy, pods, Title(name, namespace))
             case Finish(failed):
                 self._jobs.finish_job(uid, failed=failed)
             case Forget():
@@ -130,6 +130,11 @@ class Coordinator:
     def refusals(self) -> int:
         """Refused connections since the start."""
         return self._server.refusals if self._server else 0
+
+    @property
+    def displaced(self) -> int:
+        """Connections without a hello that made room for others since the start."""
+        return self._server.displaced if self._server else 0
 
     @property
     def violations(self) -> int:

@@ -34,7 +34,13 @@ def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
     if context.job.spec.run_policy.suspend or not roles or _trains_without(context):
         return Forget()
     if end is None:
-        return Sync(_policy(context.job, context.seen.options), _expected_pods(context, roles))
+        job = context.job
+        return Sync(
+            _policy(job, context.seen.options),
+            _expected_pods(context, roles),
+            job.metadata.name,
+            job.metadata.namespace,
+        )
     if all(pod.phase in _AT_REST for pod in context.seen.pods):
         return Forget()
     return Finish(failed=end is ConditionType.FAILED)
