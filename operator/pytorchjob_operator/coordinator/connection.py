@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Message, Refused
+from pytorchjob_operator.coordinator.inbound import Inbound
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
-from pytorchjob_operator.coordinator.tls import TlsSession, is_complete_record
+from pytorchjob_operator.coordinator.tls import TlsSession
 from pytorchjob_operator.coordinator.turns import UNIT, Turns
 from pytorchjob_operator.coordinator.unauthenticated import Stage, group
 from pytorchjob_operator.coordinator.usage import UNNAMED
@@ -71,13 +72,11 @@ class Connection(asyncio.BufferedProtocol):
         "_eof",
         "_group",
         "_held",
-        "_lines",
+        "_inbound",
         "_opening",
         "_outbox",
         "_paused",
         "_queued",
-        "_raw",
-        "_searched",
         "_shared",
         "_sock",
         "_timer",
@@ -103,11 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._opening: asyncio.Task[Any] | None = None
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
-        self._raw = bytearray()
-        """What was read and has not had its turn."""
-        self._lines = bytearray()
-        """What the peer said and was not handled; `_searched` bytes of it have no newline."""
-        self._searched = 0
+        self._inbound = Inbound()
         self._outbox: list[Message] = []
         self._eof = self._paused = self._queued = self._closing = False
         self._held = 0
@@ -167,22 +162,20 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._closing:
             return
-        self._raw += self._shared.buffer[:nbytes]
-        if len(self._raw) >= _READ and not self._paused:
+        self._inbound.store(self._shared.buffer[:nbytes])
+        if self._inbound.unread >= _READ and not self._paused:
             transport.pause_reading()
             self._paused = True
         if self._has_work():
             self._queue()
-        elif len(self._raw) > _CHEAP:
+        elif self._inbound.unread > _CHEAP:
             self._shared.receiver.advanced(self, Stage.COSTLY)
 
     def _has_work(self) -> bool:
         """Return whether a turn would do anything. The start of a first message waits for the rest of it."""
         if self.bucket is not None or self._tls is not None or self._paused:
             return True
-        if self._shared.ssl is not None:
-            return is_complete_record(self._raw)
-        return b"\n" in self._raw or len(self._raw) > self._shared.limits.hello_bytes
+        return self._inbound.is_first_message(self._shared.ssl, self._shared.limits.hello_bytes)
 
     def _queue(self) -> None:
         if self._queued:
@@ -200,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or self._closing:
             return 0
         try:
-            cost = self._flush() + self._read() + self._handle(UNIT)
+            cost = self._read() + self._handle(UNIT) + self._flush()
         except ssl.SSLError:  # not TLS, or broken: there is no way to answer
             self.abort()
             return UNIT
@@ -212,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take another turn, read more, or end."""
         if self._closing:
             return
-        if self._next_end() or self._outbox:
+        if self._inbound.has_line() or self._outbox:
             self._queue()
         elif self._eof:
             self._shared.receiver.left(self)
@@ -222,45 +215,32 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def _read(self) -> int:
-        """Take what has arrived out of TLS."""
-        if not self._raw:
+        """Take what has arrived out of TLS; return the bytes."""
+        if not self._inbound.unread:
             return 0
-        raw, self._raw = bytes(self._raw), bytearray()
         if self._shared.ssl is None:
-            self._lines += raw
-            return 0
+            return self._inbound.read(None)
         if self._tls is None:
             self._shared.receiver.advanced(self, Stage.COSTLY)
             self._tls = TlsSession(self._shared.ssl)
         try:
-            self._lines += self._tls.decrypt(raw)
+            return self._inbound.read(self._tls)
         finally:
             self._write(self._tls.outgoing())
-        self._eof = self._eof or self._tls.ended
-        return len(raw)
-
-    def _next_end(self) -> int:
-        """Return where the next line ends; 0: it is not complete."""
-        end = self._lines.find(b"\n", self._searched) + 1
-        if not end:
-            self._searched = len(self._lines)
-        return end
+            self._eof = self._eof or self._tls.ended
 
     def _handle(self, most: float) -> int:
         """Handle complete lines until their cost is reached; return the cost."""
-        cost = 0
-        while cost < most and not self._closing and (end := self._next_end()):
-            line = bytes(self._lines[:end])
-            del self._lines[:end]
-            self._searched = 0
+        cost, receiver = 0, self._shared.receiver
+        while cost < most and not self._closing and (line := self._inbound.take_line()):
             cost += len(line) + _MESSAGE_COST
             if len(line) > self._limit():
-                self._shared.receiver.line_too_long(self)
+                receiver.line_too_long(self)
             else:
-                self._shared.receiver.line_received(self, line)
-        if not self._closing and len(self._lines) > self._limit() and not self._next_end():
-            self._lines.clear()
-            self._shared.receiver.line_too_long(self)
+                receiver.line_received(self, line)
+        if not self._closing and self._inbound.has_long_line(self._limit()):
+            self._inbound.clear()
+            receiver.line_too_long(self)
         return cost
 
     def _limit(self) -> int:
@@ -281,8 +261,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handle(math.inf)
         self._closing = True
         self._shared.receiver.left(self)
-        self._raw.clear()
-        self._lines.clear()
+        self._inbound.clear()
         self._account()
         self._shared.receiver.closed(self)
 
@@ -318,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _account(self) -> None:
         """Report the bytes that wait here, if they are more than a few."""
-        held = len(self._raw) + len(self._lines)
+        held = len(self._inbound)
         if self._transport is not None and not self._transport.is_closing():
             held += self._transport.get_write_buffer_size()
         held = held if held > UNIT else 0

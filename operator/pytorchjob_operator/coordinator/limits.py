@@ -31,7 +31,7 @@ class Limits:
     namespace_share: float = 0.75
     """The part of the connections, and of the held bytes, that jobs of one namespace may use."""
     unauthenticated: Mapping[Stage, int] = field(
-        default_factory=lambda: {Stage.SILENT: 8192, Stage.STARTED: 4096, Stage.COSTLY: 256}
+        default_factory=lambda: {Stage.SILENT: 8192, Stage.STARTED: 4096, Stage.COSTLY: 1024}
     )
     """Connections without an accepted hello, by their stage. The next one displaces another one."""
     hello: float = 5.0
@@ -55,7 +55,7 @@ class Limits:
     def within(cls, memory: int | None, files: int) -> Self:
         """Return the limits for a process with this much memory in bytes (None: no limit) and this many open files."""
         files = max(files - _OTHER_FILES, 64)
-        silent, started, costly = min(8192, files // 4), min(4096, files // 8), min(256, files // 16)
+        silent, started, costly = min(8192, files // 4), min(4096, files // 8), min(1024, files // 16)
         connections, held = min(_MOST_CONNECTIONS, files - silent - started - costly), _MOST_HELD
         if memory is not None:
             connections = min(connections, max(int(memory * _MEMORY_SHARE) // LINK_BYTES, 64))

@@ -1,0 +1,85 @@
+"""An honest job beside an attack: its agents over TLS or without, a round of it, and how soon it is answered."""
+
+import asyncio
+import contextlib
+import random
+import ssl
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Heartbeat, Hello, Join, Resumed, RoundId, ToAgent
+from tests.coordinator.talking import Talker, hello
+
+_UNKNOWN = Resumed(RoundId(1, 10**6), restarts=0)
+"""The coordinator answers it each time."""
+_EVERY = 0.02
+_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+"""An agent waits for so long before it tries again."""
+
+
+async def dial(port: int, greeting: Hello, trust: ssl.SSLContext | None = None) -> Talker:
+    """Connect as a real agent does, again and again until the coordinator welcomes it."""
+    attempt = 0
+    while True:
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            talker = (await Talker.dial(port, trust)).say(greeting)
+            message = await talker.hear()
+            if message is not None and message.kind == "welcome":
+                return talker
+            talker.cut()
+        await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)] * random.uniform(0.5, 1.5))
+        attempt += 1
+
+
+async def form_round(port: int, job: str, members: int, trust: ssl.SSLContext | None = None) -> list[Talker]:
+    """Return the members of a new round of this job."""
+    talkers = await asyncio.gather(*(dial(port, hello(index, job=job), trust) for index in range(members)))
+    for index, talker in enumerate(talkers):
+        talker.say(Join(4000 + index))
+    await asyncio.gather(*(talker.hear_kind("assigned") for talker in talkers))
+    return list(talkers)
+
+
+class Bystander:
+    """One member of a round that measures how soon the coordinator answers."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def p99(self) -> float:
+        """Milliseconds within which 99 of 100 answers came; -1 without enough of them."""
+        return statistics.quantiles(self.seconds, n=100)[98] * 1000 if len(self.seconds) > 1 else -1.0
+
+    async def probe(self, talker: Talker) -> None:
+        """Ask until cancelled, and send heartbeats."""
+        loop, beaten = asyncio.get_running_loop(), 0.0
+        while True:
+            if loop.time() - beaten > HEARTBEAT_SECONDS:
+                beaten = loop.time()
+                talker.say(Heartbeat(step=1))
+            asked = time.perf_counter()
+            await self._answer(talker.say(_UNKNOWN))
+            self.seconds.append(time.perf_counter() - asked)
+            await asyncio.sleep(_EVERY)
+
+    async def _answer(self, talker: Talker) -> ToAgent:
+        answer: ToAgent = await talker.hear_kind("restart")
+        return answer
+
+
+@asynccontextmanager
+async def bystander(port: int, job: str, trust: ssl.SSLContext | None = None) -> AsyncIterator[Bystander]:
+    """A job of one member that is asked all the time; prints its figures at the end."""
+    (talker,), found = await form_round(port, job, 1, trust), Bystander()
+    probing = asyncio.create_task(found.probe(talker))
+    try:
+        yield found
+        assert not probing.done(), "the bystander lost its connection"
+    finally:
+        probing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await probing
+        talker.cut()
+        print(f"bystander: {len(found.seconds)} answers, p99 {found.p99():.1f} ms")
