@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.capacity import raise_open_files
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator
@@ -37,7 +38,7 @@ class Target:
         serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         serving.load_cert_chain(folder / "crt", folder / "key")
         self.trust = ssl.create_default_context(cadata=cert.decode())
-        self.limits, self.coordinator = limits, Coordinator(KEY, 1, serving, limits=limits)
+        self.limits, self.coordinator = limits, Coordinator(KeyedTokens(KEY), 1, serving, limits=limits)
         self.port = self.coordinator.start("127.0.0.1", 0)
         for job, members in ((VICTIM, MEMBERS), (CALM, 1)):
             self.coordinator.apply(job, Sync(Policy(members, members), pods(members), job, job))

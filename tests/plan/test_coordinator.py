@@ -78,7 +78,7 @@ def conf(**keys: str) -> dict[str, Any]:
     ],
 )
 def test_policy(spec: dict[str, Any], policy: Policy) -> None:
-    assert update(spec) == Sync(policy, {})
+    assert update(spec) == Sync(policy, {}, "x", "ns")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_policy(spec: dict[str, Any], policy: Policy) -> None:
     ],
 )
 def test_expected_pods(pod: Pod, expected: tuple[int, ExpectedPod] | None) -> None:
-    assert update({"workers": 2}, pod) == Sync(Policy(3, 3), dict([expected]) if expected else {})
+    assert update({"workers": 2}, pod) == Sync(Policy(3, 3), dict([expected]) if expected else {}, "x", "ns")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Message, Refused
 from pytorchjob_operator.coordinator.inbound import Inbound
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
+from pytorchjob_operator.coordinator.opening import Opening
 from pytorchjob_operator.coordinator.tls import TlsSession
 from pytorchjob_operator.coordinator.turns import UNIT, Turns
 from pytorchjob_operator.coordinator.unauthenticated import Stage, group
@@ -28,6 +29,8 @@ _CHEAP = 1024
 _MESSAGE_COST = 1024
 """The cost of a message beside its bytes."""
 _LONGEST_OUTBOX = 1000
+_MOST_DROPPED = 1024 * 1024
+"""Bytes of a peer that are dropped after its end: a connection closed before them may lose the last message."""
 
 
 class Receiver(Protocol):
@@ -69,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_closing",
+        "_dropped",
         "_eof",
         "_group",
         "_held",
@@ -78,7 +82,6 @@ class Connection(asyncio.BufferedProtocol):
         "_paused",
         "_queued",
         "_shared",
-        "_sock",
         "_timer",
         "_tls",
         "_transport",
@@ -97,15 +100,19 @@ class Connection(asyncio.BufferedProtocol):
         self.index = -1
         self.bucket: Bucket | None = None
         self._shared, self._group = shared, group(address)
-        self._sock: socket.socket | None = sock
-        """The socket until it is asyncio's."""
-        self._opening: asyncio.Task[Any] | None = None
+        self._opening: Opening | None = Opening(
+            sock,
+            connect=lambda: self,
+            started=lambda: shared.receiver.advanced(self, Stage.STARTED),
+            lost=lambda: self.connection_lost(None),
+            taken=lambda: self._transport is not None,
+        )
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
         self._inbound = Inbound()
         self._outbox: list[Message] = []
         self._eof = self._paused = self._queued = self._closing = False
-        self._held = 0
+        self._held = self._dropped = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -113,43 +120,15 @@ class Connection(asyncio.BufferedProtocol):
         """True if a message would reach the peer: there is no TLS, or its handshake is complete."""
         return self._shared.ssl is None or (self._tls is not None and self._tls.ready)
 
-    # From a socket to a transport.
-
     def watch(self) -> None:
         """Wait for the first byte."""
-        assert self._sock is not None
-        asyncio.get_running_loop().add_reader(self._sock, self._open)
-
-    def _open(self) -> None:
-        """The peer has sent something: let asyncio read it."""
-        loop, sock = asyncio.get_running_loop(), self._sock
-        assert sock is not None
-        loop.remove_reader(sock)
-        self._shared.receiver.advanced(self, Stage.STARTED)
-        self._opening = asyncio.create_task(loop.connect_accepted_socket(lambda: self, sock))
-        self._opening.add_done_callback(self._opened)
-
-    def _opened(self, task: "asyncio.Task[Any]") -> None:
-        self._opening = None
-        if self._transport is not None:  # asyncio closes it, also if the task was cancelled
-            self._sock = None
-        else:
-            self._close_socket()
-        if not task.cancelled():
-            task.exception()  # an OSError: the peer has left
-
-    def _close_socket(self) -> None:
-        """Close a connection that never became a transport."""
-        sock, self._sock = self._sock, None
-        if sock is not None:
-            asyncio.get_running_loop().remove_reader(sock)
-            sock.close()
-            self.connection_lost(None)
+        assert self._opening is not None
+        self._opening.watch()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport. Called by asyncio."""
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport, self._opening = transport, None
 
     # In.
 
@@ -160,7 +139,9 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Store what was read until it is this connection's turn. Called by asyncio."""
         transport = self._transport
-        if transport is None or self._closing:
+        assert transport is not None
+        if self._closing:
+            self._drop(nbytes)
             return
         self._inbound.store(self._shared.buffer[:nbytes])
         if self._inbound.unread >= _READ and not self._paused:
@@ -170,6 +151,11 @@ class Connection(asyncio.BufferedProtocol):
             self._queue()
         elif self._inbound.unread > _CHEAP:
             self._shared.receiver.advanced(self, Stage.COSTLY)
+
+    def _drop(self, nbytes: int) -> None:
+        self._dropped += nbytes
+        if self._dropped > _MOST_DROPPED:
+            self.abort()
 
     def _has_work(self) -> bool:
         """Return whether a turn would do anything. The start of a first message waits for the rest of it."""
@@ -249,7 +235,10 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The peer has closed its side. What it said before has its turn first. Called by asyncio."""
         self._eof = True
-        self._queue()
+        if self._closing and self._transport is not None:
+            self._transport.close()
+        else:
+            self._queue()
         return True  # the end is ours to make
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -259,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
             with suppress(ssl.SSLError):
                 self._read()
             self._handle(math.inf)
-        self._closing = True
+        self._closing, self._opening = True, None
         self._shared.receiver.left(self)
         self._inbound.clear()
         self._account()
@@ -320,14 +309,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def refuse(self, refused: Refused) -> None:
         """Send a refusal, and close."""
-        if self._transport is None and self._sock is not None and self._shared.ssl is None:
-            with suppress(OSError):
-                self._sock.send(refused.to_line())
+        if self._opening is not None and self._shared.ssl is None:
+            self._opening.send(refused.to_line())
         self.send(refused)
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Close after the last message, and within the farewell limit."""
+        """Close after the last message and the peer's end, and within the farewell limit."""
         transport = self._transport
         if transport is None:
             self.abort()
@@ -336,8 +324,18 @@ class Connection(asyncio.BufferedProtocol):
             with suppress(ssl.SSLError):
                 self._flush()
                 self._write(self._tls.close() if self._tls else b"")
+            self._finish(transport)
+
+    def _finish(self, transport: asyncio.Transport) -> None:
+        if transport.is_closing():
+            return
+        if self._eof:
             transport.close()
-            self.within(self._shared.limits.farewell, self.abort)
+        else:
+            transport.write_eof()
+            if self._paused:
+                transport.resume_reading()
+        self.within(self._shared.limits.farewell, self.abort)
 
     def abort(self) -> None:
         """Close now."""
@@ -345,6 +343,4 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         elif self._opening is not None:
-            self._opening.cancel()
-        else:
-            self._close_socket()
+            self._opening.close()

@@ -188,11 +188,11 @@ class Server:
 
     def left(self, connection: Connection) -> None:
         """The peer sends nothing more, or the server ignores it from now on."""
-        self._unauthenticated.remove(connection)
         self._jobs.left(connection)
 
     def closed(self, connection: Connection) -> None:
         """Forget a closed connection."""
+        self._unauthenticated.remove(connection)
         self._all.discard(connection)
         self._jobs.closed(connection)
 
@@ -207,7 +207,6 @@ class Server:
             raise _RefusedError(rejection.refused)
         stop = self._jobs.stop_for(hello)
         if stop is not None:
-            self._unauthenticated.remove(connection)
             connection.send(stop)
             connection.hang_up()
             return
