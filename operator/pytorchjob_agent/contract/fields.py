@@ -3,14 +3,19 @@
 Pure. A sender cannot build what its receiver refuses to read: texts are cut and lists are shortened to their limits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 MAX_MEMBERS = 10_000
+MAX_COUNT = 2**31 - 1
+"""The most rounds of a term, and of attempts of a round: one each millisecond for three weeks."""
 _MAX_INT = 2**53
+_MAX_NUMBER = 1e299
 _MAX_TEXTS, _MAX_NUMBERS = 32, 16
 _NAME_LIMIT, _TEXT_LIMIT = 64, 256
+_SHORT_TEXT = 256
+"""Texts with a lower limit are names and the like: a count of what is missing would not fit."""
 
 
 class ProtocolError(ValueError):
@@ -28,6 +33,15 @@ class RoundId:
     term: int
     number: int
     attempt: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise ProtocolError for an id that no other side would read."""
+        if not _is_round([self.term, self.number, self.attempt]):
+            raise ProtocolError(f"round {self}: a part of the id is out of bounds")
+
+    def next(self) -> "RoundId":
+        """Return the id of the next round. After the last number of a term, it is the first one of the next term."""
+        return RoundId(self.term, self.number + 1) if self.number < MAX_COUNT else RoundId(self.term + 1, 1)
 
     def follows(self, other: "RoundId") -> bool:
         """True if the members of the other round agreed on this one: the same members with the same ranks."""
@@ -49,30 +63,66 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
+def _is_round(value: Any) -> bool:
+    if not (isinstance(value, list) and len(value) == 3 and all(_is_int(number) for number in value)):
+        return False
+    _, number, attempt = value
+    return bool(number <= MAX_COUNT and attempt <= MAX_COUNT)
+
+
 def _is_text(value: Any, limit: int) -> bool:
     return isinstance(value, str) and len(value) <= limit
 
 
-def a_text(limit: int = 256, **more: Any) -> Any:
-    """Text of at most `limit` characters; a sender cuts longer text."""
+def cut(text: str, limit: int, *, keep_end: bool = False) -> str:
+    """Return text of at most `limit` characters. Where it is cut, it has the number of missing characters."""
+    if len(text) <= limit:
+        return text
+    if limit < _SHORT_TEXT:
+        return text[: max(limit - 3, 0)] + "..."[:limit]
+    kept = limit - len(_missing(len(text))) - len("... ()")
+    missing = _missing(len(text) - kept)
+    return f"({missing}) ...{text[len(text) - kept :]}" if keep_end else f"{text[:kept]}... ({missing})"
+
+
+def _missing(characters: int) -> str:
+    return f"{characters} more characters"
+
+
+def _clean(text: str) -> str:
+    """Return the text without halves of characters, which no other program accepts."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def a_text(limit: int = 256, *, keep_end: bool = False, **more: Any) -> Any:
+    """Text of at most `limit` characters; a sender cuts longer text, at its beginning if the end matters more."""
     metadata = {
         "check": lambda value: _is_text(value, limit),
         "form": f"text of at most {limit}",
-        "bound": lambda value: value if len(value) <= limit else value[: limit - 3] + "...",
+        "read": _clean,
+        "bound": lambda value: _clean(cut(value, limit, keep_end=keep_end)),
+        "shorten": lambda value, most: cut(value, most, keep_end=keep_end),
     }
     return field(metadata=metadata, **more)
 
 
 def an_int(low: int = 0, high: int = _MAX_INT, **more: Any) -> Any:
-    """A whole number within bounds."""
-    return field(
-        metadata={"check": lambda value: _is_int(value, low, high), "form": f"a whole number {low}..{high}"}, **more
-    )
+    """A whole number within bounds; a sender sends the bound instead of a number beyond it."""
+    metadata = {
+        "check": lambda value: _is_int(value, low, high),
+        "form": f"a whole number {low}..{high}",
+        "bound": lambda value: min(max(value, low), high),
+    }
+    return field(metadata=metadata, **more)
 
 
 def a_number(**more: Any) -> Any:
-    """Any finite number."""
-    return field(metadata={"check": _is_number, "form": "a number"}, **more)
+    """Any finite number; a sender sends 0 instead of what is not a number."""
+
+    def bound(value: float) -> float:
+        return 0.0 if value != value else min(max(value, -_MAX_NUMBER), _MAX_NUMBER)
+
+    return field(metadata={"check": _is_number, "form": "a number", "bound": bound}, **more)
 
 
 def a_flag(**more: Any) -> Any:
@@ -86,11 +136,18 @@ def some_ints(**more: Any) -> Any:
     def check(value: Any) -> bool:
         return isinstance(value, list) and len(value) <= MAX_MEMBERS and all(_is_int(number) for number in value)
 
+    def bound(value: Sequence[int]) -> Sequence[int]:
+        value = value[:MAX_MEMBERS]
+        if value and (min(value) < 0 or max(value) > _MAX_INT):
+            return [min(max(number, 0), _MAX_INT) for number in value]
+        return value
+
     metadata = {
         "check": check,
         "form": "a list of whole numbers",
         "read": tuple,
-        "bound": lambda value: value[:MAX_MEMBERS],
+        "bound": bound,
+        "shorten": lambda value, most: value[:most],
     }
     return field(metadata=metadata, **more)
 
@@ -107,9 +164,19 @@ def some_texts(**more: Any) -> Any:
 
     def bound(value: Mapping[str, str | None]) -> dict[str, str | None]:
         pairs = [(name, text) for name, text in value.items() if len(name) <= _NAME_LIMIT][:_MAX_TEXTS]
-        return {name: text if text is None else text[:_TEXT_LIMIT] for name, text in pairs}
+        return {_clean(name): text if text is None else _clean(text[:_TEXT_LIMIT]) for name, text in pairs}
 
-    return field(metadata={"check": check, "form": "at most 32 texts by name", "bound": bound}, **more)
+    def read(value: Mapping[str, str | None]) -> dict[str, str | None]:
+        return {_clean(name): text if text is None else _clean(text) for name, text in value.items()}
+
+    metadata = {
+        "check": check,
+        "form": "at most 32 texts by name",
+        "read": read,
+        "bound": bound,
+        "shorten": _first_pairs,
+    }
+    return field(metadata=metadata, **more)
 
 
 def some_numbers(**more: Any) -> Any:
@@ -121,18 +188,30 @@ def some_numbers(**more: Any) -> Any:
 
     def bound(value: Mapping[str, float]) -> dict[str, float]:
         pairs = [(name, number) for name, number in value.items() if len(name) <= _NAME_LIMIT and _is_number(number)]
-        return dict(pairs[:_MAX_NUMBERS])
+        return {_clean(name): number for name, number in pairs[:_MAX_NUMBERS]}
 
-    return field(metadata={"check": check, "form": "at most 16 numbers by name", "bound": bound}, **more)
+    def read(value: Mapping[str, float]) -> dict[str, float]:
+        return {_clean(name): number for name, number in value.items()}
+
+    metadata = {
+        "check": check,
+        "form": "at most 16 numbers by name",
+        "read": read,
+        "bound": bound,
+        "shorten": _first_pairs,
+    }
+    return field(metadata=metadata, **more)
+
+
+def _first_pairs(value: Mapping[str, Any], most: int) -> dict[str, Any]:
+    return dict([*value.items()][:most])
 
 
 def a_round(*, optional: bool = False, **more: Any) -> Any:
     """The id of a round, as a list of three numbers."""
 
     def check(value: Any) -> bool:
-        if value is None:
-            return optional
-        return isinstance(value, list) and len(value) == 3 and all(_is_int(number) for number in value)
+        return optional if value is None else _is_round(value)
 
     def read(value: Any) -> RoundId | None:
         return None if value is None else RoundId(*value)
@@ -144,7 +223,10 @@ def a_round(*, optional: bool = False, **more: Any) -> Any:
 
 
 def maybe_int(**more: Any) -> Any:
-    """A count that may be unknown."""
-    return field(
-        metadata={"check": lambda value: value is None or _is_int(value), "form": "a whole number or null"}, **more
-    )
+    """A count that may be unknown; a sender sends the bound instead of a number beyond it."""
+    metadata = {
+        "check": lambda value: value is None or _is_int(value),
+        "form": "a whole number or null",
+        "bound": lambda value: None if value is None else min(max(value, 0), _MAX_INT),
+    }
+    return field(metadata=metadata, **more)

@@ -10,6 +10,8 @@ from .fields import ProtocolError
 
 LINE_LIMIT = 64 * 1024
 """Bytes of one message with its newline."""
+HELLO_LIMIT = 24 * 1024
+"""Bytes of a first message with its newline: nobody has authenticated its sender yet."""
 
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
@@ -18,17 +20,20 @@ class Message:
     """The base of all messages; `kind` names each on the wire."""
 
     kind: ClassVar[str]
+    line_limit: ClassVar[int] = LINE_LIMIT
+    """Bytes of a line with its newline."""
 
     def to_line(self) -> bytes:
         """Return one line of JSON with its newline. Fields beyond their limits are cut, so the other side reads it."""
         values: dict[str, Any] = {"kind": self.kind}
         kind: Any = type(self)
-        for name, bound in _bounds(kind):
+        for name, bound, _ in _bounds(kind):
             value = getattr(self, name)
             values[name] = bound(value) if bound else value
         line = _encode(values)
-        while len(line) >= LINE_LIMIT:  # all within their own limits, but long together: escapes take six bytes
-            line = _encode(_halve_longest(values))
+        while len(line) >= self.line_limit:  # all within their own limits, but long together: escapes take six bytes
+            _halve_longest(kind, values)
+            line = _encode(values)
         return line.encode() + b"\n"
 
     @classmethod
@@ -44,20 +49,21 @@ class Message:
             raise ProtocolError(f"{cls.kind}: {error}") from None
 
 
+Bound = Callable[[Any], Any] | None
+Shorten = Callable[[Any, int], Any] | None
+
+
 @cache
-def _bounds(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
-    """Return the fields of a kind with the functions that bound them: looked up once, used for every message."""
-    return tuple((field.name, field.metadata.get("bound")) for field in fields(kind))
+def _bounds(kind: Any) -> tuple[tuple[str, Bound, Shorten], ...]:
+    """Return the fields of a kind with the functions that bound and shorten them: looked up once for every message."""
+    return tuple((field.name, field.metadata.get("bound"), field.metadata.get("shorten")) for field in fields(kind))
 
 
-def _halve_longest(values: dict[str, Any]) -> dict[str, Any]:
-    """Drop the second half of the longest text, list or mapping."""
-    sized = [name for name, value in values.items() if isinstance(value, str | list | tuple | dict)]
-    longest = max(sized, key=lambda name: len(_encode(values[name])))
-    value = values[longest]
-    half = len(value) // 2
-    values[longest] = dict([*value.items()][:half]) if isinstance(value, dict) else value[:half]
-    return values
+def _halve_longest(kind: Any, values: dict[str, Any]) -> None:
+    """Shorten the longest text, list or mapping by half."""
+    sized = [(len(_encode(values[name])), name, shorten) for name, _, shorten in _bounds(kind) if shorten]
+    _, longest, shorten = max(sized, key=lambda item: item[0])
+    values[longest] = shorten(values[longest], len(values[longest]) // 2)
 
 
 def _read_field(kind: str, field: Any, value: Any) -> Any:

@@ -23,6 +23,7 @@ from .fields import (
 )
 from .fields import ProtocolError as ProtocolError
 from .fields import RoundId as RoundId
+from .message import HELLO_LIMIT as HELLO_LIMIT
 from .message import LINE_LIMIT as LINE_LIMIT
 from .message import Message as Message
 
@@ -46,6 +47,7 @@ class Hello(Message):
     """An agent introduces itself. This is the first message on every connection."""
 
     kind: ClassVar[str] = "hello"
+    line_limit: ClassVar[int] = HELLO_LIMIT
     job: str = a_text(128)
     pod: str = a_text(253)
     token: str = a_text(TOKEN_LIMIT)
@@ -108,7 +110,7 @@ class Failed(Message):
     local_rank: int = an_int(0)
     exit_code: int = an_int(0, 255)
     message: str = a_text(4096)
-    traceback: str = a_text(TRACEBACK_LIMIT, default="")
+    traceback: str = a_text(TRACEBACK_LIMIT, keep_end=True, default="")
     also: tuple[int, ...] = some_ints(default=())
     """Ranks of this pod that failed later."""
     hang: bool = a_flag(default=False)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from pytorchjob_agent.contract.messages import HELLO_LIMIT
 from pytorchjob_operator.coordinator.unauthenticated import Stage
 
 MIB = 1024 * 1024
@@ -36,7 +37,7 @@ class Limits:
     """Connections without an accepted hello, by their stage. The next one displaces another one."""
     hello: float = 5.0
     """Seconds for TLS and the first line together."""
-    hello_bytes: int = 24 * 1024
+    hello_bytes: int = HELLO_LIMIT
     """Bytes of the first line."""
     spare_links: int = 16
     """Connections of one job beyond two for each pod."""

@@ -20,6 +20,7 @@ from pytorchjob_agent.contract.messages import (
 )
 from pytorchjob_operator.rounds import rendezvous, running
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.plausibility import implausible, is_implausible
 from pytorchjob_operator.rounds.state import Send
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import EndReason, Member, Round, TrainingReason
@@ -77,6 +78,8 @@ def _refusal(transition: Transition, message: Hello) -> Refused | None:
         return Refused(
             f"protocol version {message.version}: this operator supports version {VERSION}; use this operator's agent"
         )
+    if message.round is not None and is_implausible(transition.state, message.round):
+        return implausible(message.round)
     pod, known = transition.state.pods.get(message.index), transition.state.members.get(message.index)
     uid = pod.pod_uid if pod is not None else ""
     if uid and message.pod_uid and uid != message.pod_uid:

@@ -74,7 +74,7 @@ def _next_id(transition: Transition) -> RoundId:
     own = RoundId(state.term, state.next_number)
     known = [id_ for id_ in (state.round and state.round.id, state.finished_round) if id_]
     last = max(known, default=None)
-    return own if last is None or own > last else RoundId(last.term, last.number + 1)
+    return own if last is None or own > last else last.next()
 
 
 def _assign_all(transition: Transition, round_: Round, chosen: Sequence[Member], reason: str) -> None:

@@ -15,15 +15,18 @@ from pytorchjob_agent.contract.messages import (
     HeartbeatReply,
     Hold,
     Join,
+    Refused,
     Restart,
     Resumed,
     RoundId,
     Unreachable,
 )
 from pytorchjob_operator.rounds import budget, endings, formation, rendezvous
+from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.plausibility import believed_request, implausible, is_implausible
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Failure, Member, PastRestart, PlannedRestart, Round, TrainingReason
+from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round, TrainingReason
 
 GROW_SECONDS = 1.0
 """How long a round that can grow waits for more new members after the first one."""
@@ -49,8 +52,9 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
             metrics=message.metrics,
         )
     )
-    if message.answered > transition.state.requests:  # a request of another leader: the next number must be higher
-        transition.state = replace(transition.state, requests=message.answered)
+    requests = believed_request(transition.state, message.answered)
+    if requests != transition.state.requests:  # a request of another leader: the next number must be higher
+        transition.state = replace(transition.state, requests=requests)
     if due:
         transition.send(member, HeartbeatReply())
     transition.reason = "a heartbeat"
@@ -80,6 +84,9 @@ def _record_peers(transition: Transition, member: Member, message: Heartbeat, ro
 
 def join(transition: Transition, member: Member, message: Join) -> None:
     """A member has no workers and waits for a round."""
+    if message.round is not None and is_implausible(transition.state, message.round):
+        _refuse(transition, member, implausible(message.round))
+        return
     _record_finished(transition, message.round)
     round_ = transition.state.round
     if round_ is not None and round_.has(member.index) and message.round is not None and message.round < round_.id:
@@ -106,6 +113,14 @@ def join(transition: Transition, member: Member, message: Join) -> None:
             pass
         case _:
             assert_never(phase)
+
+
+def _refuse(transition: Transition, member: Member, refused: Refused) -> None:
+    """Close the member's connection with the reason."""
+    transition.reason = f"{member.pod} is refused: {refused.message}"
+    transition.send(member, refused)
+    if member.connection is not None:
+        transition.close(member.connection)
 
 
 def _record_finished(transition: Transition, id_: RoundId | None) -> None:
@@ -165,17 +180,11 @@ def failed(transition: Transition, member: Member, message: Failed) -> None:
     ):
         transition.reason = f"{member.pod} repeats the failure of rank {message.rank}"
         return
-    failure = Failure(
-        index=member.index,
-        rank=message.rank,
-        exit_code=message.exit_code,
-        message=message.message,
-        traceback=message.traceback,
-        at=transition.now - min(max(message.age, 0.0), 60.0),
-        also=message.also,
-        hang=message.hang,
-        waits=message.waits,
-    )
+    earlier = len(phase.failures) if isinstance(phase, Rendezvous) else 0
+    failure = stored_failure(message, member.index, transition.now, earlier)
+    if failure is None:
+        transition.reason = f"{member.pod} reports a failure too many"
+        return
     words = f"rank {message.rank} on {member.pod} failed"
     rendezvous.begin(transition, Trigger.WORKERS_FAILED, words, (failure,))
 

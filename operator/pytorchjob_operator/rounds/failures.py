@@ -1,0 +1,30 @@
+"""What is stored of the failures that members report in one rendezvous: bounded, whatever they report. Pure."""
+
+from pytorchjob_agent.contract.fields import cut
+from pytorchjob_agent.contract.messages import Failed
+from pytorchjob_operator.rounds.values import Failure
+
+WHOLE_FAILURES = 64
+"""Failures of one rendezvous that are stored with their tracebacks."""
+MOST_FAILURES = 10_000
+"""Failures of one rendezvous that are stored at all."""
+SHORT_MESSAGE = 256
+"""Characters of the message of a later failure."""
+
+
+def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Failure | None:
+    """Return what to store of a member's failure: less of it after many others, nothing after very many."""
+    if earlier >= MOST_FAILURES:
+        return None
+    whole = earlier < WHOLE_FAILURES
+    return Failure(
+        index=index,
+        rank=message.rank,
+        exit_code=message.exit_code,
+        message=message.message if whole else cut(message.message, SHORT_MESSAGE),
+        traceback=message.traceback if whole else "",
+        at=now - min(max(message.age, 0.0), 60.0),
+        also=message.also if whole else (),
+        hang=message.hang,
+        waits=message.waits,
+    )
