@@ -17,6 +17,8 @@ from tests.waiting import until_async
 LEASES = "apis/coordination.k8s.io/v1/leases"
 QUICK = LeaseSettings(duration=2.0, deadline=1.5, period=0.05, request=0.5)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOW = int(NOON.timestamp())
+"""The first term of a leader that acquires its Lease at noon."""
 
 
 class Candidate:
@@ -55,6 +57,12 @@ async def stand(api: FakeApi) -> AsyncIterator[Stand]:
         yield candidates
 
 
+@pytest.fixture
+def released(api: FakeApi) -> None:
+    """A Lease that its last leader released, long ago: the next one leads at once."""
+    api.put(LEASES, _held_by("", transitions=1))
+
+
 def lease(api: FakeApi) -> dict[str, Any]:
     spec: dict[str, Any] = api.objects[LEASES][("ns", "leader")]["spec"]
     return spec
@@ -67,27 +75,27 @@ async def test_the_lease_is_made_if_it_is_missing(api: FakeApi, stand: Stand) ->
     assert lease(api) == {
         "holderIdentity": "one",
         "leaseDurationSeconds": 2,
-        "leaseTransitions": 1,
+        "leaseTransitions": NOW,
         "acquireTime": "2026-01-01T12:00:00.000000Z",
         "renewTime": "2026-01-01T12:00:00.000000Z",
     }
 
 
-async def test_a_leader_renews_with_one_request(api: FakeApi, stand: Stand) -> None:
+async def test_a_leader_renews_with_one_request(api: FakeApi, stand: Stand, released: None) -> None:
     first = await stand("one")
     await until_async(lambda: api.count("update") >= 3)
     assert first.elector.valid()
     assert api.count("get") == 1
 
 
-async def test_of_two_one_leads(api: FakeApi, stand: Stand) -> None:
+async def test_of_two_one_leads(api: FakeApi, stand: Stand, released: None) -> None:
     first, second = await stand("one"), await stand("two")
     await until_async(lambda: first.elector.acquired.is_set() or second.elector.acquired.is_set())
     await until_async(lambda: api.count("update") >= 30)
     assert first.elector.valid() != second.elector.valid()
 
 
-async def test_a_leader_that_leaves_hands_over_at_once(api: FakeApi, stand: Stand) -> None:
+async def test_a_leader_that_leaves_hands_over_at_once(api: FakeApi, stand: Stand, released: None) -> None:
     first = await stand("one")
     await first.elector.acquired.wait()
     await first.stop()
@@ -97,11 +105,21 @@ async def test_a_leader_that_leaves_hands_over_at_once(api: FakeApi, stand: Stan
     assert second.elector.term == first.elector.term + 1
 
 
-async def test_a_dead_leader_is_succeeded_after_its_term(api: FakeApi, stand: Stand) -> None:
-    api.put(LEASES, _held_by("dead", transitions=7))
+@pytest.mark.parametrize(
+    ("before", "term"),
+    [
+        pytest.param(7, NOW, id="the time, if it is later"),
+        pytest.param(NOW + 5, NOW + 6, id="one more, if terms run ahead of this clock"),
+        pytest.param(2**31 - 1, NOW, id="a number that no leader wrote is ignored"),
+    ],
+)
+async def test_a_dead_leader_is_succeeded_in_a_later_term(
+    api: FakeApi, stand: Stand, before: int, term: int
+) -> None:
+    api.put(LEASES, _held_by("dead", transitions=before))
     second = await stand("two")
     await second.elector.acquired.wait()
-    assert second.elector.term == 8
+    assert second.elector.term == term
 
 
 async def _lost(candidate: Candidate) -> None:
@@ -119,7 +137,7 @@ async def _lost(candidate: Candidate) -> None:
     ],
 )
 async def test_a_leader_that_cannot_renew_is_fenced_until_it_can(
-    api: FakeApi, stand: Stand, fault: Callable[[FakeApi], None]
+    api: FakeApi, stand: Stand, released: None, fault: Callable[[FakeApi], None]
 ) -> None:
     first = await stand("one")
     await first.elector.acquired.wait()
@@ -128,11 +146,13 @@ async def test_a_leader_that_cannot_renew_is_fenced_until_it_can(
     api.failing = lambda _: None
     api.hang(False)
     await until_async(first.elector.valid)
-    assert (first.elector.term, first.task.done()) == (1, False)
+    assert (first.elector.term, first.task.done()) == (NOW, False)
 
 
 @pytest.mark.parametrize("holder", ["thief", ""], ids=["a rival leads", "a rival led and left"])
-async def test_a_leader_that_was_away_too_long_ends(api: FakeApi, stand: Stand, holder: str) -> None:
+async def test_a_leader_that_was_away_too_long_ends(
+    api: FakeApi, stand: Stand, released: None, holder: str
+) -> None:
     first = await stand("one")
     await first.elector.acquired.wait()
     api.failing = lambda _: failure(500, "Internal")
@@ -143,7 +163,7 @@ async def test_a_leader_that_was_away_too_long_ends(api: FakeApi, stand: Stand, 
     assert not first.elector.valid()
 
 
-async def test_the_fence_falls_before_the_successor_begins(api: FakeApi, stand: Stand) -> None:
+async def test_the_fence_falls_before_the_successor_begins(api: FakeApi, stand: Stand, released: None) -> None:
     first, both = await stand("one"), False
     await first.elector.acquired.wait()
     api.failing = lambda request: failure(500, "Internal") if _from(request, "one") else None
@@ -159,7 +179,7 @@ def _from(request: Any, name: str) -> bool:
     return bool(request.body) and request.body["spec"]["holderIdentity"] == name
 
 
-async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: Stand) -> None:
+async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: Stand, released: None) -> None:
     first = await stand("one")
     await first.elector.acquired.wait()
     for _ in range(5):
@@ -168,18 +188,83 @@ async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: St
     before = api.count("update")
     await until_async(lambda: api.count("update") >= before + 3)
     assert first.elector.valid()
-    assert first.elector.term == 1
+    assert first.elector.term == NOW
 
 
-async def test_a_lease_that_somebody_deleted_is_made_again(api: FakeApi, stand: Stand) -> None:
+@pytest.mark.parametrize("created_again", [False, True])
+async def test_a_leader_whose_lease_is_deleted_ends_at_once(
+    api: FakeApi, stand: Stand, released: None, created_again: bool
+) -> None:
     first = await stand("one")
     await first.elector.acquired.wait()
+    held = lease(api)
     api.remove(LEASES, "leader", "ns")
-    await until_async(lambda: ("ns", "leader") in api.objects[LEASES])
-    assert (lease(api)["leaseTransitions"], first.task.done()) == (1, False)
+    if created_again:
+        api.put(LEASES, {"metadata": {"name": "leader", "namespace": "ns"}, "spec": held})
+    await _lost(first)
+    assert not first.elector.valid()
 
 
-async def test_a_lease_that_somebody_took_is_lost_at_once(api: FakeApi, stand: Stand) -> None:
+async def test_after_a_deletion_no_two_lead_and_the_next_term_is_later(
+    api: FakeApi, stand: Stand, released: None
+) -> None:
+    first = await stand("one")
+    await first.elector.acquired.wait()
+    api.failing = lambda request: failure(500, "Internal") if _from(request, "one") else None
+    second = await stand("two")
+    await until_async(lambda: api.count("get") >= 3)
+    api.remove(LEASES, "leader", "ns")
+    both = False
+    while not second.elector.acquired.is_set():
+        both |= first.elector.valid() and second.elector.valid()
+        await asyncio.sleep(0.001)
+    assert (both, first.elector.valid(), second.elector.term) == (False, False, NOW + 1)
+
+
+async def test_who_creates_the_lease_leads_only_after_a_lease_duration(api: FakeApi, stand: Stand) -> None:
+    """A leader whose Lease was deleted may still write for that long."""
+    clock = asyncio.get_running_loop().time
+    first = await stand("one")
+    await until_async(lambda: ("ns", "leader") in api.objects.get(LEASES, {}))
+    created, led = clock(), first.elector.acquired.is_set()
+    await first.elector.acquired.wait()
+    assert (led, clock() - created >= QUICK.duration - 0.1) == (False, True)
+
+
+async def test_a_lease_that_only_lost_its_holder_is_not_taken_at_once(api: FakeApi, stand: Stand) -> None:
+    """`kubectl edit` can clear the holder while it leads."""
+    api.put(LEASES, _held_by("", transitions=2, duration=15))
+    first = await stand("one")
+    await until_async(lambda: api.count("get") >= 5)
+    assert not first.elector.acquired.is_set()
+
+
+MALFORMED: list[Any] = [
+    None,
+    [],
+    "x",
+    {"holderIdentity": 7},
+    {"holderIdentity": "dead", "leaseTransitions": "many", "leaseDurationSeconds": "long"},
+    {"holderIdentity": "dead", "leaseTransitions": {"a": 1}, "leaseDurationSeconds": []},
+    {"holderIdentity": "dead", "leaseTransitions": 1e300, "leaseDurationSeconds": 1e300},
+    {"holderIdentity": "dead", "leaseTransitions": -1, "leaseDurationSeconds": 2**31 - 1, "renewTime": {}},
+]
+
+
+@pytest.mark.parametrize("spec", MALFORMED, ids=repr)
+async def test_whatever_a_lease_contains_it_is_taken_in_a_later_term_or_waited_for(
+    api: FakeApi, stand: Stand, spec: Any
+) -> None:
+    api.put(LEASES, {"metadata": {"name": "leader", "namespace": "ns"}, "spec": spec})
+    first = await stand("one")
+    await until_async(lambda: api.count("get") >= 5)
+    assert not first.task.done()
+    if not isinstance(spec, dict) or spec.get("leaseDurationSeconds") != 2**31 - 1:
+        await first.elector.acquired.wait()
+        assert first.elector.term == NOW
+
+
+async def test_a_lease_that_somebody_took_is_lost_at_once(api: FakeApi, stand: Stand, released: None) -> None:
     first = await stand("one")
     await first.elector.acquired.wait()
     api.put(LEASES, _held_by("thief", transitions=2))
@@ -195,7 +280,7 @@ async def test_the_term_counts_from_before_the_request() -> None:
         async def get(self, *where: object) -> dict[str, Any]:
             now[0] = 100.0
             made.set()
-            return {"metadata": {"name": "leader"}}
+            return {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}
 
         async def update(self, *where: object) -> dict[str, Any]:
             return dict(where[-1])  # type: ignore[call-overload, no-any-return]
@@ -210,10 +295,10 @@ async def test_the_term_counts_from_before_the_request() -> None:
         await task
 
 
-def _held_by(holder: str, transitions: int) -> dict[str, Any]:
+def _held_by(holder: str, transitions: int, duration: int = 1) -> dict[str, Any]:
     spec = {
         "holderIdentity": holder,
-        "leaseDurationSeconds": 1,
+        "leaseDurationSeconds": duration,
         "leaseTransitions": transitions,
         "renewTime": "2026-01-01T11:59:59.000000Z",
     }
