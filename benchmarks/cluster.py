@@ -99,7 +99,7 @@ async def cluster(nodes: int = _NODES) -> AsyncIterator[Cluster]:
         if nodes:
             _start_nodes(plane, nodes)
         connection = config.load({"KUBECONFIG": str(plane.kubeconfig)})
-        async with ApiClient(connection, USER_AGENT, CONNECTIONS) as client:
+        async with ApiClient(connection, USER_AGENT) as client:
             yield Cluster(plane, client, Path(where))
 
 

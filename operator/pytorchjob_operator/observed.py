@@ -229,6 +229,8 @@ class Options:
     """Whether the job has pods of v1. Set by `plan/adoption`, not by a setting."""
     coordinator: CoordinatorAccess | None = None
     """The coordinator of the pods' agents; None: torch's own rendezvous."""
+    pods_per_pass: int | None = None
+    """The most pods that one pass creates, so that a large job does not delay others; None: no limit."""
     agent_image: str = ""
     """The image whose agent `spec.agent.inject` installs in pods; empty: injection is not possible."""
 

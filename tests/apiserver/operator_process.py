@@ -41,6 +41,8 @@ class OperatorProcess:
             **env,
         }
         self.log_file = directory / f"operator-{self._port}.log"
+        if "--no-leader-elect" not in options:
+            _release_lease(plane, env.get("PYTORCHJOB_LEASE_NAME", "pytorchjob-operator"))
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -93,6 +95,17 @@ class OperatorProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             raise
+
+
+def _release_lease(plane: ControlPlane, name: str) -> None:
+    """Create the Lease as a leader leaves it, if there is none: a process that creates its Lease leads 15 s later."""
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1},
+    }
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(lease))
 
 
 class Asked(NamedTuple):

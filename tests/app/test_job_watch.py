@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.app.job_watch import JobWatch, build_registry
+from pytorchjob_operator.app.job_watch import Contacts, JobWatch, build_registry
 from pytorchjob_operator.kube.config import Connection
 from tests.app.kopf_api import broken_watch, discovery, first
 from tests.factories import make_job
@@ -32,7 +32,9 @@ async def watching(api: FakeApi, *namespaces: str) -> AsyncIterator[tuple[JobWat
     def note(kind: str | None, obj: dict[str, Any]) -> None:
         seen.append((kind, obj["metadata"]["name"]))
 
-    watch = JobWatch(build_registry(Connection(api.url), "pytorchjob-operator/test", note), namespaces)
+    contacts = Contacts()
+    registry = build_registry(Connection(api.url), "pytorchjob-operator/test", note, contacts)
+    watch = JobWatch(registry, namespaces, contacts)
     watch.start()
     try:
         yield watch, seen

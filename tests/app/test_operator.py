@@ -23,7 +23,7 @@ EVENTS = "api/v1/events"
 async def operator(api: FakeApi) -> AsyncIterator[Operator]:
     """A working operator without the watch of jobs: the test passes the events that kopf would pass."""
     running = Operator(Settings(leader_elect=False), Connection(api.url), Metrics())
-    async with running.client:
+    async with running.client, running.writer:
         routines = (running.work(), running.recorder.run(), *(reflector.run() for reflector in running.reflectors))
         tasks = [asyncio.create_task(routine) for routine in routines]
         yield running

@@ -95,9 +95,9 @@ async def test_a_crash_between_count_and_deletion_counts_once(world: World) -> N
     await started(world, backoffLimit=5)
     world.report("Failed", "x-worker-0")
     await world.reconcile()
-    world.leads = lambda: world.api.count("delete") > 0
+    world.fence.holds = lambda: world.api.count("delete") > 0
     await passes(world)
-    world.leads = lambda: True
+    world.fence.holds = lambda: True
     await passes(world)
     assert (world.job.status.restarts, sorted(world.pods)) == (1, PAIR)
 

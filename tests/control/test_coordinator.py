@@ -58,7 +58,7 @@ async def test_each_pass_updates_the_coordinator_also_when_nothing_is_written(
 
 async def test_a_follower_updates_no_coordinator(world: World, coordinator: FakeCoordinator) -> None:
     world.submit(make_job())
-    world.leads = lambda: False
+    world.fence.holds = lambda: False
     await world.reconcile()
     assert coordinator.updates == []
 

@@ -175,3 +175,26 @@ async def test_stop_finishes_what_is_in_hand_and_takes_no_more() -> None:
     desk.gate.set()
     await asyncio.wait_for(task, 10)
     assert desk.done == ["a"]
+
+
+async def test_a_namespace_full_of_keys_does_not_delay_another() -> None:
+    """Sixteen long passes of one lane; a key of another lane does not wait for any of them."""
+    queue, desk = WorkQueue[str](lane=lambda key: key[0]), Desk(open_=False)
+    async with served(queue, desk):
+        for index in range(16):
+            queue.add(f"a{index}")
+        await until_async(lambda: len(desk.busy) == 4)
+        queue.add("b")
+        await until_async(lambda: "b" in desk.busy)
+        assert len(desk.busy) == 5
+        desk.gate.set()
+        await until_async(lambda: len(desk.done) == 17)
+
+
+async def test_lanes_take_turns() -> None:
+    queue, desk = WorkQueue[str](lane=lambda key: key[0]), Desk()
+    for key in ("a1", "a2", "a3", "b1", "c1", "b2"):
+        queue.add(key)
+    async with served(queue, desk, workers=1):
+        await until_async(lambda: len(desk.done) == 6)
+    assert desk.done == ["a1", "b1", "c1", "a2", "b2", "a3"]

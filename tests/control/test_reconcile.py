@@ -193,14 +193,14 @@ async def test_a_pod_that_vanished_is_made_again_after_one_read_of_the_job(world
 
 async def test_without_the_lead_nothing_is_asked(world: World) -> None:
     world.submit(make_job())
-    world.leads = lambda: False
+    world.fence.holds = lambda: False
     assert await world.reconcile() == FENCED
     assert world.api.requests == []
 
 
 async def test_a_lead_that_is_lost_midway_stops_the_very_next_write(world: World) -> None:
     world.submit(make_job(workers=200))
-    world.leads = lambda: world.api.count("create") < 40
+    world.fence.holds = lambda: world.api.count("create") < 40
     with pytest.raises(Unavailable, match="is not the leader"):
         await world.reconcile()
     in_flight = 32

@@ -17,6 +17,7 @@ from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.fence import Fence
 from pytorchjob_operator.kube.recorder import Recorder, RecorderSettings, Reporter
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.model import PyTorchJob
@@ -33,18 +34,29 @@ NAMESPACE = "ns"
 Object = dict[str, Any]
 
 
+class Lead(Fence):
+    """A write fence that is open for as long as the test says."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop().time)
+        self.holds: Callable[[], bool] = lambda: True
+
+    def remaining(self) -> float:
+        return 60.0 if self.holds() else 0.0
+
+
 class World:
     """One job named x, and everything around it."""
 
-    def __init__(self, api: FakeApi, client: ApiClient) -> None:
+    def __init__(self, api: FakeApi, client: ApiClient, fence: "Lead") -> None:
         clock = asyncio.get_running_loop().time
         self.api = api
         self.now = NOW
-        self.leads: Callable[[], bool] = lambda: True
+        self.fence = fence
         self.caches = Caches(JobCache(), Store[Pod](clock), {kind: Store[Child](clock) for kind in ChildKind})
         settings = RecorderSettings(per_second=10_000)
         self.recorder = Recorder(client, Reporter("pytorchjob-controller", "test"), clock, lambda: self.now, settings)
-        self.applier = Applier(client, self.caches, lambda: self.leads())
+        self.applier = Applier(client, self.caches)
         self.reconciler = Reconciler(self.caches, self.applier, self.recorder, lambda: self.now, Nodes(client))
 
     def submit(self, job: PyTorchJob) -> None:
@@ -167,8 +179,9 @@ def _plural(path: str) -> str:
 
 @asynccontextmanager
 async def a_world() -> AsyncIterator[World]:
-    async with serving() as api, ApiClient(Connection(api.url), "test/1", request_timeout=5) as client:
-        world = World(api, client)
+    fence = Lead()
+    async with serving() as api, ApiClient(Connection(api.url), "test/1", fence, request_timeout=5) as client:
+        world = World(api, client, fence)
         sending = asyncio.create_task(world.recorder.run())
         yield world
         sending.cancel()

@@ -10,6 +10,7 @@ from aiohttp import web
 from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, Refused, Unavailable
 from pytorchjob_operator.kube.client import ApiClient, Scope
 from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.fence import Fence
 from pytorchjob_operator.kube.resource import LEASES, PODS, Resource
 from tests.fakes.apiserver import FakeApi, Request, failure
 from tests.waiting import until_async
@@ -196,17 +197,67 @@ async def test_a_token_that_stays_refused_is_asked_for_once(api: FakeApi) -> Non
     assert len(api.requests) == 2
 
 
-async def test_writes_in_flight_are_bounded_and_reads_are_not_held_up(api: FakeApi) -> None:
-    async with ApiClient(Connection(api.url), "test/1", max_in_flight=2) as client:
+class Term(Fence):
+    """A write fence whose time the test sets."""
+
+    def __init__(self) -> None:
+        super().__init__(asyncio.get_running_loop().time)
+        self.seconds = 8.0
+
+    def remaining(self) -> float:
+        return self.seconds
+
+
+async def test_a_write_that_waited_for_its_connection_beyond_the_term_does_not_leave(api: FakeApi) -> None:
+    """The check before the queue would have passed."""
+    term = Term()
+
+    class SlowToken:
+        async def __call__(self, *, fresh: bool = False) -> str | None:
+            term.seconds = 0.0
+            return "token"
+
+    async with ApiClient(Connection(api.url, token=SlowToken()), "test/1", term) as client:
+        with pytest.raises(Unavailable, match="is not the leader"):
+            await client.create(PODS, "ns", pod())
+        with pytest.raises(NotFound):
+            await client.get(PODS, "ns", "a")
+    assert api.count("create") == 0
+
+
+async def test_a_write_tells_the_server_when_the_term_ends(api: FakeApi) -> None:
+    async with ApiClient(Connection(api.url), "test/1", Term()) as client:
+        await client.create(PODS, "ns", pod())
+        await client.get(PODS, "ns", "a")
+    assert [request.query for request in api.requests] == [{"timeout": "8000ms"}, {}]
+
+
+async def test_no_write_outlives_the_term(api: FakeApi) -> None:
+    """Writes that the server holds fail at once when the lead is lost, and none leaves later."""
+    fence = Fence(asyncio.get_running_loop().time)
+    fence.extend(asyncio.get_running_loop().time() + 60.0)
+    async with ApiClient(Connection(api.url), "test/1", fence) as client:
         api.hang()
         writes = [asyncio.create_task(client.create(PODS, "ns", pod(f"p{index}"))) for index in range(5)]
-        read = asyncio.create_task(client.get(PODS, "ns", "p0"))
-        await until_async(lambda: len(api.requests) == 3)
-        await asyncio.sleep(0.05)
-        arrived = api.count("create")
+        await until_async(lambda: api.count("create") == 5)
+        fence.fall()
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        later = await asyncio.gather(client.create(PODS, "ns", pod("late")), return_exceptions=True)
         api.hang(False)
-        await asyncio.gather(*writes, read, return_exceptions=True)
-    assert arrived == 2
+    assert [type(outcome) for outcome in outcomes + later] == [Unavailable] * 6
+    assert api.count("create") == 5
+
+
+async def test_a_fence_that_is_not_extended_falls_by_itself(api: FakeApi) -> None:
+    fence = Fence(asyncio.get_running_loop().time)
+    fence.extend(asyncio.get_running_loop().time() + 0.2)
+    async with ApiClient(Connection(api.url), "test/1", fence) as client:
+        api.hang()
+        with pytest.raises(Unavailable):
+            await client.create(PODS, "ns", pod())
+        api.hang(False)
+        fence.extend(asyncio.get_running_loop().time() + 60.0)
+        await client.create(PODS, "ns", pod("b"))
 
 
 async def test_each_request_is_reported(api: FakeApi) -> None:

@@ -113,9 +113,7 @@ async def test_a_leader_that_leaves_hands_over_at_once(api: FakeApi, stand: Stan
         pytest.param(2**31 - 1, NOW, id="a number that no leader wrote is ignored"),
     ],
 )
-async def test_a_dead_leader_is_succeeded_in_a_later_term(
-    api: FakeApi, stand: Stand, before: int, term: int
-) -> None:
+async def test_a_dead_leader_is_succeeded_in_a_later_term(api: FakeApi, stand: Stand, before: int, term: int) -> None:
     api.put(LEASES, _held_by("dead", transitions=before))
     second = await stand("two")
     await second.elector.acquired.wait()
@@ -150,9 +148,7 @@ async def test_a_leader_that_cannot_renew_is_fenced_until_it_can(
 
 
 @pytest.mark.parametrize("holder", ["thief", ""], ids=["a rival leads", "a rival led and left"])
-async def test_a_leader_that_was_away_too_long_ends(
-    api: FakeApi, stand: Stand, released: None, holder: str
-) -> None:
+async def test_a_leader_that_was_away_too_long_ends(api: FakeApi, stand: Stand, released: None, holder: str) -> None:
     first = await stand("one")
     await first.elector.acquired.wait()
     api.failing = lambda _: failure(500, "Internal")

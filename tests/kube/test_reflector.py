@@ -184,6 +184,30 @@ async def test_a_server_restored_from_an_older_copy_is_believed(api: FakeApi, cl
         await until_async(lambda: seen.names() == ["old"])
 
 
+async def test_a_restored_server_that_accepts_a_watch_from_the_future_is_believed(
+    api: FakeApi, client: ApiClient
+) -> None:
+    """A real API server does not refuse such a watch: it is silent until it reaches that version."""
+    api.put(POD_PATH, pod("a"))
+    api.put(POD_PATH, pod("b"))
+    async with watching(client) as seen:
+        await until_async(lambda: seen.names() == ["a", "b"])
+        api.objects.clear()
+        api.version, api.history = 50, []
+        api.put(POD_PATH, pod("old"))
+        api.cut()
+        await until_async(lambda: seen.names() == ["old"])
+
+
+async def test_a_refresh_shows_what_the_watch_has_not_told(api: FakeApi, client: ApiClient) -> None:
+    async with watching(client) as seen:
+        await until_async(lambda: seen.reflector.counters.watches == 1)
+        api.mute = True
+        api.put(POD_PATH, pod("a"))
+        await seen.reflector.refresh()
+        assert seen.names() == ["a"]
+
+
 def _ahead(request: Any) -> bool:
     return int(request.query["resourceVersion"]) > 90
 

@@ -117,9 +117,29 @@ def test_a_reset_forgets_versions_and_tells_the_owners() -> None:
     changed: list[str] = []
     store: Store[Item] = Store(lambda: 0.0, changed.append)
     feed(store, [("put", item(5)), ("del", item(6, "u2", "b"))])
-    store.reset()
+    store.reset(1)
     assert store.put(item(2))
     assert changed == ["job", "job", "job"]
+
+
+def test_a_list_replaces_a_state_that_it_would_have_to_contain() -> None:
+    """After a restore of etcd a listed object is older than the cached one, although the list is newer."""
+    store = new_store()
+    store.put(item(50))
+    assert not store.put(item(20), listed_at=49)
+    assert store.put(item(20), listed_at=60)
+    known = store.get("default", "a")
+    assert (known and known.resource_version) == 20
+
+
+def test_a_name_that_becomes_free_is_told_with_its_object() -> None:
+    gone: list[str] = []
+    store: Store[Item] = Store(lambda: 0.0, on_gone=lambda item: gone.append(item.uid))
+    store.put(item(5))
+    store.put(item(9, "u2"))
+    assert gone == []
+    store.remove(item(10, "u2"))
+    assert gone == ["u2"]
 
 
 def test_tombstones_expire_and_are_bounded() -> None:

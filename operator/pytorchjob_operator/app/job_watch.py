@@ -3,7 +3,7 @@
 There is no create, update or delete handler, timer, daemon or index: those would put finalizers and annotations on
 users' jobs (docs/decisions/0001-architecture.md). kopf lists again after HTTP 410. After a stream error that it does
 not know it ends itself and cancels every task of its event loop. Therefore it runs in a thread with a loop of its own,
-and `JobWatch` starts it again.
+and `JobWatch` starts it again. `Contacts` notes when each of kopf's watches last received data: kopf does not show it.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import aiohttp
@@ -26,6 +26,10 @@ OnEvent = Callable[[str | None, dict[str, Any]], None]
 logger = logging.getLogger(__name__)
 _RESTART_SECONDS = 5.0
 _STEADY_SECONDS = 15.0
+_LASTING = (18, 24)
+"""Bounds of a watch's length in seconds. The API server sends a bookmark two seconds before it ends."""
+_SILENCE_SECONDS = 28
+"""kopf opens a watch again that has been silent for this long."""
 
 
 class _Endless:
@@ -36,6 +40,50 @@ class _Endless:
         while True:
             yield seconds * random.uniform(0.75, 1.25)  # noqa: S311
             seconds = min(seconds * 2, 15.0)
+
+
+class Contacts:
+    """When the watches of jobs last received data; kopf's thread notes it, the event loop reads it."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._last: dict[str, float] = {}
+
+    def note(self, watch: str) -> None:
+        """This watch has received data, or has been opened."""
+        self._last[watch] = time.monotonic()
+
+    def age(self) -> float:
+        """Seconds since the most silent watch received data."""
+        return time.monotonic() - min(tuple(self._last.values()), default=self._since)
+
+
+class _NotedContent:
+    """The body of a watch; notes each part that kopf reads."""
+
+    def __init__(self, content: aiohttp.StreamReader, note: Callable[[], None]) -> None:
+        self._content, self._note = content, note
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """Yield the parts as they arrive."""
+        async for part in self._content.iter_chunked(size):
+            self._note()
+            yield part
+
+
+def _noting(contacts: Contacts) -> type[aiohttp.ClientResponse]:
+    class Noted(aiohttp.ClientResponse):
+        async def start(self, connection: Any) -> aiohttp.ClientResponse:
+            await super().start(connection)
+            if "watch" in self.url.query:
+                contacts.note(self.url.path)
+                self.content = _NotedContent(self.content, lambda: contacts.note(self.url.path))  # type: ignore[assignment]
+            return self
+
+    return Noted
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
@@ -80,13 +128,16 @@ def build_settings() -> kopf.OperatorSettings:
     settings.networking.error_backoffs = _Endless()
     settings.networking.request_timeout = 30
     settings.watching.chunk_size = 500
-    settings.watching.server_timeout = random.randint(290, 580)  # noqa: S311
+    settings.watching.server_timeout = random.randint(*_LASTING)  # noqa: S311
+    settings.watching.inactivity_timeout = _SILENCE_SECONDS
     settings.execution.max_workers = 2
     settings.process.ultimate_exiting_timeout = None  # with a timeout kopf would kill the whole operator
     return settings
 
 
-def build_registry(connection: Connection, user_agent: str, on_event: OnEvent) -> kopf.OperatorRegistry:
+def build_registry(
+    connection: Connection, user_agent: str, on_event: OnEvent, contacts: Contacts
+) -> kopf.OperatorRegistry:
     """The two handlers: login, and one event of a job."""
     registry = kopf.OperatorRegistry()
 
@@ -97,7 +148,8 @@ def build_registry(connection: Connection, user_agent: str, on_event: OnEvent) -
         headers = {"User-Agent": user_agent} | ({"Authorization": f"Bearer {token}"} if token else {})
         secure = connection.server.startswith("https:")
         tls = connection.ssl_context() if secure else True
-        session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls), headers=headers)
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls)
+        session = aiohttp.ClientSession(connector=connector, headers=headers, response_class=_noting(contacts))
         return kopf.AiohttpSession(aiohttp_session=session, server=connection.server)
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
@@ -110,8 +162,9 @@ def build_registry(connection: Connection, user_agent: str, on_event: OnEvent) -
 class JobWatch:
     """kopf in a thread of its own, started again whenever it ends before `stop`."""
 
-    def __init__(self, registry: kopf.OperatorRegistry, namespaces: tuple[str, ...]) -> None:
+    def __init__(self, registry: kopf.OperatorRegistry, namespaces: tuple[str, ...], contacts: Contacts) -> None:
         self._registry = registry
+        self._contacts = contacts
         self._namespaces = namespaces
         self._stop = threading.Event()
         self._stop_kopf: Callable[[], object] = lambda: None
@@ -134,6 +187,10 @@ class JobWatch:
     def alive(self) -> bool:
         """True while the thread runs; only `stop` ends it."""
         return self._thread.is_alive()
+
+    def last_contact_age(self) -> float:
+        """Seconds since the API server last sent data, for the most silent watch."""
+        return self._contacts.age()
 
     def problem(self) -> str | None:
         """Return why the jobs are not watched; an end of kopf counts until kopf has run for a while again."""

@@ -5,6 +5,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,15 +14,17 @@ from pytorchjob_operator import __version__, names
 from pytorchjob_operator.app.child_watch import ChildWatch
 from pytorchjob_operator.app.coordinator_service import CoordinatorService
 from pytorchjob_operator.app.counts import JobCounts
-from pytorchjob_operator.app.job_watch import JobWatch, build_registry
+from pytorchjob_operator.app.job_watch import Contacts, JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
+from pytorchjob_operator.control.gate import FairGate
 from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.queue import WorkQueue
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.errors import ApiError, Conflict, InvalidJob
+from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import ApiClient, Scope
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.lease import Elector, LeaseName
@@ -38,6 +41,10 @@ logger = logging.getLogger(__name__)
 USER_AGENT = f"pytorchjob-operator/{__version__}"
 CRD_POLL_SECONDS = 2.0
 SWEEP_SECONDS = 600.0
+SWEEP_PAUSE_SECONDS = 1.0
+"""How long a sweep waits for more jobs of a list that kopf has requested again."""
+PODS_PER_PASS = 500
+"""The most pods that one pass over a job creates; then other jobs have their turn."""
 CALM_SECONDS_PER_POD = 0.0001
 """How long a pass over a job waits for more events of its pods. The cost of a pass grows with the number of pods, and a
 thousand pods that start would cause a thousand passes."""
@@ -56,23 +63,28 @@ class Operator:
         self.metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._clock: Callable[[], float] = self._loop.time
-        self.queue: WorkQueue[str] = WorkQueue()
+        self.queue: WorkQueue[str] = WorkQueue(lane=self._namespace_of)
         self.caches = Caches(
             jobs=JobCache(lambda old, new: self._counts.changed(old, new)),
-            pods=Store[Pod](self._clock, self._child_changed),
-            children={kind: Store[Child](self._clock, self._child_changed) for kind in ChildKind},
+            pods=Store[Pod](self._clock, self._child_changed, on_gone=self._child_gone),
+            children={
+                kind: Store[Child](self._clock, self._child_changed, on_gone=self._child_gone) for kind in ChildKind
+            },
             options=_options(settings),
         )
-        self.client = ApiClient(connection, USER_AGENT, settings.max_in_flight, on_request=metrics.on_request)
+        self.client = ApiClient(connection, USER_AGENT, on_request=metrics.on_request)
         # A request for the Lease must never wait behind the writes that the Lease guards.
-        self.lease_client = ApiClient(connection, USER_AGENT, 1, on_request=metrics.on_request)
+        self.lease_client = ApiClient(connection, USER_AGENT, on_request=metrics.on_request)
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._namespace = settings.lease_namespace or connection.namespace
         lease = LeaseName(self._namespace, settings.lease_name, identity)
         self.elector = Elector(self.lease_client, lease, self._clock, now)
-        self.recorder = Recorder(self.client, Reporter(names.CONTROLLER, identity), self._clock, now)
+        # Everything that only the leader may write. The Secret is no part of it: any replica may create it.
+        fence = self.elector.fence if settings.leader_elect else None
+        self.writer = ApiClient(connection, USER_AGENT, fence, on_request=metrics.on_request)
+        self.recorder = Recorder(self.writer, Reporter(names.CONTROLLER, identity), self._clock, now)
         self.reflectors = tuple(self._reflectors())
-        applier = Applier(self.client, self.caches, self.may_write)
+        applier = Applier(self.writer, self.caches, FairGate(settings.max_in_flight))
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._reconcile_all)
         self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
         self.coordinator = CoordinatorService(settings, self._round_changed)
@@ -86,11 +98,13 @@ class Operator:
             self._counts.lost,
             self.coordinator,
         )
-        self.jobs = JobWatch(build_registry(connection, USER_AGENT, self._in_loop), settings.namespaces)
+        contacts, self._kopf_listed = Contacts(), asyncio.Event()
+        registry = build_registry(connection, USER_AGENT, self._in_loop, contacts)
+        self.jobs = JobWatch(registry, settings.namespaces, contacts)
 
     def may_write(self) -> bool:
-        """The fence: True while this process is the leader."""
-        return not self.settings.leader_elect or self.elector.valid()
+        """True while this process is the leader."""
+        return self.writer.may_write()
 
     def _has_lead(self) -> bool:
         """True once this process has become the leader; unlike the fence, also while the Lease cannot be renewed."""
@@ -99,12 +113,17 @@ class Operator:
     async def watch_jobs(self) -> None:
         """Start kopf once the CRD is served, then compare the cache with a complete list every `SWEEP_SECONDS`.
 
-        kopf reports no deletion that happened while its watch was down, and a deleted job must not stay cached.
+        kopf reports no deletion that happened while its watch was down, and a deleted job must not stay cached. So the
+        cache is also compared whenever kopf has listed the jobs.
         """
         await self._crd_served()
         self.jobs.start()
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SWEEP_SECONDS):
+                    await self._kopf_listed.wait()
+            await asyncio.sleep(SWEEP_PAUSE_SECONDS)
+            self._kopf_listed.clear()
             try:
                 await self.sweep()
             except ApiError as error:
@@ -119,7 +138,21 @@ class Operator:
         if self.settings.leader_elect:
             await self.elector.acquired.wait()
         self.coordinator.start(self._term())
+        if self.settings.leader_elect:
+            await self._catch_up()
         await self.queue.run(self._reconcile, self.settings.workers)
+
+    async def _catch_up(self) -> None:
+        """Read what the last leader has written, before the first write of this one: watches may be behind."""
+        backoff, attempt = Backoff(first=0.2, cap=5.0), 0
+        while True:
+            try:
+                await asyncio.gather(self.sweep(), *(reflector.refresh() for reflector in self.reflectors))
+                return
+            except ApiError as error:
+                logger.warning("the caches could not be read again, and nothing is written before: %s", error)
+            await asyncio.sleep(backoff.delay(attempt))
+            attempt += 1
 
     def _term(self) -> int:
         """The leadership term, higher than that of every earlier leader; without leader election, the wall clock."""
@@ -171,6 +204,17 @@ class Operator:
         if self.caches.jobs.get(owner_uid) is not None:
             self.queue.add_after(owner_uid, CALM_SECONDS_PER_POD * self.caches.pods.count(owner_uid))
 
+    def _child_gone(self, child: Pod | Child) -> None:
+        """Reconcile a job that may wait for this name: the child may have belonged to a job of the same name before."""
+        for name in (child.name, child.name.rsplit("-", 2)[0]):
+            uid = self.caches.jobs.named(child.namespace, name)
+            if uid is not None and uid != child.owner_uid:
+                self.queue.add(uid)
+
+    def _namespace_of(self, uid: str) -> str:
+        job = self.caches.jobs.get(uid)
+        return job.metadata.namespace if job else ""
+
     def _in_loop(self, kind: str | None, obj: dict[str, Any]) -> None:
         """Pass an event of a job from kopf's thread, which calls this, to the event loop."""
         self._loop.call_soon_threadsafe(self.job_changed, kind, obj)
@@ -178,6 +222,8 @@ class Operator:
     def job_changed(self, kind: str | None, obj: dict[str, Any]) -> None:
         """Store an event of the job watch in the cache and queue the job; kind None is the first list."""
         meta = obj["metadata"]
+        if kind is None:
+            self._kopf_listed.set()
         if kind == "DELETED":
             self.caches.jobs.forget(meta["uid"])
         else:
@@ -208,12 +254,12 @@ class Operator:
             await asyncio.sleep(CRD_POLL_SECONDS)
 
     async def sweep(self) -> None:
-        """Remove jobs from the cache that a complete list lacks."""
-        before, living = self.caches.jobs.uids(), set[str]()
+        """Make the cache equal to a complete list of the jobs, as the API server has them in etcd now."""
+        relist = self.caches.jobs.relist()
         for scope in self._job_scopes():
             async for page in self.client.list(scope, limit=100):
-                living.update(item["metadata"]["uid"] for item in page.items)
-        for uid in self.caches.jobs.sweep(living, before):
+                relist.page(page.items, page.resource_version)
+        for uid in relist.finish():
             self.queue.add(uid)
 
     def _job_scopes(self) -> list[Scope]:
@@ -228,6 +274,7 @@ def _options(settings: Settings) -> Options:
         replica_services=settings.replica_services,
         gang_scheduler=settings.gang_scheduler,
         agent_image=settings.agent_image,
+        pods_per_pass=PODS_PER_PASS,
     )
 
 

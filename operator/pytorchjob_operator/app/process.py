@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+from pytorchjob_operator import names
 from pytorchjob_operator.app import http
 from pytorchjob_operator.app.counts import by_phase
 from pytorchjob_operator.app.metrics import Metrics
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
 """The process is not alive if its event loop has been blocked for this long."""
-STALE_SECONDS = 90.0
+STALE_SECONDS = 30.0
 """The process is not ready if a watch has received nothing from the API server for this long."""
 DRAIN_SECONDS = 5.0
 """Time for running passes to finish after SIGTERM."""
@@ -42,6 +43,9 @@ class OperatorProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._work: list[asyncio.Task[None]] = []
         """The task that reconciles, once it is started; it is part of `_tasks` too."""
+        self._election: list[asyncio.Task[None]] = []
+        """The task that holds the Lease; it is part of `_tasks` too, and ends last."""
+        self._silent = ""
 
     async def run(self) -> None:
         """Work until SIGTERM or SIGINT, then `_shut_down`; raises the error of an essential task that ended."""
@@ -52,6 +56,7 @@ class OperatorProcess:
         operator = self.operator
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(operator.client)
+            await stack.enter_async_context(operator.writer)
             await stack.enter_async_context(operator.lease_client)
             routes = http.build_app(self.alive, self.ready, self.metrics.registry)
             runner = await http.serve(routes, self._settings.http_port)
@@ -62,7 +67,7 @@ class OperatorProcess:
             self._start(operator.recorder.run(), operator.children.run())
             self._start(*(reflector.run() for reflector in operator.reflectors))
             if self._settings.leader_elect:
-                self._start(operator.elector.run())
+                self._election = self._start(operator.elector.run())
             await self._until(stop)
 
     def alive(self) -> str | None:
@@ -76,13 +81,34 @@ class OperatorProcess:
 
     def ready(self) -> str | None:
         """Return why the operator has no current view of the cluster; None if it has."""
+        if not all(reflector.synced.is_set() for reflector in self.operator.reflectors):
+            return "the caches are not filled yet"
+        silent = self._silent_watches()
+        if silent:
+            return f"the watch of {silent} has received nothing from the API server for {STALE_SECONDS:.0f} s"
+        return self.operator.jobs.problem()
+
+    def _silent_watches(self) -> str:
+        """The resources whose watch is silent, for people; empty if all receive data."""
+        ages = self._contact_ages()
+        return ", ".join(sorted(plural for plural, age in ages.items() if age > STALE_SECONDS))
+
+    def _contact_ages(self) -> dict[str, float]:
+        """Seconds since the API server last sent data for each watched resource; of several watches the most silent."""
+        ages = {names.PLURAL: self.operator.jobs.last_contact_age()} if self.operator.jobs.alive else {}
         for reflector in self.operator.reflectors:
             age = reflector.last_contact_age(self._loop.time())
-            if not reflector.synced.is_set():
-                return "the caches are not filled yet"
-            if age > STALE_SECONDS:
-                return f"a watch has received nothing from the API server for {age:.0f} s"
-        return self.operator.jobs.problem()
+            ages[reflector.plural] = max(age, ages.get(reflector.plural, 0.0))
+        return ages
+
+    def _log_silence(self) -> None:
+        """Log each change of the set of silent watches."""
+        silent = self._silent_watches() if all(r.synced.is_set() for r in self.operator.reflectors) else ""
+        if silent and silent != self._silent:
+            logger.warning("the watch of %s has received nothing from the API server for %.0f s", silent, STALE_SECONDS)
+        elif self._silent and not silent:
+            logger.info("all watches receive data from the API server again")
+        self._silent = silent
 
     def _start(self, *routines: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
         tasks = [asyncio.create_task(routine) for routine in routines]
@@ -101,12 +127,11 @@ class OperatorProcess:
         logger.info("shutting down")
         self.operator.queue.stop()
         await self.operator.coordinator.stop()
-        self._loop.call_later(DRAIN_SECONDS, lambda: [task.cancel() for task in self._tasks])
+        self._loop.call_later(DRAIN_SECONDS, lambda: [task.cancel() for task in self._work])
         if self._work and self.operator.queue.active:
             await asyncio.wait(self._work, timeout=DRAIN_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _end([task for task in self._tasks if task not in self._election])
+        await _end(self._election)  # last: nothing may be written once the Lease is released
         if self.operator.jobs.alive:
             await asyncio.to_thread(self.operator.jobs.stop)
 
@@ -115,6 +140,7 @@ class OperatorProcess:
         gc.freeze()  # objects from the start stay: garbage collections need not visit them again
         while True:
             self._last_heartbeat = self._loop.time()
+            self._log_silence()
             await asyncio.sleep(_HEARTBEAT_SECONDS)
 
     def _publish(self) -> None:
@@ -127,6 +153,12 @@ class OperatorProcess:
         metrics.gauge("events_dropped", "Events that were not sent.", lambda: float(operator.recorder.dropped))
         metrics.gauge(
             "watch_last_contact_age_seconds",
-            "Seconds since the API server last sent data, for the most silent watch of pods and Services.",
-            lambda: max(reflector.last_contact_age(self._loop.time()) for reflector in operator.reflectors),
+            "Seconds since the API server last sent data, for the most silent watch.",
+            lambda: max(self._contact_ages().values()),
         )
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -6,13 +6,14 @@ Writes go out in the plan's order, a limited number at a time, and stop at the f
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
-from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused, Unavailable
+from pytorchjob_operator.control.gate import FairGate
+from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.resource import CHILDREN, PODS, Resource
 from pytorchjob_operator.model import JobStatus, PyTorchJob
@@ -44,36 +45,41 @@ class Applier:
     """Sends writes for jobs; one instance serves all of them."""
 
     client: ApiClient
+    """A client with the write fence: nothing leaves once this process may no longer be the leader."""
     caches: Caches
-    may_write: Callable[[], bool]
-    """The fence, checked before each write: False once this process may no longer be the leader."""
+    gate: FairGate = field(default_factory=FairGate)
 
     async def write(self, job: PyTorchJob, writes: Sequence[Write]) -> Refusal | None:
-        """Send all writes, and return the first refusal if there was one.
+        """Send all writes, and return what was refused, of each reason the first in the order of the writes.
 
         Raises ApiError if the outcome of a request is unknown; the caller must plan again later.
         """
-        pending, stops = iter(writes), list[Refusal | ApiError]()
+        pending, stops = iter(enumerate(writes)), dict[int, Refusal | ApiError]()
         await asyncio.gather(*(self._drain(job, pending, stops) for _ in range(min(IN_FLIGHT, len(writes)))))
-        for stop in stops:
+        in_order = [stops[number] for number in sorted(stops)]
+        for stop in in_order:
             if isinstance(stop, ApiError):
                 raise stop
-        return next((stop for stop in stops if isinstance(stop, Refusal)), None)
+        return _together([stop for stop in in_order if isinstance(stop, Refusal)])
 
-    async def _drain(self, job: PyTorchJob, pending: Iterator[Write], stops: list[Refusal | ApiError]) -> None:
+    async def _drain(
+        self, job: PyTorchJob, pending: Iterator[tuple[int, Write]], stops: dict[int, Refusal | ApiError]
+    ) -> None:
         """Send writes until none is left or one has failed; requests that are in flight by then are completed."""
-        for write in pending:
+        for number, write in pending:
             try:
-                await self._send(job, write)
+                async with self.gate.slot(job.metadata.namespace, job.metadata.uid):
+                    if stops:
+                        return
+                    await self._send(job, write)
             except (Refused, NotFound) as error:
-                stops.append(_refusal(write, error))
+                stops[number] = _refusal(write, error)
             except ApiError as error:
-                stops.append(error)
+                stops[number] = error
             if stops:
                 return
 
     async def _send(self, job: PyTorchJob, write: Write) -> None:
-        self._fence()
         match write:
             case CreatePod():
                 self.caches.pods.put(Pod.from_api(await self._create(job, PODS, dict(write.body))))
@@ -138,7 +144,6 @@ class Applier:
 
     async def patch_status(self, job: PyTorchJob, status: JobStatus) -> None:
         """Write the status for exactly this version of the job; raises Conflict if a newer version exists."""
-        self._fence()
         meta = job.metadata
         unset = {field.alias: None for field in JobStatus.model_fields.values()}
         body = {
@@ -146,7 +151,8 @@ class Applier:
             "status": unset | _merge_patch(job.status.to_api(), status.to_api()),
         }
         try:
-            self.caches.jobs.put(await self.client.patch_status(JOBS, meta.namespace, meta.name, body))
+            async with self.gate.slot(meta.namespace, meta.uid):
+                self.caches.jobs.put(await self.client.patch_status(JOBS, meta.namespace, meta.name, body))
         except NotFound:
             self.caches.jobs.forget(meta.uid)
 
@@ -166,10 +172,6 @@ class Applier:
         self.caches.jobs.put(found)
         return self.caches.jobs.get(job.metadata.uid) == job
 
-    def _fence(self) -> None:
-        if not self.may_write():
-            raise Unavailable(0, "NotLeader", "this process is not the leader: nothing was written")
-
 
 def _merge_patch(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the merge patch that replaces `old` by `new` at every depth: a missing key is set to None."""
@@ -185,6 +187,16 @@ def _merged(live: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     meta, new = live["metadata"], wanted["metadata"]
     texts = {key: {**(meta.get(key) or {}), **new[key]} for key in ("labels", "annotations")}
     return {**live, "metadata": {**meta, **texts}, "spec": {**(live.get("spec") or {}), **wanted["spec"]}}
+
+
+def _together(refusals: Sequence[Refusal]) -> Refusal | None:
+    """Return one refusal with the messages of all reasons; the message of a reason is its first."""
+    first: dict[names.Reason, Refusal] = {}
+    for refusal in refusals:
+        first.setdefault(refusal.reason, refusal)
+    if len(first) < 2:
+        return next(iter(first.values()), None)
+    return Refusal(next(iter(first)), "; ".join(f"{refusal.reason}: {refusal.message}" for refusal in first.values()))
 
 
 def _refusal(write: Write, error: ApiError) -> Refusal:

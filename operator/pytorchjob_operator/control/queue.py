@@ -1,6 +1,7 @@
-"""The work queue: each key is processed by at most one worker at a time and never lost; with timers and back-off.
+"""The work queue: no key is processed twice at the same time, none is lost; with timers, back-off, and fair lanes.
 
-The queue does not know what a key stands for. Its clock is the event loop's.
+Keys of different lanes take turns, so that the jobs of one namespace do not delay those of another. The queue does not
+know what a key stands for. Its clock is the event loop's.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from math import inf
 from typing import Generic, TypeVar
 
+from pytorchjob_operator.control.lanes import Lanes
 from pytorchjob_operator.errors import ApiError, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
 
@@ -22,19 +24,21 @@ _UNAVAILABLE_SECONDS = 30.0
 class WorkQueue(Generic[K]):
     """A set of waiting keys; a key that is added while it is processed is processed once more afterwards."""
 
-    def __init__(self, backoff: Backoff | None = None) -> None:
+    def __init__(self, backoff: Backoff | None = None, lane: Callable[[K], Hashable] = lambda key: None) -> None:
+        """`lane(key)` is asked whenever a key begins to wait."""
         self._backoff = backoff or Backoff(first=0.1, cap=300.0)
-        self._ready: asyncio.Queue[K | None] = asyncio.Queue()
+        self._lane = lane
+        self._lanes: Lanes[K] = Lanes()
+        self._changed = asyncio.Event()
         self._waiting: set[K] = set()
         self._active: set[K] = set()
         self._again: set[K] = set()
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._attempts: dict[K, int] = {}
-        self._workers = 0
         self._stopping = False
 
     def __len__(self) -> int:
-        """The number of keys that wait for a worker now; pending timers do not count."""
+        """The number of keys that wait for their turn now; pending timers do not count."""
         return len(self._waiting) + len(self._again)
 
     @property
@@ -43,12 +47,13 @@ class WorkQueue(Generic[K]):
         return len(self._active)
 
     def add(self, key: K) -> None:
-        """Process the key as soon as a worker is free."""
+        """Process the key as soon as it is its turn."""
         if key in self._active:
             self._again.add(key)
         elif key not in self._waiting:
             self._waiting.add(key)
-            self._ready.put_nowait(key)
+            self._lanes.put(key, self._lane(key))
+            self._changed.set()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Process the key after this many seconds; of several timers for a key the earliest counts."""
@@ -74,38 +79,37 @@ class WorkQueue(Generic[K]):
         self._attempts.pop(key, None)
 
     def stop(self) -> None:
-        """Let each worker finish its current key, then let `run` return."""
+        """Let the keys in process finish, then let `run` return."""
         self._stopping = True
-        for _ in range(self._workers):
-            self._ready.put_nowait(None)
+        self._changed.set()
 
     async def run(self, handler: Handler[K], workers: int = 16) -> None:
-        """Process keys until `stop` or cancellation.
+        """Process keys until `stop` or cancellation, at most `workers` of each lane at the same time.
 
         If the handler raises, its key is retried. If it returns without a call of `retry`, the key's back-off is reset.
         """
-        self._workers = workers
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(workers):
-                    group.create_task(self._work(handler))
+                while not self._stopping:
+                    key = self._lanes.take(workers)
+                    if key is None:
+                        self._changed.clear()
+                        await self._changed.wait()
+                        continue
+                    self._waiting.discard(key)
+                    self._active.add(key)
+                    group.create_task(self._process(handler, key))
+                    await asyncio.sleep(0)  # one pass after another: their computations may not block the loop in a row
         finally:
-            self._workers = 0
             for timer in self._timers.values():
                 timer.cancel()
             self._timers.clear()
 
-    async def _work(self, handler: Handler[K]) -> None:
-        while not self._stopping:
-            key = await self._ready.get()
-            if key is None:
-                return
-            self._waiting.discard(key)
-            self._active.add(key)
-            try:
-                await self._handle(handler, key)
-            finally:
-                self._done(key)
+    async def _process(self, handler: Handler[K], key: K) -> None:
+        try:
+            await self._handle(handler, key)
+        finally:
+            self._done(key)
 
     async def _handle(self, handler: Handler[K], key: K) -> None:
         before = self._attempts.get(key, 0)
@@ -123,6 +127,8 @@ class WorkQueue(Generic[K]):
 
     def _done(self, key: K) -> None:
         self._active.discard(key)
+        self._lanes.done(key)
+        self._changed.set()
         if key in self._again:
             self._again.discard(key)
             self.add(key)

@@ -79,7 +79,7 @@ class Reconciler:
             self._memories.pop(uid, None)
             self._update_coordinator(uid, Forget())
             return None
-        if not self.applier.may_write():
+        if not self.applier.client.may_write():
             return FENCED
         memory = self._memories.setdefault(uid, _Memory())
         plan = self._plan(job, memory)

@@ -1,13 +1,13 @@
 """A thin API client over dicts: each method sends one request and retries nothing.
 
 The only exception is a 401: it repeats the request once with a newer token. Every failure is raised as an `ApiError`.
-Everything that the server sends is read with a size limit.
+Everything that the server sends is read with a size limit. A client with a write fence sends no write after it fell.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -16,6 +16,8 @@ import aiohttp
 
 from pytorchjob_operator.errors import ApiError, OperatorError, Unavailable, from_response
 from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.fence import Fence
+from pytorchjob_operator.kube.fenced_connector import FencedConnector
 from pytorchjob_operator.kube.resource import Resource
 
 Object = dict[str, Any]
@@ -62,10 +64,6 @@ class _Call:
     query: Mapping[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
 
-    @property
-    def writes(self) -> bool:
-        return self.method != "GET"
-
 
 class ApiClient:
     """Requests to one API server over kept-alive connections; use it as an async context manager."""
@@ -74,13 +72,14 @@ class ApiClient:
         self,
         connection: Connection,
         user_agent: str,
-        max_in_flight: int = 32,
+        fence: Fence | None = None,
         request_timeout: float = 30.0,
         on_request: OnRequest | None = None,
     ) -> None:
+        """With a `fence`, no write leaves or is worked on after it has fallen; without one, all writes leave."""
         self._connection = connection
         self._user_agent = user_agent
-        self._writes = asyncio.Semaphore(max_in_flight)
+        self._fence = fence
         self._timeout = aiohttp.ClientTimeout(total=request_timeout)
         self._connect_timeout = request_timeout
         self._on_request = on_request
@@ -90,11 +89,18 @@ class ApiClient:
         """Create the session; connections are opened when a request needs one."""
         secure = self._connection.server.startswith("https:")
         tls = await asyncio.to_thread(self._connection.ssl_context) if secure else True
-        # HTTP/1.1 needs one connection per request in flight. The semaphore limits writes; watches must never wait.
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE, ssl=tls)
+        # HTTP/1.1 needs one connection per request in flight. Callers limit their writes; watches must never wait.
+        connector = self._connector(limit=0, keepalive_timeout=_KEEPALIVE, ssl=tls)
         headers = {"User-Agent": self._user_agent, "Accept": "application/json"}
         self._session = aiohttp.ClientSession(connector=connector, headers=headers)
         return self
+
+    def _connector(self, **options: Any) -> aiohttp.TCPConnector:
+        if self._fence is None:
+            return aiohttp.TCPConnector(**options)
+        connector = FencedConnector(self._fence.remaining, **options)
+        self._fence.on_fall(connector.cut)
+        return connector
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -103,6 +109,10 @@ class ApiClient:
         if self._session:
             await self._session.close()
             self._session = None
+
+    def may_write(self) -> bool:
+        """False while the write fence is closed; the fence is checked again when a write leaves."""
+        return self._fence is None or self._fence.remaining() > 0.0
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object:
         """Read the current state of one object from etcd, not from the API server's cache."""
@@ -169,8 +179,7 @@ class ApiClient:
             yield _events(response)
 
     async def _send(self, call: _Call) -> Object:
-        gate: AbstractAsyncContextManager[None] = self._writes if call.writes else nullcontext()
-        async with gate, self._reply(call, self._timeout) as response:
+        async with self._reply(call, self._timeout) as response:
             return _decoded(await _read(response, _MAX_REPLY))
 
     @asynccontextmanager

@@ -1,8 +1,9 @@
 """Keeps a store equal to a part of the API server, for as long as the process lives.
 
 It lists, removes from the store what the list lacks, then watches. A failure is retried without end, with back-off:
-`_failed` decides whether the next attempt resumes the watch or lists again, as after HTTP 410. It keeps no API object:
-each is decoded into the caller's small value at once.
+`_failed` decides whether the next attempt resumes the watch or lists again, as after HTTP 410. Before it resumes an
+interrupted watch, it checks that the server has not been restored from a backup. It keeps no API object: each is
+decoded into the caller's small value at once.
 """
 
 import asyncio
@@ -27,9 +28,9 @@ class ReflectorSettings:
     """Timeouts and limits of a reflector; durations in seconds."""
 
     page: int = 500
-    silence: float = 75.0
-    """A watch without any data for this long is dead: the server sends a bookmark every minute."""
-    lasting: tuple[float, float] = (290.0, 580.0)
+    silence: float = 28.0
+    """A watch without any data for this long is dead: the server ends it sooner, with a bookmark before its end."""
+    lasting: tuple[float, float] = (18.0, 24.0)
     """Bounds of a watch's length; each watch draws its own, so that replicas do not reconnect together."""
     steady: float = 5.0
     """A watch that lasted this long counts as a success."""
@@ -69,6 +70,8 @@ class Reflector(Generic[T]):
         self._seen_version = 0
         self._contact: float | None = None
         self._broken = 0
+        self._interrupted = False
+        """Whether the last watch ended before its time: the server may have been restarted, from a backup."""
         self.synced = asyncio.Event()
         """Set once the first list is complete, and never cleared."""
         self.counters = ReflectorCounters()
@@ -76,6 +79,15 @@ class Reflector(Generic[T]):
     def last_contact_age(self, now: float) -> float:
         """Seconds since the server last sent anything, at loop time `now`; infinite before its first response."""
         return float("inf") if self._contact is None else max(0.0, now - self._contact)
+
+    async def refresh(self) -> None:
+        """List again while the watch continues: afterwards the store is not older than this call. Raises ApiError."""
+        await self._list()
+
+    @property
+    def plural(self) -> str:
+        """The resource that it watches, in the plural."""
+        return self._scope.resource.plural
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -87,15 +99,19 @@ class Reflector(Generic[T]):
             except ApiError as error:
                 self._failed(error)
             except Exception:  # top of the loop: a bug in decode may not end the watch
-                _log.exception("%s: the watch failed unexpectedly", self._scope.resource.plural)
+                _log.exception("%s: the watch failed unexpectedly", self.plural)
                 self._failed(None)
             if loop.time() - started >= self._settings.steady:
                 self._broken = min(self._broken, 1)
             await asyncio.sleep(self._settings.backoff.delay(max(0, self._broken - 1)))
 
     async def _cycle(self) -> None:
+        if self._interrupted and self._version:
+            await self._check_version()
         version = self._version or await self._list()
         lasting = _spread.uniform(*self._settings.lasting)
+        loop = asyncio.get_running_loop()
+        opened_at, self._interrupted = loop.time(), True
         opened = self._client.watch(self._scope, version, lasting, self._settings.silence)
         async with opened as events:
             self.counters.watches += 1
@@ -103,33 +119,47 @@ class Reflector(Generic[T]):
             async for event in events:
                 self._take(event)
                 self._broken = 0
+        self._interrupted = loop.time() - opened_at < self._settings.lasting[0]
         self._broken += 1  # a regular end; only a server that ends watch after watch at once runs into the back-off
+
+    async def _check_version(self) -> None:
+        """List again, instead of resuming the watch, if the server is behind what the store has seen.
+
+        A watch from a version in the future would stay silent until the server reaches that version.
+        """
+        async for page in self._client.list(self._scope, limit=1):
+            if _went_back(_number(page.resource_version), self._newest()):
+                self._version = None
+            return
 
     async def _list(self) -> str:
         seen: set[str] = set()
-        version = ""
+        version, newest = "", self._newest()
         async for page in self._client.list(self._scope, self._settings.page):
             self._note_contact()
             if not version:
                 version = page.resource_version
-                self._detect_restore(_number(version))
+                self._detect_restore(_number(version), newest)
             for item in filter(None, map(self._decode, page.items)):
                 seen.add(item.uid)
-                self._store.put(item)
+                self._store.put(item, _number(version))
         self.counters.lists += 1
         self.counters.swept += self._store.sweep(seen, _number(version), self._scope.namespace)
         self._version = version
-        self._seen_version = _number(version)
+        self._seen_version = max(self._seen_version, _number(version))
         self.synced.set()
         return version
 
-    def _detect_restore(self, version: int) -> None:
+    def _newest(self) -> int:
+        """The highest version that the server has shown: a list that is requested now cannot be older."""
+        return max(self._seen_version, self._store.newest)
+
+    def _detect_restore(self, version: int, newest: int) -> None:
         """Drop everything if resourceVersions went back: etcd was restored from an older backup."""
-        if version < self._seen_version:
-            _log.warning(
-                "%s: the server's resourceVersion went back; the cache is refilled", self._scope.resource.plural
-            )
-            self._store.reset(self._scope.namespace)
+        if _went_back(version, newest):
+            _log.warning("%s: the server's resourceVersion went back; the cache is refilled", self.plural)
+            self._seen_version = version
+            self._store.reset(version, self._scope.namespace)
 
     def _take(self, event: Object) -> None:
         self._note_contact()
@@ -163,7 +193,11 @@ class Reflector(Generic[T]):
         if not resumable:
             self._version = None
         if error and not isinstance(error, Expired):
-            _log.warning("%s: the watch failed: %s", self._scope.resource.plural, error)
+            _log.warning("%s: the watch failed: %s", self.plural, error)
+
+
+def _went_back(version: int, newest: int) -> bool:
+    return 0 < version < newest
 
 
 def _number(version: str) -> int:

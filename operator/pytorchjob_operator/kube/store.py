@@ -1,7 +1,8 @@
 """The cached state of one kind of object: small values, the newest version wins, a deleted object stays deleted.
 
 Events, lists and responses to the operator's own writes may arrive in any order, twice, or not at all. The store
-compares them by resourceVersion, an integer that only grows. It sends nothing; its clock is an argument.
+compares them by resourceVersion, an integer that only grows. Only a list may contradict it: after a restore of etcd the
+versions are lower than before. The store sends nothing; its clock is an argument.
 """
 
 from collections import OrderedDict
@@ -51,8 +52,13 @@ class Store(Generic[T]):
         clock: Callable[[], float],
         on_change: Callable[[str], None] = lambda owner_uid: None,
         tombstone_seconds: float = _TOMBSTONE_SECONDS,
+        on_gone: Callable[[T], None] = lambda item: None,
     ) -> None:
+        """`on_gone(item)` is called for each object that is gone: its name is free."""
         self._on_change = on_change
+        self._on_gone = on_gone
+        self.newest = 0
+        """The highest resourceVersion of the objects so far."""
         self._by_name: dict[tuple[str, str], T] = {}
         self._by_owner: dict[str, dict[tuple[str, str], T]] = {}
         self._tombstones = Tombstones(clock, tombstone_seconds)
@@ -73,13 +79,17 @@ class Store(Generic[T]):
         """The number of objects that this owner controls."""
         return len(self._by_owner.get(uid, {}))
 
-    def put(self, item: T) -> bool:
-        """Store a state from an event, a list or a response; False if a newer state is already stored."""
+    def put(self, item: T, listed_at: int = 0) -> bool:
+        """Store a state from an event, a list or a response; False if a newer state is already stored.
+
+        A list replaces also a newer state up to its own version, `listed_at`: the server no longer has that state.
+        """
         if item.resource_version <= self._tombstones.version(item.uid):
             return False
         known = self._by_name.get(_key(item))
-        if known and known.resource_version >= item.resource_version:
+        if known and known.resource_version >= item.resource_version and not _contradicted(known, item, listed_at):
             return False
+        self.newest = max(self.newest, item.resource_version)
         if known and known.uid != item.uid:
             self._tombstones.add(known.uid, _FOREVER)  # a name is only free again once its object is gone
         self._replace(known, item)
@@ -115,9 +125,10 @@ class Store(Generic[T]):
             self._replace(item, None)
         return len(deleted)
 
-    def reset(self, namespace: str | None = None) -> None:
-        """Forget all objects and versions: the server's resourceVersion went back, as after a restore from a backup."""
+    def reset(self, version: int, namespace: str | None = None) -> None:
+        """Forget all objects and versions: the server's resourceVersion went back to `version`, as after a restore."""
         self._tombstones.clear()
+        self.newest = version
         for item in list(self._within(namespace)):
             self._replace(item, None)
 
@@ -132,6 +143,8 @@ class Store(Generic[T]):
             self._by_name[_key(new)] = new
             if new.owner_uid:
                 self._by_owner.setdefault(new.owner_uid, {})[_key(new)] = new
+        if old and not new:
+            self._on_gone(old)
         for owner in {item.owner_uid for item in (old, new) if item and item.owner_uid}:
             self._on_change(owner)
 
@@ -174,6 +187,11 @@ class Tombstones:
     def clear(self) -> None:
         """Forget everything."""
         self._dead.clear()
+
+
+def _contradicted(known: Stored, item: Stored, listed_at: int) -> bool:
+    """True if a list of this version shows an older state than the known one, which it would have to contain."""
+    return item.resource_version < known.resource_version <= listed_at
 
 
 def _key(item: Stored) -> tuple[str, str]:

@@ -7,6 +7,7 @@ the new status. Every pass derives all of it from the observation, so a crash be
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 
 from pytorchjob_operator.coordinator_update import Forget
 from pytorchjob_operator.model import PyTorchJob, with_defaults
@@ -111,7 +112,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     put_off = None if write_now else due
     ends = None if result.phase in _WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
-    times = (put_off, ends, elastic.next_check(context, result))
+    times = (put_off, ends, elastic.next_check(context, result), _next_slice(context, writes))
     return Plan(
         reason=_reason(context, result, writes),
         writes=writes,
@@ -123,6 +124,12 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
         status_due=put_off,
         wake_at=min((time for time in times if time is not None), default=None),
     )
+
+
+def _next_slice(context: Context, writes: tuple[Write, ...]) -> datetime | None:
+    """Return now if these writes create only a part of the missing pods."""
+    created = sum(isinstance(write, CreatePod) for write in writes)
+    return context.seen.now if 0 < created < len(context.compared.missing) else None
 
 
 def _writes(context: Context, result: Outcome) -> Iterator[Write]:
@@ -138,7 +145,7 @@ def _writes(context: Context, result: Outcome) -> Iterator[Write]:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")
     for pod, reason in context.replacements.deletable():
         yield DeletePod(pod.name, pod.uid, reason)
-    for replica in () if gang.held(context) else context.compared.missing:
+    for replica in () if gang.held(context) else context.compared.missing[: context.seen.options.pods_per_pass]:
         yield CreatePod(pods.build_pod(context.job, replica, context.seen.options))
     yield from children.converge(context.seen, ChildKind.AUTOSCALER, autoscaler.wanted(context.job))
 
