@@ -91,3 +91,16 @@ async def test_a_watch_that_breaks_begins_anew(api: FakeApi, fault: Callable[[],
         put(api, "y")
         await until_async(lambda: ("ADDED", "y") in seen or (None, "y") in seen)
         assert (watch.alive, watch.restarts) == (True, restarts)
+
+
+async def test_a_silent_watch_shows_in_the_age_of_its_last_contact(api: FakeApi) -> None:
+    """Also data that kopf hides, such as bookmarks, counts as contact."""
+    async with watching(api) as (watch, seen):
+        put(api, "x")
+        await until_async(lambda: bool(seen))
+        await until_async(lambda: api.count("watch") == 1)
+        api.mute = True
+        await until_async(lambda: watch.last_contact_age() > 1.0)
+        api.mute = False
+        await until_async(lambda: watch.last_contact_age() < 1.0)
+        assert api.count("watch") == 1

@@ -89,6 +89,29 @@ async def test_a_refusal_is_told_once_and_what_was_made_is_kept(world: World) ->
     assert world.asked()[("patch", "pytorchjobs/status")] == 1
 
 
+async def test_each_reason_of_a_refusal_is_told(world: World) -> None:
+    world.submit(make_job(workers=1))
+    world.api.failing = _refusing_children
+    with pytest.raises(Refused, match="FailedCreateService: no services; FailedCreatePod: no pods"):
+        await world.reconcile()
+    assert world.events == ["FailedCreateService"]
+
+
+def _refusing_children(request: Request) -> web.Response | None:
+    plural = request.path.rpartition("/")[2]
+    return failure(403, "Forbidden", f"no {plural}") if plural in ("services", "pods") else None
+
+
+async def test_a_pod_of_another_namespace_is_no_pod_of_the_job(world: World) -> None:
+    """An owner's uid is only a text: anybody who may create pods anywhere can write it."""
+    world.submit(make_job(workers=1))
+    pod = owned_by(JOB_UID, "x-worker-0")
+    world.api.put(PODS, {**pod, "metadata": {**pod["metadata"], "namespace": "evil"}, "status": {"phase": "Failed"}})
+    world.refresh()
+    await world.reconcile()
+    assert ("ns", "x-worker-0") in world.api.objects[PODS]
+
+
 async def test_a_refusal_whose_status_could_not_be_written_is_told_the_next_time(world: World) -> None:
     world.submit(make_job(workers=1))
     world.refuse_pods(quota)

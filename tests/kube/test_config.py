@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import json
 import os
 import ssl
 from collections.abc import Callable
@@ -77,8 +78,29 @@ async def test_a_plugin_is_asked_for_a_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("expires", "runs"),
+    [
+        pytest.param(None, 1, id="no expiry: it is used for a while"),
+        pytest.param("2999-01-01T00:00:00Z", 1, id="it is used until it expires"),
+        pytest.param("2001-01-01T00:00:00Z", 3, id="it has expired: the plugin runs again for each request"),
+    ],
+)
+async def test_a_token_of_a_plugin_is_used_until_it_expires(tmp_path: Path, expires: str | None, runs: int) -> None:
+    status = json.dumps({"status": {"token": "t"} | ({"expirationTimestamp": expires} if expires else {})})
+    plugin = {"command": "sh", "args": ["-c", f"echo run >> {tmp_path}/runs; echo '{status}'"]}
+    found = config.from_kubeconfig([written(tmp_path, user(exec=plugin))])
+    assert [await found.token() for _ in range(3)] == ["t"] * 3
+    assert (tmp_path / "runs").read_text().count("run") == runs
+
+
+@pytest.mark.parametrize(
     ("plugin", "words"),
     [
+        pytest.param(
+            {"command": "echo", "args": ['{"status": {"token": "t", "expirationTimestamp": "soon"}}']},
+            "expirationTimestamp 'soon' is not a time",
+            id="its expiry is not a time",
+        ),
         pytest.param({"command": "no-such-plugin"}, "cannot be started", id="it is not installed"),
         pytest.param({"command": "false"}, "exited with 1", id="it fails"),
         pytest.param({"command": "echo", "args": ["{}"]}, "status.token", id="it prints something else"),

@@ -1,5 +1,6 @@
 """The decision as a whole: which writes, in which order, and when there is nothing to do, why."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,3 +111,19 @@ def test_the_reason_tells_how_it_stands() -> None:
 def test_manifests_are_what_kubectl_apply_takes() -> None:
     plan = make_plan(observed(make_job(), *pods(WAIT), make_pod("worker-1"), service=False))
     assert [manifest["kind"] for manifest in manifests(plan)] == ["Service", "Pod"]
+
+
+@pytest.mark.parametrize(
+    ("most", "present", "created", "again"),
+    [
+        pytest.param(None, 1, 4, False, id="no limit"),
+        pytest.param(3, 1, 3, True, id="a part, and the next pass at once"),
+        pytest.param(3, 2, 3, False, id="the last part"),
+        pytest.param(3, 5, 0, False, id="nothing is missing"),
+    ],
+)
+def test_one_pass_creates_a_bounded_number_of_pods(most: int | None, present: int, created: int, again: bool) -> None:
+    seen = observed(make_job(workers=4), *pods(*[RUN] * present))
+    plan = make_plan(replace(seen, options=replace(seen.options, pods_per_pass=most)))
+    assert len([name for name in written(plan) if name.startswith("+x-")]) == created
+    assert (plan.wake_at == seen.now) is again

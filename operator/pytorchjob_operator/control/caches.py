@@ -27,13 +27,18 @@ class Caches:
     def observe(
         self, job: PyTorchJob, now: datetime, refusal: Refusal | None = None, status_due: datetime | None = None
     ) -> Observed:
-        """Return a snapshot of a job and its children."""
-        uid = job.metadata.uid
+        """Return a snapshot of a job and its children; an object of another namespace is no child, whatever it says."""
+        uid, namespace = job.metadata.uid, job.metadata.namespace
         return Observed(
             job=job,
             now=now,
-            pods=self.pods.by_owner(uid),
-            children=tuple(child for store in self.children.values() for child in store.by_owner(uid)),
+            pods=tuple(pod for pod in self.pods.by_owner(uid) if pod.namespace == namespace),
+            children=tuple(
+                child
+                for store in self.children.values()
+                for child in store.by_owner(uid)
+                if child.namespace == namespace
+            ),
             unserved=dict(self.unserved),
             refusal=refusal,
             status_due=status_due,

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +17,9 @@ from pytorchjob_operator.errors import OperatorError
 _FILE_MAX_AGE = 30.0
 _COMMAND_TIMEOUT = 60.0
 _COMMAND_MAX_AGE = 300.0
+"""How long a token is used whose expiry the command does not state, in seconds."""
+_EXPIRY_MARGIN = 10.0
+"""A token is replaced so many seconds before it expires: a request takes time."""
 _MAX_TOKEN = 256 * 1024
 
 
@@ -72,13 +76,13 @@ class CommandToken:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     async def __call__(self, *, fresh: bool = False) -> str | None:
-        """Return what the command printed at most a few minutes ago; one run serves all waiting requests."""
+        """Return what the command printed, until that expires; one run serves all waiting requests."""
         refused = self._token if fresh else None
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if self._token is None or self._token == refused or now >= self._until:
-                self._token = _token_of(await self._run(), self.command[0])
-                self._until = now + _COMMAND_MAX_AGE
+                self._token, lasting = _token_of(await self._run(), self.command[0])
+                self._until = now + lasting
             return self._token
 
     async def _run(self) -> bytes:
@@ -108,13 +112,27 @@ class CommandToken:
         return printed
 
 
-def _token_of(printed: bytes, name: str) -> str:
+def _token_of(printed: bytes, name: str) -> tuple[str, float]:
+    """Return the token, and the seconds for which it may be used."""
     try:
-        answer: Any = json.loads(printed)
-        token = answer["status"]["token"]
+        status: Any = json.loads(printed)["status"]
+        token = status["token"]
     except (ValueError, KeyError, TypeError) as error:
         raise OperatorError(
             f"kubeconfig, user.exec.command {name}: did not print an ExecCredential with status.token "
             "(plugins that return client certificates are not supported)"
         ) from error
-    return str(token)
+    return str(token), _lasting(status.get("expirationTimestamp"), name)
+
+
+def _lasting(expires: object, name: str) -> float:
+    if expires is None:
+        return _COMMAND_MAX_AGE
+    try:
+        moment = datetime.fromisoformat(str(expires))
+        return (moment - datetime.now(UTC)).total_seconds() - _EXPIRY_MARGIN
+    except (ValueError, TypeError) as error:
+        raise OperatorError(
+            f"kubeconfig, user.exec.command {name}: status.expirationTimestamp {str(expires)[:100]!r} is not a time"
+            " with a zone, such as 2026-01-01T12:00:00Z"
+        ) from error
