@@ -22,6 +22,8 @@ class Sync:
     """The job's name, for messages."""
     namespace: str = ""
     """The job's namespace: the jobs of one namespace share a part of the coordinator."""
+    restarts: int = 0
+    """Restarts after failures so far, as the job's status has them: a new coordinator does not begin at 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
-from pytorchjob_operator.model import ConditionType, JobStatus, RestartPolicy
+from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, RestartPolicy
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.problem import PodProblem
@@ -79,6 +80,25 @@ def conf(**keys: str) -> dict[str, Any]:
 )
 def test_policy(spec: dict[str, Any], policy: Policy) -> None:
     assert update(spec) == Sync(policy, {}, "x", "ns")
+
+
+@pytest.mark.parametrize(
+    ("stored", "reported", "restarts"),
+    [
+        pytest.param(None, None, 0, id="nothing is known"),
+        pytest.param(3, None, 3, id="a new coordinator does not begin at 0"),
+        pytest.param(3, 1, 3, id="nor does it go back"),
+        pytest.param(3, 4, 4, id="the coordinator knows more than the status"),
+    ],
+)
+def test_the_restarts_of_the_status_reach_the_coordinator(
+    stored: int | None, reported: int | None, restarts: int
+) -> None:
+    job = make_job()
+    status = job.status.model_copy(update={"elastic": None if stored is None else ElasticStatus(restarts=stored)})
+    report = None if reported is None else Report(round="1.1", restarts=reported)
+    seen = replace(observed(job.model_copy(update={"status": status})), options=OPTIONS, report=report)
+    assert make_plan(seen).coordinator == Sync(Policy(2, 2), {}, "x", "ns", restarts)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 POLICY = Policy(1, 1)
 INPUTS: list[Input] = [
-    JobSynced(POLICY, {0: ExpectedPod("pod-0", "uid-0")}),
+    JobSynced(POLICY, {0: ExpectedPod("pod-0", "uid-0")}, restarts=4),
     AuthenticationFailed("a wrong token"),
     MessageReceived(5, None, Hello("job", "pod-0", "secret", 0, "10.0.0.1", 2, "first", pod_uid="uid-0")),
     MessageReceived(5, 0, Join(4000)),

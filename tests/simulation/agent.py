@@ -293,12 +293,9 @@ class Agent(Sleeper):
 
     def _regroup(self, step: Step) -> None:
         self.log(f"stops its workers: {step.reason[:100]}")
-        if step.reason.startswith("neither "):
-            assert self.assigned is not None
-            self.world.checks.failed(self.assigned.round)  # what fails after it cannot be told from a failure
         if step.by_members:
             self._ask_for_restart(step.reason)
-        self._kill(lambda: self._next_round((), by_members=step.by_members))
+        self._kill(lambda: self._next_round((), by_members=step.by_members, caused=step.caused))
 
     def _ask_for_restart(self, reason: str) -> None:
         try:
@@ -356,11 +353,11 @@ class Agent(Sleeper):
 
     # From one round to the next.
 
-    def _next_round(self, reports: tuple[Message, ...], *, by_members: bool) -> None:
+    def _next_round(self, reports: tuple[Message, ...], *, by_members: bool, caused: bool = False) -> None:
         self.reports, self.port = reports, self.world.listen(self)
         self.answered, self.asked, self.reported_done = 0, False, False
         now, inbox = self.monotonic(), self.session.inbox
-        join = Join(self.port, commands.ended(inbox))
+        join = Join(self.port, commands.ended(inbox), caused)
         offered = by_members and waiting.may_offer(self._known()) and self._offer()
         self.waiting = Waiting(now, join, offered)
         if not offered:

@@ -169,6 +169,8 @@ FAULTS: dict[str, Callable[[World, Agent, float], None]] = {
     "scale down": _scale_down,
     "scale up": _scale_up,
 }
+LEADERS = ("another leader", "the Lease is deleted", "no operator leads", "the leader is frozen")
+"""Faults of the leader alone."""
 QUIET = (
     "a connection breaks",
     "all connections break",

@@ -94,8 +94,9 @@ class Leader(Sleeper):
         """End; the agents notice sooner or later."""
         self.dead = True
         for link in self.links.values():
+            if not link.silent:  # over a silent link the agent is not notified either
+                self._clock.soon(0.0, 1.0, lambda link=link: link.agent.disconnected(link))  # type: ignore[misc]
             link.silent = True
-            self._clock.soon(0.0, 1.0, lambda link=link: link.agent.disconnected(link))  # type: ignore[misc]
 
     def _changed(self, job: str, events: tuple[Any, ...]) -> None:
         for event in events:

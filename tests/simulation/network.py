@@ -55,8 +55,9 @@ class Link:
 
     def cut(self, late: bool = False) -> None:
         """Break it: bytes under way are lost, or arrive late; each side notices in its own time."""
-        if not late:
-            self.silent = True
+        if self.silent:
+            return
+        self.silent = not late
         self.clock.soon(0.0, 1.0, lambda: self.leader.closed(self))
         self.clock.soon(0.0, 1.0, lambda: self.agent.disconnected(self))
 

@@ -60,9 +60,13 @@ class Hello(Message):
     pod_uid: str = a_text(128, default="")
     round: RoundId | None = a_round(optional=True, default=None)
     """The round in which its workers run now, for a coordinator that does not know it. None: no workers run."""
+    last_round: RoundId | None = a_round(optional=True, default=None)
+    """Without workers: the last round that it took part in. A new coordinator then knows which round has ended."""
     rank: int = an_int(0, MAX_MEMBERS, default=0)
+    """Its place in `round` or `last_round`, and the number of members there."""
     size: int = an_int(0, MAX_MEMBERS, default=0)
     restarts: int = an_int(0, default=0)
+    """Restarts after failures in this job up to that round, as its assignment had them."""
     done: bool = a_flag(default=False)
     versions: Mapping[str, str | None] = some_texts(default_factory=dict)
     warnings: bool = a_flag(default=True)
@@ -80,6 +84,9 @@ class Join(Message):
     port: int = an_int(1, 65535)
     round: RoundId | None = a_round(optional=True, default=None)
     """The last round that it took part in, or knows to be over. It starts no round up to this one."""
+    caused: bool = a_flag(default=False)
+    """True if that round ended for another reason than a failure: the coordinator's command says so, or the agent
+    heard no other process. What fails in it as a consequence costs no restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +215,8 @@ class Restart(Message):
     reason: str = a_text(1024, default="")
     dump: bool = a_flag(default=False)
     """First print the workers' stacks and report where they are."""
+    caused: bool = a_flag(default=False)
+    """True if the round ends for another reason than a failure. The agent repeats it when it joins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,8 @@ class Step:
     reason: str
     by_members: bool = False
     """Whether the members have to agree on the next round among themselves."""
+    caused: bool = False
+    """Whether the round ends for another reason than a failure."""
     stop: Stop | None = None
 
 
@@ -85,7 +87,8 @@ def decide(snapshot: Snapshot) -> Step:
     if snapshot.workers in (Workers.FAILED, Workers.HANG):
         return Step(Kind.REPORT_FAILURE, "workers failed here", by_members=snapshot.away > AWAY_SECONDS)
     if inbox.restart is not None:
-        return Step(Kind.REGROUP, inbox.restart.reason or "the coordinator asks for another round")
+        reason = inbox.restart.reason or "the coordinator asks for another round"
+        return Step(Kind.REGROUP, reason, caused=inbox.restart.caused)
     if inbox.assigned is not None:
         return Step(Kind.REGROUP, f"round {inbox.assigned.round} has begun")
     if snapshot.peers_restart is not None and snapshot.away > AWAY_SECONDS:  # the coordinator decides while it answers
@@ -96,7 +99,8 @@ def decide(snapshot: Snapshot) -> Step:
 def _quiet(snapshot: Snapshot) -> Step:
     """Return the step without a command."""
     if snapshot.away >= ALONE_SECONDS and snapshot.silence >= ALONE_SECONDS:
-        return Step(Kind.REGROUP, f"neither the coordinator nor a peer was heard for {snapshot.silence:.0f} s")
+        reason = f"neither the coordinator nor a peer was heard for {snapshot.silence:.0f} s"
+        return Step(Kind.REGROUP, reason, caused=True)
     if snapshot.workers is Workers.DONE:
         return _done(snapshot)
     if snapshot.workers is Workers.STOPPED and snapshot.leave_by is None:

@@ -125,19 +125,19 @@ class ElasticAgent(LocalElasticAgent):
             case waiting.Unreachable(reason):
                 return self._end(TerminationMessage(ExitReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=reason))
 
-    def _open(self, group: WorkerGroup, *reports: Message, by_members: bool = False) -> None:
+    def _open(self, group: WorkerGroup, *reports: Message, by_members: bool = False, caused: bool = False) -> None:
         """Wait for the next round and start its workers; a round whose store does not answer counts as failed."""
         self._reported_done, self._verdict, self._answered, self._cooperative = False, None, 0, False
         self._workers.close()  # its progress counts for no other round
         self._result = RunResult(state=WorkerState.HEALTHY)
         while True:
             try:
-                self._membership.next_round(*reports, by_members=by_members)
+                self._membership.next_round(*reports, by_members=by_members, caused=caused)
                 break
             except PeerError as error:
                 assigned = self._assigned()
                 failed = Failed(assigned.round, assigned.first_rank, 0, ExitCode.RENDEZVOUS, str(error)[:4096])
-                reports, by_members = (failed,), False
+                reports, by_members, caused = (failed,), False, False
         self._initialize_workers(group)
         self._wakeup.handle_signals()
 
@@ -295,7 +295,7 @@ class ElasticAgent(LocalElasticAgent):
             self._membership.ask_for_restart(step.reason)
         self._kill()
         group.state = WorkerState.STOPPED
-        self._open(group, *reports, by_members=step.by_members)
+        self._open(group, *reports, by_members=step.by_members, caused=step.caused)
 
     def _kill(self, signum: signal.Signals = signal.SIGKILL, seconds: float = _KILL_SECONDS) -> None:
         """Stop the workers and all that they have started, and print the last of their output."""

@@ -79,24 +79,25 @@ class Membership:
         self.leaving: Callable[[], bool] = lambda: False
         self.heartbeat: Callable[[], Heartbeat] = self._plain_heartbeat
 
-    def next_round(self, *reports: Message, by_members: bool = False) -> Assigned:
+    def next_round(self, *reports: Message, by_members: bool = False, caused: bool = False) -> Assigned:
         """Wait for the next round and open or join its store; the coordinator receives the reports first.
 
-        `by_members` tries to agree with the other members before. Raises NoRoundError and PeerError.
+        `by_members` tries to agree with the other members before. `caused`: the last round ended for another reason
+        than a failure. Raises NoRoundError and PeerError.
         """
         listener = round_store.listen(self._address)
         try:
-            assigned, agreed = self._wait(reports, listener.getsockname()[1], by_members)
+            join = Join(listener.getsockname()[1], commands.ended(self.client.inbox), caused)
+            assigned, agreed = self._wait(reports, join, by_members)
             self._begin(assigned, listener, agreed=agreed)
         except BaseException:
             listener.close()
             raise
         return assigned
 
-    def _wait(self, reports: tuple[Message, ...], port: int, by_members: bool) -> tuple[Assigned, bool]:
+    def _wait(self, reports: tuple[Message, ...], join: Join, by_members: bool) -> tuple[Assigned, bool]:
         """Return the place, and whether the members agreed on it."""
-        join = Join(port, commands.ended(self.client.inbox))
-        now = time.monotonic()
+        now, port = time.monotonic(), join.port
         offered = by_members and waiting.may_offer(self._known(now, self.client.inbox)) and self._offer(port)
         state = Waiting(now, join, offered)
         if not offered:

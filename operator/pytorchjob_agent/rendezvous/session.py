@@ -154,7 +154,8 @@ class Session:
 
     def join(self, reports: Sequence[Message], join: Join) -> None:
         """Wait for a round without workers; the coordinator receives the reports before the request to join."""
-        self.stand(*reports, join, round=None, done=False)
+        hello = self.standing.hello
+        self.stand(*reports, join, round=None, last_round=hello.round or hello.last_round, done=False)
 
     def begin(self, assigned: Assigned, *, agreed: bool) -> None:
         """Take part in a round; `agreed`: the members agreed on it without the coordinator."""
@@ -163,6 +164,7 @@ class Session:
         self.stand(
             *resumed,
             round=assigned.round,
+            last_round=None,
             rank=assigned.rank,
             size=assigned.size,
             restarts=assigned.restarts,

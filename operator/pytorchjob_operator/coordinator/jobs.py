@@ -94,14 +94,16 @@ class Jobs:
         job = self._jobs.get(uid)
         return None if job is None else job.state
 
-    def sync_job(self, uid: str, policy: Policy, pods: Mapping[int, ExpectedPod], title: Title = UNNAMED) -> None:
-        """Take over what a job is now."""
+    def sync_job(
+        self, uid: str, policy: Policy, pods: Mapping[int, ExpectedPod], title: Title = UNNAMED, restarts: int = 0
+    ) -> None:
+        """Take over what a job is now; `restarts` are those in its status."""
         self._finished.pop(uid, None)
         job = self._jobs.get(uid)
         if job is None:
             job = self._jobs[uid] = _Job(JobState(policy, self._term), title)
         job.places.update({pod.pod: index for index, pod in pods.items()})
-        self._feed(uid, JobSynced(policy, pods))
+        self._feed(uid, JobSynced(policy, pods, restarts))
 
     def finish_job(self, uid: str, *, failed: bool) -> None:
         """Stop the agents of a job that has ended, and those that connect later."""

@@ -107,8 +107,8 @@ class Coordinator:
 
     def _apply(self, uid: str, update: CoordinatorUpdate) -> None:
         match update:
-            case Sync(policy, pods, name, namespace):
-                self._jobs.sync_job(uid, policy, pods, Title(name, namespace))
+            case Sync(policy, pods, name, namespace, restarts):
+                self._jobs.sync_job(uid, policy, pods, Title(name, namespace), restarts)
             case Finish(failed):
                 self._jobs.finish_job(uid, failed=failed)
             case Forget():

@@ -13,7 +13,7 @@ from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Fo
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options, Pod, PodPhase
-from pytorchjob_operator.plan import replicas, restart
+from pytorchjob_operator.plan import elastic, replicas, restart
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.environment.replica import build_env
@@ -40,6 +40,7 @@ def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
             _expected_pods(context, roles),
             job.metadata.name,
             job.metadata.namespace,
+            elastic.known_restarts(context),
         )
     if all(pod.phase in _AT_REST for pod in context.seen.pods):
         return Forget()

@@ -47,7 +47,7 @@ def verdict(context: Context) -> Outcome | None:
 def restarts(context: Context) -> int:
     """Return how many restarts inside pods count against backoffLimit; 0 if they have a budget of their own."""
     policy = context.job.spec.elastic_policy
-    return 0 if policy is not None and policy.max_restarts is not None else _restarts(context.seen.job.status, context)
+    return 0 if policy is not None and policy.max_restarts is not None else known_restarts(context)
 
 
 def problem(context: Context, outcome: Outcome) -> PodProblem | None:
@@ -76,7 +76,7 @@ def fields(context: Context, outcome: Outcome, now: datetime) -> dict[str, Any]:
     if report is None:
         return {}
     return {
-        "elastic": _elastic(stored.elastic, report, _restarts(stored, context), now),
+        "elastic": _elastic(stored.elastic, report, known_restarts(context), now),
         "progress": _progress(stored.progress, report, now),
     }
 
@@ -97,9 +97,10 @@ def next_check(context: Context, outcome: Outcome) -> datetime | None:
     return context.seen.now + PROGRESS_DELAY
 
 
-def _restarts(stored: JobStatus, context: Context) -> int:
-    """Return the restarts over the job's life; a new coordinator may not know them all."""
-    known = stored.elastic.restarts if stored.elastic else None
+def known_restarts(context: Context) -> int:
+    """Return the restarts over the job's life. A new coordinator learns them from here: it may not know them all."""
+    stored = context.seen.job.status.elastic
+    known = stored.restarts if stored else None
     return max(known or 0, context.seen.report.restarts if context.seen.report else 0)
 
 

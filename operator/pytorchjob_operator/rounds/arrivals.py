@@ -42,6 +42,8 @@ def hello(transition: Transition, connection: int, message: Hello) -> None:
     known = transition.state.members.get(message.index)
     again = known is not None and known.incarnation == message.incarnation
     member = _accept(transition, connection, message)
+    restarts = max(transition.state.restarts, message.restarts)  # also of members that wait between two rounds
+    transition.state = replace(transition.state, restarts=restarts)
     transition.send(member, Welcome(transition.state.term))
     transition.reason = f"{message.pod} has connected"
     if isinstance(transition.state.phase, Ended):
@@ -168,6 +170,8 @@ def _send_end(transition: Transition, member: Member, message: Hello, phase: End
 def _fit_into_round(transition: Transition, member: Member, message: Hello, again: bool) -> None:
     """Compare the agent's round with the known one. `again`: it was connected before."""
     known, reported = transition.state.round, message.round
+    if reported is None and _report_ended(transition, member, message):
+        return
     if reported is not None and (known is None or reported > known.id):
         if not 0 <= message.rank < message.size:
             transition.send(
@@ -183,6 +187,73 @@ def _fit_into_round(transition: Transition, member: Member, message: Hello, agai
         if reported is not None:
             transition.send(member, Restart(known.id, f"round {known.id} replaces round {reported}"))
         _without_workers(transition, member, again)
+
+
+def _report_ended(transition: Transition, member: Member, message: Hello) -> bool:
+    """Take over the end of a round from a member without workers. False: it is not the latest round, or unknown.
+
+    Its reports of failures follow. A coordinator that did not know the round counts them like the one before it.
+    """
+    ended, known = message.last_round, transition.state.round
+    if ended is None or not message.rank < message.size or (known is not None and ended < known.id):
+        return False
+    if known is None or ended > known.id:
+        _learn_ended_round(transition, member, Round(ended, (None,) * message.size, transition.now, adopted=True))
+    _fill_rank(transition, member, message)
+    phase = transition.state.phase
+    match phase:
+        case Running(round=round_) if round_.has(member.index) and member.index not in round_.done:
+            words = f"{member.pod} has stopped its workers"
+            rendezvous.begin(transition, Trigger.WORKERS_STOPPED, words, caused=False)
+            rendezvous.mark_stopped(transition)
+        case Rendezvous(last_round=last) if last is not None and last.has(member.index):
+            rendezvous.mark_stopped(transition)
+        case Stalled(last_round=last) if last is not None and last.has(member.index):
+            transition.update(replace(phase, stopped=True))
+        case _:
+            pass
+    return True
+
+
+def _learn_ended_round(transition: Transition, member: Member, ended: Round) -> None:
+    """A round that this coordinator does not know has ended: its members come one by one."""
+    reason = f"{member.pod} was in round {ended.id}, which is over"
+    learned = Rendezvous(transition.now, reason, ended, learned=True)
+    if isinstance(transition.state.phase, Running):
+        rendezvous.begin(transition, Trigger.WORKERS_STOPPED, reason)
+    phase = transition.state.phase
+    match phase:
+        case Waiting():
+            transition.enter(Trigger.ROUND_OVER, learned)
+            rendezvous.check_earlier_success(transition)
+        case Rendezvous():
+            transition.update(replace(learned, not_before=phase.not_before))
+        case Stalled():
+            transition.update(replace(phase, last_round=ended))
+        case Running() | Ended():
+            raise AssertionError(f"{phase} is left before")
+        case _:
+            assert_never(phase)
+
+
+def _fill_rank(transition: Transition, member: Member, message: Hello) -> None:
+    """Give a member the rank in the known round that it reports, if the round has this rank and nobody has it yet."""
+    phase, round_ = transition.state.phase, transition.state.round
+    if round_ is None or len(round_.ranks) != message.size or round_.ranks[message.rank] is not None:
+        return
+    if round_.has(member.index):
+        return
+    ranks = tuple(member.index if rank == message.rank else index for rank, index in enumerate(round_.ranks))
+    filled = replace(round_, ranks=ranks, pod_uids={**round_.pod_uids, member.index: member.pod_uid})
+    match phase:
+        case Running():
+            transition.update(replace(phase, round=filled))
+        case Rendezvous() | Stalled():
+            transition.update(replace(phase, last_round=filled))
+        case Waiting() | Ended():
+            pass
+        case _:
+            assert_never(phase)
 
 
 def _without_workers(transition: Transition, member: Member, again: bool) -> None:
@@ -239,8 +310,6 @@ def _take_rank(transition: Transition, member: Member, message: Hello, phase: Ru
     ranks[message.rank] = member.index
     pod_uids = {**round_.pod_uids, member.index: message.pod_uid}
     transition.update(replace(phase, round=replace(round_, ranks=tuple(ranks), pod_uids=pod_uids)))
-    restarts = max(transition.state.restarts, message.restarts)
-    transition.state = replace(transition.state, restarts=restarts)
     if message.done:
         running.mark_done(transition, member)
 
@@ -249,8 +318,11 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
     """A member of the known round: of an adopted one for the first time, or again after a lost connection."""
     phase = transition.state.phase
     if not isinstance(phase, Running):
-        reason = phase.reason if isinstance(phase, Rendezvous) else f"round {known.id} is over"
-        transition.send(member, Restart(known.id, reason))
+        _fill_rank(transition, member, message)
+        reason, caused = f"round {known.id} is over", False
+        if isinstance(phase, Rendezvous):
+            reason, caused = phase.reason, phase.caused or phase.lost
+        transition.send(member, Restart(known.id, reason, caused=caused))
         return
     holder = known.ranks[message.rank]
     if holder is not None and holder != member.index:

@@ -16,8 +16,6 @@ from pytorchjob_operator.rounds.values import Member, Round, TrainingReason
 
 RECONNECT_SECONDS = 2.5 * HEARTBEAT_SECONDS
 """How long a member may take to reconnect: by then its peers have reported whether they hear it."""
-ADOPTED_SECONDS = 10.0
-"""How long the members of an adopted round may take to connect to this coordinator."""
 SLEEP_SECONDS = 2.0
 """A coordinator that handled no input for this long has slept itself, and blames no member for it."""
 ALL_SILENT_SECONDS = LEASE_SECONDS - 1.5 * HEARTBEAT_SECONDS
@@ -53,13 +51,19 @@ def shift_after_sleep(state: JobState, now: float) -> JobState:
 
 def _shift_phase(phase: Phase, gap: float) -> Phase:
     match phase:
+        case Rendezvous(since=since, last_round=Round(adopted=True) as round_):
+            return replace(phase, since=since + gap, last_round=_shift_round(round_, gap))
         case Rendezvous(since=since):
             return replace(phase, since=since + gap)
-        case Running(round=Round(adopted=True, started_at=started_at) as round_):
-            return replace(phase, round=replace(round_, started_at=started_at + gap))
+        case Running(round=Round(adopted=True) as round_):
+            return replace(phase, round=_shift_round(round_, gap))
         case Waiting() | Running() | Stalled() | Ended():
             return phase
     assert_never(phase)
+
+
+def _shift_round(round_: Round, gap: float) -> Round:
+    return replace(round_, started_at=round_.started_at + gap)
 
 
 def connection_closed(transition: Transition, connection: int, index: int) -> None:
@@ -83,7 +87,10 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         if before.pod_uid and (after is None or after.pod_uid != before.pod_uid):
             former[index] = (*former.get(index, ()), before.pod_uid)[-_FORMER_UIDS:]
     grows = job.policy.max_members > transition.state.policy.max_members
-    transition.state = replace(transition.state, policy=job.policy, pods=job.pods, former_uids=former)
+    restarts = max(transition.state.restarts, job.restarts)
+    transition.state = replace(
+        transition.state, policy=job.policy, pods=job.pods, former_uids=former, restarts=restarts
+    )
     if grows:
         running.notify_spares(transition)
     transition.reason = f"the job has {len(job.pods)} pods"
@@ -184,13 +191,10 @@ def _give_up_unknown_ranks(transition: Transition) -> None:
     phase = transition.state.phase
     if not isinstance(phase, Running) or not phase.round.adopted or None not in phase.round.ranks:
         return
-    round_, state = phase.round, transition.state
-    others = [(index, pod) for index, pod in state.pods.items() if not round_.has(index)]
-    succeeded = sum(1 for _, pod in others if pod.succeeded)
-    waiting = sum(1 for index, _ in others if (member := state.members.get(index)) is not None and member.waiting)
-    unknown = round_.ranks.count(None) - succeeded
-    impossible = state.pods and unknown > len(others) - succeeded - waiting  # too few pods could be these ranks
-    if unknown > 0 and (impossible or transition.now - round_.started_at >= ADOPTED_SECONDS):
+    round_, pods = phase.round, transition.state.pods
+    unknown = round_.ranks.count(None) - sum(pod.succeeded for index, pod in pods.items() if not round_.has(index))
+    late = transition.now - round_.started_at >= rendezvous.ADOPTED_SECONDS
+    if unknown > 0 and (late or not rendezvous.unknown_may_connect(transition, round_)):
         ranks = [str(rank) for rank, index in enumerate(round_.ranks) if index is None]
         which = f"node rank {ranks[0]}" if len(ranks) == 1 else f"node ranks {', '.join(ranks[:10])}"
         words = f"{which} of round {round_.id} did not reconnect"

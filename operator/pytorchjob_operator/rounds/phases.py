@@ -31,11 +31,14 @@ class Rendezvous:
     caused: bool = False
     """True if the round ended for a known reason before a worker failed: later failures are its consequence."""
     lost: bool = False
-    """True if a member of the last round was lost: failures that sound like a consequence are one."""
+    """True if a member of the last round was lost, or knows another cause: failures that sound like a consequence
+    are one."""
     stopped: bool = False
     """True if a member of the last round has no workers any more: then no other member can finish a step."""
     counted: bool = False
     """True if the end of the last round is in the history, and its failures are in the budget."""
+    learned: bool = False
+    """True if this coordinator knows the last round only from members without workers: others may train a later one."""
     reported_at: float | None = None
     """When the coordinator last sent the waiting members the reason for waiting."""
 
@@ -43,6 +46,11 @@ class Rendezvous:
     def first(self) -> bool:
         """True if no round is known."""
         return self.last_round is None
+
+    @property
+    def unsure(self) -> bool:
+        """True if members that have not connected yet may train a round that this coordinator does not know."""
+        return self.first or self.learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,7 @@ class Trigger(StrEnum):
     MEMBER_JOINED = "a member joins"
     ROUND_FORMED = "enough members wait"
     ROUND_REPORTED = "a member reports a later round"
+    ROUND_OVER = "a member reports a round that is over"
     WORKERS_FAILED = "workers fail"
     WORKERS_STOPPED = "a member has no workers"
     MEMBER_LOST = "a member is lost"
@@ -104,6 +113,7 @@ _W, _V, _R, _S, _E = (
 LEGAL: dict[tuple[PhaseName, Trigger], PhaseName] = {
     (_W, Trigger.MEMBER_JOINED): _V,
     (_W, Trigger.ROUND_REPORTED): _R,
+    (_W, Trigger.ROUND_OVER): _V,
     (_W, Trigger.DEFECT): _S,
     (_V, Trigger.ROUND_FORMED): _R,
     (_V, Trigger.ROUND_REPORTED): _R,

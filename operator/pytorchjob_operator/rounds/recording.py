@@ -105,9 +105,10 @@ def _encode(input_: Input) -> dict[str, Any]:
             return {"input": "message", "connection": connection, "index": index, "line": text}
         case ConnectionClosed(connection, index):
             return {"input": "closed", "connection": connection, "index": index}
-        case JobSynced(policy, pods):
+        case JobSynced(policy, pods, restarts):
             return {
                 "input": "sync",
+                "restarts": restarts,
                 "policy": asdict(policy),
                 "pods": {str(index): asdict(pod) for index, pod in pods.items()},
             }
@@ -126,7 +127,7 @@ def _decode(item: dict[str, Any]) -> Input:
             return ConnectionClosed(item["connection"], item["index"])
         case "sync":
             pods = {int(index): ExpectedPod(**pod) for index, pod in item["pods"].items()}
-            return JobSynced(Policy(**item["policy"]), pods)
+            return JobSynced(Policy(**item["policy"]), pods, int(item.get("restarts", 0)))
         case "authentication failed":
             return AuthenticationFailed(str(item["message"]))
         case "tick":

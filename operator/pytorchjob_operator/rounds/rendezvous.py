@@ -12,8 +12,18 @@ from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import budget, endings, formation
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import EndReason, ExpectedPod, Failure, Member, PastRestart, TrainingReason
+from pytorchjob_operator.rounds.values import (
+    EndReason,
+    ExpectedPod,
+    Failure,
+    Member,
+    PastRestart,
+    Round,
+    TrainingReason,
+)
 
+ADOPTED_SECONDS = 10.0
+"""How long the members of an adopted round may take to connect to this coordinator."""
 STOPPING_SECONDS = 10.0
 """How long members may take to stop their workers before an elastic round starts without them."""
 REPORT_FIRST_SECONDS = 5.0
@@ -51,19 +61,24 @@ def begin(
 
 def _restart_members(transition: Transition, reason: str, *, dump: bool) -> None:
     """Command the members of the last round that have not stopped yet to stop their workers."""
-    round_ = transition.state.round
+    phase, round_ = transition.state.phase, transition.state.round
+    caused = isinstance(phase, Rendezvous) and phase.caused
     if round_ is None:
         return
     for member in transition.in_round():
         if member.port is None:
-            transition.send(member, Restart(round_.id, reason, dump=dump))
+            transition.send(member, Restart(round_.id, reason, dump=dump, caused=caused))
     release_leaving(transition)
 
 
-def mark_stopped(transition: Transition) -> None:
-    """Record that a member of the last round has no workers any more."""
-    if isinstance(transition.state.phase, Rendezvous):
-        transition.update(replace(transition.state.phase, stopped=True))
+def mark_stopped(transition: Transition, *, caused: bool = False) -> None:
+    """Record that a member of the last round has no workers any more.
+
+    `caused`: the member knows another reason than a failure, from a former coordinator or because it was cut off.
+    """
+    phase = transition.state.phase
+    if isinstance(phase, Rendezvous):
+        transition.update(replace(phase, stopped=True, lost=phase.lost or caused))
 
 
 def end_if_members_wait(transition: Transition) -> None:
@@ -108,22 +123,39 @@ def advance(transition: Transition, phase: Rendezvous) -> None:
 
 
 def check_earlier_success(transition: Transition) -> None:
-    """End a job with success if no round is known but a pod has succeeded: a former leader saw the end."""
+    """End a job with success if a pod has succeeded in a round that is not known: a former leader saw the end."""
     phase = transition.state.phase
-    if not isinstance(phase, Rendezvous) or not phase.first:
+    if not isinstance(phase, Rendezvous) or not phase.unsure:
         return
     if any(pod.succeeded for pod in transition.state.pods.values()):
         endings.succeed(transition, "a pod of this job has succeeded, so all members had")
 
 
 def _still_stopping(transition: Transition, phase: Rendezvous) -> bool:
-    """True while connected members have yet to stop the workers of the last round."""
+    """True while members have yet to stop the workers of the last round, or to report how they ended."""
     if transition.now - phase.since > STOPPING_SECONDS:
         return False
-    return any(
+    return _members_may_connect(transition, phase.last_round) or any(
         member.connection is not None and member.port is None and not member.leaving and member.lost_at is None
         for member in transition.in_round(last_first=True)  # commands go out by rank, so the last ones stop last
     )
+
+
+def _members_may_connect(transition: Transition, last: Round | None) -> bool:
+    """True while members of an adopted round may still connect for the first time, and report how it ended."""
+    if last is None or not last.adopted or transition.now - last.started_at >= ADOPTED_SECONDS:
+        return False
+    return unknown_may_connect(transition, last)
+
+
+def unknown_may_connect(transition: Transition, round_: Round) -> bool:
+    """True if members of the round have not connected to this coordinator, and there are pods that they may be."""
+    state = transition.state
+    others = [(index, pod) for index, pod in state.pods.items() if not round_.has(index)]
+    succeeded = sum(1 for _, pod in others if pod.succeeded)
+    waiting = sum(1 for index, _ in others if (member := state.members.get(index)) is not None and member.waiting)
+    unknown = round_.ranks.count(None) - succeeded
+    return unknown > 0 and (not state.pods or unknown <= len(others) - succeeded - waiting)
 
 
 def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous | None:
@@ -169,12 +201,12 @@ def _is_enough(transition: Transition, phase: Rendezvous, waiting: Sequence[Memb
     policy, pods = transition.state.policy, transition.state.pods
     if len(waiting) < policy.min_members:
         return False
-    if len(waiting) >= policy.max_members and not phase.first:
+    if len(waiting) >= policy.max_members and not phase.unsure:
         return True  # at first the coordinator waits for all: it does not know whether the missing pods train a round
     coming = [index for index in missing_pods(transition, waiting) if not pods[index].problem]
-    if not phase.first:
+    if not phase.unsure:
         coming = [index for index in coming if _may_reconnect(transition, index)]
-    patience = policy.last_call_timeout if phase.first else policy.rejoin_timeout
+    patience = policy.last_call_timeout if phase.unsure else policy.rejoin_timeout
     return not coming or transition.now - phase.since >= patience
 
 

@@ -103,12 +103,12 @@ def join(transition: Transition, member: Member, message: Join) -> None:
         case Running(round=running) if running.has(member.index) and member.index not in running.done:
             words = f"{member.pod} has stopped its workers"
             rendezvous.begin(transition, Trigger.WORKERS_STOPPED, words, caused=False)
-            rendezvous.mark_stopped(transition)
+            rendezvous.mark_stopped(transition, caused=message.caused)
         case Running():
             notify_spares(transition)
         case Rendezvous(last_round=last):
             if last is not None and last.has(member.index):
-                rendezvous.mark_stopped(transition)
+                rendezvous.mark_stopped(transition, caused=message.caused and message.round == last.id)
         case Ended():
             pass
         case _:

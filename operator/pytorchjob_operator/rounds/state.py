@@ -69,6 +69,8 @@ class JobSynced:
 
     policy: Policy
     pods: Mapping[int, ExpectedPod]
+    restarts: int = 0
+    """Restarts after failures so far, as the job's status has them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,3 +131,22 @@ def test_the_next_step(snapshot: Snapshot, kind: Kind, by_members: bool) -> None
 def test_a_stop_comes_with_the_command_and_its_words() -> None:
     step = decide(with_inbox(QUIET, stop=STOP))
     assert (step.stop, step.reason) == (STOP, STOP.message)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "caused"),
+    [
+        pytest.param(replace(QUIET, away=6.0, silence=6.0), True, id="it heard nobody"),
+        pytest.param(
+            with_inbox(QUIET, restart=Restart(ROUND, "pod-1 was deleted", caused=True)),
+            True,
+            id="a loss ends the round",
+        ),
+        pytest.param(RESTART, False, id="a failure ends the round"),
+        pytest.param(replace(QUIET, workers=Workers.FAILED), False, id="workers failed here"),
+    ],
+)
+def test_a_member_knows_whether_its_round_ended_for_another_reason_than_a_failure(
+    snapshot: Snapshot, caused: bool
+) -> None:
+    assert decide(snapshot).caused is caused

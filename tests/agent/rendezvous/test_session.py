@@ -91,7 +91,12 @@ def test_a_hello_has_the_round_in_which_workers_run_until_the_agent_joins_again(
     assert isinstance(hello, Hello)
     assert (hello.round, hello.rank, hello.size, hello.restarts) == (ROUND, 1, 2, 3)
     made.join((), Join(2000))
-    assert made.standing.hello.round is None
+    waiting = made.standing.hello
+    assert (waiting.round, waiting.last_round, waiting.rank, waiting.size, waiting.restarts) == (None, ROUND, 1, 2, 3)
+    made.join((), Join(2001))
+    assert made.standing.hello.last_round == ROUND
+    made.begin(ASSIGNED, agreed=False)
+    assert made.standing.hello.last_round is None
 
 
 def test_a_heartbeat_is_due_once_a_second() -> None:
