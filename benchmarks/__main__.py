@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME]`: all without a name; --write renews the rows of README.md."""
+"""`python -m benchmarks [NAME]`: all without a name; --write keeps the figures and renews the rows of README.md."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -108,13 +108,20 @@ def warm_(repeat: int, write: bool) -> None:
     _show([warm.measure(repeat)], write)
 
 
+@cli.command(name="table")
+def table_() -> None:
+    """Make the table of README.md again, of measurements.jsonl."""
+    table.write()
+
+
 def _show(measurements: list[Measurement], write: bool = True) -> None:
     rows: list[Row] = []
     for measurement in measurements:
         rows += asyncio.run(measurement)
     click.echo(f"{table.machine()}\n\n{table.render(rows)}")
     if write:
-        table.write(rows)
+        table.append(rows)
+        table.write()
 
 
 if __name__ == "__main__":

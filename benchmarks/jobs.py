@@ -29,16 +29,18 @@ async def measure(count: int, repeat: int) -> list[Row]:
     async with cluster() as where:
         before = load()
         crowds = [await _crowd(where, count) for _ in range(repeat)]
-    submitted, running = spread([one.submitted for one in crowds]), spread([one.running for one in crowds])
+    samples = {name: [getattr(one, name) for one in crowds] for name in ("told", "submitted", "running")}
+    submitted, running = spread(samples["submitted"]), spread(samples["running"])
     return [
         Row(
             f"{count} jobs x {_PODS} pods: all Running in status",
-            spread([one.told for one in crowds]),
+            spread(samples["told"]),
             f"{submitted} to submit, {running} until all run",
             "",
             "<= running + 1 s",
             f"python -m benchmarks jobs --jobs {count} --repeat {repeat}",
             f"{before} to {load()}",
+            samples,
         )
     ]
 

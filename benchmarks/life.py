@@ -35,16 +35,20 @@ def _rows(pods: int, counts: _Counts, after: _Counts) -> list[Row]:
     name, extra = f"1 job x {pods} pods, applied to Succeeded: ", writes.total() - pods - 1
     return [
         Row(f"{name}writes", _told(writes), f"{pods} pods + 1 Service", f"+ {extra}",
-            "pods + 1 + <= 3", command, load()),
-        Row(f"{name}events, beside them", _told(events), "", "", "", command, load()),
-        Row(f"{name}reads", _told(reads), "", "", "0", command, load()),
-        Row(f"{name}requests in the 10 s after", _told(after), "", "", "0", command, load()),
+            "pods + 1 + <= 3", command, load(), _samples(writes)),
+        Row(f"{name}events, beside them", _told(events), "", "", "", command, load(), _samples(events)),
+        Row(f"{name}reads", _told(reads), "", "", "0", command, load(), _samples(reads)),
+        Row(f"{name}requests in the 10 s after", _told(after), "", "", "0", command, load(), _samples(after)),
     ]  # fmt: skip
 
 
 async def _succeeded(where: Cluster, submitted: Object) -> bool:
     conditions = (await where.status(submitted)).get("conditions") or ()
     return any(one["type"] == "Succeeded" and one["status"] == "True" for one in conditions)
+
+
+def _samples(counts: _Counts) -> dict[str, list[float]]:
+    return {"all": [counts.total()], **{" ".join(what): [number] for what, number in sorted(counts.items())}}
 
 
 def _told(counts: _Counts) -> str:

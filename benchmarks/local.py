@@ -37,6 +37,7 @@ async def measure(repeat: int) -> list[Row]:
         "< 2 x torchrun",
         f"python -m benchmarks local --repeat {repeat}",
         f"{before} to {load()}",
+        {"ours": ours_seconds, "torchrun": bare_seconds},
     )
     return [row]
 

@@ -52,19 +52,18 @@ def _rows(agents: int, tls: bool, samples: list[Sample], loads: str, repeat: int
     name = f"{agents} agents, {'TLS' if tls else 'plain'}: "
     command = f"python -m benchmarks rendezvous --agents {agents} --repeat {repeat}"
     shown = [
-        ("connect, join, all have a rank", spread([one.joined for one in samples]), "1 s on one core"),
-        ("the same, the coordinator's CPU", spread([one.joining_cpu for one in samples]), "1 s on one core"),
-        ("a worker fails, all have their next rank", spread([one.again for one in samples]), "1 s"),
-        ("the same, the coordinator's CPU", spread([one.again_cpu for one in samples]), ""),
-        ("coordinator's memory", spread([one.memory for one in samples], "MB", 0), "< 150 MB"),
-        ("coordinator's memory at its peak", spread([one.peak for one in samples], "MB", 0), "< 150 MB"),
-        (
-            "coordinator's CPU while all send heartbeats",
-            spread([one.steady * 100 for one in samples], "% of a core", 1),
-            "",
-        ),
+        ("connect, join, all have a rank", [one.joined for one in samples], ("s", 2), "1 s on one core"),
+        ("the same, the coordinator's CPU", [one.joining_cpu for one in samples], ("s", 2), ""),
+        ("a worker fails, all have their next rank", [one.again for one in samples], ("s", 2), "1 s"),
+        ("a worker fails: the coordinator's CPU", [one.again_cpu for one in samples], ("s", 2), ""),
+        ("coordinator's memory", [one.memory for one in samples], ("MB", 0), "< 150 MB"),
+        ("coordinator's memory at its peak", [one.peak for one in samples], ("MB", 0), "< 150 MB"),
+        ("coordinator's CPU while all send heartbeats", [one.steady * 100 for one in samples], ("% of a core", 1), ""),
     ]
-    return [Row(name + what, ours, "", "", target, command, loads) for what, ours, target in shown]
+    return [
+        Row(name + what, spread(values, *unit), "", "", target, command, loads, {"ours": values})
+        for what, values, unit, target in shown
+    ]
 
 
 async def _sample(agents: int, tls: bool) -> Sample:

@@ -59,6 +59,7 @@ def _measure(seconds: float) -> list[Row]:
             "< 0.1 % of a core",
             f"python -m benchmarks steady --seconds {seconds:g}",
             f"{before} to {load()}",
+            {"ours": shares},
         )
     ]
 

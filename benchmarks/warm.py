@@ -89,6 +89,7 @@ def _rows(cold: list[Round], warm: list[Round], own: float, notes: tuple[str, st
             ratio(*seconds),
             "<= 0.5 s, a crash in all",
             *notes,
+            {"ours": seconds[0], "cold": seconds[1]},
         ),
         Row(
             f"{_WORLD} workers of DDP: memory at the first step, warm, with the fork server",
@@ -97,6 +98,7 @@ def _rows(cold: list[Round], warm: list[Round], own: float, notes: tuple[str, st
             f"**{(median(memory[0]) + own) / median(memory[1]):.2f}**",
             "",
             *notes,
+            {"ours": memory[0], "fork server": [own], "cold": memory[1]},
         ),
     ]
 

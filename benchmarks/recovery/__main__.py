@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -109,7 +110,7 @@ def chaos_(name: str, minutes: float, seed: int, out: Path, installed: bool) -> 
     with stage(installed) as here:
         outcome = chaos.play(here, CONTENDERS[name], minutes, seed)
     click.echo(outcome.words())
-    out.write_text(f"{machine()}\n{outcome.words()}\n")
+    out.write_text(f"{datetime.now(UTC).date()}, {machine()}\n{outcome.words()}\n")
     if not outcome.recovered or outcome.problems:
         raise SystemExit(1)
 

@@ -16,6 +16,7 @@ from benchmarks.recovery.contenders import CHECKPOINT_STEPS, LEAST, STEP_SECONDS
 from benchmarks.recovery.lines import Recovery, longest_gap, recovery, replaced
 from benchmarks.recovery.results import Repetition
 from benchmarks.recovery.stage import Stage
+from benchmarks.table import machine
 from e2e import faults
 
 _QUIET_SECONDS = 4.0
@@ -140,6 +141,7 @@ class Cell:
             restart_counts=cost and cost.restart_counts,
             restarted=restarted,
             problems=tuple(problems[:5]),
+            machine=machine(),
         )
 
 

@@ -3,9 +3,12 @@
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from string import ascii_uppercase
 
 from benchmarks.recovery.cells import FAULTS
 from benchmarks.recovery.contenders import CONTENDERS
@@ -38,6 +41,7 @@ class Repetition:
     """How many containers of other pods were restarted."""
     problems: tuple[str, ...] = ()
     """What was wrong with the training itself."""
+    machine: str = ""
 
 
 def append(path: Path, one: Repetition) -> None:
@@ -81,13 +85,25 @@ def table(found: Iterable[Repetition]) -> str:
         "wrong",
         "n",
         "load",
+        "run",
     )
     rows = [head, ("---",) * len(head)]
+    found = [*found]
+    letters = dict(zip(dict.fromkeys(one.machine for one in found), ascii_uppercase, strict=False))
     for fault in FAULTS.values():
         for contender in CONTENDERS.values():
             if cell := cells.get((fault.name, contender.name)):
-                rows.append((fault.what, contender.name, *_figures(cell)))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+                rows.append((fault.what, contender.name, *_figures(cell), _run(cell, letters)))
+    machines = "\n".join(f"- {letter}: {name or 'a machine that was not recorded'}" for name, letter in letters.items())
+    return "\n".join([machines, "", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _run(cell: Sequence[Repetition], letters: Mapping[str, str]) -> str:
+    """How many repetitions ran on which machine, and on which days."""
+    counts = Counter(letters[one.machine] for one in cell)
+    where = ", ".join(letter if len(counts) == 1 else f"{number} x {letter}" for letter, number in counts.items())
+    days = sorted({datetime.fromtimestamp(one.at, UTC).date().isoformat() for one in cell})
+    return f"{where}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
 
 
 def write(text: str, kept: str, path: Path = README) -> None:

@@ -14,6 +14,7 @@ from benchmarks.recovery.cells import FAULTS, Scene
 from benchmarks.recovery.contenders import CONTENDERS, Contender
 from benchmarks.recovery.lines import Journal
 from benchmarks.recovery.stage import Stage
+from benchmarks.table import machine
 
 FAULTS_IN_TURN = (
     "worker-killed",
@@ -42,6 +43,9 @@ class Series:
     strikes: tuple[tuple[float, str], ...]
     missed: tuple[str, ...]
     seconds: float
+    at: float = 0.0
+    """When it began; 0 for those from before dates were kept."""
+    machine: str = ""
 
 
 def play(stage: Stage, contender: Contender) -> Series:
@@ -62,7 +66,7 @@ def play(stage: Stage, contender: Contender) -> Series:
     end = start + _BEFORE_SECONDS + len(FAULTS_IN_TURN) * EVERY_SECONDS
     stage.wait(lambda: True if time.time() >= end else None, 10 * EVERY_SECONDS)
     points = tuple((round(when - start, 2), step - first) for when, step in points_of(stage.journal) if when <= end)
-    return Series(contender.name, points, tuple(strikes), tuple(missed), end - start)
+    return Series(contender.name, points, tuple(strikes), tuple(missed), end - start, start, machine())
 
 
 def _strike(stage: Stage, contender: Contender, name: str) -> float | None:

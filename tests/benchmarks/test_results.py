@@ -1,6 +1,7 @@
 """Repetitions are kept, counted and put into a table; one that did not recover counts as infinitely slow."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,9 @@ def test_a_cell_is_a_row() -> None:
         done(3.0, problems=("wrong",)),
         done(None),
     ]
-    assert table(cell).splitlines()[2] == (
+    assert table(cell).splitlines()[4] == (
         "| worker process killed (SIGKILL) | tuned | **3.00 s** | never | never | 1 | 0.50 s | 0.25 s | 1.50 s |  "
-        "| <= 4 | 1 | 1 | 3 | 1.0 |"
+        "| <= 4 | 1 | 1 | 3 | 1.0 | A, 1970-01-01 |"
     )
 
 
@@ -59,3 +60,11 @@ def test_a_table_goes_into_the_place_of_its_file_and_nowhere_else(tmp_path: Path
     assert path.read_text() == "new".join(places.rsplit("old", 1))
     with pytest.raises(ValueError, match="no place for a table: expected <!-- begin: three, "):
         write("new", "three", path)
+
+
+def test_each_row_names_the_machines_and_the_days_of_its_runs() -> None:
+    day = 24 * 3600.0
+    cell = [done(2.0, machine="fast"), replace(done(3.0, machine="slow"), at=2 * day), done(4.0, machine="fast")]
+    lines = table(cell).splitlines()
+    assert lines[:3] == ["- A: fast", "- B: slow", ""]
+    assert lines[-1].endswith("| 2 x A, 1 x B, 1970-01-01 to 1970-01-03 |")

@@ -17,8 +17,10 @@ LAUNCHER = Path(__file__).parent / "launch.py"
 SOURCE = "src"
 """mutmut leaves this folder out of the names of modules."""
 _TEST_SECONDS = 60
-_TIMEOUT = {"timeout_constant": 5.0, "timeout_multiplier": 4.0}
-"""A mutant that takes longer than four times (the time of its tests plus 5 s) hangs."""
+_TIMEOUT = {"timeout_constant": 15.0, "timeout_multiplier": 4.0}
+"""A mutant that takes longer than four times (the time of its tests plus 15 s) hangs."""
+_KILLED = (1, 3)
+"""Exit codes of pytest: a test failed."""
 _LOGGING = [r"_log\.", r"\blog_line\(", r"\bsay\("]
 """Lines of the log are for people; tests do not check them word by word."""
 
@@ -94,12 +96,15 @@ def _toml(table: Mapping[str, object]) -> str:
 
 
 def forget_survivors(files: Iterable[Path]) -> None:
-    """Have mutmut try the survivors of its files again: it does not notice by itself that a test has changed."""
+    """Have mutmut try again what was not killed: it does not notice by itself that a test has changed.
+
+    A timeout is tried again too: on a busy machine it proves little.
+    """
     for path in (Path(f"{file}.meta") for file in files):
         if path.exists():
             known = json.loads(path.read_text())
             codes = known["exit_code_by_key"]
-            known["exit_code_by_key"] = {key: None if code in (0, 5, 33) else code for key, code in codes.items()}
+            known["exit_code_by_key"] = {key: code if code in _KILLED else None for key, code in codes.items()}
             path.write_text(json.dumps(known))
 
 
