@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "operator"
 AGENT = SOURCE / "pytorchjob_agent"
 NEED_TORCH = {
+    "checkpoint.distributed",
     "command.launcher",
     "rendezvous.handler",
     "rendezvous.loop",

@@ -37,6 +37,9 @@ PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; PYTORCHJOB_PREFLIGHT_<C
 START_MODE = "PYTORCHJOB_START_MODE"  # cold, warm or auto
 PRELOAD = "PYTORCHJOB_PRELOAD"  # modules that the fork server imports beside torch, separated by commas
 
+# The agent sets it for its workers in each round, and COORDINATOR's JOB beside it; checkpoint/ reads both.
+ROUND_ID = "PYTORCHJOB_ROUND_ID"  # TERM.NUMBER, or TERM.NUMBER.ATTEMPT after an agreement without a coordinator
+
 DEFAULT_BACKEND = "c10d"
 DEFAULT_RDZV_PORT = 29400  # torchrun's own, for an endpoint without a port
 DEFAULT_GRACE = 25.0  # below Kubernetes' default grace of 30 s, so that the agent can still report why it ends

@@ -19,7 +19,7 @@ from torch.distributed.run import determine_local_world_size
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR, CoordinatorEndpoint
-from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE
+from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE, ROUND_ID
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed, Hello, Message
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import ExitCode
@@ -90,13 +90,14 @@ class InjectedRendezvous(CoordinatorRendezvous):
         if self.membership.assigned is not None and not self.num_nodes_waiting():
             reports = (_unexplained(self.membership),)
         try:
-            self.membership.next_round(*reports)
+            assigned = self.membership.next_round(*reports)
         except NoRoundError as error:
             say(str(error))
             raise SystemExit(_exit_code(error.end)) from error  # torch's agent would exit with 1 for every error
         except PeerError as error:
             say(str(error))
             raise SystemExit(int(ExitCode.RENDEZVOUS)) from error
+        os.environ[ROUND_ID] = str(assigned.round)  # torch's agent gives its own environment to its workers
         return super().next_rendezvous()
 
     def shutdown(self) -> bool:

@@ -17,6 +17,8 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
+from pytorchjob_agent.contract.coordinator_endpoint import JOB
+from pytorchjob_agent.contract.environment import ROUND_ID
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
@@ -161,7 +163,8 @@ class ElasticAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._workers = self._new_workers(self._workers.history)
-        with warm.warm_starts(self._tools.server), self._workers.equipping():
+        known = {JOB: worker_group.spec.rdzv_handler.get_run_id(), ROUND_ID: str(self._assigned().round)}
+        with warm.warm_starts(self._tools.server), self._workers.equipping(known):
             started: dict[int, Any] = super()._start_workers(worker_group)
         context: Any = self._pcontext
         self._killed = set()

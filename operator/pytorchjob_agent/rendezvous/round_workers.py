@@ -44,11 +44,12 @@ class RoundWorkers:
         self._history = history or History()
         self._asked: int | None = None
 
-    def equipping(self) -> AbstractContextManager[None]:
-        """Within it, torch starts workers that know their progress files."""
+    def equipping(self, common: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Within it, torch starts workers that know their progress files; `common` are variables of all of them."""
 
         def start(original: Callable[..., Any], **options: Any) -> Any:
             for local_rank, env in options["envs"].items():
+                env.update(common)
                 env.update(self._files.env(local_rank))
                 env.update(self._stacks.env(local_rank, os.environ))
             return original(**options)

@@ -42,6 +42,7 @@ def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> No
     job.lead()
     assert job.end() == [0, 0]
     assert job.report().round == "1.1.1"
+    one.says(r"works in round 1\.1\.1 from step")
     assert {world for _, _, world, _ in zero.steps()} == {2}
 
 

@@ -7,17 +7,15 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from pytorchjob_agent import checkpoint_requested, progress, should_stop
+from pytorchjob_agent import checkpoint_requested, load, progress, save, should_stop
 
 STEPS, PAUSE = int(os.environ["STEPS"]), float(os.environ.get("PAUSE", "0.05"))
 FILE = Path(os.environ["CHECKPOINT"])
 
 
-def save(step: int) -> None:
-    """Write the step in one go."""
-    new = FILE.with_suffix(".new")
-    new.write_text(str(step))
-    new.rename(FILE)
+def save_step(step: int) -> None:
+    """Write the step in one go, unless a later round has taken over."""
+    save(FILE, lambda new: new.write_text(str(step)))
 
 
 def fails(step: int, rank: int) -> bool:
@@ -34,7 +32,8 @@ def hang_here() -> None:
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
-step = int(FILE.read_text()) if FILE.exists() else 0
+step = load(FILE, lambda path: int(path.read_text()), 0) or 0
+print(f"works in round {os.environ['PYTORCHJOB_ROUND_ID']} from step {step}", flush=True)
 while step < STEPS:
     total = torch.ones(1)
     dist.all_reduce(total)
@@ -49,11 +48,11 @@ while step < STEPS:
         os._exit(7)  # torch may abort at the end of an interpreter whose process group is open
     if checkpoint_requested():
         if rank == 0:
-            save(step)
+            save_step(step)
         print(f"saved {step}", flush=True)
     if should_stop():
         break
     if rank == 0 and step % 10 == 0:
-        save(step)
+        save_step(step)
     time.sleep(PAUSE)
 print(f"finished at {step}", flush=True)
