@@ -1,0 +1,93 @@
+"""A tenant with valid pods wants to slow down other jobs, to take their connections, or to use up the memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.messages import Heartbeat, Refused, RoundId
+from pytorchjob_operator.coordinator.limits import MIB, Limits
+from pytorchjob_operator.rounds.phases import Running
+from tests.attacks.bystander import bystander, dial, form_round
+from tests.attacks.target import ATTACKER, CALM, MEMBERS, VICTIM, Target, other_process
+from tests.coordinator.talking import Talker, hello
+
+PODS = 200
+
+
+@asynccontextmanager
+async def attacked(folder: Path, how: str, limits: Limits | None = None) -> AsyncIterator[Target]:
+    """200 agents of one job, and a calm job beside them that stays connected."""
+    target = Target(folder, limits or Limits(), PODS)
+    try:
+        async with bystander(target.port, CALM, target.trust) as calm:
+            attack = other_process("insiders", target.port, target.certificate, ATTACKER, PODS, how)
+            await asyncio.to_thread(attack.__enter__)
+            calm.seconds.clear()
+            try:
+                yield target
+                assert calm.seconds, "the other job was answered"
+            finally:
+                await asyncio.to_thread(attack.__exit__, None, None, None)
+    finally:
+        await asyncio.to_thread(target.coordinator.stop)
+
+
+@pytest.mark.parametrize("how", ["beats", "failures", "tails", "rounds", "churn"])
+async def test_200_agents_of_one_job_do_not_keep_another_job_from_training(tmp_path: Path, how: str) -> None:
+    async with attacked(tmp_path, how) as target:
+        talkers = await form_round(target.port, VICTIM, MEMBERS, target.trust)
+        for talker in talkers:
+            talker.say(Heartbeat(step=1))
+            await talker.hear_kind("heartbeat_reply")
+        await asyncio.sleep(2.0)
+        state = target.coordinator._jobs.state(VICTIM)
+        assert state is not None
+        assert isinstance(state.phase, Running)
+        for talker in talkers:
+            talker.cut()
+
+
+async def test_unfinished_messages_of_one_job_do_not_use_up_the_memory(tmp_path: Path) -> None:
+    async with attacked(tmp_path, "tails", Limits(held=MIB)) as target:
+        await asyncio.sleep(1.0)
+        assert target.server._jobs._usage._held.total() <= MIB
+        assert target.coordinator.refusals > 0
+        for talker in await form_round(target.port, VICTIM, MEMBERS, target.trust):
+            talker.cut()
+
+
+async def test_one_namespace_cannot_take_all_connections(tmp_path: Path) -> None:
+    limits = Limits(connections=40)
+    async with attacked(tmp_path, "beats", limits) as target:
+        refused: Refused = await _refused(target)
+        assert "no connection for job team-of-attacker/attacker: namespace team-of-attacker has 30" in refused.message
+        for talker in await form_round(target.port, VICTIM, MEMBERS, target.trust):
+            talker.cut()
+
+
+async def _refused(target: Target) -> Refused:
+    while True:
+        talker = (await Talker.dial(target.port, target.trust)).say(hello(PODS - 1, job=ATTACKER, incarnation="other"))
+        message = await talker.hear()
+        talker.cut()
+        if isinstance(message, Refused) and "no connection" in message.message:
+            return message
+
+
+async def test_a_round_number_at_its_limit_does_not_wedge_the_job(tmp_path: Path) -> None:
+    target = Target(tmp_path, Limits(), 2)
+    try:
+        for id_ in (RoundId(2**53, 1), RoundId(1, 2**31 - 1)):
+            (await dial(target.port, hello(1, job=ATTACKER, incarnation=str(id_)), target.trust)).cut()
+            liar = await Talker.dial(target.port, target.trust)
+            liar.say(hello(1, job=ATTACKER, round=id_, rank=1, size=2, incarnation=str(id_)))
+            await liar.hear()
+            liar.cut()
+        talkers = await form_round(target.port, ATTACKER, 2, target.trust)
+        for talker in talkers:
+            talker.cut()
+    finally:
+        await asyncio.to_thread(target.coordinator.stop)
