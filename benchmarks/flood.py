@@ -132,7 +132,8 @@ def summarize(found: list[dict[str, Any]]) -> str:
         p99 = [row["bystander_p99_ms"] for row in rows if "bystander_p99_ms" in row]
         memory, files = max(row["memory_mb"] for row in rows), max(row["descriptors"] for row in rows)
         lines.append(
-            f"{addresses} addresses: median {middle:.3f} s ({middle / calm:.2f} x), max {max(seconds):.3f} s, n={len(rows)};"
+            f"{addresses} addresses: median {middle:.3f} s ({middle / calm:.2f} x),"
+            f" max {max(seconds):.3f} s, n={len(rows)};"
             f" at most {memory:.0f} MB and {files} descriptors; bystander's p99 {p99} ms"
         )
     return "\n".join(lines)
