@@ -13,10 +13,15 @@ from pytorchjob_operator.rounds.values import Round
 
 
 def find_violations(before: JobState, decision: Decision) -> list[str]:
-    """Return a sentence for each violated invariant. The cost depends on the members only if the phase changes."""
+    """Return a sentence for each violated invariant.
+
+    Members join a rendezvous one by one. Checking all of them each time would take a second for 2,000 members, so they
+    are checked when the rendezvous begins, and when it ends: before anything that it decided is sent.
+    """
     after = decision.state
     found = [*_never_back(before, after), *_ends_are_final(before, after), *_assignments(decision)]
-    if after.phase is not before.phase:
+    joining = isinstance(before.phase, Rendezvous) and isinstance(after.phase, Rendezvous)
+    if after.phase is not before.phase and not joining:
         found += [*_round(after), *_members(after)]
     return found
 
