@@ -3,7 +3,7 @@
 import pytest
 
 from pytorchjob_agent.contract.fields import MAX_COUNT
-from pytorchjob_agent.contract.messages import Failed, Heartbeat, Join, RoundId
+from pytorchjob_agent.contract.messages import Failed, Heartbeat, Join, Resumed, RoundId
 from pytorchjob_operator.rounds.failures import MOST_FAILURES, WHOLE_FAILURES
 from pytorchjob_operator.rounds.phases import Rendezvous
 from pytorchjob_operator.rounds.plausibility import TERMS_AHEAD
@@ -66,6 +66,15 @@ def test_an_answer_to_a_request_that_cannot_have_been_does_not_count() -> None:
     job.goes(1)
     request = next(message for message in job.told[0] if message.kind == "checkpoint")
     assert request.number == 42
+
+
+@pytest.mark.parametrize(("reported", "known"), [(41, 41), (2**31 - 1, 0), (2**53, 0)])
+def test_restarts_that_cannot_have_been_do_not_count(reported: int, known: int) -> None:
+    job = Job(1)
+    job.hello(0, round=RoundId(1, 3), rank=0, size=1, restarts=reported)
+    assert job.state.restarts == known
+    job.says(0, Resumed(RoundId(1, 3, 1), reported))
+    assert job.state.restarts == known
 
 
 def test_a_pod_that_reports_failures_without_end_takes_little_memory() -> None:

@@ -46,7 +46,7 @@ DEFECTS = [
         "a text too long for the wire",
         "ours: the operator sent reasons over 1,024 characters, and agents dropped the connection",
         "pytorchjob_agent/contract/fields.py",
-        'value if len(value) <= limit else value[: limit - 3] + "..."',
+        "_clean(cut(value, limit, keep_end=keep_end))",
         "value",
     ),
     Defect(

@@ -20,7 +20,7 @@ from pytorchjob_agent.contract.messages import (
 )
 from pytorchjob_operator.rounds import rendezvous, running
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
-from pytorchjob_operator.rounds.plausibility import implausible, is_implausible
+from pytorchjob_operator.rounds.plausibility import believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.state import Send
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import EndReason, Member, Round, TrainingReason
@@ -42,7 +42,7 @@ def hello(transition: Transition, connection: int, message: Hello) -> None:
     known = transition.state.members.get(message.index)
     again = known is not None and known.incarnation == message.incarnation
     member = _accept(transition, connection, message)
-    restarts = max(transition.state.restarts, message.restarts)  # also of members that wait between two rounds
+    restarts = believed_restarts(transition.state, message.restarts)  # also of members that wait between two rounds
     transition.state = replace(transition.state, restarts=restarts)
     transition.send(member, Welcome(transition.state.term))
     transition.reason = f"{message.pod} has connected"

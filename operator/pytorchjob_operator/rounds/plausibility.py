@@ -12,6 +12,10 @@ TERMS_AHEAD = 1_000_000
 """A reported term may be higher than ours, because terms started again, but not by more leaders than ever were."""
 
 
+MOST_RESTARTS = 1_000_000
+"""The most restarts that are believed: the job's status has room for more, but not for any number."""
+
+
 def is_implausible(state: JobState, id_: RoundId) -> bool:
     """Return whether a round cannot have existed."""
     return id_.term > state.term + TERMS_AHEAD
@@ -25,3 +29,8 @@ def implausible(id_: RoundId) -> Refused:
 def believed_request(state: JobState, answered: int) -> int:
     """Return the number of the last checkpoint request, after an agent has answered this one."""
     return max(state.requests, answered) if answered <= MAX_COUNT else state.requests
+
+
+def believed_restarts(state: JobState, reported: int) -> int:
+    """Return the restarts of a job, after an agent has reported this number."""
+    return max(state.restarts, reported) if reported <= MOST_RESTARTS else state.restarts

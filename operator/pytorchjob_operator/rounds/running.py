@@ -24,7 +24,7 @@ from pytorchjob_agent.contract.messages import (
 from pytorchjob_operator.rounds import budget, endings, formation, rendezvous
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
-from pytorchjob_operator.rounds.plausibility import believed_request, implausible, is_implausible
+from pytorchjob_operator.rounds.plausibility import believed_request, believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round, TrainingReason
 
@@ -241,7 +241,7 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
     transition.enter(Trigger.ROUND_REPORTED, Running(agreed))
     transition.state = replace(
         transition.state,
-        restarts=max(transition.state.restarts, message.restarts),
+        restarts=believed_restarts(transition.state, message.restarts),
         history=budget.remember(transition.state.history, past),
     )
     rendezvous.end_if_members_wait(transition)
