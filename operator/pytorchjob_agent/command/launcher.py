@@ -29,7 +29,7 @@ from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage
 from pytorchjob_agent.rendezvous import run as elastic
 from pytorchjob_agent.rendezvous import single_node
 from pytorchjob_agent.rendezvous.failure_messages import failure
-from pytorchjob_agent.system import network
+from pytorchjob_agent.system import network, open_files
 from pytorchjob_agent.system.ports import LOOPBACK
 from pytorchjob_agent.workers import warm
 from pytorchjob_agent.workers.failure_report import explain_failures
@@ -99,6 +99,7 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
     torch_compat.use_plain_stores()
     torch_compat.keep_tracebacks_cheap()
     config, command, command_args = config_from_args(args)
+    open_files.allow_for(config.nproc_per_node)
     logs = _logs(args, directory)
     if logs is not None:
         config.logs_specs = logs
