@@ -99,6 +99,7 @@ CASES = [
         id="saved and stopped: no order will come",
     ),
     # The moments at which the answer changes.
+    pytest.param(replace(QUIET, peers_restart="boom", away=1.5), Kind.WAIT, False, id="a peer asks, a moment away"),
     pytest.param(replace(QUIET, away=5.0, silence=5.0), Kind.REGROUP, False, id="no sign of life for just a lease"),
     pytest.param(replace(QUIET, away=4.9, silence=9.0), Kind.WAIT, False, id="the coordinator answered within a lease"),
     pytest.param(replace(QUIET, away=9.0, silence=4.9), Kind.WAIT, False, id="a peer was heard within a lease"),

@@ -30,6 +30,15 @@ def session() -> Session:
     return Session(Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first"), 100.0)
 
 
+def connected() -> Session:
+    """An agent that the coordinator has accepted at 100, and has not heard since."""
+    made = session()
+    made.connect(100.0, 5.0)
+    made.receive(Welcome(1).to_line())
+    made.flush(100.0)
+    return made
+
+
 def hello(made: Session) -> Hello:
     """The hello of the next connection."""
     found = read_from_agent(made.connect(101.0, 7.5))
@@ -100,3 +109,33 @@ def test_a_line_of_just_the_limit_is_not_too_long() -> None:
     assert made.lines(b"x" * LINE_LIMIT, 100.0) == []
     with pytest.raises(ProtocolError, match="more than"):
         made.lines(b"x", 100.0)
+
+
+@pytest.mark.parametrize(
+    ("silence", "away"),
+    [
+        pytest.param(5.0, 0.0, id="after just a lease: away from now"),
+        pytest.param(5.1, 5.1, id="after more: away since the last message"),
+    ],
+)
+def test_since_when_a_silent_coordinator_is_away(silence: float, away: float) -> None:
+    made = connected()
+    for second in range(1, 5):
+        made.flush(100.0 + second)
+    made.disconnect(100.0 + silence)
+    assert made.away(100.0 + silence) == pytest.approx(away)
+
+
+@pytest.mark.parametrize(
+    ("pause", "away"),
+    [
+        pytest.param(2.0, 6.0, id="two seconds between its heartbeats: it was awake"),
+        pytest.param(2.1, 1.9, id="more: it was frozen, and counts from when it woke"),
+    ],
+)
+def test_an_agent_that_was_frozen_does_not_blame_the_coordinator(pause: float, away: float) -> None:
+    made = connected()
+    for now in (101.0, 102.0, 102.0 + pause, 105.0):
+        made.flush(now)
+    made.disconnect(106.0)
+    assert made.away(106.0) == pytest.approx(away)

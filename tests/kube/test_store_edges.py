@@ -1,0 +1,59 @@
+"""The store at the versions and moments at which its answer changes, and with several namespaces."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytorchjob_operator.kube.store import Store, Tombstones
+from tests.fakes.values import Item
+
+ITEM = Item("a", "u1", 5)
+OTHER = Item("b", "u2", 6, namespace="other")
+
+
+def new_store(now: list[float] | None = None) -> Store[Item]:
+    clock = now or [0.0]
+    return Store(lambda: clock[0], tombstone_seconds=10.0)
+
+
+def test_the_end_of_an_object_is_reported_once() -> None:
+    store = new_store()
+    store.put(ITEM)
+    assert [store.remove(replace(ITEM, resource_version=6)) for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("version", "left"), [pytest.param(4, 1, id="an older list"), pytest.param(5, 0, id="a list of its own version")]
+)
+def test_what_a_list_lacks_is_gone_if_it_is_not_newer(version: int, left: int) -> None:
+    store = new_store()
+    store.put(ITEM)
+    assert store.sweep(set(), version) == 1 - left
+    assert len(store) == left
+
+
+def test_a_restore_of_one_namespace_leaves_the_others() -> None:
+    store = new_store()
+    store.put(ITEM)
+    store.put(OTHER)
+    store.reset(3, "other")
+    assert (store.get("default", "a"), store.get("other", "b")) == (ITEM, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "version"),
+    [pytest.param(9.9, 7, id="remembered"), pytest.param(10.0, -1, id="forgotten after just its time")],
+)
+def test_a_deletion_is_remembered_for_its_time(seconds: float, version: int) -> None:
+    now = [100.0]
+    dead = Tombstones(lambda: now[0], 10.0)
+    dead.add("u1", 7)
+    now[0] += seconds
+    assert dead.version("u1") == version
+
+
+def test_an_object_without_an_owner_can_go() -> None:
+    store = new_store()
+    store.put(replace(ITEM, owner_uid=None))
+    assert store.remove(replace(ITEM, owner_uid=None))
+    assert len(store) == 0
