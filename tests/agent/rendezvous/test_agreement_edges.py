@@ -140,3 +140,10 @@ def test_what_is_not_a_place_is_refused(members: list[SignedStore], place: str) 
     members[0].write("go", place)
     with pytest.raises(ValueError, match="is not an address and a port"):
         agreement.agree(members[1])
+
+
+def test_a_counter_that_rank_0_reads_for_the_first_time_is_no_sign_of_life(members: list[SignedStore]) -> None:
+    zero, one = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
+    exchange(one, members[1], 100.1)
+    exchange(zero, members[0], 101.0)
+    assert zero.heard(101.0) == Heard()
