@@ -1,9 +1,11 @@
 """The problem of a pod, as another component reports it; and why it was lost, as a word of a closed set."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_operator.names import Cause
 from pytorchjob_operator.observed import Pod
 from pytorchjob_operator.problem import PodProblem
@@ -176,3 +178,51 @@ def test_the_cause_is_known_before_the_kubelet_says_that_the_pod_has_failed() ->
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded"])
 def test_a_pod_that_was_not_lost_has_no_cause(phase: str) -> None:
     assert api_pod({"phase": phase}).cause is None
+
+
+def life(exits: int, *, state: str = "waiting", seconds: int = 5, code: int = 1, message: str = "") -> dict[str, Any]:
+    """A pod whose container `pytorch` has ended so often, the last time after so many seconds."""
+    minutes, rest = divmod(seconds, 60)
+    times = {"startedAt": "2026-01-02T03:00:00Z", "finishedAt": f"2026-01-02T03:{minutes:02d}:{rest:02d}Z"}
+    end = {"terminated": {"exitCode": code, "message": message, **times}}
+    now = {
+        "waiting": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "running": {"running": {"startedAt": "2026-01-02T03:30:00Z"}},
+        "terminated": end,
+    }[state]
+    restarts = exits if state == "running" else exits - 1
+    container = {"name": "pytorch", "restartCount": restarts, "state": now, "lastState": end}
+    return {"phase": "Running", "containerStatuses": [container]}
+
+
+NO_TORCH = TerminationMessage("BadSetup", 78, message="torch cannot be imported").to_json()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param(life(3), (3, 1, "", ""), id="it waits to be started again"),
+        pytest.param(life(3, state="terminated"), (3, 1, "", ""), id="it has just ended"),
+        pytest.param(life(3, state="running"), (3, 1, "", ""), id="it runs again"),
+        pytest.param(life(1, seconds=600), None, id="it ended after ten minutes: no early exit"),
+        pytest.param(life(2, code=0), None, id="success is no crash"),
+        pytest.param(life(1, message="a\n  the last line \n\n"), (1, 1, "", "the last line"), id="the last line"),
+        pytest.param(life(1, message='{"no": "agent"}'), (1, 1, "", '{"no": "agent"}'), id="somebody else's JSON"),
+        pytest.param(
+            life(1, message=NO_TORCH, code=78),
+            (1, 78, "BadSetup", "torch cannot be imported"),
+            id="an agent's termination message",
+        ),
+        pytest.param(failed(ended(2)), (1, 2, "", ""), id="a container that could not start has no times"),
+        pytest.param({"phase": "Running"}, None, id="nothing is known of its containers"),
+    ],
+)
+def test_an_early_exit_is_read(status: dict[str, Any], expected: tuple[int, int, str, str] | None) -> None:
+    crash = api_pod(status).crash
+    assert (crash and (crash.exits, crash.code, crash.reason, crash.message)) == expected
+
+
+def test_a_container_that_runs_again_says_since_when() -> None:
+    crash = api_pod(life(3, state="running")).crash
+    assert crash is not None
+    assert crash.running_since == datetime(2026, 1, 2, 3, 30, tzinfo=UTC)

@@ -1,12 +1,14 @@
 """The command `pytorchjob-agent`; the arguments of `run` are torchrun's. `command/first_process` runs them."""
 
 import argparse
+import os
 import sys
+from typing import NoReturn
 
 from pytorchjob_agent import __version__
 from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_LOG
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH, ExitCode
+from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH, ExitCode, ExitReason, TerminationMessage
 from pytorchjob_agent.system.console import say
 
 _HELP = f"""\
@@ -62,11 +64,26 @@ def main(argv: list[str] | None = None) -> int:
         return first_process.run(rest)
     except (ContractError, FileNotFoundError) as error:  # the second: no folder for temporary files
         say(str(error))
+        _report(TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message=str(error)))
         return ExitCode.SETUP
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong command line in the pod's status too: the same words fail in every restart."""
+
+    def error(self, message: str) -> NoReturn:
+        _report(TerminationMessage(ExitReason.BAD_USAGE, ExitCode.USAGE, message=message))
+        super().error(message)
+
+
+def _report(message: TerminationMessage) -> None:
+    from pytorchjob_agent.workers.failure_report import write_termination_log
+
+    write_termination_log(message, os.environ)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         "pytorchjob-agent", description=_HELP, usage=argparse.SUPPRESS, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--version", action="version", version=__version__)

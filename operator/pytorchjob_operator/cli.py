@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pytorchjob_operator import __version__
-from pytorchjob_operator.errors import InvalidJob
+from pytorchjob_operator.errors import CannotRun, InvalidJob
 
 if TYPE_CHECKING:
     from pytorchjob_operator.model import PyTorchJob
     from pytorchjob_operator.observed import Observed
 
+FAILED = 1
 INVALID = 2
 _FILE = click.argument("file", metavar="FILE")
 
@@ -73,6 +74,9 @@ def run_command(  # noqa: PLR0913 - one parameter per option
         status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output))
     except InvalidJob as error:
         sys.exit(_refuse(error))
+    except CannotRun as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(FAILED)
     sys.exit(status)
 
 

@@ -2,6 +2,7 @@
 
     OperatorError
     ├── InvalidJob              the job's own text is wrong: names every field
+    ├── CannotRun               this machine cannot run the job (`pytorchjob run`)
     └── ApiError                the API server did not do what was requested
         ├── NotFound            404: the object does not exist
         ├── Conflict            409: `already_exists`, or another client wrote first
@@ -38,6 +39,10 @@ class InvalidJob(OperatorError):
         self.problems = tuple(problems)
         lines = (f"{field}: {message}" if field else message for field, message in self.problems)
         super().__init__("\n".join(lines))
+
+
+class CannotRun(OperatorError):
+    """A local run cannot begin, because this machine refuses a folder, a port or a process; names it and the reason."""
 
 
 class ApiError(OperatorError):

@@ -101,6 +101,7 @@ class Reason(StrEnum):
     FAILED_DELETE = "FailedDelete"
     EXITED = "ExitedWithCode"
     AGENT_UNAVAILABLE = "AgentUnavailable"
+    CRASH_LOOP = "CrashLoop"
     TEMPLATE_RESTART_POLICY = "SetPodTemplateRestartPolicy"
     TEMPLATE_SCHEDULER_NAME = "SetPodTemplateSchedulerName"
 

@@ -15,8 +15,8 @@ from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
+from pytorchjob_operator.problem import Crash, find_cause, find_crash, find_problem, read_time
 from pytorchjob_operator.problem import PodProblem as PodProblem
-from pytorchjob_operator.problem import find_cause, find_problem
 
 _MAX_INDEX = 1_000_000
 """Any client may write a label: an index beyond this does not belong to a replica."""
@@ -61,6 +61,8 @@ class Pod:
     """Why it does not run, or why it was lost, as the scheduler or the kubelet reports it; None without a problem."""
     cause: Cause | None = None
     """Why it was lost, once it has failed or is being deleted; also once its main container has failed."""
+    crash: Crash | None = None
+    """The last exit of container `pytorch`, if that was an error soon after its start."""
     node: str = ""
     """Where it runs; empty until it is scheduled."""
     deleted_at: datetime | None = None
@@ -92,11 +94,12 @@ class Pod:
             deleting=deleting,
             exit_code=exit_code,
             restarts=sum(int(container.get("restartCount") or 0) for container in all_statuses),
-            created_at=_time(meta.get("creationTimestamp")),
+            created_at=read_time(meta.get("creationTimestamp")),
             problem=None if phase is PodPhase.SUCCEEDED else find_problem(obj, failed=lost, deleting=deleting),
             cause=find_cause(status, deleting=deleting) if lost or exit_code else None,
+            crash=None if phase is PodPhase.SUCCEEDED else find_crash(status),
             node=str((obj.get("spec") or {}).get("nodeName") or ""),
-            deleted_at=_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
+            deleted_at=read_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
             anonymous=_anonymous(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
             without_coordinator=_without_coordinator(obj.get("spec")),
         )
@@ -189,7 +192,7 @@ class NodeState:
             return cls(NodeHealth.OUT_OF_SERVICE)
         if ready is None:
             return cls(NodeHealth.UNKNOWN)
-        return cls(NodeHealth.NOT_READY, _time(ready.get("lastTransitionTime")))
+        return cls(NodeHealth.NOT_READY, read_time(ready.get("lastTransitionTime")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +234,9 @@ class Options:
     """The coordinator of the pods' agents; None: torch's own rendezvous."""
     pods_per_pass: int | None = None
     """The most pods that one pass creates, so that a large job does not delay others; None: no limit."""
+    early_exits: int = 0
+    """The job fails once a replica has ended this often in a row with the same code, each time soon after its start; 0:
+    never, which is v1's behaviour. A local run sets it."""
     agent_image: str = ""
     """The image whose agent `spec.agent.inject` installs in pods; empty: injection is not possible."""
 
@@ -309,14 +315,6 @@ def _phase(text: object) -> PodPhase:
     if not text:
         return PodPhase.PENDING
     return next((phase for phase in PodPhase if phase.value == text), PodPhase.UNKNOWN)
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(str(text)) if text else None
-    except ValueError:
-        return None
-    return time if time is not None and time.tzinfo else None
 
 
 def _exit_code(statuses: Any) -> int | None:

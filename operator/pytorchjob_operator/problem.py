@@ -1,4 +1,4 @@
-"""The problem of a pod, read from its status: a message for people, and the cause as a word of a closed set.
+"""The problem of a pod, read from its status: a message for people, the cause as a word of a closed set, and crashes.
 
 The messages come from the scheduler, the kubelet and the API server. All of them are bounded, and equal problems share
 an object, because the cache holds thousands of pods.
@@ -6,9 +6,12 @@ an object, because the cache holds thousands of pods.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_operator import names
 from pytorchjob_operator.names import Cause
 
@@ -21,6 +24,9 @@ _STARTING = ("", "ContainerCreating", "PodInitializing")
 _SAME = {"ErrImagePull": "ImagePullBackOff"}
 """The kubelet reports these two in turn; for a reader they are the same problem."""
 _FIRST_SIGNAL = 128
+_MAX_LINE = 300
+BRIEF_SECONDS = 600
+"""A container that ran this long did not crash at its start: the kubelet resets its back-off too."""
 _CAUSES = {
     "PreemptionByScheduler": Cause.PREEMPTED,
     "EvictionByEvictionAPI": Cause.EVICTED,
@@ -48,6 +54,21 @@ class PodProblem:
     message: str
     where: str = ""
     """The subject of the sentence, as v1's events name it: `container pytorch waiting`, `condition`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The last exit of container `pytorch`: with an error, and soon after its start."""
+
+    exits: int
+    """How often the container has ended so far; in a local run, how often in a row with the same code."""
+    code: int
+    reason: str = ""
+    """The agent's own reason (`ExitReason`); empty for a container without the agent."""
+    message: str = ""
+    """The agent's message, or the last line that the container wrote."""
+    running_since: datetime | None = None
+    """When the container was started again; None while it waits for that, or has ended for good."""
 
 
 class _Exit(NamedTuple):
@@ -82,6 +103,45 @@ def find_cause(status: Json, *, deleting: bool) -> Cause:
     if ended.reason == Cause.OOM_KILLED:
         return Cause.OOM_KILLED
     return Cause.SIGNAL if ended.code >= _FIRST_SIGNAL else Cause.ERROR
+
+
+def find_crash(status: Json) -> Crash | None:
+    """Return the last exit of container `pytorch` if it was an error soon after the start; None otherwise."""
+    containers = status.get("containerStatuses") or ()
+    main: Json = next((container for container in containers if container.get("name") == names.CONTAINER), {})
+    state = main.get("state") or {}
+    ended = state.get("terminated") or (main.get("lastState") or {}).get("terminated") or {}
+    if not ended.get("exitCode") or _lasted(ended) >= BRIEF_SECONDS:
+        return None
+    running = state.get("running")
+    exits = int(main.get("restartCount") or 0) + (0 if running else 1)
+    reason, message = last_words(str(ended.get("message") or ""))
+    return Crash(exits, int(ended["exitCode"]), reason, message, read_time((running or {}).get("startedAt")))
+
+
+def last_words(text: str) -> tuple[str, str]:
+    """Return reason and message of an agent's termination message; of any other text, no reason and its last line."""
+    try:
+        message = TerminationMessage.from_json(text)
+    except ContractError:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return "", lines[-1][:_MAX_LINE] if lines else ""
+    return message.reason[:_MAX_REASON], message.message[:_MAX_MESSAGE]
+
+
+def read_time(text: object) -> datetime | None:
+    """Return a time as the API server writes it; None if it is missing or malformed."""
+    try:
+        time = datetime.fromisoformat(str(text)) if text else None
+    except ValueError:
+        return None
+    return time if time is not None and time.tzinfo else None
+
+
+def _lasted(ended: Json) -> float:
+    """Return how many seconds a container ran; 0 if it could not start."""
+    start, end = read_time(ended.get("startedAt")), read_time(ended.get("finishedAt"))
+    return (end - start).total_seconds() if start and end else 0.0
 
 
 def _not_starting(status: Json) -> PodProblem | None:

@@ -47,9 +47,9 @@ def write(path: Path, *jobs: dict[str, Any]) -> Path:
 class Run:
     """One `pytorchjob` process."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
         self._out, self._err = directory / f"out-{id(self)}", directory / f"err-{id(self)}"
-        env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": str(directory)}
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": str(directory), **(env or {})}
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "pytorchjob_operator.cli", *arguments],

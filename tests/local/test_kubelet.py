@@ -1,6 +1,6 @@
 import pytest
 
-from pytorchjob_operator.local.kubelet import ExitDecision, after_exit, back_off, count_crash
+from pytorchjob_operator.local.kubelet import EarlyExits, ExitDecision, after_exit, back_off
 from pytorchjob_operator.model import RestartPolicy
 from pytorchjob_operator.observed import PodPhase
 
@@ -32,5 +32,22 @@ def test_the_back_off_doubles_and_is_bounded() -> None:
     assert [back_off(crashes) for crashes in (0, 1, 2, 3, 4, 5, 6, 10**9)] == [0, 1, 2, 4, 8, 16, 30, 30]
 
 
-def test_a_long_run_is_no_crash_loop() -> None:
-    assert [count_crash(5, ran) for ran in (0.1, 59.0, 60.0)] == [6, 6, 1]
+def counted(*exits: tuple[int, float]) -> tuple[int, int]:
+    """Crashes in a row, and how many of them had the same code as the last."""
+    found = EarlyExits()
+    for code, ran in exits:
+        found = found.then(code, ran)
+    return found.crashes, found.same
+
+
+@pytest.mark.parametrize(
+    ("exits", "expected"),
+    [
+        pytest.param([(2, 0.1), (2, 59.0), (2, 1.0)], (3, 3), id="the same early exit three times"),
+        pytest.param([(2, 0.1), (1, 0.1), (2, 0.1)], (3, 1), id="other codes between them"),
+        pytest.param([(2, 0.1), (2, 0.1), (2, 60.0)], (1, 0), id="a long run is no crash loop"),
+        pytest.param([(2, 60.0), (2, 0.1)], (2, 1), id="a crash after a long run is the first"),
+    ],
+)
+def test_early_exits(exits: list[tuple[int, float]], expected: tuple[int, int]) -> None:
+    assert counted(*exits) == expected

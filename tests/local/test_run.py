@@ -15,7 +15,7 @@ from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.pods import build_pod
-from tests.local.jobs import Run, alive, job, parent, python, role, write
+from tests.local.jobs import ROOT, Run, alive, job, parent, python, role, write
 from tests.ports import free_port
 from tests.waiting import until
 
@@ -93,6 +93,66 @@ def test_the_restarts_of_a_job_are_limited(start: Start, policy: str, code: int,
     status = json.loads(run.out)["status"]
     assert "it has reached the specified backoff limit" in status["conditions"][-1]["message"]
     assert (status.get("restarts"), status["conditions"][-1]["type"]) == (used, "Failed")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        pytest.param(["python", "no-train.py"], "can't open file", id="a missing script"),
+        pytest.param(
+            ["python", "-c", "import no_such_torch"], "No module named 'no_such_torch'", id="a missing module"
+        ),
+        pytest.param(["no-such-program"], "cannot start 'no-such-program'", id="a missing program"),
+    ],
+)
+def test_the_same_early_exit_three_times_ends_the_job_with_its_reason(
+    start: Start, command: list[str], words: str
+) -> None:
+    run = start(job(Worker=role(command, policy="OnFailure")), "--output", "json")
+    assert run.wait() == 1, run.err
+    message = json.loads(run.out)["status"]["conditions"][-1]["message"]
+    assert "tiny-worker-0 ended 3 times in a row soon after its start" in message
+    assert words in message
+
+
+def test_an_exit_that_is_retried_in_new_pods_ends_the_job_too(start: Start) -> None:
+    run = start(job(Worker=python("print('no data'); raise SystemExit(200)", policy="ExitCode")), "--output", "json")
+    assert run.wait() == 1, run.err
+    status = json.loads(run.out)["status"]
+    assert "ended 3 times in a row soon after its start: exit code 200, no data" in status["conditions"][-1]["message"]
+    assert "2 restarts" in run.err
+
+
+def test_a_failed_job_shows_true_numbers(start: Start) -> None:
+    run = start(job(Master=python(SLEEP), Worker=python("raise SystemExit(3)")), "--output", "json")
+    assert run.wait() == 1, run.err
+    shown = json.loads(run.out)["status"]["replicaStatuses"]
+    assert (shown["Master"]["active"], shown["Worker"]["active"], shown["Worker"]["failed"]) == (0, 0, 1)
+    assert "tiny: Failed, 0/2 ready, 0 restarts" in run.err
+
+
+def test_an_agent_that_cannot_be_installed_is_one_sentence(start: Start, tmp_path: Path) -> None:
+    spec = job(Worker=python(HELLO))
+    spec["spec"]["agent"] = {"inject": True}
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nif 'install' in sys.argv: sys.exit('no space left on device')\n"
+    )
+    run = start(spec, env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'operator'}"})
+    assert run.wait() == 1
+    assert "Traceback" not in run.err
+    assert "error: the agent cannot be installed in" in run.err
+    assert "no space left on device" in run.err
+
+
+def test_a_coordinator_without_a_port_is_one_sentence(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import socket\ndef refuse(*_, **__): raise OSError(98, 'Address already in use')\n"
+        "socket.create_server = refuse\n"
+    )
+    run = start(job(Worker=python(HELLO)), env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'operator'}"})
+    assert run.wait() == 1
+    assert "Traceback" not in run.err
+    assert "error: the coordinator cannot open a port on 127.0.0.1: Address already in use" in run.err
 
 
 def test_the_deadline_of_a_job_ends_it_and_leaves_no_process(start: Start) -> None:

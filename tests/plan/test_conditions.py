@@ -39,8 +39,13 @@ def setting(*kinds: ConditionType) -> Conditions:
         ),
         pytest.param(
             (CREATED, RUNNING, RESTARTING, SUCCEEDED),
-            ["Created=True", "Restarting=True", "Succeeded=True"],
-            id="a job that ends before it runs again keeps Restarting",
+            ["Created=True", "Restarting=False", "Succeeded=True"],
+            id="an end before the job runs again ends Restarting",
+        ),
+        pytest.param(
+            (CREATED, RUNNING, RESTARTING, FAILED),
+            ["Created=True", "Restarting=False", "Failed=True"],
+            id="so does a failure",
         ),
         pytest.param(
             (CREATED, RUNNING, FAILED, RUNNING, SUCCEEDED),

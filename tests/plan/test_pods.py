@@ -145,6 +145,19 @@ def test_what_is_not_known_is_kept_as_it_is() -> None:
     assert {key: built[key] for key in UNKNOWN} == UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({}, "FallbackToLogsOnError", id="unset"),
+        pytest.param({"terminationMessagePolicy": "File"}, "File", id="the user's own"),
+    ],
+)
+def test_a_failed_script_leaves_its_last_lines_unless_the_user_chose(given: dict[str, Any], expected: str) -> None:
+    main, side = {"name": "pytorch", "image": "train:1", **given}, {"name": "side", "image": "other:1"}
+    containers = spec(containers=[main, side])["containers"]
+    assert [container.get("terminationMessagePolicy") for container in containers] == [expected, None]
+
+
 def test_the_template_is_never_changed() -> None:
     template = {"metadata": {"labels": {"app": "a"}}, **make_template(dnsConfig={"searches": ["mine"]}, **UNKNOWN)}
     before = copy.deepcopy(template)

@@ -17,7 +17,7 @@ RUNNING = "Running=True PyTorchJobRunning"
 STOPPED = "Running=False PyTorchJobSuspended"
 SUSPENDED = "Suspended=True PyTorchJobSuspended"
 RESUMED = "Suspended=False PyTorchJobResumed"
-RESTARTING = "Restarting=True PyTorchJobRestarting"
+NO_LONGER_RESTARTING = "Restarting=False PyTorchJobSuspended"
 HELD = {"runPolicy": {"suspend": True}}
 IS_SUSPENDED = JobStatus(conditions=(condition(ConditionType.SUSPENDED),), start_time=at(0))
 WAS_SUSPENDED = JobStatus(
@@ -56,7 +56,10 @@ def take(cluster: ModelCluster, step: str) -> None:
         pytest.param({}, "settle suspend settle", [CREATED, STOPPED, SUSPENDED], id="suspended while it runs"),
         pytest.param({}, "pass pass suspend settle", [CREATED, SUSPENDED], id="suspended before it runs"),
         pytest.param(
-            {}, "settle drain pass suspend settle", [CREATED, RESTARTING, SUSPENDED], id="suspended while it restarts"
+            {},
+            "settle drain pass suspend settle",
+            [CREATED, NO_LONGER_RESTARTING, SUSPENDED],
+            id="suspended while it restarts",
         ),
         pytest.param(
             {}, "settle suspend settle resume pass pass", [CREATED, STOPPED, RESUMED], id="resumed, and not running yet"

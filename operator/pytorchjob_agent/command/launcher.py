@@ -8,8 +8,9 @@ import argparse
 import os
 import tempfile
 import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.distributed.elastic import events
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -18,18 +19,21 @@ from torch.distributed.elastic.rendezvous import RendezvousParameters, rendezvou
 from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
-from torch.distributed.run import config_from_args, get_args_parser, parse_min_max_nnodes
+from torch.distributed.run import config_from_args, get_args_parser
 
 from pytorchjob_agent import torch_compat
+from pytorchjob_agent.command import flags
+from pytorchjob_agent.command.flags import UsageError
 from pytorchjob_agent.command.isolation import runs_below_worker, without_job_variables
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
-from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT
-from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT, PET_MAX_RESTARTS, PET_NNODES
+from pytorchjob_agent.contract.reading import ContractError, optional_number
 from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import run as elastic
 from pytorchjob_agent.rendezvous import single_node
 from pytorchjob_agent.rendezvous.failure_messages import failure
 from pytorchjob_agent.system import network, open_files
+from pytorchjob_agent.system.console import say
 from pytorchjob_agent.system.ports import LOOPBACK
 from pytorchjob_agent.workers import warm
 from pytorchjob_agent.workers.failure_report import explain_failures
@@ -42,33 +46,67 @@ _JOIN_TIMEOUT = 600  # torch's own, for both kinds of rendezvous
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Parse torchrun's arguments with torchrun's parser: PET_* variables are defaults, flags take precedence."""
-    parser = get_args_parser()
-    torch_compat.set_default_port(parser, None)
-    args = parser.parse_args(argv)
+    """Parse torchrun's arguments with torchrun's parser: PET_* variables are defaults, flags take precedence.
+
+    In a job with a coordinator the job's fields decide some of them; `flags` has the table. Raises UsageError.
+    """
+    args = _parser(None).parse_args(argv)
+    flags.check(args)
     if args.standalone:
         return _standalone(argv)
     coordinator = CoordinatorEndpoint.from_env(os.environ)
-    if coordinator is not None and not _names_rendezvous(argv):
-        args.rdzv_backend, args.rdzv_endpoint = BACKEND, f"{coordinator.host}:{coordinator.port}"
-        args.rdzv_id, args.master_port = coordinator.job, 0
-        args.node_rank = 0  # each round assigns the node rank; torch would warn that it ignores this one
-        return args
+    if coordinator is not None and not _names_rendezvous(given := _given(argv)):
+        _report(flags.overridden(given, os.environ))
+        return _in_rounds(args, coordinator)
+    flags.check_static(args)
     may_be_single = args.rdzv_backend == _STATIC and not args.rdzv_endpoint and args.master_port is None
-    if may_be_single and parse_min_max_nnodes(args.nnodes)[1] == 1:
+    if may_be_single and flags.nnodes(args.nnodes)[1] == 1:
         return _single_node(args, 0)
     if args.master_port is None:
         args.master_port = 29500
     return args
 
 
-def _names_rendezvous(argv: list[str]) -> bool:
-    """Return whether the command line has a rendezvous of the user's own, which replaces the operator's."""
+def _parser(default_port: int | None) -> argparse.ArgumentParser:
+    """Return torchrun's parser; it raises UsageError where it would print its usage and exit."""
     parser = get_args_parser()
-    unset = object()
-    parser.set_defaults(rdzv_backend=unset, rdzv_endpoint=unset)
-    args = parser.parse_args(argv)
-    return args.rdzv_backend is not unset or args.rdzv_endpoint is not unset
+    vars(parser)["error"] = _refuse
+    torch_compat.set_default_port(parser, default_port)
+    return parser
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UsageError(f"torchrun's arguments are wrong: {message}")
+
+
+def _report(lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line)
+
+
+def _given(argv: list[str]) -> dict[str, str]:
+    """Return the flags of the command line by the parser's name, without those that variables set."""
+    parser, unset = _parser(None), object()
+    parser.set_defaults(**dict.fromkeys(vars(parser.parse_args(argv)), unset))
+    return {name: str(value) for name, value in vars(parser.parse_args(argv)).items() if value is not unset}
+
+
+def _in_rounds(args: argparse.Namespace, coordinator: CoordinatorEndpoint) -> argparse.Namespace:
+    """Take a member's rendezvous and its numbers from the job."""
+    args.rdzv_backend, args.rdzv_endpoint = BACKEND, f"{coordinator.host}:{coordinator.port}"
+    args.rdzv_id, args.master_port = coordinator.job, 0
+    args.node_rank = 0  # each round assigns the node rank; torch would warn that it ignores this one
+    args.nnodes = os.environ.get(PET_NNODES) or args.nnodes
+    args.max_restarts = optional_number(os.environ, PET_MAX_RESTARTS) or 0  # the workers' TORCHELASTIC_MAX_RESTARTS
+    return args
+
+
+def _names_rendezvous(given: Mapping[str, str]) -> bool:
+    """Return whether the command line has a rendezvous of the user's own, which replaces the operator's."""
+    own = [name for name in ("rdzv_backend", "rdzv_endpoint") if given.get(name, BACKEND) != BACKEND]
+    if own:
+        say(f"{flags.spelling(own[0])} is given: this pod trains without the coordinator, as with torchrun")
+    return bool(own)
 
 
 def _standalone(argv: list[str]) -> argparse.Namespace:
@@ -76,11 +114,10 @@ def _standalone(argv: list[str]) -> argparse.Namespace:
     kept = without_job_variables(os.environ, below_worker=runs_below_worker(os.environ))
     for name in os.environ.keys() - kept.keys():
         del os.environ[name]  # the workers inherit it
-    parser = get_args_parser()
-    torch_compat.set_default_port(parser, 0)
-    args = parser.parse_args(argv)
-    if parse_min_max_nnodes(args.nnodes)[1] != 1:
+    args = _parser(0).parse_args(argv)
+    if flags.nnodes(args.nnodes)[1] != 1:
         raise ContractError(f"--nnodes: {args.nnodes} with --standalone: expected 1, or no flag")
+    _report(flags.overridden_standalone(_given(argv)))
     return _single_node(args, args.master_port)
 
 
@@ -98,7 +135,7 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
     torch_compat.separate_stores()
     torch_compat.use_plain_stores()
     torch_compat.keep_tracebacks_cheap()
-    config, command, command_args = config_from_args(args)
+    config, command, command_args = _config(args)
     open_files.allow_for(config.nproc_per_node)
     logs = _logs(args, directory)
     if logs is not None:
@@ -124,6 +161,15 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
     return explain_failures(
         [failure(rank, failed, logs) for rank, failed in torch_compat.failures(agent, result).items()]
     )
+
+
+def _config(args: argparse.Namespace) -> tuple[LaunchConfig, Any, list[str]]:
+    """Return torchrun's configuration; raises UsageError for what torchrun refuses."""
+    try:
+        config, command, command_args = config_from_args(args)
+    except (ValueError, AssertionError, RuntimeError) as error:
+        raise UsageError(f"torchrun refuses its arguments: {error}") from error
+    return config, command, command_args
 
 
 def _run_elastic(
@@ -189,7 +235,10 @@ def _agent(config: LaunchConfig, command: Any, command_args: list[str]) -> Local
         **config.rdzv_configs,
     )
     rendezvous_handler_registry.register(single_node.BACKEND, single_node.create)
-    handler = rendezvous_registry.get_rendezvous_handler(parameters)
+    try:
+        handler = rendezvous_registry.get_rendezvous_handler(parameters)
+    except ValueError as error:  # an unknown backend, or a setting that it cannot read
+        raise UsageError(f"--rdzv-backend={config.rdzv_backend}: {error}") from error
     spec = worker_spec(config, command, command_args, handler)
     agent = LocalElasticAgent(spec=spec, **agent_options(config))
     torch_compat.keep_rendezvous(agent)  # the end of the run closes it

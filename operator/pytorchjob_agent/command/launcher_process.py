@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytorchjob_agent.command.flags import UsageError
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError
@@ -56,6 +57,8 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         args = launcher.parse(argv)
         gate.check(_request(args))
         return launcher.run(args, directory, early)
+    except UsageError as error:
+        return TerminationMessage(ExitReason.BAD_USAGE, ExitCode.USAGE, message=str(error))
     except ContractError as error:
         return TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message=str(error))
     except ImportError as error:
@@ -64,7 +67,7 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         return TerminationMessage(ExitReason.PREFLIGHT_FAILED, ExitCode.PREFLIGHT, message=str(error))
     except UnreachableError as error:
         return TerminationMessage(ExitReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=str(error))
-    except SystemExit as error:  # argparse has explained on stderr what is wrong
+    except SystemExit as error:  # --help, or a plugin of torch's parser
         return _usage(error.code)
     except Exception as error:  # the top of this process: every error of torch's must reach the parent as a message
         return _unforeseen(error)

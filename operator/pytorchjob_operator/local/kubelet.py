@@ -20,6 +20,24 @@ _CALM = 60.0
 
 
 @dataclass(frozen=True, slots=True)
+class EarlyExits:
+    """Exits of a replica in quick succession, also in replaced pods."""
+
+    crashes: int = 0
+    """Exits in a row soon after a start; the back-off grows with them."""
+    code: int = 0
+    """Exit code of the last."""
+    same: int = 0
+    """How many of them, up to the last, had its code."""
+
+    def then(self, code: int, ran: float) -> "EarlyExits":
+        """Return the exits including another one, after `ran` seconds."""
+        if ran >= _CALM:
+            return EarlyExits(1, code, 0)
+        return EarlyExits(self.crashes + 1, code, self.same + 1 if code == self.code else 1)
+
+
+@dataclass(frozen=True, slots=True)
 class ExitDecision:
     """The pod's new phase; the container restarts after `restart_in` seconds, None if the pod has ended."""
 
@@ -42,11 +60,6 @@ def back_off(crashes: int) -> float:
     if crashes <= 0:
         return 0.0
     return float(min(_LONGEST_DELAY, _FIRST_DELAY * 2.0 ** min(crashes - 1, _MAX_DOUBLINGS)))
-
-
-def count_crash(crashes: int, ran: float) -> int:
-    """The number of exits in quick succession, including the last exit, which came after `ran` seconds."""
-    return 1 if ran >= _CALM else crashes + 1
 
 
 def _signal(code: int) -> str:

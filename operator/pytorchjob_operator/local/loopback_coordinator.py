@@ -16,12 +16,16 @@ from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
+from pytorchjob_operator.errors import CannotRun
 from pytorchjob_operator.local.addresses import LOOPBACK
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.rounds.state import JobEvent
 
 _TERM = 1
 _MAX_EVENTS = 1000
+_EARLY_EXITS = 3
+"""A person waits for the result: a replica that ends the same way this often in a row, soon after its start, ends the
+job. In a cluster v1's restarts go on."""
 _NO_IMAGE = "none"
 """A local run needs no agent image: `run_command` installs the agent of this machine."""
 
@@ -38,14 +42,17 @@ class LoopbackCoordinator:
         self._readable, self._writable = os.pipe()
         for fd in (self._readable, self._writable):
             os.set_blocking(fd, False)
-        self.options = Options()
-        """The coordinator's endpoint, for the pods' environment."""
+        self.options = Options(early_exits=_EARLY_EXITS)
+        """The coordinator's endpoint, for the pods' environment, and the limits of a local run."""
 
     def __enter__(self) -> Self:
-        """Open the port; raises OSError if that fails."""
-        port = self._coordinator.start(LOOPBACK, 0)
+        """Open the port; raises CannotRun if that fails."""
+        try:
+            port = self._coordinator.start(LOOPBACK, 0)
+        except OSError as error:
+            raise CannotRun(f"the coordinator cannot open a port on {LOOPBACK}: {error.strerror or error}") from error
         at = CoordinatorAccess(f"{LOOPBACK}:{port}", self._key)
-        self.options = Options(coordinator=at, agent_image=_NO_IMAGE)
+        self.options = Options(coordinator=at, agent_image=_NO_IMAGE, early_exits=_EARLY_EXITS)
         self._selector.register(self._readable, selectors.EVENT_READ, self._drain)
         return self
 

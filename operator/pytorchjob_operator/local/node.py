@@ -16,12 +16,14 @@ from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, TerminationMessage
 from pytorchjob_operator.local import kubelet, replica_process
 from pytorchjob_operator.local.gpus import Pool
+from pytorchjob_operator.local.kubelet import EarlyExits
 from pytorchjob_operator.local.replica_process import ProcessEnd, ReplicaProcess
 from pytorchjob_operator.local.screen import LineBuffer, Screen
 from pytorchjob_operator.local.supervisor import Command
 from pytorchjob_operator.local.translate import replica
 from pytorchjob_operator.model import RestartPolicy
 from pytorchjob_operator.observed import Pod, PodPhase
+from pytorchjob_operator.problem import Crash, last_words
 
 DEFAULT_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL if the template sets none; a cluster uses 30, an interactive user expects less.
@@ -47,7 +49,9 @@ class LocalPod:
     kill_at: float | None = None
     deleting: bool = False
     exit_code: int | None = None
+    crash: Crash | None = None
     restarts: int = 0
+    last_line: str = ""
     lines: LineBuffer = field(default_factory=LineBuffer)
 
     @property
@@ -82,6 +86,7 @@ class LocalPod:
             deleting=self.deleting,
             exit_code=None if self.phase in _NOT_ENDED else self.exit_code,
             restarts=self.restarts,
+            crash=self.crash,
         )
 
 
@@ -91,7 +96,7 @@ class Node:
     def __init__(self, translate: Translate, gpus: Pool, screen: Screen, grace: float | None) -> None:
         self._translate, self._gpus, self._screen, self._grace = translate, gpus, screen, grace
         self._pods: dict[str, LocalPod] = {}
-        self._crashes: dict[str, int] = {}
+        self._exits: dict[str, EarlyExits] = {}
         self._created = 0
         self.selector = selectors.DefaultSelector()
         self.restarts = 0
@@ -118,9 +123,9 @@ class Node:
         """Add a pod; `advance` starts it, after a back-off if its predecessor has just failed."""
         self._created += 1
         name = body["metadata"]["name"]
-        if name in self._crashes:
+        if name in self._exits:
             self.restarts += 1
-        wait = kubelet.back_off(self._crashes.get(name, 0))
+        wait = kubelet.back_off(self._exits[name].crashes) if name in self._exits else 0.0
         uid = f"{name}-{self._created}"
         body = {**body, "metadata": {**body["metadata"], "uid": uid}}
         self._pods[uid] = LocalPod(body, self._translate(body, self._gpus.take(body)), uid, self._created, now + wait)
@@ -136,9 +141,10 @@ class Node:
         pod.kill_at = now + self._grace_of(pod)
 
     def stop_all(self, now: float) -> None:
-        """Delete every pod; no container is restarted."""
+        """Delete every pod that has not ended; no container is restarted."""
         for pod in list(self._pods.values()):
-            self.delete(pod.uid, now)
+            if pod.process is not None or pod.phase in _NOT_ENDED:
+                self.delete(pod.uid, now)
 
     def kill_all(self) -> None:
         """Send SIGKILL to every process, without a grace period."""
@@ -189,6 +195,7 @@ class Node:
 
     def _start(self, pod: LocalPod, now: float) -> None:
         Path(pod.command.env[TERMINATION_LOG]).unlink(missing_ok=True)
+        pod.last_line = ""
         pod.started, again = now, pod.phase is PodPhase.RUNNING
         pod.phase = PodPhase.RUNNING
         pod.restarts += again
@@ -209,8 +216,12 @@ class Node:
             with suppress(KeyError):
                 self.selector.unregister(process.output)
         for line in pod.lines.feed(data or b""):
-            self._screen.log(pod.label, pod.number, line)
+            self._print(pod, line)
         return bool(data)
+
+    def _print(self, pod: LocalPod, line: str) -> None:
+        self._screen.log(pod.label, pod.number, line)
+        pod.last_line = line.strip() or pod.last_line
 
     def _release(self, pod: LocalPod) -> None:
         """Print the last lines of an ended process and close its descriptors."""
@@ -219,7 +230,7 @@ class Node:
         while self._read(pod, process):
             pass
         for line in pod.lines.flush():
-            self._screen.log(pod.label, pod.number, line)
+            self._print(pod, line)
         for fd in (process.output, process.report):
             with suppress(KeyError):
                 self.selector.unregister(fd)
@@ -230,21 +241,21 @@ class Node:
         if pod.deleting:
             self._remove(pod)
             return
-        crashes = kubelet.count_crash(self._crashes.get(pod.name, 0), now - pod.started)
-        decision = kubelet.after_exit(pod.policy, ended.code, crashes)
+        exits = self._exits.get(pod.name, EarlyExits()).then(ended.code, now - pod.started)
+        decision = kubelet.after_exit(pod.policy, ended.code, exits.crashes)
         pod.phase = decision.phase
         pod.start_at = now + (decision.restart_in or 0.0)
+        pod.crash = self._crash(pod, ended, exits.same) if ended.code and exits.same else None
         if decision.phase is not PodPhase.SUCCEEDED:
-            self._crashes[pod.name] = crashes
-            self._screen.message(f"{pod.label}: {decision.reason}{self._termination_message(pod, ended)}")
+            self._exits[pod.name] = exits
+            why = f"\n  {_termination_message(pod) or ended.error}".rstrip()
+            self._screen.message(f"{pod.label}: {decision.reason}{why}")
 
-    def _termination_message(self, pod: LocalPod, ended: ProcessEnd) -> str:
-        """Why the container ended: the agent's termination message, or the start error; empty if unknown."""
-        with suppress(OSError, ContractError), open(pod.command.env[TERMINATION_LOG], "rb") as log:
-            text = log.read(TERMINATION_LIMIT).decode(errors="replace")
-            message = TerminationMessage.from_json(text)
-            return f"\n  {message.reason}: {message.message}"
-        return f"\n  {ended.error}" if ended.error else ""
+    @staticmethod
+    def _crash(pod: LocalPod, ended: ProcessEnd, times: int) -> Crash:
+        """Return the early exit: the agent's words, or the last line that the container wrote."""
+        reason, message = last_words(_termination_log(pod))
+        return Crash(times, ended.code, reason, message or ended.error or last_words(pod.last_line)[1])
 
     def _remove(self, pod: LocalPod) -> None:
         self._gpus.give_back(pod.name)
@@ -258,3 +269,17 @@ class Node:
     @staticmethod
     def _waits(pod: LocalPod) -> bool:
         return pod.process is None and not pod.deleting and pod.phase in _NOT_ENDED
+
+
+def _termination_message(pod: LocalPod) -> str:
+    """Return why the container ended, as its agent reports it; empty without an agent."""
+    with suppress(ContractError):
+        message = TerminationMessage.from_json(_termination_log(pod))
+        return f"{message.reason}: {message.message}"
+    return ""
+
+
+def _termination_log(pod: LocalPod) -> str:
+    with suppress(OSError), open(pod.command.env[TERMINATION_LOG], "rb") as log:
+        return log.read(TERMINATION_LIMIT).decode(errors="replace")
+    return ""

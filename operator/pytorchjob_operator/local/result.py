@@ -18,6 +18,17 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 }
 
 
+def at_rest(job: PyTorchJob) -> PyTorchJob:
+    """Return the job after the end of all its processes: no pod is active any more."""
+    shown = job.status.replica_statuses
+    if shown is None:
+        return job
+    roles = {"master": shown.master, "worker": shown.worker}
+    ended = {role: status and status.model_copy(update={"active": 0}) for role, status in roles.items()}
+    status = job.status.model_copy(update={"replica_statuses": shown.model_copy(update=ended)})
+    return job.model_copy(update={"status": status})
+
+
 def final_object(given: PyTorchJob, ended: PyTorchJob) -> dict[str, Any]:
     """The job as `kubectl get -o yaml` would print it: the spec as the user wrote it, and the final status."""
     metadata = ended.metadata.to_api()

@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
 from typing import Any
 
+from pytorchjob_operator.errors import CannotRun
 from pytorchjob_operator.local import addresses, gpus, notes, process_tree, result, source
 from pytorchjob_operator.local.addresses import Claims
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
@@ -22,6 +24,7 @@ from pytorchjob_operator.local.translate import LocalMachine, agent_directory, f
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import replicas
+from pytorchjob_operator.problem import last_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class RunOptions:
 
 
 def run(options: RunOptions) -> ExitStatus:
-    """Run one job to its end; raises InvalidJob for a job that cannot run on this machine."""
+    """Run one job to its end; raises InvalidJob for a job and CannotRun for a machine with which that is impossible."""
     given = _load(options, options.workers)
     notes.check(given)
     for stream in (sys.stdout, sys.stderr):
@@ -61,11 +64,13 @@ def _load(options: RunOptions, workers: int | None = None) -> PyTorchJob:
 
 
 def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen) -> RunResult:
-    job, places, port_notes = addresses.settle(source.as_local(given), claims)
+    with _explained("no address and port can be taken on this machine"):
+        job, places, port_notes = addresses.settle(source.as_local(given), claims)
     devices = gpus.found(os.environ)
     for note in [*notes.collect(given, len(devices), sys.executable), *port_notes]:
         screen.message(f"note: {note}")
-    scratch = tempfile.mkdtemp(prefix="pytorchjob-run-")
+    with _explained("no temporary folder can be made: set TMPDIR to a folder that you may write to"):
+        scratch = tempfile.mkdtemp(prefix="pytorchjob-run-")
     process_tree.adopt_orphans()
     try:
         machine = LocalMachine(places, dict(os.environ), os.getcwd(), scratch)
@@ -81,10 +86,24 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
 
 def _install_agent(machine: LocalMachine) -> None:
     """Install the agent for the replicas, with the command that the init container runs in a cluster."""
-    command = from_source(Command(("install", agent_directory(machine.scratch)), machine.env, machine.cwd), machine)
-    subprocess.run(  # noqa: S603 - a command of this package
-        command.argv, env=dict(command.env), cwd=command.cwd, stdout=subprocess.DEVNULL, check=True
-    )
+    directory = agent_directory(machine.scratch)
+    command = from_source(Command(("install", directory), machine.env, machine.cwd), machine)
+    with _explained(f"the agent cannot be installed in {directory}"):
+        done = subprocess.run(  # noqa: S603 - a command of this package
+            command.argv, env=dict(command.env), cwd=command.cwd, capture_output=True, text=True, check=False
+        )
+    if done.returncode:
+        why = last_words(done.stderr)[1] or f"exit code {done.returncode}"
+        raise CannotRun(f"the agent cannot be installed in {directory}: {why}")
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn what the machine refuses into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotRun(f"{what}: {error.strerror or error}") from error
 
 
 def _translate(machine: LocalMachine, pod: Mapping[str, Any], devices: str | None) -> Command:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
 from pytorchjob_operator.errors import InvalidJob
+from pytorchjob_operator.local import result
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node
 from pytorchjob_operator.local.screen import ProgressLine, Screen
@@ -82,6 +83,8 @@ class Runner:
             finally:
                 self._node.kill_all()
                 self._drain()
+        self._job = result.at_rest(self._job)
+        self._show()
         return RunResult(self._job, status, _monotonic() - self._start)
 
     def _until_end(self, signals: SignalPipe) -> ExitStatus:
@@ -93,10 +96,10 @@ class Runner:
             wake_at = self._settle()
             for event in self._coordinator.take_events():
                 self._screen.message(f"{'!' if event.warning else '-'} {event.reason}: {event.message}")
-            self._show()
             ended = next((status for kind, status in _ENDED.items() if self._job.status.holds(kind)), None)
             if ended is not None:
-                return ended
+                return ended  # the last line is shown when the processes have ended
+            self._show()
             if self._end is not None and _monotonic() >= self._end:
                 return ExitStatus.TIMED_OUT
             self._node.pump(self._timeout(wake_at))
@@ -213,9 +216,15 @@ class Runner:
             state=next(holding, "Pending"),
             ready=self._node.ready,
             wanted=replicas.total(self._job),
-            restarts=self._node.restarts,
+            restarts=self._node.restarts + self._worker_restarts(),
         )
         self._screen.progress(progress, _monotonic() - self._start)
+
+    def _worker_restarts(self) -> int:
+        """Return how often the agents restarted failed workers inside their replicas."""
+        elastic = self._job.status.elastic
+        report = self._coordinator.report(self._job.metadata.uid)
+        return max((elastic.restarts if elastic else None) or 0, report.restarts if report else 0)
 
 
 _WHY_STOPPED = {

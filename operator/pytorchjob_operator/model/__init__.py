@@ -28,6 +28,7 @@ from pytorchjob_operator.model.status import (
     ReplicaStatus,
     ReplicaStatuses,
     RestartStatus,
+    UnfitPod,
 )
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "RestartStatus",
     "RunPolicy",
     "SchedulingPolicy",
+    "UnfitPod",
     "main_container",
     "master_port",
     "with_defaults",

@@ -15,11 +15,15 @@ from pytorchjob_operator.model.base import (
     Model,
     Number,
     Seconds64,
+    Short,
     Time,
 )
 from pytorchjob_operator.names import ReplicaType
 
-_MAX_MESSAGE = 32768
+LONGEST_MESSAGE = 32768
+"""Most characters of a condition's message."""
+MAX_UNFIT = 64
+"""Most unfit pods that a status lists."""
 MAX_REPLACING = 1000
 """Most failed pods that are replaced at a time: each is listed by its uid, and an object's size is bounded."""
 
@@ -41,7 +45,7 @@ class Condition(Model):
         default="",
         description="Why the condition has this status: one CamelCase word for programs. Example: PyTorchJobRunning.",
     )
-    message: Annotated[str, Field(max_length=_MAX_MESSAGE)] = Field(
+    message: Annotated[str, Field(max_length=LONGEST_MESSAGE)] = Field(
         default="", description="A sentence for people: what happened."
     )
     last_update_time: Time | None = Field(default=None, description="When status or reason were last set.")
@@ -130,6 +134,14 @@ class ProgressStatus(Model):
     time: Time | None = Field(default=None, description="When the operator recorded this.")
 
 
+class UnfitPod(Model):
+    """A pod whose agent found its node unfit for the job."""
+
+    name: Short = Field(description="Name of the pod; its replacements have the same name.")
+    uid: Uid = Field(description="uid of the pod.")
+    node: Short = Field(default="", description="The node on which it ran. Unset: unknown.")
+
+
 class JobStatus(Model):
     """What the operator observed and did."""
 
@@ -164,6 +176,12 @@ class JobStatus(Model):
         default=None,
         description="uids of failed pods that restarts includes and that still exist. Written before the pods are"
         " deleted, so that no pod counts twice. Unset: none.",
+    )
+
+    unfit_pods: Annotated[tuple[UnfitPod, ...], Field(max_length=MAX_UNFIT)] | None = Field(
+        default=None,
+        description="Pods that the agent's checks found unfit for the job since all replicas last trained together. The"
+        " third of one replica ends the job. Unset: none.",
     )
 
     elastic: ElasticStatus | None = Field(

@@ -22,6 +22,7 @@ from pytorchjob_operator.plan import (
     ending,
     events,
     gang,
+    hopeless,
     job_limits,
     job_status,
     lifecycle,
@@ -100,7 +101,7 @@ def _result(context: Context) -> Outcome:
     judged = elastic.verdict(context)
     if judged is not None or result.phase is Phase.FAILED:
         return judged or result
-    return job_limits.exceeded(context) or result
+    return job_limits.exceeded(context) or hopeless.verdict(context) or result
 
 
 def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Plan:
@@ -112,7 +113,8 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     put_off = None if write_now else due
     ends = None if result.phase in _WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
-    times = (put_off, ends, elastic.next_check(context, result), _next_slice(context, writes))
+    checks = (elastic.next_check(context, result), hopeless.next_check(context, result), _next_slice(context, writes))
+    times = (put_off, ends, *checks)
     return Plan(
         reason=_reason(context, result, writes),
         writes=writes,

@@ -49,12 +49,15 @@ def set_first(conditions: Conditions, kind: ConditionType, reason: str, message:
 
 
 def end_running(conditions: Conditions, now: datetime) -> Conditions:
-    """Set Running to False without moving it; its reason stays (v1)."""
+    """Set Running or Restarting to False without moving it; its reason stays.
+
+    v1 does so for Running only: a restarted job that ended before it was seen running stayed Restarting for ever.
+    """
     return tuple(
         condition.model_copy(
             update={"status": ConditionStatus.FALSE, "last_update_time": now, "last_transition_time": now}
         )
-        if condition.type is ConditionType.RUNNING and condition.status is ConditionStatus.TRUE
+        if condition.type in _REPLACES and condition.status is ConditionStatus.TRUE
         else condition
         for condition in conditions
     )

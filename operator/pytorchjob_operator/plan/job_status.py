@@ -16,9 +16,10 @@ from pytorchjob_operator.model import (
     ReplicaStatus,
     ReplicaStatuses,
 )
+from pytorchjob_operator.model.status import LONGEST_MESSAGE
 from pytorchjob_operator.names import Reason, ReplicaType
 from pytorchjob_operator.observed import PodProblem, Refusal
-from pytorchjob_operator.plan import autoscaler, conditions, elastic, gang, waiting
+from pytorchjob_operator.plan import autoscaler, conditions, elastic, gang, hopeless, waiting
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
@@ -31,6 +32,7 @@ COUNTERS_DELAY = elastic.STATUS_DELAY
 """How long counters alone may lag behind."""
 _AT_ONCE = timedelta(0)
 _ENDS = (Phase.SUCCEEDED, Phase.FAILED)
+_STOPPED = (Phase.SUSPENDED, Phase.RESUMED)
 
 _CONDITIONS = {
     Phase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
@@ -53,6 +55,7 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
             "start_time": _start_time(context, outcome, now),
             "last_reconcile_time": _held_since(context, now),
             **_replaced(stored, context.replacements, outcome),
+            "unfit_pods": None if outcome.phase in _STOPPED else hopeless.unfit(context) or None,
             **elastic.fields(context, outcome, now),
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
@@ -100,9 +103,10 @@ def _conditions(context: Context, outcome: Outcome, now: datetime) -> Conditions
     new = _refused(new, seen.refusal, now)
     new = _config(new, context, now)
     new = _waits(new, waiting.decide(context, outcome), now)
-    new = _degraded(new, elastic.problem(context, outcome), now)
+    new = _degraded(new, _problem(context, outcome), now)
     if outcome.phase is Phase.SUSPENDED:
-        new = conditions.set_false(new, ConditionType.RUNNING, Reason.SUSPENDED, outcome.message, now)
+        for kind in (ConditionType.RUNNING, ConditionType.RESTARTING):
+            new = conditions.set_false(new, kind, Reason.SUSPENDED, outcome.message, now)
     if outcome.phase is Phase.RESUMED:
         new = conditions.set_false(new, ConditionType.SUSPENDED, Reason.RESUMED, outcome.message, now)
     if outcome.phase in _ENDS:
@@ -128,6 +132,14 @@ def _degraded(given: Conditions, problem: PodProblem | None, now: datetime) -> C
     if problem is None:
         return conditions.remove(given, ConditionType.DEGRADED)
     return conditions.set_first(given, ConditionType.DEGRADED, problem.reason, problem.message, now)
+
+
+def _problem(context: Context, outcome: Outcome) -> PodProblem | None:
+    """Return the problem of a job that is not over: a crash loop comes first, as the likeliest cause of the others."""
+    crash, training = hopeless.problem(context, outcome), elastic.problem(context, outcome)
+    if crash is None or training is None:
+        return crash or training
+    return PodProblem(crash.reason, f"{crash.message}; {training.message}"[:LONGEST_MESSAGE])
 
 
 def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
@@ -167,7 +179,7 @@ def _replaced(stored: JobStatus, replaced: Replacements, outcome: Outcome) -> di
     """Count the failed pods that are replaced; a job that ends or is suspended replaces no pods."""
     if outcome.phase in _ENDS:
         return {"replacing": None}
-    if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
+    if outcome.phase in _STOPPED:
         return {"replacing": tuple(sorted(replaced.counted)) or None}
     restarts = (stored.restarts or 0) + replaced.used_up()
     return {"restarts": restarts or None, "replacing": replaced.uids() or None}

@@ -2,8 +2,8 @@
 
 Labels, ownerReference, name; hostname and subdomain, so that the headless Service gives each replica a name; the job's
 own domain as a DNS search, so that v1's short names resolve; the environment (`plan/environment`); the agent itself if
-the job asks for it; the restart policy; the marks of a gang. (The defaults add the rendezvous port.) The template never
-changes, and the pods of a job share its parts.
+the job asks for it; the restart policy; the last lines of a failed container as its message; the marks of a gang. (The
+defaults add the rendezvous port.) The template never changes, and the pods of a job share its parts.
 """
 
 from collections.abc import Mapping
@@ -62,12 +62,19 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
         "restartPolicy": _restart_policy(spec),
         "hostname": names.pod_name(job.metadata.name, replica.type, replica.index),
         "subdomain": names.service_name(job.metadata.name),
-        "containers": environment.containers(job, replica, spec, options),
+        "containers": [_reporting(container) for container in environment.containers(job, replica, spec, options)],
     }
     if given.get("dnsPolicy") in _CLUSTER_DNS:
         added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)
     pod = {**given, **added}
     return inject.into(pod, options.agent_image) if agent_variables.injected(job, spec.template, options) else pod
+
+
+def _reporting(container: dict[str, Any]) -> dict[str, Any]:
+    """Let the kubelet report the last lines of a main container that fails without a message, unless the user chose."""
+    if container.get("name") != names.CONTAINER or container.get("terminationMessagePolicy"):
+        return container
+    return {**container, "terminationMessagePolicy": "FallbackToLogsOnError"}
 
 
 def _placed(spec: dict[str, Any], marks: Marks) -> dict[str, Any]:

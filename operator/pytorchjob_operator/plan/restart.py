@@ -1,13 +1,15 @@
 """What to do about a failed pod: replace it, end the job, or wait until the pod is gone.
 
 The table is training-operator v1's (contract A.10, A.11). It decides about pods only. The kubelet restarts containers
-inside a running pod (`Always`, `OnFailure`), and `rounds/running` decides about failed training processes.
+inside a running pod (`Always`, `OnFailure`), and `rounds/running` decides about failed training processes. One row is
+new: a pod whose agent found its node unfit is replaced, because the kubelet would restart it on the same node.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pytorchjob_agent.contract.termination import ExitReason
 from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.model.status import MAX_REPLACING
 from pytorchjob_operator.observed import Pod, PodPhase
@@ -16,6 +18,10 @@ from pytorchjob_operator.plan.replicas import ReplicaComparison
 
 FIRST_RETRYABLE = 128
 """Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (contract A.11)."""
+
+
+UNFIT_PODS = 3
+"""The job ends when this many pods of one replica in a row were unfit (`plan/hopeless`); earlier ones are replaced."""
 
 
 class PodAction(StrEnum):
@@ -66,8 +72,17 @@ def replacements(job: PyTorchJob, compared: ReplicaComparison, pods: Iterable[Po
         decision, reason = decide(replicas.restart_policy(spec), pod)
         if decision is PodAction.REPLACE:
             found.append((pod, reason))
+        elif decision is PodAction.KEEP and _may_fit_elsewhere(job, pod):
+            found.append((pod, f"the agent found it unfit for the job{f' on node {pod.node}' if pod.node else ''}"))
     listed = frozenset(job.status.replacing or ())
     return Replacements(tuple(found), listed & {pod.uid for pod in pods})
+
+
+def _may_fit_elsewhere(job: PyTorchJob, pod: Pod) -> bool:
+    """Whether the agent found the pod unfit, and fewer than all attempts have been made."""
+    unfit = pod.crash is not None and pod.crash.reason == ExitReason.PREFLIGHT_FAILED
+    others = [known for known in job.status.unfit_pods or () if known.name == pod.name and known.uid != pod.uid]
+    return unfit and pod.active and len(others) < UNFIT_PODS - 1
 
 
 def decide(policy: RestartPolicy, pod: Pod) -> tuple[PodAction, str]:

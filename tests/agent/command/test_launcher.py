@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from tests.agent.conftest import Agent, alive
 from tests.ports import free_port
 from tests.waiting import until
@@ -161,6 +162,58 @@ def test_a_master_that_never_comes_is_named(agent: Start) -> None:
     one = agent("--rdzv-conf=timeout=1", WORKER, "reduce", **two_nodes(port, 1))
     assert one.end() == 201, one.text()
     assert f"127.0.0.1:{port} was not reached within 1 s" in one.message().message
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        pytest.param(["--master-port=70000"], "--master-port=70000: expected a port", id="a port"),
+        pytest.param(["--max-restarts=-1"], "--max-restarts=-1: expected 0 or more", id="a number of restarts"),
+        pytest.param(["--max-restarts=x"], "torchrun's arguments are wrong: argument --max-restarts", id="no number"),
+        pytest.param(["--nnodes=1:2", "--rdzv-backend=static"], "--nnodes=1:2: the rendezvous static", id="a range"),
+        pytest.param(["--rdzv-backend=nonsense", "--rdzv-endpoint=h:1"], "--rdzv-backend=nonsense:", id="a backend"),
+        pytest.param(["--local-ranks-filter=a"], "torchrun refuses its arguments: --local_ranks_filter", id="a filter"),
+        pytest.param(["--no-python", "--module"], "torchrun refuses its arguments: Don't use both", id="two kinds"),
+    ],
+)
+def test_a_flag_that_cannot_work_is_refused_at_once_in_a_sentence(agent: Start, argv: list[str], words: str) -> None:
+    one = agent(*argv, WORKER, "reduce")
+    assert one.end() == 2, one.text()
+    assert words in one.message().message
+    assert one.message().reason == "BadUsage"
+    assert "Traceback" not in one.text()
+
+
+def member_env(monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
+    """The variables of a pod that trains with a coordinator."""
+    endpoint = CoordinatorEndpoint("10.0.0.1", 29600, "token", "uid-x", "x-worker-0", 0)
+    variables = {str(variable["name"]): str(variable.get("value", "uid")) for variable in endpoint.to_env()}
+    for name, value in {**variables, "PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", **more}.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_member_takes_from_the_job_what_its_flags_do_not_decide(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pytorchjob_agent.command import launcher
+
+    member_env(monkeypatch, PET_MAX_RESTARTS="5")
+    args = launcher.parse(["--max-restarts=2", "--nnodes=2", "--role=trainer", "train.py"])
+    assert (args.rdzv_backend, args.nnodes, args.max_restarts, args.role) == ("pytorchjob", "2", 5, "trainer")
+    assert (
+        "--max-restarts=2 has no effect in this job: elasticPolicy.maxRestarts decides (5)" in capsys.readouterr().err
+    )
+
+
+def test_a_rendezvous_on_the_command_line_is_named_and_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pytorchjob_agent.command import launcher
+
+    member_env(monkeypatch)
+    args = launcher.parse(["--rdzv-backend=c10d", "--rdzv-endpoint=h:1", "--max-restarts=2", "train.py"])
+    assert (args.rdzv_backend, args.rdzv_endpoint, args.max_restarts) == ("c10d", "h:1", 2)
+    assert "--rdzv-backend is given: this pod trains without the coordinator" in capsys.readouterr().err
 
 
 def test_arguments_that_torchrun_does_not_know(agent: Start) -> None:
