@@ -95,6 +95,24 @@ def test_wrong_options_end_with_2(tmp_path: Path, options: list[str], message: s
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("command", [["validate"], ["plan"], ["run", "-f"]], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        pytest.param({}, "error: metadata: is required", id="no metadata"),
+        pytest.param({"metadata": None}, "error: metadata: is required", id="empty metadata"),
+        pytest.param({"metadata": []}, "error: metadata: must be a map, got []", id="a list"),
+        pytest.param({"metadata": {"namespace": "x"}}, "error: metadata.name: is required", id="no name"),
+    ],
+)
+def test_a_job_without_a_name_is_one_sentence(
+    tmp_path: Path, command: list[str], metadata: dict[str, Any], message: str
+) -> None:
+    bare = {key: value for key, value in GOOD.items() if key != "metadata"}
+    result = call(*command, write(tmp_path / "job.yaml", {**bare, **metadata}))
+    assert (result.exit_code, result.output.splitlines()) == (2, [message])
+
+
 def test_a_missing_file_is_named() -> None:
     result = call("run", "-f", "no/such.yaml")
     assert (result.exit_code, result.stderr) == (2, "error: no/such.yaml: cannot be read: No such file or directory\n")

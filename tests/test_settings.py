@@ -35,13 +35,26 @@ def test_a_value_is_read(environ: dict[str, str], field: str, value: object) -> 
 
 
 @pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("STUCK_POD_SECONDS", 86_400, id="a day"),
+        pytest.param("MAX_IN_FLIGHT", 70_000, id="more writes than there are ports"),
+        pytest.param("WORKERS", 999_999_999, id="the largest number"),
+        pytest.param("HTTP_PORT", 65_535, id="the last port"),
+    ],
+)
+def test_only_a_port_is_bounded_as_a_port(name: str, value: int) -> None:
+    assert getattr(Settings.from_env({f"PYTORCHJOB_{name}": str(value)}), name.lower()) == value
+
+
+@pytest.mark.parametrize(
     ("name", "value", "right"),
     [
         pytest.param("PYTORCHJOB_HTTP_PORT", "http", "a number from 1 to 65535", id="a port that is no number"),
         pytest.param("PYTORCHJOB_HTTP_PORT", "-1", "a number from 1 to 65535", id="a port below 1"),
         pytest.param("PYTORCHJOB_HTTP_PORT", "70000", "a number from 1 to 65535", id="a port beyond the last"),
         pytest.param("PYTORCHJOB_WORKERS", "0", "a number from 1", id="no workers"),
-        pytest.param("PYTORCHJOB_STUCK_POD_SECONDS", "-1", "a number from 0 to 65535", id="a negative time"),
+        pytest.param("PYTORCHJOB_STUCK_POD_SECONDS", "-1", "a number from 0 to 999999999", id="a negative time"),
         pytest.param("PYTORCHJOB_WORKERS", "9" * 5000, "a number from 1", id="more digits than int() reads"),
         pytest.param("PYTORCHJOB_MAX_IN_FLIGHT", "٣", "a number from 1", id="digits of another script"),
         pytest.param("PYTORCHJOB_LEADER_ELECT", "yes", "true, false", id="a switch that is neither"),

@@ -98,6 +98,7 @@ CLEAN_PAGES = [
     "docs/rounds.md",
     "docs/scheduling.md",
     "docs/standalone.md",
+    "docs/torchrun.md",
     "docs/warm.md",
     "examples/README.md",
 ]

@@ -9,6 +9,8 @@ from pytorchjob_operator.errors import OperatorError
 
 PREFIX = "PYTORCHJOB_"
 OWN_PREFIX = PREFIX + "OPERATOR_"
+_MOST = 999_999_999
+_MOST_PORTS = 65535
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
@@ -53,7 +55,9 @@ class Settings:
         default=False,
         metadata={"help": "Whether the operator runs the coordinator, which forms the rounds of elastic jobs"},
     )
-    coordinator_port: int = field(default=29600, metadata={"help": "Port that the leading operator opens for agents"})
+    coordinator_port: int = field(
+        default=29600, metadata={"help": "Port that the leading operator opens for agents", "most": _MOST_PORTS}
+    )
     coordinator_address: str = field(
         default="", metadata={"help": "host:port at which agents reach the coordinator; required with the coordinator"}
     )
@@ -72,7 +76,9 @@ class Settings:
             "help": "Image from which spec.agent.inject copies the agent; empty: spec.agent.inject has no effect"
         },
     )
-    http_port: int = field(default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics"})
+    http_port: int = field(
+        default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics", "most": _MOST_PORTS}
+    )
     workers: int = field(default=16, metadata={"help": "Number of jobs that are reconciled at the same time"})
     max_in_flight: int = field(default=32, metadata={"help": "Maximum number of concurrent writes, over all jobs"})
     log_level: str = field(default="INFO", metadata={"help": "DEBUG, INFO, WARNING or ERROR"})
@@ -85,7 +91,8 @@ class Settings:
         for setting in fields(cls):
             name = _variable(setting.name)
             if environ.get(name):
-                given[setting.name] = _parse(name, environ[name], setting.default, setting.metadata.get("least", 1))
+                bounds = setting.metadata.get("least", 1), setting.metadata.get("most", _MOST)
+                given[setting.name] = _parse(name, environ[name], setting.default, bounds)
         settings = cls(**given)
         if settings.coordinator:
             _address(_variable("coordinator_address"), settings.coordinator_address)
@@ -101,19 +108,20 @@ def _variable(name: str) -> str:
 
 def _address(name: str, text: str) -> None:
     host, _, port = text.rpartition(":")
-    if not (_HOST.fullmatch(host) and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+    if not (_HOST.fullmatch(host) and port.isascii() and port.isdigit() and 0 < int(port[:6]) <= _MOST_PORTS):
         raise OperatorError(
             f"{name}: {text[:300]!r} is not host:port; set it to the address at which agents reach the operator"
         )
 
 
-def _parse(name: str, text: str, default: object, least: int) -> object:
+def _parse(name: str, text: str, default: object, bounds: tuple[int, int]) -> object:
     match default:
         case bool():
             return _choice(name, text.lower(), ("true", "false")) == "true"
         case int():
-            if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) < 65536):
-                raise OperatorError(f"{name}: {text!r} is not a number from {least} to 65535")
+            least, most = bounds
+            if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
+                raise OperatorError(f"{name}: {text!r} is not a number from {least} to {most}")
             return int(text)
         case tuple():
             return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -64,6 +64,13 @@ def test_the_api_server_refuses_from_a_careless_client_too(control_plane: Contro
     assert bad.field in plain(message)
 
 
+@pytest.mark.parametrize("key", ["PS", "worker"])
+def test_a_wrong_role_is_named_beside_the_right_ones(control_plane: ControlPlane, key: str) -> None:
+    job = corpus.changed(corpus.job(), {f"spec.pytorchReplicaSpecs.{key}": corpus.role()})
+    _, message = control_plane.post(JOBS, job)
+    assert f"in this spelling: rename or remove the others: {key}" in message
+
+
 @pytest.mark.parametrize("job", corpus.GOOD.values(), ids=corpus.GOOD.keys())
 def test_the_api_server_accepts(control_plane: ControlPlane, job: corpus.Job) -> None:
     code, message = control_plane.post(JOBS, job)

@@ -11,7 +11,7 @@ import pytest
 
 from pytorchjob_operator.crd.build import build_crd
 from pytorchjob_operator.settings import Settings
-from tests.chart.conftest import KUBE_VERSION, NAMED
+from tests.chart.conftest import KUBE_VERSION, NAMED, objects
 from tests.chart.support import environment
 
 pytestmark = pytest.mark.helm
@@ -77,6 +77,28 @@ def test_no_pod_uses_the_host(template: Any) -> None:
 def test_without_an_image_it_refuses_and_names_the_remedy(helm: Callable[..., str]) -> None:
     with pytest.raises(RuntimeError, match="is not set and no image is published yet: run `make install`"):
         helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION)
+
+
+@pytest.mark.parametrize(
+    ("values", "version", "expected"),
+    [
+        pytest.param([], KUBE_VERSION, True, id="by default"),
+        pytest.param([], "1.29.0", False, id="Kubernetes 1.29 does not serve the kind"),
+        pytest.param(["admissionWarnings.enabled=false"], KUBE_VERSION, False, id="switched off"),
+    ],
+)
+def test_deprecated_fields_are_warned_of_where_kubernetes_can(
+    helm: Callable[..., str], values: list[str], version: str, expected: bool
+) -> None:
+    chosen = [part for value in values for part in ("--set-json", value)]
+    found = objects(helm("template", NAME, str(CHART), "--kube-version", version, *NAMED, *chosen))
+    name = f"{NAME}-deprecated"
+    policy = found.get(("ValidatingAdmissionPolicy", name))
+    binding = found.get(("ValidatingAdmissionPolicyBinding", name))
+    assert (policy is not None, binding is not None) == (expected, expected)
+    if policy is not None and binding is not None:
+        assert policy["spec"]["failurePolicy"] == "Ignore"
+        assert binding["spec"] == {"policyName": name, "validationActions": ["Warn"]}
 
 
 DIGEST = "sha256:" + "0" * 64

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from pytorchjob_agent.contract.environment import (
+    GRACE,
     MASTER_ADDR,
     MASTER_PORT,
     PET_MASTER_ADDR,
@@ -52,6 +53,8 @@ MEMBER: Mapping[str, Effect] = {
     "node_rank": Effect.DECIDED,
     "master_addr": Effect.DECIDED,
     "master_port": Effect.DECIDED,
+    "signals_to_handle": Effect.DECIDED,
+    "shutdown_timeout": Effect.DECIDED,
 }
 """The flags that a member of a coordinator's rounds does not honour, by the parser's name."""
 STANDALONE: Mapping[str, Effect] = {
@@ -61,9 +64,11 @@ STANDALONE: Mapping[str, Effect] = {
     "rdzv_id": Effect.DECIDED,
     "node_rank": Effect.DECIDED,
     "master_addr": Effect.DECIDED,
+    "signals_to_handle": Effect.DECIDED,
 }
 """The flags that a standalone run does not honour; torchrun's own --standalone ignores them too."""
 
+_SIGNALS = "the agent handles SIGTERM, SIGINT, SIGHUP and SIGQUIT"
 _DECIDER = {
     "rdzv_id": "the rendezvous has the job's uid as its id",
     "rdzv_conf": "elasticPolicy.rdzvConf decides, except join_timeout",
@@ -71,6 +76,8 @@ _DECIDER = {
     "node_rank": "each round assigns the ranks",
     "master_addr": "each round has its own master",
     "master_port": "each round has its own port",
+    "signals_to_handle": _SIGNALS,
+    "shutdown_timeout": f"{GRACE} decides, from terminationGracePeriodSeconds",
 }
 _SAME_AS = {
     "rdzv_id": (PET_RDZV_ID,),
@@ -138,7 +145,8 @@ def overridden_standalone(given: Mapping[str, str]) -> Iterator[str]:
     """Yield one line for each given flag that a standalone run does not honour."""
     for name, effect in STANDALONE.items():
         if effect is Effect.DECIDED and name in given:
-            yield _line(name, given, "--standalone decides", "run")
+            decider = _SIGNALS if name == "signals_to_handle" else "--standalone decides"
+            yield _line(name, given, decider, "run")
 
 
 def spelling(name: str) -> str:

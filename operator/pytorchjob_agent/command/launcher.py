@@ -189,9 +189,9 @@ def _run_elastic(
 def _logs(args: argparse.Namespace, directory: Path) -> PipedLogs | None:
     """Return the agent's pipes, or None if the user chose torchrun's own options for the output."""
     chosen = (args.tee != "0", args.redirects != "0", args.log_dir, args.logs_specs, args.local_ranks_filter)
-    asked = getattr(args, "log_line_prefix_template", None)  # newer than torch 2.4
-    template = asked or os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
-    if any(chosen) or template or args.run_path:
+    newer = ("log_line_prefix_template", "duplicate_stdout_filters", "duplicate_stderr_filters")  # than torch 2.4
+    template = os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
+    if any(chosen) or any(getattr(args, name, None) for name in newer) or template or args.run_path:
         return None
     return PipedLogs(Path(tempfile.mkdtemp(prefix="logs-", dir=directory)))
 

@@ -28,6 +28,7 @@ from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, waiting
 from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError, describe
+from pytorchjob_agent.rendezvous.roles import MemberRole
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
 from pytorchjob_agent.rendezvous.wakeup import Wakeup
 from pytorchjob_agent.system import processes
@@ -151,14 +152,14 @@ class ElasticAgent(LocalElasticAgent):
     def _assign_worker_ranks(
         self, store: Any, group_rank: int, group_world_size: int, spec: WorkerSpec
     ) -> list[Worker]:
-        """Take the ranks that the coordinator assigned, without an exchange through the store."""
+        """Take the ranks that the coordinator assigned; only roles need an exchange through the store."""
         assigned = self._assigned()
         self._remaining_restarts = spec.max_restarts - assigned.restarts  # TORCHELASTIC_RESTART_COUNT: one for all
         say(describe(assigned, spec.local_world_size))
+        role = self._membership.role_place(MemberRole(spec.role, spec.local_world_size))
         return [
-            Worker(local, rank, rank, assigned.world_size, assigned.world_size)
+            Worker(local, assigned.first_rank + local, role.first + local, assigned.world_size, role.size)
             for local in range(spec.local_world_size)
-            for rank in (assigned.first_rank + local,)
         ]
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:

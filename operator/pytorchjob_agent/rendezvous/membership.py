@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, RoundId, Unreachable
-from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, round_store, waiting
+from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, roles, round_store, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.coordinator_client import Client
 from pytorchjob_agent.rendezvous.peer_heartbeats import PeerHeartbeatThread
+from pytorchjob_agent.rendezvous.roles import MemberRole, RolePlace
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.rendezvous.waiting import Known, Waiting
 from pytorchjob_agent.system.console import say
@@ -201,6 +202,23 @@ class Membership:
                 raise RuntimeError(f"it does not serve round {peers.assigned.round}")
             time.sleep(pause)
             pause = min(2 * pause, waiting.POLL_SECONDS)
+
+    def role_place(self, member: MemberRole) -> RolePlace:
+        """Return where this member's workers stand among those of its role; without the others' roles, among all."""
+        assigned, peers, deadline = self.assigned, self._peers, time.monotonic() + roles.WAIT_SECONDS
+        assert assigned is not None
+        with suppress(RuntimeError):
+            if peers is not None:
+                roles.write(peers, member)
+            while peers is not None and member.role != roles.DEFAULT and time.monotonic() < deadline:
+                if (members := roles.read(peers)) is not None:
+                    return roles.place(members, assigned.rank)
+                if commands.superseded(self.client.inbox, assigned.round):
+                    break
+                time.sleep(_FIRST_PAUSE)
+        if member.role != roles.DEFAULT:
+            say(f"warning: not all members reported a role: ROLE_RANK and ROLE_WORLD_SIZE of {member.role} count all")
+        return roles.without_roles(assigned)
 
     def _second_connection(self, assigned: Assigned) -> SignedStore:
         """Return a store connection for the heartbeats alone."""

@@ -94,6 +94,8 @@ def _column(name: str, kind: str, path: str, priority: int, description: str) ->
 
 def _validation(rule: Rule) -> dict[str, str]:
     validation = {"rule": rule.cel, "message": rule.message}
+    if rule.culprits_cel:
+        validation["messageExpression"] = f"'{rule.message}: ' + {rule.culprits_cel}.join(', ')"
     return {**validation, "fieldPath": f".{rule.field}"} if rule.field else validation
 
 

@@ -97,7 +97,7 @@ def _pruned(value: Any, schema: Any) -> Any:
 def broken_rules(obj: dict[str, Any]) -> list[Problem]:
     """Return the rules that a job breaks whose structure fits the schema."""
     return [
-        Problem(field_path((*path, *filter(None, (rule.field,)))), rule.message)
+        Problem(field_path((*path, *filter(None, (rule.field,)))), rule.explain(node))
         for rule in RULES
         if rule.broken is not None
         for path, node in _nodes(obj, tuple(filter(None, rule.path.split("."))))
@@ -156,6 +156,7 @@ def _validator() -> "Validator":
 
     schema = job_schema()
     schema["properties"]["metadata"] = _METADATA
+    schema["required"] = [*schema.get("required", ()), "metadata"]  # an API server demands a name before its schema
     keywords = {
         "type": _type,
         "pattern": _pattern,

@@ -108,6 +108,11 @@ def test_a_number_of_nodes_that_contradicts_the_job_is_refused(nnodes: str) -> N
         list(flags.overridden({"nnodes": nnodes}, JOB))
 
 
+@pytest.mark.parametrize("name", sorted(flags.MEMBER))
+def test_every_flag_that_does_not_decide_is_named(name: str) -> None:
+    assert list(flags.overridden({name: "1:2" if name == "nnodes" else "9"}, {"PET_NNODES": "1:4"}))
+
+
 def test_a_flag_that_a_standalone_run_does_not_honour_is_named() -> None:
     lines = list(flags.overridden_standalone({"rdzv_endpoint": "h:1", "nproc_per_node": "2"}))
     assert lines == ["--rdzv-endpoint=h:1 has no effect in this run: --standalone decides"]

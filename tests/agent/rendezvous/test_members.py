@@ -31,6 +31,15 @@ def test_a_crash_restarts_the_workers_of_all_and_the_containers_of_none(job: Job
     assert "rank 1 (pod-1) exited with code 7 at step 25" in job.report().last_restart.message  # type: ignore[union-attr]
 
 
+def test_workers_of_a_role_count_among_themselves(job: Job) -> None:
+    pods = [job.start(0, PET_ROLE="reader"), job.start(1, PET_ROLE="trainer")]
+    assert job.end() == [0, 0]
+    assert [pod.text().partition("role ")[2].split()[:3] for pod in pods] == [
+        ["reader", "0", "1"],
+        ["trainer", "0", "1"],
+    ]
+
+
 def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> None:
     job.env["STEPS"] = "150"
     zero, one = job.start_all()

@@ -34,6 +34,7 @@ dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 step = load(FILE, lambda path: int(path.read_text()), 0) or 0
 print(f"works in round {os.environ['PYTORCHJOB_ROUND_ID']} from step {step}", flush=True)
+print("role", *(os.environ[f"ROLE_{name}"] for name in ("NAME", "RANK", "WORLD_SIZE")), flush=True)
 while step < STEPS:
     total = torch.ones(1)
     dist.all_reduce(total)

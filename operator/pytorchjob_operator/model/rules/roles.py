@@ -30,6 +30,8 @@ ROLE_RULES = (
         message="must have only the keys Master and Worker, in this spelling: rename or remove the others",
         cel="self.all(key, key in ['Master', 'Worker'])",
         broken=lambda roles: not set(roles) <= _KINDS,
+        culprits_cel="self.filter(key, !(key in ['Master', 'Worker']))",
+        culprits=lambda roles: sorted(set(roles) - _KINDS),
     ),
     Rule(
         path=SPECS,

@@ -26,6 +26,14 @@ class Rule:
     message: str
     cel: str
     broken: Callable[[Any], bool] | None
+    culprits_cel: str = ""
+    """A list of texts in CEL that the message names at its end; empty: the message is complete."""
+    culprits: Callable[[Any], list[str]] | None = None
+    """The same list."""
+
+    def explain(self, node: Any) -> str:
+        """Return the message for a node that breaks the rule."""
+        return self.message if self.culprits is None else f"{self.message}: {', '.join(self.culprits(node))}"
 
 
 def replicas(spec: Node, kind: names.ReplicaType) -> int:
