@@ -23,7 +23,9 @@ def bare(value: Any) -> Any:
 
 
 def content(one: Any) -> Any:
-    metadata = {key: value for key, value in one["metadata"].items() if key in ("name", "namespace")}
+    # kubectl's kustomize does not know that the kinds of a policy have no namespace; the API server drops it.
+    kept = ("name",) if one["kind"].startswith("ValidatingAdmissionPolicy") else ("name", "namespace")
+    metadata = {key: value for key, value in one["metadata"].items() if key in kept}
     aggregate = {key for key in one["metadata"].get("labels", {}) if "aggregate-to" in key}
     return {**bare(one), "metadata": metadata, "aggregate": aggregate}
 

@@ -27,9 +27,9 @@ class Rule:
     cel: str
     broken: Callable[[Any], bool] | None
     culprits_cel: str = ""
-    """A list of texts in CEL that the message names at its end; empty: the message is complete."""
+    """A list of texts in CEL, the first of which ends the API server's message; empty: the message is complete."""
     culprits: Callable[[Any], list[str]] | None = None
-    """The same list."""
+    """The same list; all of them end our own message."""
 
     def explain(self, node: Any) -> str:
         """Return the message for a node that breaks the rule."""
