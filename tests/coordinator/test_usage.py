@@ -57,5 +57,15 @@ def test_the_limits_fit_the_pod(memory: int | None, files: int, connections: int
     assert sum(limits.unauthenticated.values()) + limits.connections <= max(files, 64)
 
 
-def test_each_stage_has_room() -> None:
-    assert all(Limits.within(MIB, 1).unauthenticated[stage] > 0 for stage in Stage)
+@pytest.mark.parametrize(
+    ("memory", "stages"),
+    [
+        pytest.param(None, (8192, 4096, 1024), id="no limit of memory"),
+        pytest.param(512 * MIB, (8192, 4096, 655), id="the chart's limit"),
+        pytest.param(128 * MIB, (3276, 1092, 163), id="a small pod"),
+        pytest.param(MIB, (25, 16, 16), id="hardly anything"),
+    ],
+)
+def test_unauthenticated_connections_fit_the_pod(memory: int | None, stages: tuple[int, int, int]) -> None:
+    limits = Limits.within(memory, 2**20)
+    assert tuple(limits.unauthenticated[stage] for stage in Stage) == stages

@@ -17,6 +17,14 @@ _MEMORY_SHARE = 0.4
 """The part of the process's memory that connections may take. The caches and the libraries need the rest."""
 _HELD_SHARE = 0.1
 """The part of the process's memory that messages may take which are incomplete or which a peer has not read."""
+_STAGE_SHARE = 0.05
+"""The part of the process's memory that the unauthenticated connections of one stage may take."""
+_STAGES = {
+    Stage.SILENT: (8192, 4, 2 * 1024),
+    Stage.STARTED: (4096, 8, 6 * 1024),
+    Stage.COSTLY: (1024, 16, LINK_BYTES),
+}
+"""For each stage the most connections, the part of the open files that they may have, and the bytes of one."""
 _MOST_CONNECTIONS = 20_000
 _MOST_HELD = 64 * MIB
 _OTHER_FILES = 256
@@ -32,7 +40,7 @@ class Limits:
     namespace_share: float = 0.75
     """The part of the connections, and of the held bytes, that jobs of one namespace may use."""
     unauthenticated: Mapping[Stage, int] = field(
-        default_factory=lambda: {Stage.SILENT: 8192, Stage.STARTED: 4096, Stage.COSTLY: 1024}
+        default_factory=lambda: {stage: most for stage, (most, _, _) in _STAGES.items()}
     )
     """Connections without an accepted hello, by their stage. The next one displaces another one."""
     hello: float = 5.0
@@ -56,12 +64,13 @@ class Limits:
     def within(cls, memory: int | None, files: int) -> Self:
         """Return the limits for a process with this much memory in bytes (None: no limit) and this many open files."""
         files = max(files - _OTHER_FILES, 64)
-        silent, started, costly = min(8192, files // 4), min(4096, files // 8), min(1024, files // 16)
-        connections, held = min(_MOST_CONNECTIONS, files - silent - started - costly), _MOST_HELD
+        stages = {stage: min(most, files // part) for stage, (most, part, _) in _STAGES.items()}
+        connections, held = min(_MOST_CONNECTIONS, files - sum(stages.values())), _MOST_HELD
         if memory is not None:
+            each = memory * _STAGE_SHARE
+            stages = {stage: min(most, max(int(each / _STAGES[stage][2]), 16)) for stage, most in stages.items()}
             connections = min(connections, max(int(memory * _MEMORY_SHARE) // LINK_BYTES, 64))
             held = min(held, max(int(memory * _HELD_SHARE), MIB))
-        stages = {Stage.SILENT: silent, Stage.STARTED: started, Stage.COSTLY: costly}
         return cls(connections=connections, unauthenticated=stages, held=held)
 
     def of_namespace(self, number: int) -> int:
