@@ -81,6 +81,37 @@ def test_a_job_that_no_node_takes_says_so_in_the_schedulers_words(kubectl: Kubec
     assert "didn't match Pod's node affinity/selector" in told(kubectl, "Unschedulable")[0]
 
 
+def without_limit(text: str, command: list[str] | None = None) -> str:
+    """The job with v1's endless restarts, and another command."""
+    body = json.loads(text)
+    del body["spec"]["runPolicy"]
+    if command:
+        container = body["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+        container |= {"command": command, "resources": {"limits": {"memory": "1Gi"}}}
+    return json.dumps(body)
+
+
+def test_a_crash_loop_is_shown_with_the_last_line_of_the_script(kubectl: Kubectl) -> None:
+    program = "print('loading'); raise SystemExit('no such data set')"
+    kubectl("apply", "-f", "-", stdin=without_limit(job(program)))
+
+    def shown() -> str:
+        conditions = kubectl.job("x").get("status", {}).get("conditions", [])
+        return next((one["message"] for one in conditions if one["reason"] == "CrashLoop"), "")
+
+    until(shown, 180, lambda: kubectl.story("x"))
+    assert "exit code 1, no such data set" in shown()
+    assert kubectl.conditions("x").get("Failed") is None
+
+
+def test_a_wrong_command_line_of_the_agent_ends_the_job(kubectl: Kubectl) -> None:
+    command = ["pytorchjob-agent", "run", "--", "--max-restarts=-1", "train.py"]
+    kubectl("apply", "-f", "-", stdin=without_limit(job(), command))
+    assert "Failed" in kubectl.finish("x", 240)
+    failed = next(one for one in kubectl.job("x")["status"]["conditions"] if one["type"] == "Failed")
+    assert "BadUsage: --max-restarts=-1: expected 0 or more restarts" in failed["message"]
+
+
 def test_pods_that_are_made_again_are_counted_by_the_cause_of_their_loss(operator: Kubectl, kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=job(GREEDY, policy="ExitCode"))
     assert "Failed" in kubectl.finish("x", 90)

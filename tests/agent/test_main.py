@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.__main__ import main
+from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.termination import TerminationMessage
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +32,18 @@ def test_the_command_line(argv: list[str], code: int, words: str, capsys: pytest
     out, err = capsys.readouterr()
     assert exit_info.value.code == code
     assert words in out + err
+
+
+@pytest.mark.parametrize("argv", [["start"], ["run", "--"]], ids=["another word", "no script"])
+def test_a_wrong_command_line_is_in_the_pods_status_too(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv(TERMINATION_LOG, str(log))
+    with pytest.raises(SystemExit):
+        main(argv)
+    message = TerminationMessage.from_json(log.read_text())
+    assert (message.reason, message.exit_code) == ("BadUsage", 2)
 
 
 def bare(*words: str, **env: str) -> subprocess.CompletedProcess[str]:

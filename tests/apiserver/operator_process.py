@@ -166,9 +166,11 @@ class Kubelet:
         pages = [page async for page in self._client.list(Scope(PODS, self._namespace))]
         return {one["metadata"]["name"]: one for page in pages for one in page.items}
 
-    async def report(self, phase: str, *names: str, exit_code: int | None = None) -> None:
-        """Set the phase of these pods, of all if none is named."""
-        status: Object = {"phase": phase}
+    async def report(
+        self, phase: str, *names: str, exit_code: int | None = None, containers: list[Object] | None = None
+    ) -> None:
+        """Set the phase of these pods, of all if none is named, and what their containers do."""
+        status: Object = {"phase": phase, **({"containerStatuses": containers} if containers else {})}
         if exit_code is not None:
             terminated = {"exitCode": exit_code}
             done = {"name": "pytorch", "image": "x", "imageID": "x", "ready": False, "restartCount": 0}
