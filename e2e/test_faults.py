@@ -40,6 +40,13 @@ def kill_launcher(scene: Scene) -> Struck:
     return Struck(faults.signal_process(scene.pods()[name], pid=int(children[0])), name)
 
 
+def freeze_launcher(scene: Scene) -> Struck:
+    """Stop the process below the first one of a container: its node and its pod stay well."""
+    name = scene.plain()
+    children = scene.stage.kubectl("exec", name, "--", "cat", "/proc/1/task/1/children").split()
+    return Struck(faults.signal_process(scene.pods()[name], "STOP", int(children[0])), name, replaced=True)
+
+
 def force_all(scene: Scene) -> Struck:
     """Take all pods out of the API at once."""
     return Struck(faults.force_delete_pod(scene.stage.kubectl, f"--selector={JOB_LABEL}={scene.stage.name}"))
@@ -89,6 +96,18 @@ def test_a_container_whose_first_process_is_killed_is_started_again_alone(drama:
     struck = cells.kill_agent(act.scene)
     drama.recovered(act, struck)
     drama.nobody_restarted(act, but=struck.pod)
+
+
+@pytest.mark.long
+def test_the_pod_of_a_frozen_agent_is_replaced(drama: Drama) -> None:
+    act = drama.act()
+    struck = freeze_launcher(act.scene)
+    before = act.scene.pods()[struck.pod]["metadata"]["uid"]
+    drama.recovered(act, struck, size=WORKERS - 1)
+    until(lambda: drama.kubectl.get("pod", struck.pod)["metadata"]["uid"] != before, 150)
+    drama.recovered(act, struck)
+    drama.nobody_restarted(act, but=struck.pod)
+    until(lambda: "SuccessfulDeletePod" in elastic.events(drama.kubectl, drama.job), 30)
 
 
 def test_a_pod_that_is_told_to_go_costs_no_step_and_says_that_it_went(drama: Drama) -> None:

@@ -195,6 +195,25 @@ def test_where_a_pod_runs() -> None:
     assert Pod.from_api(meta).node == ""
 
 
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        pytest.param(None, (False, None), id="no conditions"),
+        pytest.param([{"type": "Ready", "status": "False", "lastTransitionTime": "x"}], (False, None), id="not ready"),
+        pytest.param([{"type": "PodScheduled", "status": "True"}], (False, None), id="another condition"),
+        pytest.param([{"type": "Ready", "status": "True"}], (True, None), id="ready, without a time"),
+        pytest.param(
+            [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}],
+            (True, NOW),
+            id="ready since then",
+        ),
+    ],
+)
+def test_whether_a_pod_is_ready(conditions: Any, expected: tuple[bool, datetime | None]) -> None:
+    pod = api_pod(status={"conditions": conditions})
+    assert (pod.ready, pod.ready_since) == expected
+
+
 def ready(status: str, since: str = "2026-01-02T03:04:05Z") -> list[dict[str, str]]:
     pressure = {"type": "MemoryPressure", "status": "False", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     return [pressure, {"type": "Ready", "status": status, "lastTransitionTime": since}]

@@ -34,6 +34,15 @@ class LastRestart:
 
 
 @dataclass(frozen=True, slots=True)
+class SilentPod:
+    """A pod whose agent sends nothing any more, while the coordinator hears other members of the job."""
+
+    uid: str
+    seconds: float
+    """Since its last message."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingEnd:
     """How the training ended, as the coordinator decided."""
 
@@ -74,6 +83,7 @@ class Report:
     """Pods that wait for the next round."""
     spares: int = 0
     """Pods that wait while a round runs without them."""
+    silent: tuple[SilentPod, ...] = ()
 
     @property
     def running(self) -> bool:

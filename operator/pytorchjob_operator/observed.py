@@ -52,6 +52,10 @@ class Pod:
     index: int | None
     phase: PodPhase
     deleting: bool = False
+    ready: bool = False
+    """Its condition Ready. It is False while a container starts again, and once the pod's node is lost."""
+    ready_since: datetime | None = None
+    """Since when it is ready; None if the pod does not report a time."""
     exit_code: int | None = None
     """Exit code of container `pytorch`; None while it runs, and for an evicted pod that never had one."""
     restarts: int = 0
@@ -81,7 +85,7 @@ class Pod:
         all_statuses = (*(status.get("initContainerStatuses") or ()), *statuses)
         phase, deleting = _phase(status.get("phase")), bool(meta.get("deletionTimestamp"))
         lost = phase is PodPhase.FAILED or (deleting and phase is not PodPhase.SUCCEEDED)
-        exit_code = _exit_code(statuses)
+        exit_code, ready = _exit_code(statuses), _ready(status.get("conditions") or ())
         return cls(
             name=meta["name"],
             namespace=meta.get("namespace", ""),
@@ -92,6 +96,8 @@ class Pod:
             index=_index(labels.get(names.LABEL_REPLICA_INDEX)),
             phase=phase,
             deleting=deleting,
+            ready=ready is not None,
+            ready_since=read_time((ready or {}).get("lastTransitionTime")),
             exit_code=exit_code,
             restarts=sum(int(container.get("restartCount") or 0) for container in all_statuses),
             created_at=read_time(meta.get("creationTimestamp")),
@@ -274,6 +280,12 @@ def controller_uid(meta: dict[str, Any]) -> str | None:
         if owner.get("controller"):
             return str(owner.get("uid"))
     return None
+
+
+def _ready(conditions: Any) -> dict[str, Any] | None:
+    """Return the condition Ready if it is true."""
+    true = (condition for condition in conditions if condition.get("status") == "True")
+    return next((condition for condition in true if condition.get("type") == "Ready"), None)
 
 
 def _unschedulable(conditions: Any) -> PodProblem | None:

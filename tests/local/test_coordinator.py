@@ -103,3 +103,54 @@ def test_who_chose_a_rendezvous_has_no_coordinator(
     run = start(job(Worker=agent(2), elastic={"rdzvBackend": "c10d"}))
     assert run.wait() == 0, run.err
     assert run.out.count("no coordinator") == 2
+
+
+FREEZES = """
+import os, pathlib, signal, socket, threading, time
+from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
+from pytorchjob_agent.contract.messages import Done, Heartbeat, Hello, Join, read_to_agent
+
+env = CoordinatorEndpoint.from_env(os.environ)
+hello = Hello(job=env.job, pod=env.pod, token=env.token, index=env.index, address="127.0.0.1", nproc=1,
+              incarnation=str(os.getpid()), pod_uid=env.pod_uid)
+frozen = pathlib.Path("frozen")
+
+
+def beat(sock):
+    while True:
+        sock.sendall(Heartbeat().to_line())
+        time.sleep(1)
+
+
+while True:
+    sock = socket.create_connection((env.host, env.port))
+    sock.sendall(hello.to_line())
+    for line in sock.makefile("rb"):
+        message = read_to_agent(line)
+        if message.kind == "welcome":
+            sock.sendall(Join(4000).to_line())
+            threading.Thread(target=beat, args=(sock,), daemon=True).start()
+        elif message.kind == "assigned":
+            print(f"assigned in {message.round} uid={env.pod_uid}")
+            if env.index == 1 and not frozen.exists():
+                frozen.touch()
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif frozen.exists() and message.round.number > 1:
+                sock.sendall(Done(message.round).to_line())
+        elif message.kind == "restart":
+            sock.sendall(Join(4000, message.round).to_line())
+        elif message.kind in ("finished", "stop"):
+            raise SystemExit(0)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(240)
+def test_a_replica_whose_agent_is_frozen_is_replaced(start: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(FREEZES)
+    run = start(job(Worker=role(["python", "-u", "agent.py"], 2, "OnFailure")))
+    run.until("waiting for tiny-worker-1 (its agent has sent nothing for")
+    run.until("Deleted pod: tiny-worker-1: its agent has sent nothing for 6")
+    run.until("Round 1.2 starts with 2 members")
+    assert run.wait() == 0, run.err

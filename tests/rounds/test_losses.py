@@ -4,7 +4,8 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Heartbeat, RoundId
 from pytorchjob_operator.rounds.state import Tick
-from tests.rounds.story import another_leader, expected, running, stopped
+from pytorchjob_operator.rounds.summary import summarize
+from tests.rounds.story import Job, another_leader, expected, running, stopped
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,75 @@ def test_the_word_of_the_operator_does_not_end_a_pod_that_talks() -> None:
     job.expect({0: job.pods[0]})
     job.passes(5)
     assert job.runs
+
+
+# Agents that are silent although their pods are well.
+
+
+def silent(job: Job) -> dict[str, float]:
+    return {pod.uid: pod.seconds for pod in summarize(job.state, job.now).silent}
+
+
+def test_an_agent_that_is_frozen_is_reported_with_the_time_of_its_silence() -> None:
+    job = running(3)
+    job.passes(60, silent=[1])
+    assert silent(job) == {"uid-1": pytest.approx(60.0, abs=1.0)}
+    assert "pod-1 (its agent has sent nothing for" in (job.problem("RendezvousWaiting") or "")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "it comes back",
+        "its pod is replaced",
+        "its pod is gone",
+        "its peers hear it",
+        "no agent is heard",
+        "it has left",
+    ],
+)
+def test_it_is_not_reported_if(what: str) -> None:
+    job = running(3, min_members=2)
+    if what == "it has left":
+        job.goes(1)
+        job.breaks(1)
+    heard = {"heard": (0, 1, 2), "heard_ages": (3, 3, 3)} if what == "its peers hear it" else {}
+    job.passes(20, silent=[0, 1, 2] if what == "no agent is heard" else [1], **heard)
+    if what == "it comes back":
+        job.waits(1)
+    if what == "its pod is replaced":
+        job.expect({**job.pods, 1: expected(1, "uid-new")})
+    if what == "its pod is gone":
+        job.expect({0: job.pods[0], 2: job.pods[2]})
+    assert silent(job) == {}
+
+
+def test_a_new_leader_reports_the_one_pod_that_must_be_the_missing_member() -> None:
+    job = another_leader(running(3))
+    for rank in (0, 2):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=3)
+    job.passes(9)
+    assert silent(job) == {}
+    job.passes(51, silent=[1])
+    assert silent(job) == {"uid-1": pytest.approx(60.0, abs=1.0)}
+
+
+def test_of_two_pods_that_may_be_the_missing_member_a_new_leader_reports_none() -> None:
+    job = another_leader(running(3, min_members=2))
+    job.expect({**job.pods, 3: expected(3)})
+    for rank in (0, 2):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=3)
+    job.passes(60, silent=[1, 3])
+    assert silent(job) == {}
+
+
+def test_the_coordinators_own_sleep_is_no_silence_of_an_agent() -> None:
+    job = running(3)
+    job.passes(10, silent=[1])
+    job.now += 100
+    job.feed(Tick())
+    job.says(0, Heartbeat())
+    assert silent(job) == {"uid-1": pytest.approx(10.0, abs=1.0)}
 
 
 # Rounds that another leader opened.

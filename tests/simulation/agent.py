@@ -60,6 +60,7 @@ class Agent(Sleeper):
         self.dead = self.deleted = self.cut_off = self.alone = False
         self.mended = 0
         """How often a way from it to the others was opened again."""
+        self.frozen_for_good = False
         self.died = 0.0
         self.heard_to_the_end = False
         """Whether it died while it was connected."""

@@ -109,7 +109,7 @@ DEFECTS = [
         "a new leader forgets the budget",
         "ours: the count of restarts was lost with the leader",
         f"{ROUNDS}/arrivals.py",
-        "restarts = max(transition.state.restarts, message.restarts)",
+        "restarts = believed_restarts(transition.state, message.restarts)",
         "restarts = transition.state.restarts",
     ),
     Defect(
@@ -174,6 +174,20 @@ DEFECTS = [
         f"{ROUNDS}/losses.py",
         "(0.0 if member.lost_at is not None else HEARTBEAT_SECONDS)",
         "0.0",
+    ),
+    Defect(
+        "a frozen agent is never replaced",
+        "ours: its job waited for it for ever: its pod was ready on a healthy node",
+        f"{ROUNDS}/losses.py",
+        "if pod is not None and not rendezvous.is_replaced(pod, member.pod_uid):",
+        "if False:",
+    ),
+    Defect(
+        "an agent that is frozen when the leader changes is never replaced",
+        "ours: the new leader had never heard it, so it did not miss it",
+        f"{ROUNDS}/losses.py",
+        "if 0 < unknown == len(absent) and",
+        "if False and",
     ),
     Defect(
         "round ids restart",

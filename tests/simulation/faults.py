@@ -9,6 +9,8 @@ from .world import World
 FENCED_SECONDS = 7.5
 """By then an agent without any connection has noticed it (5 s, up to 1 s late) and killed its workers (0.5 s).
 A message that was under way may arrive for up to a second."""
+FOR_GOOD_SECONDS = 10_000.0
+"""How long an agent is frozen that never wakes up."""
 LONG = "ValueError: " + "\u2603 tensor mismatch " * 400
 """An error far longer than any field of a message."""
 
@@ -92,7 +94,13 @@ def _partition(world: World, agent: Agent, seconds: float) -> None:
 
 
 def _freeze(world: World, agent: Agent, seconds: float) -> None:
-    agent.asleep = world.clock.now + seconds
+    agent.asleep = max(agent.asleep, world.clock.now + seconds)
+
+
+def _freeze_for_good(world: World, agent: Agent, seconds: float) -> None:
+    """One at a time: if most agents of a job are silent, the operator takes the network for the cause."""
+    if not any(other.frozen_for_good for other in world.agents.values()):
+        agent.frozen_for_good, agent.asleep = True, world.clock.now + FOR_GOOD_SECONDS
 
 
 def _jump(world: World, agent: Agent, seconds: float) -> None:
@@ -158,6 +166,7 @@ FAULTS: dict[str, Callable[[World, Agent, float], None]] = {
     "the way to the coordinator is closed": _cut_off,
     "a pod is cut off from all others": _partition,
     "an agent is frozen": _freeze,
+    "an agent is frozen for good": _freeze_for_good,
     "an agent's clock jumps": _jump,
     "a wall clock jumps": _wall_jump,
     "a pod is asked to go": _drain,

@@ -192,7 +192,7 @@ def settle(world: World, limit: float = SETTLE_SECONDS, stable: float = STABLE_S
     problem = ""
     while clock.now < deadline:
         clock.run(clock.now + STEP)
-        if _ended(world) and not world.living():
+        if _ended(world) and all(agent.frozen_for_good for agent in world.living()):
             return ""
         problem = unsettled(world)
         if problem:
@@ -232,13 +232,15 @@ def unsettled(world: World) -> str:
     """Return what keeps the job from being at work; empty if it is."""
     state = world.leader.state
     if _ended(world):
-        living = [agent for agent in world.living() if not agent.deleted]
+        living = [agent for agent in world.living() if not (agent.deleted or agent.frozen_for_good)]
         return f"the job has ended, and {living} live on" if living else ""
     if state is None:
         return "the operator has not passed on the job"
     living = {agent.index: agent for agent in world.agents.values() if not agent.dead}
     if set(living) != set(world.pods):
         return f"agents {sorted(living)} live, but the pods are {sorted(world.pods)}"
+    if state.round is None and any(agent.frozen_for_good for agent in living.values()):
+        return ""  # no member that this leader knows was with it: its pod may still be starting
     if not isinstance(state.phase, Running) or state.round is None:
         return f"no round runs: {state.phase}"
     running = {i for i, a in living.items() if a.workers and a.workers.state is Workers.RUN and a.assigned}
@@ -252,7 +254,8 @@ def unsettled(world: World) -> str:
     mute = [agent for index, agent in living.items() if index not in running and not agent.reason]
     if mute:
         return f"{mute} wait and do not know for what"
-    old = [agent for agent in world.old if agent.workers is not None and not agent.dead]
+    awake = [agent for agent in world.old if not agent.dead and agent.asleep <= world.clock.now]
+    old = [agent for agent in awake if agent.workers is not None]
     if old:
         return f"{old} still train, and were replaced"
     silent = [agent for agent in living.values() if agent.link is None]

@@ -107,6 +107,12 @@ def promised(row: str) -> float:
         pytest.param("a node dies or freezes", _node_dies, HEARTBEAT, id="a node dies"),
         pytest.param("a node dies or freezes", _lasting("an agent is frozen"), HEARTBEAT, id="a node freezes"),
         pytest.param(
+            "an agent is frozen (stopped, or in a call that does not return), its node is well",
+            _lasting("an agent is frozen for good"),
+            HEARTBEAT,
+            id="an agent is frozen",
+        ),
+        pytest.param(
             "a node is cut off", _lasting("a pod is cut off from all others"), HEARTBEAT, id="a node is cut off"
         ),
     ],

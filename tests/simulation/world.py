@@ -6,6 +6,8 @@ from dataclasses import replace
 from random import Random
 
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_operator.plan import silent_pods
+from pytorchjob_operator.rounds.summary import summarize
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 from .agent import Agent
@@ -54,6 +56,7 @@ class World:
         self.leader = Leader(self, TERM)
         for index, nproc in enumerate(nprocs):
             self.add_pod(index, nproc)
+        self._replace_silent()
 
     def log(self, name: str, text: str) -> None:
         """Add a line to the trace."""
@@ -95,6 +98,21 @@ class World:
             agent = self.agents.pop(index)
             agent.deleted = True
             self.old.append(agent)
+
+    def _replace_silent(self) -> None:
+        """The operator replaces pods whose agents are silent, as `plan/silent_pods` decides."""
+        self.clock.after(1.0, self._replace_silent)
+        state = self.leader.state
+        if self.leader.dead or state is None or self.outcome is not None:
+            return
+        silent = {pod.uid: pod.seconds for pod in summarize(state, self.leader.monotonic()).silent}
+        for index, agent in tuple(self.agents.items()):
+            well = index in self.pods and not agent.dead and 2 * len(silent) <= len(self.pods)
+            if well and silent.get(self.pods[index].pod_uid, 0.0) >= silent_pods.SILENT.total_seconds():
+                self.log("operator", f"replaces the silent pod of replica {index}")
+                self.remove_pod(index)
+                agent.die(137, "its silent pod is deleted")
+                self.add_pod(index, agent.nproc)
 
     def sync(self, low: float, high: float) -> None:
         """The operator passes on what the job is by then."""

@@ -259,4 +259,4 @@ def _shown(state: JobState) -> tuple[Any, ...]:
     """What the job's status shows. Of steps, which change all the time, only whether there are any."""
     round_ = state.round
     steps = round_ is not None and round_.first_step is not None
-    return (round_.id if round_ else None, name_of(state.phase), state.restarts, state.problems, steps)
+    return (round_.id if round_ else None, name_of(state.phase), state.restarts, state.problems, steps, {*state.silent})

@@ -84,6 +84,7 @@ class LocalPod:
             index=index,
             phase=self.phase,
             deleting=self.deleting,
+            ready=self.process is not None,
             exit_code=None if self.phase in _NOT_ENDED else self.exit_code,
             restarts=self.restarts,
             crash=self.crash,

@@ -32,6 +32,7 @@ from pytorchjob_operator.plan import (
     replicas,
     restart,
     service,
+    silent_pods,
     stuck_pods,
     suspension,
 )
@@ -71,7 +72,8 @@ def _evaluate(seen: Observed) -> Context:
     """Evaluate the observation once, for all policies."""
     job = with_defaults(seen.job)
     compared = replicas.compare(job, seen.pods)
-    counts, replacements = outcome.count(job, compared), restart.replacements(job, compared, seen.pods)
+    silent = silent_pods.find(seen, job, compared)
+    counts, replacements = outcome.count(job, compared), restart.replacements(job, compared, seen.pods, silent)
     return Context(adoption.adopt(seen, compared), job, compared, counts, replacements)
 
 
@@ -113,8 +115,9 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     put_off = None if write_now else due
     ends = None if result.phase in _WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
+    silence = silent_pods.watch(seen, context.job, context.compared)
     checks = (elastic.next_check(context, result), hopeless.next_check(context, result), _next_slice(context, writes))
-    times = (put_off, ends, *checks)
+    times = (put_off, ends, silence.check_at, *checks)
     return Plan(
         reason=_reason(context, result, writes),
         writes=writes,
@@ -125,6 +128,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
         lost=events_of_pods.lost,
         status_due=put_off,
         wake_at=min((time for time in times if time is not None), default=None),
+        nodes=silence.nodes,
     )
 
 

@@ -63,9 +63,11 @@ class Replacements:
         return tuple(sorted({*self.counted, *(pod.uid for pod in self.uncounted())}))
 
 
-def replacements(job: PyTorchJob, compared: ReplicaComparison, pods: Iterable[Pod]) -> Replacements:
-    """Decide about every pod that is present; `pods` are all existing pods of the job."""
-    found = []
+def replacements(
+    job: PyTorchJob, compared: ReplicaComparison, pods: Iterable[Pod], silent: Iterable[tuple[Pod, str]] = ()
+) -> Replacements:
+    """Decide about every pod that is present; `pods` are all existing pods of the job, `silent` have frozen agents."""
+    found = [*silent]
     for replica, pod in compared.present.items():
         spec = job.spec.pytorch_replica_specs.get(replica.type)
         assert spec is not None

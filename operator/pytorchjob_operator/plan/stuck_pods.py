@@ -33,7 +33,7 @@ def add(seen: Observed, plan: Plan) -> Plan:
         reason=f"{plan.reason}; {len(forced)} pods deleted by force" if forced else plan.reason,
         writes=(*forced, *plan.writes),
         events=(*events.force_deleted(forced), *plan.events),
-        nodes=frozenset(pod.node for pod, due in terminating if due <= seen.now) - seen.nodes.keys(),
+        nodes=plan.nodes | (frozenset(pod.node for pod, due in terminating if due <= seen.now) - seen.nodes.keys()),
         wake_at=min((time for time in (plan.wake_at, *times) if time is not None), default=None),
     )
 

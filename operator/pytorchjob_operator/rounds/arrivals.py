@@ -43,7 +43,8 @@ def hello(transition: Transition, connection: int, message: Hello) -> None:
     again = known is not None and known.incarnation == message.incarnation
     member = _accept(transition, connection, message)
     restarts = believed_restarts(transition.state, message.restarts)  # also of members that wait between two rounds
-    transition.state = replace(transition.state, restarts=restarts)
+    silent = {index: agent for index, agent in transition.state.silent.items() if index != member.index}
+    transition.state = replace(transition.state, restarts=restarts, silent=silent)
     transition.send(member, Welcome(transition.state.term))
     transition.reason = f"{message.pod} has connected"
     if isinstance(transition.state.phase, Ended):

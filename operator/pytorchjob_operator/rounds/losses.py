@@ -12,7 +12,7 @@ from pytorchjob_operator.rounds import rendezvous, running
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, Round, TrainingReason
+from pytorchjob_operator.rounds.values import Member, Round, SilentAgent, TrainingReason
 
 RECONNECT_SECONDS = 2.5 * HEARTBEAT_SECONDS
 """How long a member may take to reconnect: by then its peers have reported whether they hear it."""
@@ -46,7 +46,8 @@ def shift_after_sleep(state: JobState, now: float) -> JobState:
         )
         for index, member in state.members.items()
     }
-    return replace(state, members=members, phase=_shift_phase(state.phase, gap), checked_at=now)
+    silent = {index: replace(agent, since=agent.since + gap) for index, agent in state.silent.items()}
+    return replace(state, members=members, silent=silent, phase=_shift_phase(state.phase, gap), checked_at=now)
 
 
 def _shift_phase(phase: Phase, gap: float) -> Phase:
@@ -87,9 +88,17 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         if before.pod_uid and (after is None or after.pod_uid != before.pod_uid):
             former[index] = (*former.get(index, ()), before.pod_uid)[-_FORMER_UIDS:]
     grows = job.policy.max_members > transition.state.policy.max_members
-    restarts = max(transition.state.restarts, job.restarts)
     transition.state = replace(
-        transition.state, policy=job.policy, pods=job.pods, former_uids=former, restarts=restarts
+        transition.state,
+        policy=job.policy,
+        pods=job.pods,
+        former_uids=former,
+        restarts=max(transition.state.restarts, job.restarts),
+        silent={
+            index: agent
+            for index, agent in transition.state.silent.items()
+            if index in job.pods and not rendezvous.is_replaced(job.pods[index], agent.pod_uid)
+        },
     )
     if grows:
         running.notify_spares(transition)
@@ -115,6 +124,7 @@ def find_lost_members(transition: Transition) -> None:
         elif transition.now - since >= _patience(transition, member):
             if member.connection is not None:
                 transition.close(member.connection)
+            _remember_silence(transition, member)
             _remove(transition, member, f"sent nothing for {transition.now - since:.1f} s")
     if cut_off:
         names = ", ".join(cut_off[:3])
@@ -122,6 +132,7 @@ def find_lost_members(transition: Transition) -> None:
         transition.set_problem(TrainingReason.COORDINATOR_UNREACHABLE, words)
     else:
         transition.clear_problem(TrainingReason.COORDINATOR_UNREACHABLE)
+    _remember_unknown(transition)
     _give_up_unknown_ranks(transition)
     rendezvous.end_if_members_wait(transition)
 
@@ -141,6 +152,7 @@ def _all_silent(transition: Transition) -> bool:
     for member in tuple(transition.state.members.values()):
         if member.connection is not None and transition.now - member.heard_at >= LEASE_SECONDS:
             transition.close(member.connection)
+            _remember_silence(transition, member)
             transition.put(replace(member, connection=None, port=None, lost_at=transition.now))
         elif member.lost_at is not None:
             transition.put(replace(member, lost_at=transition.now))
@@ -149,6 +161,33 @@ def _all_silent(transition: Transition) -> bool:
         f"the coordinator hears no agent of this job. Running workers continue. {_CHECK_NETWORK}",
     )
     return True
+
+
+def _remember_silence(transition: Transition, member: Member) -> None:
+    """Keep that this agent fell silent: if its container has run all the time, the operator replaces the pod."""
+    pod = transition.state.pods.get(member.index)
+    if pod is not None and not rendezvous.is_replaced(pod, member.pod_uid):
+        silent = {**transition.state.silent, member.index: SilentAgent(pod.pod_uid, member.heard_at)}
+        transition.state = replace(transition.state, silent=silent)
+
+
+def _remember_unknown(transition: Transition) -> None:
+    """Take the pods for silent that must be the members of an adopted round that never connected.
+
+    An agent that was frozen when the leader changed has no connection that could fall silent.
+    """
+    round_, state = transition.state.round, transition.state
+    if round_ is None or not round_.adopted or transition.now - round_.started_at < rendezvous.ADOPTED_SECONDS:
+        return
+    unknown = round_.ranks.count(None)
+    absent = [
+        (index, pod)
+        for index, pod in state.pods.items()
+        if index not in state.members and not (round_.has(index) or pod.problem or pod.succeeded)
+    ]
+    if 0 < unknown == len(absent) and any(index not in state.silent for index, _ in absent):
+        found = {index: SilentAgent(pod.pod_uid, round_.started_at) for index, pod in absent}
+        transition.state = replace(state, silent={**found, **state.silent})
 
 
 def _silent_since(transition: Transition, member: Member) -> float | None:

@@ -294,7 +294,9 @@ def _why_waiting(transition: Transition, phase: Rendezvous, waiting: Sequence[Me
 
 def _why_missing(transition: Transition, index: int) -> str:
     """Return why a replica with a healthy pod does not wait with the others."""
-    member = transition.state.members.get(index)
+    member, silent = transition.state.members.get(index), transition.state.silent.get(index)
+    if member is None and silent is not None:
+        return f"its agent has sent nothing for {transition.now - silent.since:.0f} s"
     if member is None:
         return "its agent has not connected"
     if member.connection is None:

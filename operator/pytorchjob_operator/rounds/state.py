@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from pytorchjob_agent.contract.messages import FromAgent, RoundId, ToAgent
 from pytorchjob_operator.rounds.phases import Phase, Waiting, known_round
-from pytorchjob_operator.rounds.values import ExpectedPod, Member, PastRestart, Policy, Round, TrainingReason
+from pytorchjob_operator.rounds.values import (
+    ExpectedPod,
+    Member,
+    PastRestart,
+    Policy,
+    Round,
+    SilentAgent,
+    TrainingReason,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,8 @@ class JobState:
     """When an agent was last refused because another one serves its replica."""
     former_uids: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """The uids of a replica's last few former pods."""
+    silent: Mapping[int, SilentAgent] = field(default_factory=dict)
+    """Agents that were lost by their silence and have not come back, by index: their pods may be frozen."""
     problems: Mapping[TrainingReason, str] = field(default_factory=dict)
     """Problems that have not ended the job."""
 

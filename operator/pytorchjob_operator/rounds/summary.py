@@ -1,6 +1,7 @@
 """What the operator shows of one job: `summarize(state, now) -> Report`. Pure."""
 
-from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, TrainingEnd
+from pytorchjob_agent.contract.messages import LEASE_SECONDS
+from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, SilentPod, TrainingEnd
 from pytorchjob_operator.rounds.phases import Ended, Phase, name_of
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import Member
@@ -29,7 +30,18 @@ def summarize(state: JobState, now: float) -> Report:
         ended=_end(state.phase),
         waiting=0 if running else len(waiting),
         spares=len(waiting) if running else 0,
+        silent=_silent(state, now),
     )
+
+
+def _silent(state: JobState, now: float) -> tuple[SilentPod, ...]:
+    """Return the pods whose agents are silent. If no agent is heard, the coordinator may be the one that is cut off."""
+    heard = any(
+        member.connection is not None and now - member.heard_at < LEASE_SECONDS for member in state.members.values()
+    )
+    if not heard:
+        return ()
+    return tuple(SilentPod(agent.pod_uid, max(now - agent.since, 0.0)) for agent in state.silent.values())
 
 
 def _most_advanced(state: JobState) -> Member | None:

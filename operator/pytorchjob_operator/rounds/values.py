@@ -110,6 +110,16 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class SilentAgent:
+    """An agent that was lost because it sent nothing, or did not connect again."""
+
+    pod_uid: str
+    """The uid of the expected pod at that time; empty where pods have none."""
+    since: float
+    """The time of its last message."""
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """A set of members with fixed ranks that train together."""
 
