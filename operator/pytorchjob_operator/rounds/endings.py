@@ -21,8 +21,9 @@ def succeed(transition: Transition, reason: str) -> None:
     round_ = transition.state.round
     transition.enter(Trigger.SUCCEEDED, Ended(End(EndReason.SUCCEEDED, reason, ExitCode.OK, transition.now), round_))
     transition.reason = reason
+    members = frozenset[int]() if round_ is None else round_.members
     for member in transition.state.members.values():
-        if round_ is not None and round_.has(member.index) and member.done:
+        if round_ is not None and member.index in members and member.done:
             transition.send(member, Finished(round_.id))
         else:
             transition.send(

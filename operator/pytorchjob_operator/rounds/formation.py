@@ -32,8 +32,9 @@ def form(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -
     transition.state = replace(transition.state, next_number=id_.number + 1)
     _assign_all(transition, round_, chosen, phase.reason)
     _start(transition, chosen)
+    members = round_.members
     for member in waiting:
-        if not round_.has(member.index):
+        if member.index not in members:
             transition.send(member, Hold(spare_reason(round_)))
     transition.clear_problem(TrainingReason.WAITING)
     transition.clear_problem(TrainingReason.PEER_UNREACHABLE)
@@ -50,7 +51,8 @@ def spare_reason(round_: Round) -> str:
 def _choose(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -> list[Member]:
     """Prefer members of the last round, then low indices. The result is in the order of indices."""
     last = phase.last_round
-    preferred = sorted(waiting, key=lambda member: (last is not None and not last.has(member.index), member.index))
+    former = frozenset[int]() if last is None else last.members
+    preferred = sorted(waiting, key=lambda member: (member.index not in former, member.index))
     return sorted(preferred[: transition.state.policy.max_members], key=lambda member: member.index)
 
 

@@ -15,7 +15,8 @@ def summarize(state: JobState, now: float) -> Report:
     running = phase is PhaseName.RUNNING
     waiting = [member for member in state.members.values() if member.waiting]
     if running and round_ is not None:
-        waiting = [member for member in waiting if not round_.has(member.index)]
+        members = round_.members
+        waiting = [member for member in waiting if member.index not in members]
     return Report(
         round=str(round_.id) if round_ else "",
         phase=phase,

@@ -138,6 +138,11 @@ class Round:
     done: frozenset[int] = frozenset()
     """Indices of members whose workers have succeeded. They stay here if their pods go."""
 
+    @property
+    def members(self) -> frozenset[int]:
+        """The known members, for checks of many replicas."""
+        return frozenset(index for index in self.ranks if index is not None)
+
     def has(self, index: int) -> bool:
         """True if the replica takes part."""
         return index in self.ranks
