@@ -193,7 +193,7 @@ DEFECTS = [
         "round ids restart",
         "ours: after somebody deleted the Lease, terms began again and agents dropped every round",
         f"{ROUNDS}/formation.py",
-        "return own if last is None or own > last else RoundId(last.term, last.number + 1)",
+        "return own if last is None or own > last else last.next()",
         "return own",
     ),
     Defect(
@@ -207,7 +207,7 @@ DEFECTS = [
         "the last call is forgotten",
         "torch: a first round without the pods that start a moment later (last_call_timeout)",
         f"{ROUNDS}/rendezvous.py",
-        "patience = policy.last_call_timeout if phase.first else policy.rejoin_timeout",
+        "patience = policy.last_call_timeout if phase.unsure else policy.rejoin_timeout",
         "patience = 0.0",
     ),
     Defect(
