@@ -50,8 +50,22 @@ def prepare(group: Group, mutate: Iterable[str], *, fresh: bool) -> Path:
     _copy(ROOT / "operator", work / SOURCE)
     for name in ("tests", "docs"):
         _copy(ROOT / name, work / name)
-    (work / "pyproject.toml").write_text(configuration(group, mutate))
+    mutate = [*mutate]
+    settings = work / "pyproject.toml"
+    if settings.exists() and settings.read_text() != configuration(group, mutate):
+        _unmutate(work)
+    settings.write_text(configuration(group, mutate))
     return work
+
+
+def _unmutate(work: Path) -> None:
+    """Have mutmut make the files of other modules, and find their tests; the results that are known stay.
+
+    It takes a file that it only copied for one that has no mutants, and the known tests for those of all modules.
+    """
+    for path in (work / "mutants").rglob("*.py"):
+        path.unlink()
+    (work / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
 
 
 def _copy(source: Path, target: Path) -> None:

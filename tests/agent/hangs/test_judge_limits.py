@@ -125,3 +125,9 @@ def test_a_step_that_is_reported_twice_counts_once() -> None:
     for step, at in ((0, 0.0), (5, 5.0), (5, 9.0), (10, 15.0), (11, 16.0)):
         pace.take(step, at)
     assert pace.p99 == 2.0
+
+
+def test_a_pace_is_known_from_the_first_report_on_whenever_that_was() -> None:
+    pace = Pace()
+    pace.take(30, 120.0, first=(10, 100.0))
+    assert pace.p99 == 1.0
