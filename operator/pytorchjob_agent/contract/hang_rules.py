@@ -15,6 +15,8 @@ from pytorchjob_agent.contract.reading import ContractError, ObjectReader
 
 HANG = "PYTORCHJOB_HANG"
 DEFAULT_FIRST_PROGRESS = 1200.0  # seconds: data is loaded and kernels are compiled before the first step
+DEFAULT_IDLE = 120.0
+"""Seconds without progress of any kind on all ranks of the job. Two minutes, so that a hang is over within three."""
 _MOST_RULES = 16
 _LONGEST = 256 * 1024
 _LONGEST_PATTERN = 1024
@@ -89,13 +91,18 @@ class HangRules:
 
     progress_seconds: float | None = None  # None: derived from the pace of the steps so far
     first_progress_seconds: float | None = None  # None: DEFAULT_FIRST_PROGRESS, if the script is known to report
-    idle_seconds: float = 0.0
+    idle_seconds: float | None = None  # None: DEFAULT_IDLE, where the agent is certain
     log_rules: tuple[LogRule, ...] = ()
 
     @property
     def first_limit(self) -> float:
         """Return how long the first step may take; 0: no limit."""
         return DEFAULT_FIRST_PROGRESS if self.first_progress_seconds is None else self.first_progress_seconds
+
+    @property
+    def still_limit(self) -> float:
+        """Return how long all ranks may make no progress of any kind; 0: no limit."""
+        return DEFAULT_IDLE if self.idle_seconds is None else self.idle_seconds
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
@@ -112,7 +119,7 @@ class HangRules:
         return cls(
             progress_seconds=_seconds(fields, "progressSeconds"),
             first_progress_seconds=_seconds(fields, "firstProgressSeconds"),
-            idle_seconds=_seconds(fields, "idleSeconds") or 0.0,
+            idle_seconds=_seconds(fields, "idleSeconds"),
             log_rules=tuple(LogRule.from_dict(f"{HANG}: logRules[{at}]", rule) for at, rule in enumerate(rules)),
         )
 
@@ -121,7 +128,7 @@ class HangRules:
         data: dict[str, Any] = {}
         data |= {"progressSeconds": self.progress_seconds} if self.progress_seconds is not None else {}
         data |= {"firstProgressSeconds": self.first_progress_seconds} if self.first_progress_seconds is not None else {}
-        data |= {"idleSeconds": self.idle_seconds} if self.idle_seconds else {}
+        data |= {"idleSeconds": self.idle_seconds} if self.idle_seconds is not None else {}
         data |= {"logRules": [rule.to_dict() for rule in self.log_rules]} if self.log_rules else {}
         return json.dumps(data, separators=(",", ":"))
 

@@ -1,117 +1,136 @@
-"""Measures the workers' activity in /proc: do a worker and its descendants compute, read, write or send data?
+"""Decides from two readings of /proc what a worker and its descendants did in between. Pure.
 
-`judge` decides what it means. It is measured only in a stall, or if the job has a rule for idleness.
+There are two standards. The work of children, threads, disks and the network counts from an amount that background
+threads do not reach (telemetry, watchdogs). Of the thread that trains, the smallest sign counts: a line that it
+printed, a byte that it read or sent to another rank, more CPU time than a mere wake-up takes.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from enum import StrEnum
 
-from pytorchjob_agent.hangs.judge import Activity
-from pytorchjob_agent.system.processes import descendants
-
-_TICKS = os.sysconf("SC_CLK_TCK")
 _BUSY = 0.02  # of one core; sleeping threads that wake up occasionally use less
-_BYTES = 4096  # a second; an occasional line of log and the worker's progress reports are less
+_BYTES = 4096  # a second
+_FAULTS = 8  # pages that were read from a disk
+_WAKE_UP = 0.0004  # seconds of CPU: a poll of a queue takes 0.1 ms, the smallest step of a training 0.9 ms
+_NOISE = 0.0002
+_DUMPING = 0.005  # seconds of CPU that writing the stacks takes at most
 _STOPPED = frozenset("Tt")
-_BLOCKED = "D"  # in the kernel: mostly a disk or a network file system at work
 _GONE = frozenset("ZX")
+_BLOCKED = "D"  # in the kernel: mostly a disk or a network file system at work
+_STORAGE = ("fuse", "request_wait_answer", "nfs", "rpc_wait", "ceph", "cifs", "p9_", "lustre", "ptlrpc", "io_schedule")
+_NETWORK = (
+    "tcp_recvmsg",
+    "sk_wait_data",
+    "wait_woken",
+    "inet_wait_for_connect",
+    "inet_csk_accept",
+    "skb_wait_for_more",
+)
+
+
+class Motion(StrEnum):
+    """What a worker did between two readings."""
+
+    BUSY = "busy"
+    """It worked, or something works for it."""
+    STIRS = "stirs"
+    """The thread that trains exchanged something with the world, or waits for the network."""
+    SPINS = "spins"
+    """The thread that trains used the CPU, and did nothing else: it computes, or it polls."""
+    RESTS = "rests"
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """What a process and its descendants have used so far, in seconds of CPU and bytes."""
+class TreeReading:
+    """What /proc shows of a worker and its descendants; the counters only grow.
 
-    cpu: float = 0.0
-    bytes: float = 0.0
+    `main` is the thread that trains: the main thread of the worker, or of the Python process below a shell.
+    """
+
+    main: int = 0  # pid
+    cpu: float = 0.0  # seconds, with those of children that were waited for
+    main_cpu: float = 0.0
+    bytes: float = 0.0  # read and written by system calls; receiving from a socket does not count
+    main_bytes: float = 0.0
+    switches: int = 0  # how often the main thread fell asleep
+    faults: int = 0  # pages that had to be read from a disk
+    processes: frozenset[tuple[int, int]] = frozenset()  # pid and start
     states: frozenset[str] = frozenset()
+    waits: frozenset[str] = frozenset()  # the kernel's functions in which the processes' main threads wait
+    traced: bool = False  # by a debugger
+    traffic: Mapping[int, int] | None = None  # TCP bytes by socket; None: not read
+    main_traffic: Mapping[int, int] | None = None  # between the main thread's process and others than its children
 
-    def busier(self, before: "Usage", seconds: float) -> bool:
-        """Return whether it was active in the seconds since `before`."""
-        if self.states & {_BLOCKED}:
-            return True
-        cpu, moved = self.cpu - before.cpu, self.bytes - before.bytes
-        # Less than before: a child has ended without being waited for, which is activity too.
-        return not (0 <= cpu <= _BUSY * seconds and 0 <= moved <= _BYTES * seconds)
+    @property
+    def gone(self) -> bool:
+        """Return whether no process is left."""
+        return self.states <= _GONE
 
-
-def usage(pid: int) -> Usage:
-    """Return what the process tree of `pid` has used; without states if it is gone."""
-    found = [process for each in (pid, *descendants(pid)) if (process := _process(each)) is not None]
-    states = frozenset(state for _, state, _ in found)
-    return Usage(sum(cpu for cpu, _, _ in found), sum(moved for _, _, moved in found), states)
-
-
-def _process(pid: int) -> tuple[float, str, float] | None:
-    """Return a process' CPU seconds (including those of children that were waited for), state and bytes."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / _TICKS, fields[0], _moved(pid)
-    except (OSError, ValueError, IndexError):
-        return None
+    @property
+    def stopped(self) -> bool:
+        """Return whether a process was stopped by a signal, and not by a debugger."""
+        return not self.traced and bool(self.states & _STOPPED)
 
 
-def _moved(pid: int) -> float:
-    """Return the bytes that it read and wrote by system calls; 0 if /proc does not show them."""
-    try:
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return float(sum(int(line.split()[1]) for line in lines if line.startswith(("rchar:", "wchar:"))))
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The circumstances of two readings."""
+
+    seconds: float
+    dumped: int | None = None  # bytes of the stacks that it wrote on request; None: there was no request
 
 
-def network() -> float:
-    """Return the bytes that all interfaces of this pod have received and sent."""
-    try:
-        lines = Path("/proc/net/dev").read_text().splitlines()[2:]
-    except OSError:
-        return 0.0
-    return float(sum(_line(line) for line in lines))
+def motion(before: TreeReading, after: TreeReading, interval: Interval) -> Motion:
+    """Return what happened between the readings."""
+    if _works(before, after, interval):
+        return Motion.BUSY
+    if _exchanges(before, after, interval):
+        return Motion.STIRS
+    woken = after.switches - before.switches
+    return Motion.SPINS if _computed(before, after, interval) > _NOISE + _WAKE_UP * woken else Motion.RESTS
 
 
-def _line(line: str) -> int:
-    fields = line.rpartition(":")[2].split()
-    return int(fields[0]) + int(fields[8])
+def is_idle(before: TreeReading, after: TreeReading, interval: Interval) -> bool:
+    """Return whether it did no noticeable work, whatever it waits for."""
+    return not _works(before, after, interval) and _computed(before, after, interval) <= _BUSY * interval.seconds
 
 
-class ActivityMeter:
-    """Measures the activity of one round's workers; the pod's network traffic counts for all of them."""
+def _computed(before: TreeReading, after: TreeReading, interval: Interval) -> float:
+    return after.main_cpu - before.main_cpu - _dumping(interval)
 
-    def __init__(self, pids: Mapping[int, int]) -> None:
-        """Take the workers' pids by local rank."""
-        self._pids = pids
-        self._before: dict[int, tuple[float, Usage]] = {}
-        self._busy: dict[int, float] = {}
-        self._network: tuple[float, float] | None = None
-        self._sent = 0.0
 
-    def take(self, local_rank: int, now: float) -> Activity:
-        """Measure one worker; its quiet time counts from the first measurement."""
-        present = usage(self._pids[local_rank])
-        at, before = self._before.get(local_rank, (now, present))
-        self._before[local_rank] = (now, present)
-        if local_rank not in self._busy or (now > at and present.busier(before, now - at)):
-            self._busy[local_rank] = now
-        return Activity(
-            # Data moved by sendfile, or by threads that hardly use the CPU, is visible in the network only.
-            quiet_for=min(now - self._busy[local_rank], self._silence(now)),
-            stopped=bool(present.states & _STOPPED),
-            gone=present.states <= _GONE,
-        )
+def _exchanges(before: TreeReading, after: TreeReading, interval: Interval) -> bool:
+    """Return whether the main thread printed or read something, or its process waits for the network or used it."""
+    printed = after.main_bytes - before.main_bytes > (interval.dumped or 0)
+    return printed or _waits_for(after, _NETWORK) or _traffic(before.main_traffic, after.main_traffic) > 0
 
-    def _silence(self, now: float) -> float:
-        """Return for how many seconds the network has been silent, counted from the first measurement."""
-        if self._network is not None and now == self._network[0]:
-            return now - self._sent  # measured for another worker at the same time
-        present = network()
-        at, before = self._network or (now, present)
-        if self._network is None or not 0 <= present - before <= _BYTES * (now - at):
-            self._sent = now
-        self._network = (now, present)
-        return now - self._sent
 
-    def forget(self, local_rank: int) -> None:
-        """Discard a worker's measurements: its stall is over."""
-        self._before.pop(local_rank, None)
-        self._busy.pop(local_rank, None)
+def _works(before: TreeReading, after: TreeReading, interval: Interval) -> bool:
+    if after.traced or _BLOCKED in after.states or _waits_for(after, _STORAGE):
+        return True
+    if after.processes != before.processes or after.faults - before.faults > _FAULTS:
+        return True  # less CPU time than before would also mean that a child has ended
+    most = _BYTES * interval.seconds
+    moved = after.bytes - before.bytes - (interval.dumped or 0)
+    others = (after.cpu - before.cpu) - (after.main_cpu - before.main_cpu)
+    return (
+        moved > most
+        or others > _BUSY * interval.seconds + _dumping(interval)
+        or _traffic(before.traffic, after.traffic) > most
+    )
+
+
+def _dumping(interval: Interval) -> float:
+    return 0.0 if interval.dumped is None else _DUMPING
+
+
+def _waits_for(reading: TreeReading, names: tuple[str, ...]) -> bool:
+    return any(name in function for function in reading.waits for name in names)
+
+
+def _traffic(before: Mapping[int, int] | None, after: Mapping[int, int] | None) -> int:
+    """Return the bytes that the connections moved; what a closed connection had moved at last is unknown."""
+    if before is None or after is None:
+        return 0
+    return sum(max(0, moved - before.get(inode, 0)) for inode, moved in after.items())

@@ -7,10 +7,12 @@ A limit that the author sets applies unchanged. The automatic limits must not en
 for minutes while the other ranks wait. The short one applies to a process that cannot continue by itself (stopped by a
 signal). A longer one applies to workers that do nothing and are blocked outside of any collective. Workers that compute
 or wait for other ranks have only the limit of the first step: the rank at fault is elsewhere, and its agent sees it.
+
+Without steps: if no rank of the whole job makes progress of any kind (`stillness`) for two minutes, the job hangs.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil
@@ -21,6 +23,7 @@ from pytorchjob_agent.hangs.stack_analysis import Place
 
 SHORTEST = 10.0  # seconds: no automatic limit is below
 QUIET = 60.0  # seconds: a shorter wait for data or a file is not a hang
+STOPPED = 60.0  # seconds: a worker that was stopped on purpose is continued before
 _FACTOR = 5.0
 _WARM = 10  # steps before the pace is known
 _LAST = 200  # measurements from which the pace is computed
@@ -56,8 +59,9 @@ class Activity:
     """The activity of a worker and its descendants, from /proc."""
 
     quiet_for: float = 0.0  # seconds without noticeable CPU time, reading, writing or traffic
-    stopped: bool = False  # by SIGSTOP, or a debugger
+    stopped_for: float | None = None  # seconds since a signal stopped it; None: it is not stopped
     gone: bool = False
+    traced: bool = False  # a debugger is attached
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class Evidence:
     has_rank_0: bool = True  # many scripts print nothing on other ranks, which is not a fault
     reports: bool = False  # the script is known to call progress(), from now or an earlier round
     idle_for: float = 0.0  # seconds during which no worker used CPU time or the network
+    still_for: float = 0.0  # seconds without progress of any kind on all ranks of the job, as far as that is certain
+    stopped: Mapping[int, float] = field(default_factory=dict)  # seconds since a signal stopped a local rank
 
 
 @dataclass(slots=True)
@@ -130,6 +136,11 @@ def judge_workers(evidence: Evidence, rules: HangRules, now: float) -> HangVerdi
         verdict = _by_log(log, evidence, now)
         if verdict is not None:
             return verdict
+    found = _by_steps(evidence, rules, now)
+    return found if isinstance(found, HangVerdict) else _by_stillness(evidence, rules) or found
+
+
+def _by_steps(evidence: Evidence, rules: HangRules, now: float) -> HangVerdict | StackRequest | None:
     alive = [worker for worker in evidence.workers if worker.activity is None or not worker.activity.gone]
     if not any(worker.at is not None for worker in evidence.workers):
         return _by_first_step(alive, evidence, rules, now) or _by_idleness(evidence, rules)
@@ -206,6 +217,30 @@ def _by_idleness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
     )
 
 
+def _by_stillness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
+    """Judge workers without limits of the author's: nothing moves in the whole job, or a worker cannot continue."""
+    limit = rules.still_limit
+    if not limit or rules.log_rules or _author_limits(evidence, rules):
+        return None
+    most = STOPPED if rules.idle_seconds is None else limit
+    stopped = {rank: seconds for rank, seconds in evidence.stopped.items() if seconds > most}
+    if stopped:
+        rank, seconds = max(stopped.items(), key=lambda item: item[1])
+        words = f"local rank {rank}: stopped by a signal (SIGSTOP) for {seconds:.0f} s (limit {most:.0f} s)"
+        return HangVerdict(HangKind.HANGING, words, tuple(sorted(stopped)))
+    if not limit < evidence.still_for < float("inf"):
+        return None
+    words = f"no rank has made progress of any kind for {evidence.still_for:.0f} s (limit {limit:.0f} s)"
+    return HangVerdict(HangKind.HANGING, words)
+
+
+def _author_limits(evidence: Evidence, rules: HangRules) -> bool:
+    """Return whether a limit for steps that the author set applies now: it replaces the automatic ones."""
+    if any(worker.at is not None for worker in evidence.workers):
+        return rules.progress_seconds is not None
+    return rules.first_progress_seconds is not None
+
+
 def _stalls(
     workers: Iterable[WatchedWorker], rules: HangRules, now: float
 ) -> Iterator[HangVerdict | StackRequest | None]:
@@ -234,13 +269,15 @@ def _by_limit(worker: WatchedWorker, rules: HangRules, silent: float) -> HangVer
 def _by_pace(
     worker: WatchedWorker, activity: Activity, rules: HangRules, silent: float
 ) -> HangVerdict | StackRequest | None:
+    if activity.traced:
+        return None
     long = rules.first_limit
     if long and silent > long:
         return _stuck(worker, silent, long)
     if worker.pace is None or _finished(worker) or silent <= _quick(worker.pace):
         return None
     quick = _quick(worker.pace)
-    if activity.stopped:
+    if activity.stopped_for is not None:
         return _stuck(worker, silent, quick, ": it is stopped (SIGSTOP)")
     quiet = max(QUIET, quick)
     if silent <= quiet or activity.quiet_for < quiet / 2:

@@ -5,17 +5,28 @@ Pure: text in, a sentence out. Only the main thread counts, because it is the on
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 LONGEST = 8192  # characters of one rank's stacks
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)$')
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 _FOREIGN = (*_PACKAGES, "/lib/python3", "<frozen ", "<string>")
-_BACKWARD = "_engine_run_backward"  # DDP's all-reduce runs below it, without a Python frame
+_ENGINE = "_engine_run_backward"  # DDP's all-reduce runs below it, without a Python frame
+BACKWARD = "backward"
+"""Where a rank computes as well as it waits: its own computation and the all-reduce of DDP are one call."""
 _WRAPPERS = frozenset({"wrapper", "inner", "_fn", "decorate_context"})
 _COLLECTIVES = ("distributed_c10d.py", "functional_collectives.py", "distributed/nn/functional.py")
+_HANDLE = re.compile(r"\.(is_completed|wait)\(")
+_OUTSIDE = (
+    *("/socket.py", "/ssl.py", "/http/client.py", "/urllib/", "/asyncio/"),
+    *("/urllib3/", "/botocore/", "/aiohttp/", "/httpx/", "/httpcore/", "/grpc/"),
+    *("/pdb.py", "/bdb.py", "/debugpy/", "/pydevd"),
+)
 _MOST_RANKS = 8
+
+Source = Callable[[str, int], str]
+"""Returns the lines around a line of a file; empty if they cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +34,21 @@ class Place:
     """Where a rank's main thread is: the line of the user's code, and the collective in which it waits.
 
     `blocked`: it is in Python's own library, on a queue, a lock, a pipe or a socket. Elsewhere a call into C may also
-    wait for other ranks (`work.wait()`), which a stack does not show.
+    wait for other ranks (`work.wait()`), which only the source shows.
+    `external`: it waits for the network or a debugger.
     """
 
     where: str
     collective: str | None = None
     blocked: bool = False
+    external: bool = False
+    frames: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
+    """File, line and function of each frame, the innermost first."""
+
+    @property
+    def functions(self) -> tuple[tuple[str, str], ...]:
+        """Return the frames without their lines."""
+        return tuple((file, name) for file, _, name in self.frames)
 
     @property
     def words(self) -> str:
@@ -54,8 +74,8 @@ def _main(text: str) -> str:
     return text[text.rfind("hread 0x") - 1 :] if "hread 0x" in text else text
 
 
-def place(text: str | None) -> Place | None:
-    """Return a rank's place from its stacks; None without stacks."""
+def place(text: str | None, source: Source = lambda _file, _line: "") -> Place | None:
+    """Return a rank's place from its stacks; None without stacks. `source` has the code, where it can be read."""
     if not text:
         return None
     frames = [match for line in _main(text).splitlines() if (match := _FRAME.match(line))]
@@ -65,7 +85,31 @@ def place(text: str | None) -> Place | None:
     where = f"{own['file'].rpartition('/')[2]}:{own['line']} {own['name']}"
     library = frames[0]["file"].rpartition("/lib/python3")[2]
     blocked = library != frames[0]["file"] and not any(part in library for part in _PACKAGES)
-    return Place(where if own["name"].startswith("<") else f"{where}()", _collective(frames), blocked)
+    return Place(
+        where if own["name"].startswith("<") else f"{where}()",
+        _collective(frames) or _handle(frames[0], source),
+        blocked,
+        _waits_outside(frames),
+        tuple((frame["file"], frame["line"], frame["name"]) for frame in frames),
+    )
+
+
+def _handle(frame: re.Match[str], source: Source) -> str | None:
+    """Return the call of the script's own line that waits for a collective in C: `work.wait()` leaves no frame."""
+    if _foreign(frame["file"]) or not frame["line"].isdecimal():
+        return None
+    found = _HANDLE.search(source(frame["file"], int(frame["line"])))
+    return None if found is None else found[1]
+
+
+def _waits_outside(frames: Sequence[re.Match[str]]) -> bool:
+    """Return whether the calls below the script's own line are those of a network client or a debugger."""
+    for frame in frames:
+        if not _foreign(frame["file"]):
+            return False
+        if any(part in frame["file"] for part in _OUTSIDE):
+            return True
+    return False
 
 
 def _foreign(file: str) -> bool:
@@ -80,8 +124,8 @@ def _collective(frames: Sequence[re.Match[str]]) -> str | None:
             return found
         if frame["file"].endswith(_COLLECTIVES) and frame["name"] not in _WRAPPERS:
             found = frame["name"]
-        elif frame["name"] == _BACKWARD:
-            found = "backward"
+        elif frame["name"] == _ENGINE:
+            found = BACKWARD
     return found
 
 

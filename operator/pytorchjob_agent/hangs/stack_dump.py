@@ -7,6 +7,7 @@ then go to the log with the worker's rank before each line.
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ _PYTHONPATH = "PYTHONPATH"
 _STARTUP = Path(pytorchjob_startup.__file__).parent
 _MOST = 64 * LONGEST  # bytes that are read of a file
 _POLL = 0.05
+_LONGEST_SOURCE = 4 * 1024 * 1024
 
 
 class StackDumps:
@@ -52,6 +54,12 @@ class StackDumps:
         """Return the stacks written since the request, by local rank; workers that wrote nothing are left out."""
         texts = {local_rank: _read(path) for local_rank, path in self._paths.items()}
         return {local_rank: cut(text) for local_rank, text in texts.items() if text}
+
+    def size(self, local_rank: int) -> int:
+        """Return the bytes that a worker has written since the request."""
+        with contextlib.suppress(OSError):
+            return self._paths[local_rank].stat().st_size
+        return 0
 
     def collect(self, pids: Mapping[int, int], streams: Mapping[int, Stream], timeout: float) -> dict[int, str]:
         """Request the stacks, wait until all are written or `timeout` seconds are over, and print them."""
@@ -96,6 +104,18 @@ def _catches(pid: int) -> bool:
         return False
     caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
     return bool(int(caught, 16) >> (SIGNAL - 1) & 1)
+
+
+def source_around(file: str, line: int) -> str:
+    """Return a line of a script with its neighbours: a loop that polls is seen at each of its lines."""
+    try:
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            return ""
+        with open(file, "rb") as opened:
+            text = opened.read(_LONGEST_SOURCE).decode(errors="replace")
+    except (OSError, ValueError):
+        return ""
+    return "\n".join(text.splitlines()[max(0, line - 2) : line + 1])
 
 
 def _read(path: Path) -> str:

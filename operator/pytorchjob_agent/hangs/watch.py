@@ -1,26 +1,24 @@
-"""Collects the evidence about one round's workers: their progress, their lines and, of a silent one, its activity.
+"""Collects the evidence about one round's workers: their progress, their lines, and their activity (`meter`).
 
 `judge.judge_workers` decides what it means. A check takes microseconds as long as all workers report.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.hangs import judge
-from pytorchjob_agent.hangs.activity import ActivityMeter
 from pytorchjob_agent.hangs.judge import Activity, Evidence, HangVerdict, Pace, StackRequest, WatchedWorker
 from pytorchjob_agent.hangs.log_tracker import LONGEST_LINE, RuleTracker
-from pytorchjob_agent.hangs.stack_analysis import Place, place
-from pytorchjob_agent.hangs.stack_dump import StackDumps
+from pytorchjob_agent.hangs.meter import Meter
+from pytorchjob_agent.hangs.stack_analysis import Place
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 
 _EVERY = 1.0  # seconds between two checks
 _CALM = 4.0  # the same if no limit can be reached in between
 _YOUNG = 30.0  # seconds: in a younger round each step counts, because it may fail before its first one
 _ANSWER = 0.5  # seconds in which a worker has to write its stack
-_PARTS = 20  # measurements within the limit for idleness
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +44,23 @@ class _Stall:
 class Watch:
     """One round of workers."""
 
-    def __init__(
-        self,
-        rules: HangRules,
-        files: ProgressFiles,
-        pids: Mapping[int, int],
-        stacks: StackDumps | None = None,
-        history: History = _UNKNOWN,
-    ) -> None:
-        """Start to watch; `pids` has the workers by local rank, `stacks` the files for their stacks."""
+    def __init__(self, rules: HangRules, files: ProgressFiles, meter: Meter, history: History = _UNKNOWN) -> None:
+        """Start to watch the workers of `meter`; `history` has what earlier rounds have shown."""
         self._rules = rules
         self._files = files
-        self._pids = dict(pids)
-        self._stacks = stacks
+        self._meter = meter
         self._trackers = [RuleTracker(rule) for rule in rules.log_rules]
-        self._meter = ActivityMeter(self._pids)
-        self._paces = {local_rank: Pace(history.pace) for local_rank in self._pids}
+        self._paces = {local_rank: Pace(history.pace) for local_rank in meter.pids}
         self._stalls: dict[int, _Stall] = {}
-        self._started = self._next = self._next_idle = time.monotonic()
+        self._started = self._next = time.monotonic()
         self._alert = 0.0
         """The time at which the first worker will have been silent for long enough to be measured."""
-        self._idle = 0.0
         self._verdict: HangVerdict | None = None
         self.has_rank_0 = True
         self.reports = history.reports
         self.progress: tuple[WorkerProgress, ...] = ()
+        self.share_stillness: Callable[[float], float] = lambda _: float("inf")
+        """Reports to the other members for how long the workers here have been still; returns the same of theirs."""
 
     @property
     def history(self) -> History:
@@ -111,9 +101,26 @@ class Watch:
 
     def _evidence(self, now: float) -> Evidence:
         self._alert = float("inf")
-        workers = tuple(self._worker(reported, now) for reported in self.progress if reported.local_rank in self._pids)
-        logs = tuple(tracker.seen() for tracker in self._trackers)
-        return Evidence(self._started, workers, logs, self.has_rank_0, self.reports, self._idle_for(now))
+        self._measure(now)
+        workers = tuple(self._worker(reported, now) for reported in self.progress if reported.local_rank in self._paces)
+        still = self._meter.still_for(now)
+        return Evidence(
+            started=self._started,
+            workers=workers,
+            logs=tuple(tracker.seen() for tracker in self._trackers),
+            has_rank_0=self.has_rank_0,
+            reports=self.reports,
+            idle_for=self._meter.idle_for(now),
+            still_for=min(still, self.share_stillness(still)),
+            stopped=self._meter.stopped(now),
+        )
+
+    def _measure(self, now: float) -> None:
+        """Read /proc if a rule needs it: the one for idleness unless it is off, or that of a silent worker."""
+        if self._stalls:
+            self._meter.measure(now, _EVERY)
+        elif not self._trackers and self._rules.still_limit:
+            self._meter.measure(now)
 
     def _worker(self, reported: WorkerProgress, now: float) -> WatchedWorker:
         at = None if reported.age is None else now - reported.age
@@ -124,39 +131,26 @@ class Watch:
         alert = float("inf") if at is None else at + judge.attention_after(worker, self._rules)
         if now < alert:
             self._alert = min(self._alert, alert)
-            if self._stalls.pop(reported.local_rank, None) is not None:
-                self._meter.forget(reported.local_rank)
+            self._stalls.pop(reported.local_rank, None)
             return worker
         stall = self._stall(reported.local_rank, now)
         return replace(worker, activity=stall.activity, asked=stall.asked, place=stall.place)
 
     def _stall(self, local_rank: int, now: float) -> _Stall:
-        """Measure a silent worker, and read the stack that was requested from it."""
-        activity = self._meter.take(local_rank, now)
+        """Return what is known of a silent worker, with the stack that was requested from it."""
+        activity = self._meter.activity(local_rank, now)
         stall = self._stalls.setdefault(local_rank, _Stall(activity))
         stall.activity = activity
-        if stall.asked and stall.place is None and self._stacks is not None:
-            stall.place = place(self._stacks.read().get(local_rank))
+        if stall.asked and stall.place is None:
+            stall.place = self._meter.place(local_rank)
         return stall
 
     def _ask(self, request: StackRequest, now: float) -> None:
         """Request the stacks that a decision needs; the next check reads them."""
         for local_rank in request.local_ranks:
             self._stalls[local_rank].asked = True
-        if self._stacks is not None:
-            self._stacks.ask({local_rank: self._pids[local_rank] for local_rank in request.local_ranks})
+        self._meter.ask(*request.local_ranks)
         self._next = now + _ANSWER
-
-    def _idle_for(self, now: float) -> float:
-        """Return for how many seconds all workers were idle, if there is a rule for it and no better evidence."""
-        limit = self._rules.idle_seconds
-        if not limit or self.reports or self._trackers:
-            return 0.0
-        if now >= self._next_idle:
-            self._next_idle = now + max(_EVERY, limit / _PARTS)
-            measured = [self._meter.take(local_rank, now) for local_rank in self._pids]
-            self._idle = min((activity.quiet_for for activity in measured if not activity.gone), default=0.0)
-        return self._idle
 
 
 def _first(reported: WorkerProgress, now: float) -> tuple[int, float] | None:

@@ -22,6 +22,11 @@ _READ_SHARE = READ_SECONDS / 1000
 """In rounds of more than a thousand members it reads less often: once in this time for each of them."""
 HEARD_SECONDS = 2 * HEARTBEAT_SECONDS
 """A sign of life is reported while it is younger than this."""
+_STILL_SECONDS = 5.0
+"""What a peer reports of its workers holds for this long."""
+_LONGEST_VALUE = 40
+_ENDLESS = 10**9
+"""Stands for infinity: the workers of a member have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,9 @@ class PeerHeartbeats:
         self._read_at = now
         self._lived_at: dict[int, float] = {}
         self._contact = now
+        self._still: dict[int, tuple[int, float]] = {}
+        self.still_for = 0.0
+        """For how long the workers here have been still: the heartbeats report it to rank 0."""
         self.restart: str | None = None
         """Why a member asks for a restart that the coordinator did not command."""
 
@@ -65,6 +73,15 @@ class PeerHeartbeats:
         """Return the seconds since a peer was heard, or the store at a peer answered; 0 for a round of one."""
         return 0.0 if self._assigned.size == 1 else now - self._contact
 
+    def others_still_for(self, now: float) -> float:
+        """Return for how long the workers of all other members have been still. Only rank 0 knows; others return 0."""
+        if self._assigned.rank:
+            return 0.0
+        known = (self._still.get(rank, (0, now)) for rank in range(1, self._assigned.size))
+        found = [seconds if now - at < _STILL_SECONDS else 0 for seconds, at in known]
+        least = min(found, default=_ENDLESS)
+        return math.inf if least >= _ENDLESS else float(least)
+
     def exchange(self, store: SignedStore, clock: Callable[[], float]) -> bool:
         """Send a heartbeat and read the others'; True if a member asks for a restart for the first time.
 
@@ -73,10 +90,12 @@ class PeerHeartbeats:
         rank = self._assigned.rank
         if rank == 0:
             before = clock()
-            self._compare(_read_counters(store), before)
+            found = _read_heartbeats(store)
+            self._record_still(found, before)
+            self._compare([None if heartbeat is None else heartbeat[0] for heartbeat in found], before)
         else:
             self._sent += 1
-            store.write(f"heartbeat/{rank}", str(self._sent))
+            store.write(f"heartbeat/{rank}", self._value())
         before = clock()
         asked = store.read(_RESTART)
         if rank:
@@ -85,6 +104,16 @@ class PeerHeartbeats:
             return False
         self.restart = asked.value
         return True
+
+    def _value(self) -> str:
+        still = int(min(self.still_for, _ENDLESS))
+        return f"{self._sent} {still}" if still else str(self._sent)
+
+    def _record_still(self, found: Sequence[tuple[int, int] | None], now: float) -> None:
+        """Keep what the peers report. An old value is a replay, or its sender has died."""
+        for rank, heartbeat in enumerate(found, 1):
+            if heartbeat is not None and heartbeat[0] > (self._counters[rank - 1] if self._counters else 0):
+                self._still[rank] = (heartbeat[1], now)
 
     def _compare(self, counters: Sequence[int | None], now: float) -> None:
         """Compare the others' counters with those of the read before: each that has grown did so after it.
@@ -114,10 +143,18 @@ def is_prepared(store: SignedStore) -> bool:
     return store.read(_OPENED, 0) is not None
 
 
-def _read_counters(store: SignedStore) -> list[int | None]:
+def _read_heartbeats(store: SignedStore) -> list[tuple[int, int] | None]:
+    """Return each member's counter, and for how many seconds its workers have been still."""
     ranks = _others(store)
     found = store.read_all(_counter_names(ranks), ranks)
-    return [None if signed is None or not signed.value.isdecimal() else int(signed.value) for signed in found]
+    return [None if signed is None else _read_heartbeat(signed.value) for signed in found]
+
+
+def _read_heartbeat(value: str) -> tuple[int, int] | None:
+    counter, _, still = value.partition(" ")
+    if not (counter + still).isdecimal() or not counter or len(value) > _LONGEST_VALUE:
+        return None
+    return int(counter), int(still or "0")
 
 
 def _others(store: SignedStore) -> range:

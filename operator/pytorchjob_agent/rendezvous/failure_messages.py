@@ -63,7 +63,11 @@ def _where(place: Place | None, places: Mapping[int, Place | None], first_rank: 
 
 def bystander(places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
     """Return where the workers here are while those of another agent hang."""
-    return hang(HangVerdict(kind=HangKind.HANGING, reason="stopped because of another rank"), places, first_rank)
+    return hang(
+        HangVerdict(kind=HangKind.HANGING, reason="another agent reports that the job makes no progress"),
+        places,
+        first_rank,
+    )
 
 
 def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -177,7 +178,7 @@ class ElasticAgent(LocalElasticAgent):
             closing(death_sig or signal.SIGKILL, timeout)
 
         context.close = close
-        self._workers.begin(context.pids(), leads=self._assigned().first_rank == 0)
+        self._workers.begin(context.pids(), self._assigned(), self._membership.share_stillness)
         self._wakeup.watch(context.pids().values())
         return started
 
@@ -219,6 +220,7 @@ class ElasticAgent(LocalElasticAgent):
             self._verdict = self._workers.judge(now)
             return Workers.RUN if self._verdict is None else Workers.HANG
         self._wakeup.forget()
+        self._membership.share_stillness(inf)  # none is left that could move
         if self._result.state is WorkerState.SUCCEEDED:
             return Workers.STOPPED if self._workers.obeys() else Workers.DONE
         return Workers.FAILED

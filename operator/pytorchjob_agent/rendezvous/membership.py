@@ -231,6 +231,10 @@ class Membership:
             say(f"warning: the peer at {assigned.neighbour} cannot be reached: {error}")
             self.client.send(Unreachable(assigned.round, assigned.neighbour, error))
 
+    def share_stillness(self, seconds: float) -> float:
+        """Report for how long the workers here have been still; return the same of all other members, 0: unknown."""
+        return 0.0 if self.heartbeats is None else self.heartbeats.share_stillness(seconds)
+
     def _plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""
         heard = self.heard()

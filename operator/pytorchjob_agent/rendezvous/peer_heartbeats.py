@@ -45,6 +45,11 @@ class PeerHeartbeatThread:
         """Return the seconds since a peer was heard; 0 for a round of one."""
         return self._heartbeats.silence(time.monotonic())
 
+    def share_stillness(self, seconds: float) -> float:
+        """Report for how long the workers here have been still; return the same of all other members, at rank 0."""
+        self._heartbeats.still_for = seconds
+        return self._heartbeats.others_still_for(time.monotonic())
+
     def _run(self) -> None:
         while not self._stop.wait(self._heartbeats.seconds):
             with suppress(RuntimeError):  # torch's DistError and its subclasses: the host is away, see silence()

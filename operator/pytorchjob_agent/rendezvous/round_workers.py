@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.contract.hang_rules import HangRules
+from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE, HangRules
+from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.hangs import stack_analysis
 from pytorchjob_agent.hangs.judge import HangVerdict
+from pytorchjob_agent.hangs.meter import Meter
 from pytorchjob_agent.hangs.stack_analysis import Place
-from pytorchjob_agent.hangs.stack_dump import StackDumps
+from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
+from pytorchjob_agent.hangs.stillness import Pauses
 from pytorchjob_agent.hangs.watch import History, Watch
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.script.progress_file import RequestKind
@@ -56,11 +59,14 @@ class RoundWorkers:
 
         return torch_compat.changed_start(start)
 
-    def begin(self, pids: Mapping[int, int], *, leads: bool) -> None:
-        """Watch the processes that were started, by local rank; `leads` if rank 0 is among them."""
+    def begin(self, pids: Mapping[int, int], assigned: Assigned, share_stillness: Callable[[float], float]) -> None:
+        """Watch the processes that were started, by local rank; see Watch.share_stillness."""
         self._pids = dict(pids)
-        self._watch = Watch(self._rules, self._files, self._pids, self._stacks, self._history)
-        self._watch.has_rank_0 = leads
+        pauses = Pauses(self._rules.still_limit or DEFAULT_IDLE)
+        meter = Meter(self._pids, self._stacks, pauses, assigned.master_port)
+        self._watch = Watch(self._rules, self._files, meter, self._history)
+        self._watch.has_rank_0 = assigned.first_rank == 0
+        self._watch.share_stillness = share_stillness
         if self._watch.reads_lines and self._logs is not None:
             self._logs.listen(self._watch.add_line)
 
@@ -113,7 +119,7 @@ class RoundWorkers:
         """Print the workers' stacks and return where they are, by local rank; None: no answer (frozen)."""
         streams = self._logs.streams() if self._logs is not None else {}
         texts = self._stacks.collect(self._pids, streams, _STACK_SECONDS)
-        return {local_rank: stack_analysis.place(texts.get(local_rank)) for local_rank in self._pids}
+        return {local_rank: stack_analysis.place(texts.get(local_rank), source_around) for local_rank in self._pids}
 
     def close(self) -> None:
         """Remove everything; the workers have to be gone."""

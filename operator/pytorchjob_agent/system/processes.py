@@ -4,7 +4,7 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -52,11 +52,20 @@ def _parent_of(entry: Path) -> int | None:
 
 def descendants(root: int) -> list[int]:
     """Return the pids of all descendants of `root`, in any session and process group."""
+    return descendants_of((root,))[root]
+
+
+def descendants_of(roots: Collection[int]) -> dict[int, list[int]]:
+    """Return the pids of all descendants by root, from a single reading of /proc."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         parent = _parent_of(entry)
         if parent is not None:
             children.setdefault(parent, []).append(int(entry.name))
+    return {root: _below(root, children) for root in roots}
+
+
+def _below(root: int, children: Mapping[int, list[int]]) -> list[int]:
     found: list[int] = []
     todo = [root]
     while todo:

@@ -103,8 +103,8 @@ class Hang(Model):
     )
     idle_seconds: Limit | None = Field(
         default=None,
-        description="Longest time without CPU use and without sent bytes, in seconds; for a script that reports no"
-        " steps. Unset or 0: no limit.",
+        description="Longest time without CPU use, reading, writing and TCP traffic, in seconds; for a script that"
+        " reports no steps. 0: no limit. Unset: 120, if no rank of the job makes progress of any kind.",
     )
     log_rules: Annotated[tuple[LogRuleSpec, ...], Field(max_length=16)] | None = Field(
         default=None, description="Rules for what the workers' log must and must not contain. Unset: none."

@@ -29,6 +29,13 @@ def test_without_the_variable_nothing_is_set() -> None:
     assert HangRules().first_limit == 1200
 
 
+@pytest.mark.parametrize(("idle", "limit"), [(None, 120.0), (0.0, 0.0), (600.0, 600.0)])
+def test_idleness_is_judged_unless_it_is_switched_off(idle: float | None, limit: float) -> None:
+    rules = HangRules(idle_seconds=idle)
+    assert rules.still_limit == limit
+    assert HangRules.from_json(rules.to_json()) == rules
+
+
 def test_the_fields_are_those_of_the_jobs_spec() -> None:
     rule = {
         "name": "loss",

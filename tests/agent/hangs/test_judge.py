@@ -14,7 +14,7 @@ NOW = 1000.0
 BUSY, QUIET, STOPPED, GONE = (
     Activity(),
     Activity(quiet_for=500.0),
-    Activity(500.0, stopped=True),
+    Activity(500.0, stopped_for=500.0),
     Activity(500.0, gone=True),
 )
 BLOCKED, IN_C = Place("data.py:9 next()", blocked=True), Place("train.py:42 step()")
@@ -63,6 +63,7 @@ def judged(worker: WatchedWorker, rules: HangRules = HangRules(), **more: object
         pytest.param(silent(61, total=5, activity=STOPPED), HangRules(), None, id="its last step is done"),
         pytest.param(silent(11), HangRules(10.0), "no step after 5 for 11 s (limit 10 s)", id="the author's limit"),
         pytest.param(silent(9), HangRules(10.0), None, id="within the author's limit"),
+        pytest.param(silent(4000, activity=Activity(traced=True)), HangRules(), None, id="in a debugger, for an hour"),
         pytest.param(silent(99), HangRules(0.0), None, id="the author wants no limit"),
         pytest.param(silent(1300), HangRules(0.0), None, id="none at all"),
         pytest.param(silent(99, total=5), HangRules(10.0), None, id="done, within the limit of the first step"),
@@ -145,6 +146,55 @@ def test_idleness(rules: HangRules, idle: float, reports: bool, stuck: bool) -> 
     assert (verdict is not None) == stuck
     if isinstance(verdict, HangVerdict):
         assert verdict.reason == "no CPU time and no network traffic for 301 s (limit 300 s)"
+
+
+@pytest.mark.parametrize(
+    ("rules", "still", "found"),
+    [
+        pytest.param(HangRules(), 119.0, None, id="not for two minutes yet"),
+        pytest.param(HangRules(), 121.0, "for 121 s (limit 120 s)", id="for two minutes, without any setting"),
+        pytest.param(HangRules(), float("inf"), None, id="all have ended"),
+        pytest.param(HangRules(idle_seconds=600.0), 599.0, None, id="within the author's limit"),
+        pytest.param(HangRules(idle_seconds=600.0), 601.0, "(limit 600 s)", id="beyond it"),
+        pytest.param(HangRules(idle_seconds=0.0), 9999.0, None, id="the author wants no limit"),
+        pytest.param(HangRules(log_rules=(LogRule("a", "b"),)), 9999.0, None, id="the author has rules for lines"),
+        pytest.param(HangRules(None, 2000.0), 9999.0, None, id="and a limit for the first step, which is to come"),
+        pytest.param(HangRules(2000.0), 121.0, "(limit 120 s)", id="the author's limit for steps needs a first one"),
+    ],
+)
+def test_a_job_in_which_nothing_moves(rules: HangRules, still: float, found: str | None) -> None:
+    verdict = judged(WatchedWorker(0), rules, still_for=still)
+    assert (verdict is not None) == (found is not None)
+    if isinstance(verdict, HangVerdict):
+        assert verdict.reason.startswith("no rank has made progress of any kind")
+        assert verdict.reason.endswith(found or "?")
+
+
+def test_the_authors_limit_for_steps_holds_although_nothing_moves() -> None:
+    assert judged(silent(500), HangRules(2000.0), still_for=500.0) is None
+
+
+def test_a_worker_that_reports_and_waits_in_c_is_found_with_all_the_others() -> None:
+    verdict = judged(silent(130, activity=QUIET, asked=True, place=IN_C), still_for=130.0)
+    assert isinstance(verdict, HangVerdict)
+
+
+@pytest.mark.parametrize(
+    ("rules", "seconds", "found"),
+    [
+        pytest.param(HangRules(), 59.0, False, id="for less than a minute"),
+        pytest.param(HangRules(), 61.0, True, id="for a minute"),
+        pytest.param(HangRules(idle_seconds=600.0), 61.0, False, id="within the author's limit"),
+        pytest.param(HangRules(idle_seconds=600.0), 601.0, True, id="beyond it"),
+        pytest.param(HangRules(idle_seconds=0.0), 601.0, False, id="the author wants no limit"),
+    ],
+)
+def test_a_stopped_worker_that_reports_nothing(rules: HangRules, seconds: float, found: bool) -> None:
+    verdict = judged(WatchedWorker(1), rules, stopped={1: seconds})
+    assert (verdict is not None) == found
+    if isinstance(verdict, HangVerdict):
+        assert verdict.local_ranks == (1,)
+        assert "stopped by a signal (SIGSTOP)" in verdict.reason
 
 
 LATE = LogRule("epoch", "epoch", start_seconds=60.0, every_seconds=30.0)

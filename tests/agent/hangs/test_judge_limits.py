@@ -11,7 +11,7 @@ from pytorchjob_agent.hangs.log_tracker import LogEvidence
 from pytorchjob_agent.hangs.stack_analysis import Place
 
 NOW = 1000.0
-STOPPED, QUIET = Activity(500.0, stopped=True), Activity(quiet_for=500.0)
+STOPPED, QUIET = Activity(500.0, stopped_for=500.0), Activity(quiet_for=500.0)
 BLOCKED = Place("data.py:9 next()", blocked=True)
 EPOCH = LogRule("epoch", "epoch", start_seconds=60.0, every_seconds=30.0)
 

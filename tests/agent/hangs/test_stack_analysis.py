@@ -19,6 +19,89 @@ MODULE = ("/app/train.py", 22, "<module>")
 OTHER_THREAD = stack(("/usr/lib/python3.11/threading.py", 320, "wait"), head="Thread 0x00007f1923ca56c0")
 
 
+LINES = {
+    15: "        work.wait()",
+    16: "    while not work.is_completed():\n        pass",
+    17: "    loss = model(batch)",
+}
+
+
+@pytest.mark.parametrize(
+    ("stacks", "collective"),
+    [
+        pytest.param(stack(MAIN), "wait", id="a handle that is waited for leaves no frame"),
+        pytest.param(stack(("/app/train.py", 16, "main")), "is_completed", id="one that is polled"),
+        pytest.param(stack(("/app/train.py", 17, "main")), None, id="a computation"),
+        pytest.param(stack(("/app/train.py", 99, "main")), None, id="a line that cannot be read"),
+        pytest.param(stack(("/usr/lib/python3.11/threading.py", 15, "join"), MAIN), None, id="in the library"),
+        pytest.param(stack((MAIN[0], 0, "main")).replace("line 0", "line ???"), None, id="a line that is unknown"),
+        pytest.param(stack(C10D, WRAPPER, MAIN), "all_reduce", id="a collective with a frame of its own"),
+    ],
+)
+def test_the_source_shows_that_a_call_into_c_waits_for_other_ranks(stacks: str, collective: str | None) -> None:
+    found = place(stacks, lambda file, line: LINES.get(line, "") if file == MAIN[0] else "work.wait()")
+    assert found is not None
+    assert found.collective == collective
+
+
+@pytest.mark.parametrize(
+    ("stacks", "collective"),
+    [
+        pytest.param(stack((C10D[0], 4873, "barrier"), WRAPPER, MAIN), "barrier", id="NCCL, a barrier"),
+        pytest.param(
+            stack((C10D[0], 2810, "all_reduce"), WRAPPER, MAIN), "all_reduce", id="NCCL with TORCH_NCCL_BLOCKING_WAIT"
+        ),
+        pytest.param(stack((f"{TORCH}/cuda/__init__.py", 985, "synchronize"), MAIN), None, id="NCCL, at the device"),
+        pytest.param(stack(("/app/train.py", 17, "main")), None, id="NCCL, at loss.item()"),
+    ],
+)
+def test_what_a_stack_shows_of_a_rank_that_spins_in_nccl(stacks: str, collective: str | None) -> None:
+    """At the device a healthy training looks the same, because it waits there for most of its time."""
+    found = place(stacks)
+    assert found is not None
+    assert found.collective == collective
+
+
+@pytest.mark.parametrize(
+    ("frames", "external"),
+    [
+        pytest.param([("/usr/lib/python3.11/socket.py", 706, "readinto"), MAIN], True, id="a socket"),
+        pytest.param(
+            [("/usr/lib/python3.11/ssl.py", 1314, "read"), (f"{TORCH}/../urllib3/response.py", 1, "read"), MAIN],
+            True,
+            id="a download",
+        ),
+        pytest.param(
+            [
+                ("/usr/lib/python3.11/selectors.py", 468, "select"),
+                ("/usr/lib/python3.11/asyncio/base_events.py", 1, "run"),
+            ],
+            True,
+            id="a server",
+        ),
+        pytest.param(
+            [("/usr/lib/python3.11/cmd.py", 126, "cmdloop"), ("/usr/lib/python3.11/bdb.py", 1, "x")], True, id="pdb"
+        ),
+        pytest.param(
+            [
+                ("/usr/lib/python3.11/selectors.py", 415, "select"),
+                ("/usr/lib/python3.11/multiprocessing/connection.py", 1, "p"),
+            ],
+            False,
+            id="a queue of another process",
+        ),
+        pytest.param(
+            [MAIN, ("/usr/lib/python3.11/asyncio/base_events.py", 1, "run")], False, id="a coroutine of the script"
+        ),
+        pytest.param([C10D, WRAPPER, MAIN], False, id="a collective"),
+    ],
+)
+def test_what_waits_for_something_outside_of_the_job(frames: list[tuple[str, int, str]], external: bool) -> None:
+    found = place(stack(*frames))
+    assert found is not None
+    assert found.external is external
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

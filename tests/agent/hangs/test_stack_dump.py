@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.hangs.stack_analysis import describe_ranks, place
-from pytorchjob_agent.hangs.stack_dump import StackDumps
+from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
 from pytorchjob_agent.workers.output import Stream
 
 SLEEP = """
@@ -129,3 +129,17 @@ def test_other_paths_stay_behind_ours(stacks: StackDumps) -> None:
 def test_nothing_is_left(tmp_path: Path, stacks: StackDumps) -> None:
     stacks.close()
     assert list((tmp_path / "stacks").iterdir()) == []
+
+
+def test_the_source_around_a_line(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("one\ntwo\nthree\nfour\n")
+    assert source_around(str(script), 2) == "one\ntwo\nthree"
+    assert source_around(str(script), 99) == ""
+
+
+def test_a_source_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
+    """A stack may name any file; one that never ends must not hold the agent up."""
+    os.mkfifo(tmp_path / "pipe")
+    for name in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path), str(tmp_path / "none"), "<string>", "\0"):
+        assert source_around(name, 1) == ""

@@ -109,6 +109,68 @@ def test_a_request_for_a_restart_is_reported_once(members: Members) -> None:
     assert heartbeat.restart == ("boom " * 1000)[:1024]
 
 
+def exchange_all(heartbeats: list[PeerHeartbeats], members: Members, now: float) -> None:
+    for rank in (2, 1, 0):
+        heartbeats[rank].exchange(members[rank], lambda: now)
+
+
+@pytest.mark.parametrize(
+    ("still", "known"),
+    [
+        pytest.param((0.0, 0.0, 0.0), 0.0, id="all move"),
+        pytest.param((500.0, 0.5, 130.9), 0.0, id="one moves"),
+        pytest.param((0.0, 140.0, 130.9), 130.0, id="the others are still"),
+        pytest.param((0.0, float("inf"), 130.0), 130.0, id="the workers of one have ended"),
+        pytest.param((0.0, float("inf"), float("inf")), float("inf"), id="those of all others have"),
+    ],
+)
+def test_rank_0_learns_for_how_long_all_others_have_been_still(
+    members: Members, still: tuple[float, ...], known: float
+) -> None:
+    heartbeats = [PeerHeartbeats(place, 100.0) for place in PLACES]
+    for heartbeat, seconds in zip(heartbeats, still, strict=True):
+        heartbeat.still_for = seconds
+    for now in (101.0, 102.0):
+        exchange_all(heartbeats, members, now)
+    assert [heartbeat.others_still_for(102.5) for heartbeat in heartbeats] == [known, 0.0, 0.0]
+    assert heartbeats[0].heard(102.5).ranks == (1, 2), "and hears them as before"
+
+
+def test_what_a_member_reported_of_its_workers_does_not_outlive_it(members: Members) -> None:
+    heartbeats = [PeerHeartbeats(place, 100.0) for place in PLACES]
+    for heartbeat in heartbeats:
+        heartbeat.still_for = 200.0
+    exchange_all(heartbeats, members, 101.0)
+    for now in range(102, 110):
+        heartbeats[1].exchange(members[1], lambda now=now: float(now))  # type: ignore[misc]
+        heartbeats[0].exchange(members[0], lambda now=now: float(now))  # type: ignore[misc]
+    assert heartbeats[0].others_still_for(109.0) == 0.0, "member 2 may have moved since"
+
+
+def test_a_member_without_such_a_report_is_taken_to_move(members: Members) -> None:
+    zero, one = (PeerHeartbeats(place, 100.0) for place in PLACES[:2])
+    one.still_for = 200.0
+    for now in (101.0, 102.0):
+        one.exchange(members[1], lambda now=now: now)  # type: ignore[misc]
+        members[2].write("heartbeat/2", f"{now:.0f}")
+        zero.exchange(members[0], lambda now=now: now)  # type: ignore[misc]
+    assert zero.others_still_for(102.0) == 0.0
+
+
+@pytest.mark.parametrize("value", ["", " 5", "5 x", "5 5 5", "-5", "5 -5", "9" * 50, "1 " + "9" * 5000])
+def test_a_heartbeat_that_no_agent_writes_is_none(members: Members, value: str) -> None:
+    zero = PeerHeartbeats(ZERO, 100.0)
+    for now in (101.0, 102.0):
+        members[1].write("heartbeat/1", value)
+        zero.exchange(members[0], lambda now=now: now)  # type: ignore[misc]
+    assert zero.heard(102.0) == Heard()
+    assert zero.others_still_for(102.0) == 0.0
+
+
+def test_a_member_that_is_alone_learns_that_no_other_rank_moves() -> None:
+    assert PeerHeartbeats(replace(ZERO, size=1), 0.0).others_still_for(99.0) == float("inf")
+
+
 def test_a_member_that_is_alone_is_never_silent() -> None:
     assert PeerHeartbeats(replace(ZERO, size=1), 0.0).silence(99.0) == 0.0
 

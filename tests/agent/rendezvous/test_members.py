@@ -10,6 +10,7 @@ import pytest
 
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason
 from pytorchjob_operator.rounds.values import Policy
+from tests.waiting import until
 
 from .conftest import Job
 
@@ -126,6 +127,29 @@ def test_a_hang_is_found_named_and_ended_after_everybodys_stacks(job: Job) -> No
     assert told is not None
     assert told.message.startswith("rank 1 (pod-1) hangs at step 25")
     assert "hang_here" in told.message
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_hang_of_a_script_that_reports_nothing_is_found_by_all_agents_together(job: Job) -> None:
+    """Without any setting. Rank 0 waits in a collective, which alone is no hang. Rank 1 does nothing either."""
+    zero, one = job.start_all(FAIL="1:25:1", HOW="hang", QUIET="1")
+    until(lambda: "no rank has made progress of any kind" in zero.text(), seconds=400)
+    assert job.end() == [0, 0]
+    told = job.report().last_restart
+    assert told is not None
+    assert told.message.startswith("rank 1 (pod-1) hangs")
+    assert "hang_here" in told.message
+    assert "hang_here" in one.text()
+
+
+def test_an_idle_pod_is_found_where_the_author_asks_for_it(job: Job) -> None:
+    _, one = job.start_all(FAIL="1:25:1", HOW="hang", QUIET="1", PYTORCHJOB_HANG='{"idleSeconds": 12}')
+    assert job.end() == [0, 0]
+    told = job.report().last_restart
+    assert told is not None
+    assert told.message.startswith("rank 1 (pod-1) hangs: no CPU time and no network traffic")
+    assert "hang_here" in one.text()
 
 
 def test_the_budget_ends_the_job_with_the_first_error(job: Job) -> None:
