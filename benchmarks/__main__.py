@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchmarks import create, jobs, life, local, memory, progress, rendezvous, steady, table, warm
+from benchmarks import create, fairness, jobs, life, local, memory, progress, rendezvous, steady, table, warm
 from benchmarks.table import Row
 
 Measurement = Coroutine[Any, Any, list[Row]]
@@ -22,6 +22,7 @@ def cli(context: click.Context) -> None:
             [
                 *created,
                 jobs.measure(100, 3),
+                fairness.measure(16, 10_000, 10),
                 life.measure(200),
                 memory.measure(5000),
                 local.measure(5),
@@ -49,6 +50,16 @@ def create_(pods: int, repeat: int, write: bool) -> None:
 def jobs_(count: int, repeat: int, write: bool) -> None:
     """Many small jobs at once."""
     _show([jobs.measure(count, repeat)], write)
+
+
+@cli.command(name="fairness")
+@click.option("--jobs", default=16, show_default=True)
+@click.option("--pods", default=10_000, show_default=True)
+@click.option("--repeat", default=10, show_default=True)
+@click.option("--write", is_flag=True)
+def fairness_(jobs: int, pods: int, repeat: int, write: bool) -> None:
+    """A small job beside the large jobs of another namespace."""
+    _show([fairness.measure(jobs, pods, repeat)], write)
 
 
 @cli.command(name="life")

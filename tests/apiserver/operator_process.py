@@ -41,8 +41,9 @@ class OperatorProcess:
             **env,
         }
         self.log_file = directory / f"operator-{self._port}.log"
+        self.lease = env.get("PYTORCHJOB_LEASE_NAME", "pytorchjob-operator")
         if "--no-leader-elect" not in options:
-            _release_lease(plane, env.get("PYTORCHJOB_LEASE_NAME", "pytorchjob-operator"))
+            _release_lease(plane, self.lease)
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused
 from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import ApiClient, Object, Scope
-from pytorchjob_operator.kube.lease import Elector, LeaseName
+from pytorchjob_operator.kube.fence import Fence
+from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from pytorchjob_operator.kube.recorder import Involved, Recorder, Reporter
 from pytorchjob_operator.kube.reflector import Reflector, ReflectorSettings
 from pytorchjob_operator.kube.resource import LEASES, PODS
@@ -112,3 +113,76 @@ async def test_a_lease_is_made_and_released(client: ApiClient) -> None:
         held = await client.get(LEASES, "default", "leader")
     left = await client.get(LEASES, "default", "leader")
     assert (held["spec"]["holderIdentity"], left["spec"].get("holderIdentity")) == ("one", "")
+
+
+QUICK = LeaseSettings(duration=2.0, deadline=1.5, period=0.1, request=0.5)
+RELEASED = {"holderIdentity": "", "leaseDurationSeconds": 1}
+
+
+def _elector(client: ApiClient, lease: str, identity: str) -> Elector:
+    clock = asyncio.get_running_loop().time
+    name = LeaseName("default", lease, identity)
+    return Elector(client, name, clock, lambda: NOW + timedelta(seconds=clock()), QUICK)
+
+
+async def test_a_deleted_lease_never_gives_two_leaders_and_terms_go_on(bare: ControlPlane, client: ApiClient) -> None:
+    """The API server accepts a PUT that creates a Lease; a renewal must not be one."""
+    await client.create(LEASES, "default", {"metadata": {"name": "deleted"}, "spec": RELEASED})
+    first, second = _elector(client, "deleted", "one"), _elector(client, "deleted", "two")
+    leading = asyncio.create_task(first.run())
+    await first.acquired.wait()
+    async with running(second.run()):
+        await asyncio.sleep(0.5)
+        bare.kubectl("delete", "lease", "deleted")
+        both = False
+        while not second.acquired.is_set():
+            both |= first.valid() and second.valid()
+            await asyncio.sleep(0.001)
+        assert (both, first.valid(), second.term > first.term) == (False, False, True)
+        with pytest.raises(LeaseLostError, match="deleted"):
+            await leading
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"holderIdentity": "x", "leaseTransitions": 2**31 - 1}], ids=repr)
+async def test_a_lease_that_was_edited_costs_the_lead_but_no_later_one(client: ApiClient, spec: Any) -> None:
+    lease = f"edited-{len(str(spec))}"
+    made = await client.create(LEASES, "default", {"metadata": {"name": lease}, "spec": RELEASED})
+    first, second = _elector(client, lease, "one"), _elector(client, lease, "two")
+    leading = asyncio.create_task(first.run())
+    await first.acquired.wait()
+    meta = {"name": lease, "namespace": "default", "uid": made["metadata"]["uid"]}
+    await client.update(LEASES, "default", {"metadata": meta, "spec": spec})
+    with pytest.raises(LeaseLostError):
+        await leading
+    async with running(second.run()):
+        await second.acquired.wait()
+        assert second.term > first.term
+
+
+async def test_a_write_may_carry_the_rest_of_the_term(bare: ControlPlane) -> None:
+    """Each kind of write accepts the deadline; a create whose deadline is over changes nothing."""
+    fence = Fence(asyncio.get_running_loop().time)
+    fence.extend(asyncio.get_running_loop().time() + 8.0)
+    connection = config.load({"KUBECONFIG": str(bare.kubeconfig)})
+    async with ApiClient(connection, "pytorchjob-operator/test", fence) as writer:
+        made = await writer.create(PODS, "default", pod("fenced"))
+        await writer.patch(PODS, "default", "fenced", {"metadata": {"labels": {"a": "b"}}})
+        await writer.patch_status(PODS, "default", "fenced", {"status": {"phase": "Running"}})
+        live = await writer.get(PODS, "default", "fenced")
+        await writer.update(PODS, "default", {**live, "kind": "Pod", "apiVersion": "v1"})
+        await writer.delete(PODS, "default", "fenced", made["metadata"]["uid"], grace_seconds=0)
+        fence.fall()
+        with pytest.raises(ApiError, match="not the leader"):
+            await writer.create(PODS, "default", pod("late"))
+    assert "late" not in bare.kubectl("get", "pods").stdout
+
+
+async def test_a_quiet_watch_ends_in_time_with_a_bookmark(client: ApiClient) -> None:
+    """So a watch that is silent for longer is dead; no list is needed to go on."""
+    store: Store[Item] = Store(asyncio.get_running_loop().time)
+    reflector = Reflector(client, Scope(PODS, None, "job=none"), store, Item.decode, ReflectorSettings())
+    async with running(reflector.run()):
+        await until_async(lambda: reflector.counters.watches >= 2)
+        age = reflector.last_contact_age(asyncio.get_running_loop().time())
+    assert (reflector.counters.lists, reflector.counters.failures) == (1, 0)
+    assert age < ReflectorSettings().silence

@@ -1,6 +1,7 @@
 """The running operator and what may happen to it: killed, frozen, doubled, blind, confined to a namespace."""
 
 import asyncio
+import re
 import secrets
 import signal
 from collections import Counter
@@ -121,12 +122,31 @@ async def test_a_frozen_leader_changes_nothing_after_it_wakes_and_ends(
     frozen.signal(signal.SIGCONT)
     assert await asyncio.to_thread(frozen.process.wait, 30) != 0
     assert "the leader is now" in frozen.log
-    late = [one for one in audit.operator() if one.verb not in ("list", "watch", "get") and one.resource != "events"]
-    # Requests that were on their way when it froze cannot be called back: their names are taken by then. An Event of
-    # what it did before may still be told.
+    late = [one for one in audit.operator() if one.verb not in ("list", "watch", "get")]
+    # Requests that were on their way when it froze cannot be called back: their names are taken by then.
     assert [one for one in late if one.code != 409] == []
     assert len(late) <= IN_FLIGHT
     assert len(await kubelet.pods()) == 100
+
+
+async def test_when_the_lease_is_deleted_one_leads_on_in_a_later_term(
+    control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
+) -> None:
+    audit, leader = Audit(control_plane), start().wait_ready()
+    standby = start().wait_ready(leading=False)
+    jobs.apply("x", 99)
+    await until_async(lambda: at_least(kubelet, 10))
+    jobs.plane.kubectl("delete", "lease", leader.lease)
+    assert await asyncio.to_thread(leader.process.wait, 30) != 0
+    assert "it was deleted" in leader.log
+    await becomes(lambda: standby.leads)
+    await until_async(lambda: at_least(kubelet, 100))
+    assert twice(audit, jobs) == set()
+    assert _term(standby.log) > _term(leader.log)
+
+
+def _term(log: str) -> int:
+    return int(re.findall(r"leading, term (\d+)", log)[-1])
 
 
 async def test_an_api_server_that_was_away_costs_no_process_and_no_job(
