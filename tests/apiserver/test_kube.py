@@ -146,17 +146,25 @@ async def test_a_deleted_lease_never_gives_two_leaders_and_terms_go_on(bare: Con
 @pytest.mark.parametrize("spec", [None, {}, {"holderIdentity": "x", "leaseTransitions": 2**31 - 1}], ids=repr)
 async def test_a_lease_that_was_edited_costs_the_lead_but_no_later_one(client: ApiClient, spec: Any) -> None:
     lease = f"edited-{len(str(spec))}"
-    made = await client.create(LEASES, "default", {"metadata": {"name": lease}, "spec": RELEASED})
+    await client.create(LEASES, "default", {"metadata": {"name": lease}, "spec": RELEASED})
     first, second = _elector(client, lease, "one"), _elector(client, lease, "two")
     leading = asyncio.create_task(first.run())
     await first.acquired.wait()
-    meta = {"name": lease, "namespace": "default", "uid": made["metadata"]["uid"]}
-    await client.update(LEASES, "default", {"metadata": meta, "spec": spec})
+    await until_async(lambda: _edited(client, lease, spec))
     with pytest.raises(LeaseLostError):
         await leading
     async with running(second.run()):
         await second.acquired.wait()
         assert second.term > first.term
+
+
+async def _edited(client: ApiClient, lease: str, spec: Any) -> bool:
+    """Replace the spec, unless a renewal comes between."""
+    live = await client.get(LEASES, "default", lease)
+    with suppress(Conflict):
+        await client.update(LEASES, "default", {**live, "spec": spec})
+        return True
+    return False
 
 
 async def test_a_write_may_carry_the_rest_of_the_term(bare: ControlPlane) -> None:

@@ -123,8 +123,9 @@ async def test_a_frozen_leader_changes_nothing_after_it_wakes_and_ends(
     assert await asyncio.to_thread(frozen.process.wait, 30) != 0
     assert "the leader is now" in frozen.log
     late = [one for one in audit.operator() if one.verb not in ("list", "watch", "get")]
-    # Requests that were on their way when it froze cannot be called back: their names are taken by then.
-    assert [one for one in late if one.code != 409] == []
+    # Requests that were on their way when it froze cannot be called back: their names are taken by then, and the API
+    # server ends them at the end of the term, which they carry (504).
+    assert [one for one in late if one.code not in (409, 504)] == []
     assert len(late) <= IN_FLIGHT
     assert len(await kubelet.pods()) == 100
 
@@ -138,7 +139,7 @@ async def test_when_the_lease_is_deleted_one_leads_on_in_a_later_term(
     await until_async(lambda: at_least(kubelet, 10))
     jobs.plane.kubectl("delete", "lease", leader.lease)
     assert await asyncio.to_thread(leader.process.wait, 30) != 0
-    assert "it was deleted" in leader.log
+    assert re.search("it was deleted|the leader is now", leader.log)
     await becomes(lambda: standby.leads)
     await until_async(lambda: at_least(kubelet, 100))
     assert twice(audit, jobs) == set()
