@@ -95,6 +95,13 @@ def test_wrong_options_end_with_2(tmp_path: Path, options: list[str], message: s
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
+def test_a_deprecated_field_is_valid_with_a_warning(tmp_path: Path) -> None:
+    spec = changed("spec.elasticPolicy", {"nProcPerNode": 2})
+    result = call("validate", write(tmp_path / "job.yaml", spec))
+    assert result.exit_code == 0
+    assert "warning: spec.elasticPolicy.nProcPerNode is deprecated, use spec.nprocPerNode instead" in result.output
+
+
 @pytest.mark.parametrize("command", [["validate"], ["plan"], ["run", "-f"]], ids=lambda command: command[0])
 @pytest.mark.parametrize(
     ("metadata", "message"),

@@ -87,7 +87,11 @@ def validate_command(file: str) -> None:
 
     FILE - is standard input.
     """
+    from pytorchjob_operator.model.deprecated import warnings
+
     for job in _read(file):
+        for warning in warnings(job):
+            click.echo(f"warning: {warning}", err=True)
         click.echo(f"{file}: PyTorchJob {job.metadata.name} is valid")
 
 

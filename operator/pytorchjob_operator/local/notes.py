@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.local import gpus
-from pytorchjob_operator.model import PyTorchJob, main_container
+from pytorchjob_operator.model import PyTorchJob, deprecated, main_container
 
 
 class ClusterOnly(NamedTuple):
@@ -94,6 +94,7 @@ def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
     for name, field in RUN_POLICY.items():
         if getattr(policy, name) != field.instead:
             yield field.note.format(value=getattr(policy, name))
+    yield from deprecated.warnings(job)
     if elastic is not None and elastic.metrics:
         yield "elasticPolicy.metrics is ignored: to scale the job, edit its file and send SIGHUP"
 
