@@ -34,6 +34,9 @@ prepare: out/compiled
 test-long: out/compiled ## Heavy tests that rarely break: before a release, after a new torch, after changes of rounds
 	@python -m tests.lanes --long
 
+test-attacks: .venv ## Attacks on coordinator, store, credentials and operator; prints what a job beside them notices
+	pytest tests/attacks
+
 simulate: ## Schedules of a simulated job: real agents' decisions, real coordinator, real bytes (SEEDS=, FIRST=)
 	@PYTHONPATH=operator:$(CURDIR) $(if $(wildcard .venv/bin/python),.venv/bin/python,python3) -m tests.simulation --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0)
 

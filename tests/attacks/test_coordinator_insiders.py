@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.messages import Heartbeat, Refused, RoundId
+from pytorchjob_agent.contract.messages import Draining, Failed, Heartbeat, Join, Refused, RoundId, Unreachable
 from pytorchjob_operator.coordinator.limits import MIB, Limits
 from pytorchjob_operator.rounds.phases import Running
 from tests.attacks.bystander import bystander, dial, form_round
@@ -48,6 +48,31 @@ async def test_200_agents_of_one_job_do_not_keep_another_job_from_training(tmp_p
         assert isinstance(state.phase, Running)
         for talker in talkers:
             talker.cut()
+
+
+async def test_texts_of_one_agent_cannot_make_messages_that_other_agents_refuse(tmp_path: Path) -> None:
+    target = Target(tmp_path, Limits(), 3)
+    try:
+        talkers = await form_round(target.port, ATTACKER, 3, target.trust)
+        for text in ("x" * 4096, "🔥" * 4096, "\ud800" * 4096, "\x00" * 4096):
+            state = target.coordinator._jobs.state(ATTACKER)
+            assert state is not None
+            assert state.round is not None
+            talkers[2].say(Draining(1.0, text), Unreachable(state.round.id, text, text))
+            talkers[2].say(Failed(state.round.id, 2, 0, 1, text, text), Join(4002, state.round.id))
+            for talker in talkers[:2]:
+                await talker.hear_kind("restart")  # raises ProtocolError for what an agent would refuse
+                talker.say(Join(4000, state.round.id))
+            await talkers[2].hear_kind("stop")
+            talkers[2].cut()
+            talkers[2] = await dial(target.port, hello(2, job=ATTACKER, incarnation=text[:9]), target.trust)
+            talkers[2].say(Join(4002))
+            for talker in talkers:
+                await talker.hear_kind("assigned")
+        for talker in talkers:
+            talker.cut()
+    finally:
+        await asyncio.to_thread(target.coordinator.stop)
 
 
 async def test_unfinished_messages_of_one_job_do_not_use_up_the_memory(tmp_path: Path) -> None:

@@ -324,6 +324,8 @@ class Connection(asyncio.BufferedProtocol):
             with suppress(ssl.SSLError):
                 self._flush()
                 self._write(self._tls.close() if self._tls else b"")
+            self._inbound.clear()
+            self._account()
             self._finish(transport)
 
     def _finish(self, transport: asyncio.Transport) -> None:
