@@ -7,6 +7,7 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Failed, Join, Restart, RoundId
 from pytorchjob_operator.rounds.state import JobSynced
+from pytorchjob_operator.rounds.summary import summarize
 from pytorchjob_operator.rounds.values import EndReason
 from tests.rounds.story import Job, another_leader, expected, running
 
@@ -21,7 +22,8 @@ def leader_between_rounds(before: Job, **policy: Any) -> Job:
 
 def comes_back(job: Job, index: int, last: RoundId, restarts: int = 0, failure: str = "", **join: Any) -> None:
     """A member without workers reports how its last round ended, and waits."""
-    job.hello(index, last_round=last, rank=index, size=len(job.pods), restarts=restarts)
+    past = {name: join.pop(name) for name in ("past_failures", "past_age") if name in join}
+    job.hello(index, last_round=last, rank=index, size=len(job.pods), restarts=restarts, **past)
     if failure:
         job.says(index, Failed(last, index, 0, 1, failure))
     job.says(index, Join(20000 + index, last, **join))
@@ -142,3 +144,46 @@ def test_what_fails_because_a_member_was_cut_off_costs_nothing_although_its_peer
     job.joins(0)
     job.says(1, Join(20001, job.round, caused=True))
     assert (job.runs, job.state.restarts) == (True, 0)
+
+
+# The times and kinds of failures survive, too.
+
+
+def fail_in_turn(
+    leaders: int, seconds: float, failure: str = "ValueError: no", **policy: Any
+) -> list[EndReason | None]:
+    """A failure every so many seconds, and another leader after each; returns how the job stands each time."""
+    job, found, past, restarts = leader_between_rounds(running(2), **policy), [], (), 0
+    for number in range(leaders):
+        last = RoundId(1, 1 + number)
+        job.now += seconds
+        job.checked_at = job.now
+        for index, text in ((0, failure), (1, "")):
+            comes_back(job, index, last, restarts, text, past_failures=past, past_age=int(seconds))
+        found.append(None if job.end is None else job.end.reason)
+        if job.end is not None:
+            return found
+        past, restarts = job.assigned(0).past_failures, job.assigned(0).restarts
+        job = leader_between_rounds(job, **policy)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ends"),
+    [pytest.param(30.0, True, id="three within a minute"), pytest.param(50.0, False, id="two within a minute at most")],
+)
+def test_only_failures_of_the_window_count_whichever_leader_saw_them(seconds: float, ends: bool) -> None:
+    found = fail_in_turn(6, seconds, max_restarts=2, restart_window=70.0)
+    assert (found[-1] is EndReason.BUDGET) is ends
+    assert len(found) == (3 if ends else 6)
+
+
+def test_a_round_whose_progress_only_a_former_leader_saw_does_not_end_the_job() -> None:
+    assert fail_in_turn(8, 30.0) == [None] * 8
+
+
+def test_failures_of_former_leaders_are_no_news_for_the_status() -> None:
+    job = leader_between_rounds(running(2))
+    comes_back(job, 0, RoundId(1, 1), 1, past_failures=(30, 0, 77))
+    assert [past.at for past in job.state.history] == [job.now - 30]
+    assert summarize(job.state, job.now).last_restart is None

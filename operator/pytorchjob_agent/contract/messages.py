@@ -67,6 +67,10 @@ class Hello(Message):
     size: int = an_int(0, MAX_MEMBERS, default=0)
     restarts: int = an_int(0, default=0)
     """Restarts after failures in this job up to that round, as its assignment had them."""
+    past_failures: tuple[int, ...] = some_ints(default=())
+    """As its last assignment had them, for a coordinator that does not know them."""
+    past_age: int = an_int(0, default=0)
+    """Seconds since that assignment."""
     done: bool = a_flag(default=False)
     versions: Mapping[str, str | None] = some_texts(default_factory=dict)
     warnings: bool = a_flag(default=True)
@@ -204,6 +208,8 @@ class Assigned(Message):
     reason: str = a_text(1024, default="")
     secret: str = a_text(128, default="", repr=False)
     """Random, new for each round: members prove with it to each other what they write to the round's store."""
+    past_failures: tuple[int, ...] = some_ints(default=())
+    """The job's last failures, for the next coordinator (`rounds/past_failures`). The agent repeats them unread."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Session:
         self._pause = _FIRST_PAUSE
         self._pending = b""
         self._heard = now
-        self._flushed = self._awake_since = now
+        self._flushed = self._awake_since = self._assigned_at = now
         self._next_heartbeat: float | None = None
         """None until the coordinator has accepted the hello of this connection."""
         self._welcomes = 0
@@ -68,7 +68,7 @@ class Session:
         self._outbox.clear()  # what still counts of it is part of the standing
         self._pending, self._heard, self._next_heartbeat = b"", now, None
         self._welcomes = self.inbox.welcomes
-        return replace(self.standing.hello, clock=clock).to_line()
+        return replace(self.standing.hello, clock=clock, past_age=int(now - self._assigned_at)).to_line()
 
     def disconnect(self, now: float) -> bool:
         """Note the end of a connection, or a failed attempt; True if the coordinator was connected until now.
@@ -161,6 +161,9 @@ class Session:
         """Take part in a round; `agreed`: the members agreed on it without the coordinator."""
         resumed = (Resumed(assigned.round, assigned.restarts, assigned.reason),) if agreed else ()
         self.inbox = commands.begin(self.inbox, assigned.round)
+        if not agreed:  # otherwise no coordinator has assigned it
+            self._assigned_at = self._heard
+            self.stand(past_failures=assigned.past_failures)
         self.stand(
             *resumed,
             round=assigned.round,

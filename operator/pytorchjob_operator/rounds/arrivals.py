@@ -18,7 +18,7 @@ from pytorchjob_agent.contract.messages import (
     Stop,
     Welcome,
 )
-from pytorchjob_operator.rounds import rendezvous, running
+from pytorchjob_operator.rounds import past_failures, rendezvous, running
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.state import Send
@@ -44,7 +44,8 @@ def hello(transition: Transition, connection: int, message: Hello) -> None:
     member = _accept(transition, connection, message)
     restarts = believed_restarts(transition.state, message.restarts)  # also of members that wait between two rounds
     silent = {index: agent for index, agent in transition.state.silent.items() if index != member.index}
-    transition.state = replace(transition.state, restarts=restarts, silent=silent)
+    history = past_failures.restore(transition.state.history, message.past_failures, message.past_age, transition.now)
+    transition.state = replace(transition.state, restarts=restarts, silent=silent, history=history)
     transition.send(member, Welcome(transition.state.term))
     transition.reason = f"{message.pod} has connected"
     if isinstance(transition.state.phase, Ended):

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
+from pytorchjob_operator.rounds import past_failures
+from pytorchjob_operator.rounds.phases import Rendezvous
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import End, EndReason, Failure, PastRestart, Policy, TrainingReason, count
 
@@ -93,10 +95,12 @@ def judge(state: JobState, failures: Sequence[Failure], now: float) -> FailureVe
     """Decide what follows from one failed round."""
     first, step = root_cause(failures), reached_step(state)
     message = describe(state, failures)
-    signature = f"{first.exit_code} {_NUMBERS.sub('#', first.message)[:200]}"
+    signature = past_failures.signature(f"{first.exit_code} {_NUMBERS.sub('#', first.message)[:200]}")
     reason = TrainingReason.WORKERS_HANG if first.hang else TrainingReason.WORKER_FAILED
-    restart = PastRestart(now, reason, message, True, signature, step)
     past = [known for known in state.history if known.counted]
+    if _is_progress_unknown(state) and _reports_steps(state):
+        step = _last_step(past) + 1  # counts as progress: the job must not end for what only a former leader saw
+    restart = PastRestart(now, reason, message, True, signature, step)
     no_progress = _made_no_progress(state, now)
     found = _find_end(state, [*past, restart], first, no_progress)
     if found is None:
@@ -115,9 +119,16 @@ def _made_no_progress(state: JobState, now: float) -> bool:
     round_ = state.round
     if round_ is None:
         return True
+    if _is_progress_unknown(state):
+        return False
     if _reports_steps(state):
         return round_.first_step is None
     return now - round_.started_at < SHORT_SECONDS
+
+
+def _is_progress_unknown(state: JobState) -> bool:
+    """True if the round ended under a former leader: members that wait report no steps."""
+    return isinstance(state.phase, Rendezvous) and state.phase.learned
 
 
 def _reports_steps(state: JobState) -> bool:
@@ -148,7 +159,7 @@ def _find_end(
 
 
 def _used_restarts(policy: Policy, restarts: int, failures: list[PastRestart]) -> int:
-    """Return the used restarts. The count survives a change of leaders; the times in the history do not."""
+    """Return the used restarts. The count survives a change of leaders, and so do the times of the last failures."""
     window = policy.restart_window
     if window is None:
         return restarts

@@ -60,7 +60,7 @@ def _world_size(state: JobState) -> int:
 
 
 def _last_restart(state: JobState, now: float) -> LastRestart | None:
-    last = next((restart for restart in reversed(state.history) if restart.counted), None)
+    last = next((restart for restart in reversed(state.history) if restart.counted and restart.message), None)
     if last is None:
         return None
     return LastRestart(max(0.0, now - last.at), last.reason, last.message[:_MAX_MESSAGE])

@@ -183,6 +183,7 @@ class PastRestart:
     at: float
     reason: TrainingReason
     message: str
+    """Empty for a failure that a former coordinator counted."""
     counted: bool
     """True for failures: they cost a restart of the budget."""
     signature: str = ""

@@ -1,5 +1,7 @@
 """What an agent sends on its connections, and when: bytes in, bytes out, without a socket or a clock."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytorchjob_agent.contract.messages import (
@@ -97,6 +99,17 @@ def test_a_hello_has_the_round_in_which_workers_run_until_the_agent_joins_again(
     assert made.standing.hello.last_round == ROUND
     made.begin(ASSIGNED, agreed=False)
     assert made.standing.hello.last_round is None
+
+
+def test_an_agent_keeps_the_jobs_failures_for_the_next_coordinator() -> None:
+    made = connected()
+    made.lines(b"", 103.0)
+    made.begin(replace(ASSIGNED, past_failures=(9, 1, 77)), agreed=False)
+    made.begin(replace(ASSIGNED, round=RoundId(9, 9)), agreed=True)
+    made.join((), Join(2000))
+    hello = read(made.connect(120.5, 5.0))[0]
+    assert isinstance(hello, Hello)
+    assert (hello.past_failures, hello.past_age) == ((9, 1, 77), 17)
 
 
 def test_a_heartbeat_is_due_once_a_second() -> None:
