@@ -63,8 +63,10 @@ class Watched:
         pytest.param(lambda now: held(transitions=1 + (now >= 10)), 25, id="it took the lead again"),
         pytest.param(lambda now: held(leaseDurationSeconds=30), 30, id="its lease is longer than ours"),
         pytest.param(lambda now: held(leaseDurationSeconds=None), 15, id="its lease has no duration: ours"),
-        pytest.param(lambda now: held(holder=""), 0, id="it has left: at once"),
-        pytest.param(lambda now: held(holder=None), 0, id="the Lease has no holder: at once"),
+        pytest.param(lambda now: held(holder="", leaseDurationSeconds=1), 0, id="it has left: at once"),
+        pytest.param(lambda now: held(holder=""), 15, id="a person has removed its name: it may still write"),
+        pytest.param(lambda now: held(holder=None), 15, id="the Lease has no holder: nobody knows who may still write"),
+        pytest.param(lambda now: held(leaseDurationSeconds=1), 15, id="its lease is shorter than ours"),
     ],
 )
 async def test_the_lead_is_taken_from_another_process(

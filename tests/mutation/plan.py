@@ -37,6 +37,7 @@ GROUPS = (
         "rounds",
         (f"{OPERATOR}/rounds/*",),
         ("tests/rounds",),
+        ("tests/rounds/test_plausibility.py::test_a_pod_that_reports_failures_without_end_takes_little_memory",),
     ),
     Group("plan", (f"{OPERATOR}/plan/*",), ("tests/plan",), ("tests/plan/test_properties.py",)),
     *(
