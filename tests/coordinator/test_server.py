@@ -151,6 +151,9 @@ async def test_the_jobs_of_a_namespace_leave_connections_for_others() -> None:
         refused = await (await home.dial()).say(hello(2)).hear()
         assert isinstance(refused, Refused)
         assert "namespace team has 2 connections" in refused.message
+        state = home.jobs.state(JOB)
+        assert state is not None
+        assert state.problems[TrainingReason.AGENT_REFUSED] == refused.message, "people see it in the job's status"
         home.jobs.sync_job("other", Policy(1, 1), pods(1), Title("other", "another-team"))
         await home.member(0, job="other")
 

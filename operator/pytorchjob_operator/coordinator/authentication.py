@@ -71,6 +71,11 @@ def refusal(hello: Hello, admission: Admission | None) -> Refused | None:
         return Refused(UNKNOWN_POD, again=True)
     if place != hello.index:
         return Refused(f"index: {hello.index} is not the index of {hello.pod}, which is {place}")
+    return None
+
+
+def no_room(admission: Admission) -> Refused | None:
+    """Return why a pod of the job gets no connection now. None: there is room."""
     for share in admission.shares:
         if share.used >= share.most:
             words = f"{share.owner} has {count(share.used, 'connection')}, and {share.most} is the limit"

@@ -166,7 +166,7 @@ class Jobs:
         return None if excess is None else Refused(excess, again=True)
 
     def authentication_failed(self, uid: str, message: str) -> None:
-        """Report an agent that could not prove to be a pod of this job. Nothing happens if the job is unknown."""
+        """Report an agent that may not take part in this job. Nothing happens if the job is unknown."""
         if uid in self._jobs:
             self._feed(uid, AuthenticationFailed(message))
 

@@ -210,7 +210,10 @@ class Server:
             connection.send(stop)
             connection.hang_up()
             return
-        refused = authentication.refusal(hello, self._jobs.admission(hello.job))
+        admission = self._jobs.admission(hello.job)
+        refused = authentication.refusal(hello, admission)
+        if refused is None and admission is not None and (refused := authentication.no_room(admission)) is not None:
+            self._jobs.authentication_failed(hello.job, refused.message)  # people see it in the job's status
         if refused is not None:
             raise _RefusedError(refused)
         self._enter(connection, hello)

@@ -85,7 +85,7 @@ class JobSynced:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationFailed:
-    """An agent claimed to be a pod of this job and could not prove it."""
+    """An agent claimed to be a pod of this job and could not prove it, or there was no room for it."""
 
     message: str
 
