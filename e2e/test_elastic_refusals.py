@@ -14,6 +14,7 @@ from e2e.drama import degraded, termination
 from e2e.elastic import TRAIN, elastic_job, events, log, starts, submit, until_step
 from e2e.kubectl import Kubectl, until
 from pytorchjob_agent.contract import coordinator_endpoint
+from pytorchjob_operator.plan import credential
 
 CRASH = TRAIN.replace(
     "    time.sleep(seconds)",
@@ -29,6 +30,15 @@ if [ "$PYTORCHJOB_INDEX" = 1 ]; then
     export PYTHONPATH=/tmp/other
 fi
 """
+ENVIRONMENTS = """
+from pathlib import Path
+
+for path in Path("/proc").glob("[0-9]*/environ"):
+    variables = path.read_text().split(chr(0))
+    if any(variable.startswith("LOCAL_RANK=") for variable in variables):
+        print(*variables, sep="\\n")
+"""
+"""Prints the variables of the workers' processes."""
 NOWHERE = {"there-is": "no-such-node"}
 
 
@@ -77,17 +87,26 @@ def container(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def stranger(kubectl: Kubectl, name: str, **env: str) -> None:
-    """A pod that nobody made but says that it is worker 0 of the job `visited`; it differs in these variables."""
+    """A pod that nobody made but says that it is worker 0 of the job `visited`; it differs in these variables.
+
+    It has a genuine token, but its own.
+    """
     spec = kubectl.get("pod", "visited-worker-0")["spec"]
     (original,) = spec["containers"]
     kept = [one for one in original["env"] if one["name"] not in env]
     own = {key: original[key] for key in ("name", "image", "command", "securityContext")}
+    mounts = [mount for mount in original["volumeMounts"] if mount["name"] == credential.VOLUME]
+    volumes = [volume for volume in spec["volumes"] if volume["name"] == credential.VOLUME]
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name},
         "spec": {
-            "containers": [{**own, "env": [*kept, *({"name": key, "value": env[key]} for key in env)]}],
+            "containers": [
+                {**own, "env": [*kept, *({"name": key, "value": env[key]} for key in env)], "volumeMounts": mounts}
+            ],
+            "volumes": volumes,
+            "automountServiceAccountToken": False,
             "securityContext": spec["securityContext"],
             "terminationGracePeriodSeconds": 1,
             "restartPolicy": "Never",
@@ -136,21 +155,40 @@ def test_unequal_versions_name_the_odd_one(kubectl: Kubectl) -> None:
 
 def test_a_wrong_token_is_refused_and_the_job_says_so_and_trains_on(kubectl: Kubectl) -> None:
     until_step(kubectl, "visited", 0, 5)
-    stranger(kubectl, "thief", **{coordinator_endpoint.TOKEN: "0" * 64})
+    uid = kubectl.get("pod", "visited-worker-0")["metadata"]["uid"]
+    stranger(kubectl, "thief", **{coordinator_endpoint.POD_UID: uid})
     until(lambda: "'visited-worker-0' has a wrong token" in story(kubectl), 90, lambda: kubectl.story("visited"))
+    assert f"it belongs to pod {kubectl.namespace}/thief" in story(kubectl)
     until(lambda: "refuses this agent" in kubectl("logs", "thief"), 60, lambda: kubectl("logs", "thief"))
     assert len(starts(log(kubectl, "visited", 0))) == 1
 
 
 def test_of_two_agents_for_one_replica_the_first_trains_on_and_the_job_says_so(kubectl: Kubectl) -> None:
     until_step(kubectl, "visited", 0, 5)
-    uid = kubectl.get("pod", "visited-worker-0")["metadata"]["uid"]
-    stranger(kubectl, "twin", **{coordinator_endpoint.POD_UID: uid})
+    twin = "PET_RDZV_CONF=join_timeout=20 pytorchjob-agent run -- --no-python true 2>&1 || true"
+    words = kubectl("exec", "visited-worker-0", "--", "sh", "-c", twin)
+    assert "another agent already serves replica 0" in words
     until(lambda: "DuplicateReplica" in story(kubectl), 90, lambda: kubectl.story("visited"))
-    until(
-        lambda: "another agent already serves replica 0" in kubectl("logs", "twin"), 60, lambda: kubectl("logs", "twin")
-    )
     assert len(starts(log(kubectl, "visited", 0))) == 1
+
+
+def test_the_view_role_does_not_show_a_pods_credential(kubectl: Kubectl) -> None:
+    until_step(kubectl, "visited", 0, 5)
+    real = kubectl("exec", "visited-worker-0", "--", "cat", credential.FILE).strip()
+    assert real.count(".") == 2
+    kubectl("create", "rolebinding", "reader", "--clusterrole=view", "--user=reader")
+    shown = kubectl("get", "pod", "visited-worker-0", "-o", "json", "--as=reader")
+    assert credential.FILE in shown
+    assert real not in shown
+    for verb, what in (("create", "serviceaccounts/token"), ("create", "pods/exec"), ("get", "secrets")):
+        assert kubectl("auth", "can-i", verb, what, "--as=reader", check=False).strip() == "no"
+
+
+def test_a_workers_environment_has_no_credential(kubectl: Kubectl) -> None:
+    until_step(kubectl, "visited", 0, 5)
+    found = kubectl("exec", "visited-worker-0", "--", "python", "-c", ENVIRONMENTS)
+    assert "LOCAL_RANK=" in found
+    assert credential.FILE not in found
 
 
 def story(kubectl: Kubectl) -> str:

@@ -135,6 +135,62 @@ def test_the_plan_is_the_objects_of_the_job() -> None:
     assert "&id" not in result.output
 
 
+def planned(template: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """The spec of the pod that `pytorchjob plan` prints for a job of one worker."""
+    worker = {"replicas": 1, "template": template}
+    made = {**GOOD, "spec": {"pytorchReplicaSpecs": {"Worker": worker}, **spec}}
+    result = call("plan", "-", stdin=yaml.safe_dump(made))
+    assert result.exit_code == 0, result.output
+    (pod,) = [document for document in yaml.safe_load_all(result.output) if document and document["kind"] == "Pod"]
+    found: dict[str, Any] = pod["spec"]
+    return found
+
+
+def container(*command: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "pytorch", "image": "i", "command": list(command)}]}}
+
+
+def variables(spec: dict[str, Any]) -> dict[str, str]:
+    return {entry["name"]: entry.get("value", "") for entry in spec["containers"][0]["env"]}
+
+
+def test_the_plan_has_what_the_installed_operator_adds_for_an_agent() -> None:
+    spec = planned(container("pytorchjob-agent", "run", "train.py"))
+    found = variables(spec)
+    assert (
+        found["PYTORCHJOB_COORDINATOR"] == "pytorchjob-operator-coordinator.pytorchjob-system.svc.cluster.local:29600"
+    )
+    assert found["PYTORCHJOB_COORDINATOR_CA"] == "<certificate of the coordinator>"
+    assert found["PYTORCHJOB_TOKEN_FILE"] == "/var/run/secrets/pytorchjob.kubeflow.org/token"
+    assert [volume["name"] for volume in spec["volumes"]] == ["pytorchjob-token"]
+    assert spec["containers"][0]["volumeMounts"][0]["readOnly"] is True
+
+
+def test_the_plan_has_the_container_that_installs_an_injected_agent() -> None:
+    spec = planned(container("torchrun", "train.py"), agent={"inject": True})
+    (first,) = spec["initContainers"]
+    assert (first["name"], first["image"]) == ("pytorchjob-agent-install", f"pytorchjob/operator:{__version__}")
+    assert variables(spec)["PET_RDZV_BACKEND"] == "pytorchjob"
+    assert [volume["name"] for volume in spec["volumes"]] == ["pytorchjob-agent", "pytorchjob-token"]
+
+
+def test_the_plan_of_a_torchrun_job_has_nothing_of_it() -> None:
+    spec = planned(container("torchrun", "train.py"))
+    assert [name for name in variables(spec) if name.startswith("PYTORCHJOB_")] == []
+    assert "volumes" not in spec
+
+
+def test_the_operators_variables_change_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCHJOB_OPERATOR_COORDINATOR", "false")
+    assert "PYTORCHJOB_COORDINATOR" not in variables(planned(container("pytorchjob-agent", "run", "train.py")))
+
+
+def test_a_wrong_variable_of_the_operator_ends_the_plan_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCHJOB_OPERATOR_COORDINATOR", "perhaps")
+    result = call("plan", "-", stdin=yaml.safe_dump(GOOD))
+    assert (result.exit_code, "PYTORCHJOB_OPERATOR_COORDINATOR" in result.stderr) == (2, True)
+
+
 def test_the_plan_of_a_gang_shows_its_pods_although_they_wait() -> None:
     gang = changed("spec.runPolicy", {"schedulingPolicy": {"gangScheduler": "volcano"}})
     result = call("plan", "-", stdin=yaml.safe_dump(gang))

@@ -3,6 +3,7 @@
 This module only defines the command line. Each command imports what it needs when it runs, so that `--help` is fast.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pytorchjob_operator import __version__
-from pytorchjob_operator.errors import CannotRun, InvalidJob
+from pytorchjob_operator.errors import CannotRun, InvalidJob, OperatorError
 
 if TYPE_CHECKING:
     from pytorchjob_operator.model import PyTorchJob
-    from pytorchjob_operator.observed import Observed
+    from pytorchjob_operator.observed import Observed, Options
 
 FAILED = 1
 INVALID = 2
@@ -98,23 +99,32 @@ def validate_command(file: str) -> None:
 @main.command("plan")
 @_FILE
 def plan_command(file: str) -> None:
-    """Print the objects that the operator would create.
+    """Print the objects that the installed operator would create.
 
-    The output is YAML, for each job of the file. FILE - is standard input.
+    The output is YAML, for each job of the file. FILE - is standard input. The operator has the chart's default values;
+    its environment variables change them, for example PYTORCHJOB_OPERATOR_COORDINATOR=false. The cluster sets the job's
+    uid and the coordinator's certificate.
     """
+    from pytorchjob_operator import installed
+
+    try:
+        options = installed.options(os.environ)
+    except OperatorError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(INVALID)
     for job in _read(file):
-        for document in plan_documents(job):
+        for document in plan_documents(job, options):
             click.echo(document, nl=False)
 
 
-def plan_documents(job: "PyTorchJob") -> Iterator[str]:
+def plan_documents(job: "PyTorchJob", options: "Options") -> Iterator[str]:
     """Yield the objects that the first plan of a job creates as YAML documents, the plan's reason first."""
     from pytorchjob_operator.local.source import as_stored, override
     from pytorchjob_operator.observed import Observed
     from pytorchjob_operator.plan import make_plan
 
     now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
-    seen = Observed(as_stored(override(job, None, None)), now)
+    seen = Observed(as_stored(override(job, None, None)), now, options=options)
     yield f"# {job.metadata.name}: {make_plan(seen).reason}\n"
     for manifest in _manifests(seen):
         yield f"---\n# {manifest['kind']} {manifest['metadata']['name']}\n{_to_yaml(manifest)}"

@@ -25,6 +25,9 @@ TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 ANNOTATION_SPEC_HASH = f"{_PREFIX}/spec-hash"
 """On children that the operator updates: a hash of the spec that it wrote last."""
 
+ANNOTATION_ROTATED = f"{_PREFIX}/rotated"
+"""On the coordinator's Secret: the operator may change it, because it made it."""
+
 VOLCANO = "volcano"
 """The scheduler with its own kind of PodGroup; every other name counts as scheduler-plugins (v1)."""
 ANNOTATION_VOLCANO_GROUP = "scheduling.k8s.io/group-name"
@@ -32,6 +35,8 @@ ANNOTATION_VOLCANO_TASK = "volcano.sh/task-spec"
 LABEL_POD_GROUP = "scheduling.x-k8s.io/pod-group"
 ANNOTATION_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
+TOKEN_AUDIENCE = "pytorchjob-operator"  # noqa: S105  (a name, no secret)
+"""The audience of the pods' service account tokens: only the coordinator accepts them."""
 CONTAINER = "pytorch"
 PORT_NAME = "pytorchjob-port"
 DEFAULT_PORT = 23456

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
+from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR, TOKEN
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.model import PyTorchJob
@@ -20,6 +20,7 @@ from pytorchjob_operator.problem import PodProblem as PodProblem
 
 _MAX_INDEX = 1_000_000
 """Any client may write a label: an index beyond this does not belong to a replica."""
+_MAX_ADDRESSES = 4
 _MAX_WORD = 64
 _MAX_SENTENCE = 1024
 """Most characters that are kept of what other controllers write."""
@@ -75,6 +76,10 @@ class Pod:
     """Whether the job's Service has no name for it, as for pods of v1: only its own Service leads to it."""
     without_coordinator: bool = False
     """Whether it was created without the coordinator's endpoint."""
+    token_variable: bool = False
+    """Whether it was created with its credential in a variable, by an operator before the credential had a file."""
+    addresses: tuple[str, ...] = ()
+    """Its IP addresses, those of the node with hostNetwork; empty until the kubelet reports them."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
@@ -86,6 +91,7 @@ class Pod:
         phase, deleting = _phase(status.get("phase")), bool(meta.get("deletionTimestamp"))
         lost = phase is PodPhase.FAILED or (deleting and phase is not PodPhase.SUCCEEDED)
         exit_code, ready = _exit_code(statuses), _ready(status.get("conditions") or ())
+        variables = _variables(obj.get("spec"))
         return cls(
             name=meta["name"],
             namespace=meta.get("namespace", ""),
@@ -107,7 +113,9 @@ class Pod:
             node=str((obj.get("spec") or {}).get("nodeName") or ""),
             deleted_at=read_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
             anonymous=_anonymous(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
-            without_coordinator=_without_coordinator(obj.get("spec")),
+            without_coordinator=bool(obj.get("spec")) and COORDINATOR not in variables,
+            token_variable=TOKEN in variables,
+            addresses=_addresses(status),
         )
 
     @property
@@ -215,10 +223,8 @@ class CoordinatorAccess:
 
     address: str
     """host:port, as the pods reach it."""
-    key: bytes = field(repr=False)
-    """The key from which each pod's token is derived."""
     ca: str = ""
-    """Its certificate, base64 of DER; empty: no TLS."""
+    """The certificates that agents trust, base64 of their DER, one after the other; empty: no TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +315,15 @@ def _anonymous(spec: dict[str, Any] | None, job: object) -> bool:
     return bool(spec) and (spec or {}).get("subdomain") != names.service_name(str(job))
 
 
-def _without_coordinator(spec: dict[str, Any] | None) -> bool:
+def _variables(spec: dict[str, Any] | None) -> frozenset[str]:
+    """Return the names of all variables of all containers."""
     containers = (spec or {}).get("containers") or ()
-    variables = (variable.get("name") for container in containers for variable in container.get("env") or ())
-    return bool(spec) and COORDINATOR not in variables
+    return frozenset(str(variable.get("name")) for container in containers for variable in container.get("env") or ())
+
+
+def _addresses(status: dict[str, Any]) -> tuple[str, ...]:
+    listed = (str(entry.get("ip") or "") for entry in (status.get("podIPs") or ())[:_MAX_ADDRESSES])
+    return tuple(address for address in listed if address) or tuple(filter(None, [str(status.get("podIP") or "")]))
 
 
 def _index(label: object) -> int | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.observed import CoordinatorAccess, Options
 
 PREFIX = "PYTORCHJOB_"
 OWN_PREFIX = PREFIX + "OPERATOR_"
@@ -62,6 +63,10 @@ class Settings:
         default="", metadata={"help": "host:port at which agents reach the coordinator; required with the coordinator"}
     )
     coordinator_tls: bool = field(default=True, metadata={"help": "Whether agents and coordinator use TLS"})
+    coordinator_check_addresses: bool = field(
+        default=True,
+        metadata={"help": "Whether an agent must connect from an IP address of its pod; false: where addresses change"},
+    )
     coordinator_secret: str = field(
         default="pytorchjob-operator-coordinator",
         metadata={"help": "Secret with the coordinator's key and certificate, in the operator's own namespace"},
@@ -99,6 +104,18 @@ class Settings:
         _choice(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
         _choice(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
         return settings
+
+    def options(self, coordinator: CoordinatorAccess | None = None) -> Options:
+        """Return what the objects of jobs depend on; `coordinator` is known once its credentials are."""
+        return Options(
+            cluster_domain=self.cluster_domain,
+            stuck_pod_seconds=self.stuck_pod_seconds,
+            accelerators=self.accelerators,
+            replica_services=self.replica_services,
+            gang_scheduler=self.gang_scheduler,
+            coordinator=coordinator,
+            agent_image=self.agent_image,
+        )
 
 
 def _variable(name: str) -> str:

@@ -12,16 +12,27 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
-from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, Failed, Heartbeat, Hello, Join, RoundId
+from pytorchjob_agent.contract.messages import (
+    HEARTBEAT_SECONDS,
+    Assigned,
+    Failed,
+    Heartbeat,
+    Hello,
+    Join,
+    Refused,
+    RoundId,
+)
 from pytorchjob_operator.kube.client import ApiClient
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.coordinator.talking import Talker
+from tests.fakes.tokens import AUDIENCE
 from tests.ports import free_port
 from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
 
+ACCOUNT = "trainer"
 WORKERS = ("x-worker-0", "x-worker-1")
 Object = dict[str, Any]
 
@@ -64,17 +75,24 @@ def meeting(pod: Object) -> CoordinatorEndpoint:
 class Agents:
     """Agents that beat as long as the test lasts."""
 
-    def __init__(self, kubelet: Kubelet) -> None:
-        self._kubelet = kubelet
+    def __init__(self, kubelet: Kubelet, jobs: Jobs) -> None:
+        self._kubelet, self._jobs = kubelet, jobs
         self._beating: list[tuple[Talker, asyncio.Task[None]]] = []
 
     async def come(self, name: str, *, round_: RoundId | None = None, rank: int = 0) -> Talker:
         """One says hello, again until somebody answers; its workers run in this round, if in any."""
+        env, said = await self.hello(name, round_=round_, rank=rank)
+        return await self.say(env, said)
+
+    async def hello(
+        self, name: str, *, round_: RoundId | None = None, rank: int = 0
+    ) -> tuple[CoordinatorEndpoint, Hello]:
+        """What one says."""
         env = meeting((await self._kubelet.pods())[name])
-        said = Hello(
+        return env, Hello(
             job=env.job,
             pod=env.pod,
-            token=env.token,
+            token=self.token(env.pod, env.pod_uid),
             index=env.index,
             address="127.0.0.1",
             nproc=2,
@@ -84,13 +102,33 @@ class Agents:
             rank=rank,
             size=2 if round_ else 0,
         )
+
+    async def say(self, env: CoordinatorEndpoint, said: Hello) -> Talker:
+        """Say it until somebody answers."""
         return await until_async(lambda: self._greet(env, said))
 
-    async def _greet(self, env: CoordinatorEndpoint, said: Hello) -> Talker | None:
+    async def refused(self, env: CoordinatorEndpoint, token: str) -> Refused:
+        """The answer to an agent with this token."""
+        said = Hello(env.job, env.pod, token, env.index, "127.0.0.1", 2, "an-intruder", env.pod_uid)
+        talker = (await self._dial(env)).say(said)
+        refused = await talker.hear_kind("refused")
+        assert isinstance(refused, Refused)
+        talker.cut()
+        return refused
+
+    async def _dial(self, env: CoordinatorEndpoint) -> Talker:
         trust = ssl.create_default_context(cadata=base64.b64decode(env.ca))
         trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return await Talker.dial(env.port, trust)
+
+    def token(self, pod: str, uid: str, audience: str = AUDIENCE) -> str:
+        """A service account token that is bound to this pod, as the kubelet asks for it."""
+        bound = (f"--bound-object-name={pod}", f"--bound-object-uid={uid}", "--bound-object-kind=Pod")
+        return self._jobs.kubectl("create", "token", ACCOUNT, f"--audience={audience}", *bound).strip()
+
+    async def _greet(self, env: CoordinatorEndpoint, said: Hello) -> Talker | None:
         try:
-            talker = (await Talker.dial(env.port, trust)).say(said)
+            talker = (await self._dial(env)).say(said)
         except OSError:
             return None
         heard = await talker.hear()
@@ -121,8 +159,8 @@ class Agents:
 
 
 @pytest.fixture
-async def agents(kubelet: Kubelet) -> AsyncIterator[Agents]:
-    some = Agents(kubelet)
+async def agents(kubelet: Kubelet, jobs: Jobs) -> AsyncIterator[Agents]:
+    some = Agents(kubelet, jobs)
     yield some
     some.leave()
     await asyncio.sleep(0)  # the loop closes what was cut off
@@ -130,7 +168,8 @@ async def agents(kubelet: Kubelet) -> AsyncIterator[Agents]:
 
 async def started(jobs: Jobs, kubelet: Kubelet, **spec: Any) -> None:
     """A job of two workers whose pods run."""
-    template = {"spec": {"containers": [{"name": "pytorch", "image": "x"}]}}
+    jobs.kubectl("create", "serviceaccount", ACCOUNT)
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "x"}], "serviceAccountName": ACCOUNT}}
     specs = {"Worker": {"replicas": 2, "restartPolicy": "OnFailure", "template": template}}
     meta = {"name": "x", "namespace": jobs.namespace}
     kind = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
@@ -216,3 +255,35 @@ async def test_an_operator_that_is_killed_in_a_round_is_followed_by_one_that_kno
     again = await first.hear_kind("assigned")
     assert again.round.term > assigned.round.term
     await becomes(lambda: elastic(jobs).get("round") == str(again.round))
+
+
+async def test_a_token_of_another_pod_or_for_another_audience_is_refused_by_the_keys_of_the_api_server(
+    operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents
+) -> None:
+    await started(jobs, kubelet)
+    await agents.come("x-worker-0")
+    pods = await kubelet.pods()
+    env, other = meeting(pods["x-worker-1"]), meeting(pods["x-worker-0"])
+    own, foreign = agents.token(env.pod, env.pod_uid), agents.token(other.pod, other.pod_uid)
+    for token, words in (
+        (foreign, "it belongs to pod"),
+        (agents.token(env.pod, env.pod_uid, "https://kubernetes.default.svc"), "its audience is not"),
+        (own[:-8] + "AAAAAAAA", "its signature is wrong"),
+    ):
+        refused = await agents.refused(env, token)
+        assert words in refused.message
+    assert jobs.condition("x", "Degraded") is not None
+    await agents.come("x-worker-1")
+
+
+async def test_tokens_are_verified_while_the_api_server_is_away(
+    operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents, control_plane: ControlPlane
+) -> None:
+    await started(jobs, kubelet)
+    hellos = [await agents.hello(name) for name in WORKERS]
+    control_plane.stop_program("kube-apiserver")
+    try:
+        for env, said in hellos:
+            await agents.say(env, said)
+    finally:
+        control_plane.start_apiserver()

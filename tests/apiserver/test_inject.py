@@ -15,7 +15,7 @@ from tests.factories import full_job, make_template, replica
 pytestmark = pytest.mark.apiserver
 
 SPACE = "restricted"
-OPTIONS = Options(coordinator=CoordinatorAccess("coordinator.ops.svc:29600", b"k" * 32), agent_image="agent:1")
+OPTIONS = Options(coordinator=CoordinatorAccess("coordinator.ops.svc:29600"), agent_image="agent:1")
 RESOURCES = {"cpu": "1", "memory": "1Gi"}
 CONTAINER = {
     "name": "pytorch",

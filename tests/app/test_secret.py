@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from pytorchjob_operator.app.operator import now
-from pytorchjob_operator.app.secret import load_credentials
-from pytorchjob_operator.errors import NotFound, OperatorError, Refused
+from pytorchjob_operator.app.secret import load_credentials, renew_credentials
+from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, Refused
 from pytorchjob_operator.kube import credentials
 from pytorchjob_operator.kube.client import ApiClient
 from tests.fakes.apiserver import FakeApi, Request, failure
@@ -91,3 +91,27 @@ async def test_an_api_server_that_is_away_is_waited_for(
     assert [record.getMessage() for record in caplog.records if "away" in record.getMessage()] == [
         "waiting for the Secret system/coordinator of the coordinator: ServiceUnavailable (503): away"
     ]
+
+
+async def test_the_leader_publishes_the_next_certificate_and_others_read_it(api: FakeApi, client: ApiClient) -> None:
+    made = await load_credentials(client, *PLACE)
+    assert await renew_credentials(client, *PLACE, None) == made
+    renewed = await renew_credentials(client, *PLACE, client)
+    assert renewed.ca.startswith(made.ca[:100])
+    assert renewed.next_certificate_pem
+    assert await renew_credentials(client, *PLACE, None) == renewed
+    assert api.count("update") == 1
+
+
+async def test_of_two_leaders_the_one_that_is_late_changes_nothing(api: FakeApi, client: ApiClient) -> None:
+    await load_credentials(client, *PLACE)
+    api.failing = refusing("update", 409, "Conflict")
+    with pytest.raises(Conflict):
+        await renew_credentials(client, *PLACE, client)
+
+
+async def test_the_right_to_update_that_is_missing_is_named(api: FakeApi, client: ApiClient) -> None:
+    await load_credentials(client, *PLACE)
+    api.failing = refusing("update", 403, "Forbidden")
+    with pytest.raises(OperatorError, match="permission to update secrets named coordinator in namespace system"):
+        await renew_credentials(client, *PLACE, client)

@@ -95,14 +95,15 @@ def test_leader_election_is_one_lease_in_its_own_namespace(template: Any, value:
 
 
 @pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])
-def test_the_coordinators_secret_is_made_and_read_in_the_operators_namespace(template: Any, value: str) -> None:
+def test_the_coordinators_secret_is_made_read_and_renewed_in_the_operators_namespace(template: Any, value: str) -> None:
     objects = template(value)
     role, binding = (objects[kind, COORDINATOR] for kind in ("Role", "RoleBinding"))
-    create, read = role["rules"]
+    create, use = role["rules"]
     assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "pytorchjob-system"
     assert binding["roleRef"]["name"] == COORDINATOR
     assert create == {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}
-    assert read == {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [COORDINATOR], "verbs": ["get"]}
+    own = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [COORDINATOR]}
+    assert use == {**own, "verbs": ["get", "update"]}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_operator import installed
 from pytorchjob_operator.crd.build import build_crd
 from pytorchjob_operator.settings import Settings
 from tests.chart.conftest import KUBE_VERSION, NAMED, objects
@@ -124,6 +125,15 @@ def test_image(template: Any, values: list[str], image: str) -> None:
     assert objects["Pod", f"{NAME}-test"]["spec"]["containers"][0]["image"] == image
     # Where nobody names another, the agent is taken from the image that is there already.
     assert environment(container(objects))["PYTORCHJOB_AGENT_IMAGE"] == image
+
+
+def test_pytorchjob_plan_knows_the_charts_defaults(template: Any) -> None:
+    given = environment(container(template()))
+    settings = Settings.from_env(given | {"PYTORCHJOB_LEASE_NAMESPACE": installed.NAMESPACE})
+    planned = Settings.from_env(installed.CHART)
+    assert settings.options() == planned.options()
+    assert settings.coordinator_address.replace(".space.", f".{installed.NAMESPACE}.") == planned.coordinator_address
+    assert (settings.coordinator, settings.coordinator_tls) == (planned.coordinator, planned.coordinator_tls)
 
 
 SETTINGS = [

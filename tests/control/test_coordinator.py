@@ -10,7 +10,7 @@ from pytorchjob_operator.observed import CoordinatorAccess, Options
 from tests.control.world import World, quota
 from tests.factories import JOB_UID, make_job
 
-LED = Options(coordinator=CoordinatorAccess("here:1", b"k" * 32))
+LED = Options(coordinator=CoordinatorAccess("here:1"))
 
 
 class FakeCoordinator:

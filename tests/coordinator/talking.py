@@ -10,7 +10,7 @@ from typing import Any
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
 from pytorchjob_agent.contract.messages import Hello, Join, Message, ToAgent, read_to_agent
 from pytorchjob_operator import tokens
-from pytorchjob_operator.coordinator.authentication import KeyedTokens
+from pytorchjob_operator.coordinator.authentication import Authenticator, KeyedTokens
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
@@ -135,13 +135,19 @@ class House:
 
 
 @asynccontextmanager
-async def house(limits: Limits | None = None, members: int = 2, least: int | None = None) -> AsyncIterator[House]:
+async def house(
+    limits: Limits | None = None,
+    members: int = 2,
+    least: int | None = None,
+    authenticator: Authenticator | None = None,
+) -> AsyncIterator[House]:
     """A server for one job with so many replicas."""
     loop, events, limits = asyncio.get_running_loop(), list[JobEvent](), limits or Limits()
     jobs = Jobs(1, loop.time, lambda _, new: events.extend(new), limits)
     jobs.sync_job(JOB, Policy(members if least is None else least, members), pods(members), Title("tiny", "team"))
     listener = _listen("127.0.0.1", 0)
-    serving = asyncio.create_task(Server(KeyedTokens(KEY), jobs, loop.time, None, limits).serve(listener))
+    authenticator = authenticator or KeyedTokens(KEY)
+    serving = asyncio.create_task(Server(authenticator, jobs, loop.time, None, limits).serve(listener))
     found = House(listener.getsockname()[1], jobs, events)
     try:
         yield found

@@ -120,6 +120,27 @@ async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Pat
         await asyncio.to_thread(coordinator.stop)
 
 
+async def test_a_certificate_is_changed_while_agents_that_trust_both_stay_and_come(tmp_path: Path) -> None:
+    serving, trusting = _contexts(tmp_path)
+    following, also = _contexts(tmp_path)
+    coordinator = Coordinator(KeyedTokens(KEY), 3, serving)
+    port = coordinator.start("127.0.0.1", 0)
+    try:
+        coordinator.apply(JOB, Sync(POLICY, pods(1)))
+        talker = await alone(port, trusting)
+        coordinator.use_tls(following)
+        await until_async(lambda: coordinator._server is not None and coordinator._server._shared.ssl is following)
+        await talker.say(Heartbeat()).hear_kind("heartbeat_reply")
+        newer = (await Talker.dial(port, also)).say(hello())
+        await newer.hear_kind("welcome")
+        newer.cut()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await Talker.dial(port, trusting)
+        talker.writer.transport.abort()
+    finally:
+        await asyncio.to_thread(coordinator.stop)
+
+
 async def test_over_tls_strangers_are_refused_and_have_no_more_time_than_without(tmp_path: Path) -> None:
     serving, trusting = _contexts(tmp_path)
     coordinator = Coordinator(KeyedTokens(KEY), 3, serving, limits=Limits(hello=0.3, farewell=0.3))

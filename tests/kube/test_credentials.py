@@ -31,9 +31,78 @@ def test_no_two_are_alike() -> None:
     assert len(MADE.key) == 32
 
 
-def test_the_secret_cannot_be_edited() -> None:
-    assert secret()["immutable"] is True
-    assert secret()["metadata"] == {"name": "coordinator", "namespace": "system"}
+def test_the_secret_is_marked_as_the_operators_own() -> None:
+    assert secret()["metadata"] == {
+        "name": "coordinator",
+        "namespace": "system",
+        "annotations": {"training.kubeflow.org/rotated": "true"},
+    }
+
+
+def days(count: float) -> datetime:
+    return NOW + timedelta(days=count)
+
+
+def test_first_the_next_certificate_is_published_and_nothing_else_changes() -> None:
+    found = credentials.rotate(MADE, NOW)
+    assert (found.certificate_pem, found.private_key_pem, found.key) == (
+        MADE.certificate_pem,
+        MADE.private_key_pem,
+        MADE.key,
+    )
+    known = base64.b64decode(found.ca)
+    assert known == certificate.to_der(found.certificate_pem) + certificate.to_der(found.next_certificate_pem)
+    assert credentials.from_secret(credentials.to_secret(found, "system", "coordinator"), NOW) == found
+
+
+PUBLISHED = credentials.rotate(MADE, NOW)
+
+
+@pytest.mark.parametrize(
+    ("after", "changes"),
+    [
+        pytest.param(0, False, id="it has just been published"),
+        pytest.param(364, False, id="not yet a year ago"),
+        pytest.param(366, True, id="a year ago"),
+    ],
+)
+def test_the_next_certificate_is_used_once_pods_have_known_it_for_a_year(after: int, changes: bool) -> None:
+    found = credentials.rotate(PUBLISHED, days(after))
+    assert (found != PUBLISHED) is changes
+    if changes:
+        assert found.certificate_pem == PUBLISHED.next_certificate_pem
+        assert found.next_certificate_pem not in (b"", PUBLISHED.next_certificate_pem)
+        assert credentials.rotate(found, days(after + 364)) == found
+
+
+def test_a_certificate_that_expires_soon_is_replaced_at_once() -> None:
+    late = credentials.rotate(MADE, days(3640))
+    assert credentials.rotate(late, days(3640)).certificate_pem == late.next_certificate_pem
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda body: body["metadata"].pop("annotations"), id="one that somebody else wrote"),
+        pytest.param(lambda body: body.update(immutable=True), id="one that cannot be changed"),
+    ],
+)
+def test_a_secret_that_is_not_the_operators_to_change_stays(change: Callable[[Any], Any]) -> None:
+    body = secret()
+    change(body)
+    found = credentials.from_secret(body, NOW)
+    assert credentials.rotate(found, days(4000)) is found
+
+
+def test_pods_reach_the_coordinator_for_a_year_whenever_they_are_created() -> None:
+    """A pod trusts what it knew when it was created; the coordinator uses one of these for a year at least."""
+    used, trusted = PUBLISHED, list[tuple[int, str]]()
+    for day in range(0, 1500, 30):
+        used = credentials.rotate(used, days(day))
+        trusted.append((day, used.ca))
+        serving = certificate.to_der(used.certificate_pem)
+        young = [ca for made, ca in trusted if made >= day - 365]
+        assert all(serving in base64.b64decode(ca) for ca in young)
 
 
 def test_agents_are_told_the_certificate_as_der() -> None:
@@ -76,6 +145,9 @@ BROKEN = [
     pytest.param(field("tls.crt", EXPIRED_PEM), "tls.crt expired on 2029-11-15", id="an expired certificate"),
     pytest.param(field("tls.key", b"no"), "tls.key is not a PEM private key", id="a private key that is not PEM"),
     pytest.param(field("tls.key", OTHER_KEY), "tls.key is not the key of the certificate", id="another private key"),
+    pytest.param(
+        lambda body: body["data"].update({"next.crt": "QQ=="}), "next.key is missing", id="half of a next one"
+    ),
 ]
 
 

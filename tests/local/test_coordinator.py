@@ -17,7 +17,8 @@ env = CoordinatorEndpoint.from_env(os.environ)
 if env is None:
     print("no coordinator")
     sys.exit()
-hello = Hello(job=env.job, pod=env.pod, token=env.token, index=env.index, address="127.0.0.1", nproc=1,
+token = open(env.token_file).read()
+hello = Hello(job=env.job, pod=env.pod, token=token, index=env.index, address="127.0.0.1", nproc=1,
               incarnation=str(os.getpid()), pod_uid=env.pod_uid)
 
 
@@ -62,11 +63,11 @@ for message in messages():
 @pytest.fixture
 def agent(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """A role whose replicas are such agents."""
-    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "pytorchjob_agent_double.py").write_text(AGENT)
 
     def make(replicas: int = 2, **env: str) -> dict[str, Any]:
         listed = [{"name": name, "value": value} for name, value in env.items()]
-        return role(["python", "-u", "agent.py"], replicas, "OnFailure", env=listed)
+        return role(["python", "-u", "pytorchjob_agent_double.py"], replicas, "OnFailure", env=listed)
 
     return make
 

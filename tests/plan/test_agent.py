@@ -8,7 +8,6 @@ import pytest
 
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.hang_rules import HangRules
-from pytorchjob_operator import tokens
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.observed import CoordinatorAccess, Observed, Options
 from pytorchjob_operator.plan import make_plan
@@ -16,8 +15,8 @@ from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import JOB_UID, NOW, full_job, make_job, make_pod, make_service, make_template, replica
 
-KEY = b"k" * 32
-AT = CoordinatorAccess("coordinator.ops.svc:29600", KEY, ca="Y2VydA==")
+AT = CoordinatorAccess("coordinator.ops.svc:29600", ca="Y2VydA==")
+FILE = "/var/run/secrets/pytorchjob.kubeflow.org/token"
 OPTIONS = Options(coordinator=AT, agent_image="agent:1")
 WITHOUT = make_pod("master-0", without_coordinator=True)
 
@@ -51,9 +50,7 @@ def template(*variables: dict[str, Any], **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_pod_is_led_to_the_coordinator(who: str, index: int) -> None:
-    expected = CoordinatorEndpoint(
-        "coordinator.ops.svc", 29600, tokens.token(KEY, JOB_UID, f"x-{who}"), JOB_UID, f"x-{who}", index, ca="Y2VydA=="
-    )
+    expected = CoordinatorEndpoint("coordinator.ops.svc", 29600, FILE, JOB_UID, f"x-{who}", index, ca="Y2VydA==")
     assert CoordinatorEndpoint.from_env(env(who, workers=3)) == expected
 
 
@@ -71,8 +68,47 @@ def test_a_sidecar_is_told_nothing_of_it() -> None:
     assert [name for name in found if name.startswith("PYTORCHJOB_")] == []
 
 
-def test_the_key_is_never_shown() -> None:
-    assert "kkkk" not in repr(OPTIONS)
+def test_the_credential_is_in_no_variable() -> None:
+    assert "PYTORCHJOB_TOKEN" not in env()
+
+
+def test_the_credential_is_a_token_for_the_coordinator_alone_in_a_volume_of_the_main_container() -> None:
+    built = build_pod(full_job(template=template(volumeMounts=[{"name": "own"}])), replica("worker-0"), OPTIONS)["spec"]
+    token = {"audience": "pytorchjob-operator", "expirationSeconds": 3600, "path": "token"}
+    assert built["volumes"] == [
+        {"name": "pytorchjob-token", "projected": {"sources": [{"serviceAccountToken": token}]}}
+    ]
+    main, side = built["containers"]
+    mount = {"name": "pytorchjob-token", "mountPath": "/var/run/secrets/pytorchjob.kubeflow.org", "readOnly": True}
+    assert main["volumeMounts"] == [{"name": "own"}, mount]
+    assert "volumeMounts" not in side
+
+
+COMMANDS = [
+    pytest.param([], [], True, id="the image's own command: it may be the agent"),
+    pytest.param([], ["train.py"], True, id="arguments for the image's own command"),
+    pytest.param(["pytorchjob-agent"], ["run", "train.py"], True, id="the agent"),
+    pytest.param(["python", "-m", "pytorchjob_agent", "run"], [], True, id="the agent as a module"),
+    pytest.param(["torchrun", "--rdzv-backend=pytorchjob"], ["train.py"], True, id="torchrun with our rendezvous"),
+    pytest.param(["/start.sh"], [], True, id="a script of the image: it may start the agent"),
+    pytest.param(["sh", "-c", "cd /work && pytorchjob-agent run train.py"], [], True, id="the agent in a shell"),
+    pytest.param(["torchrun"], ["train.py"], False, id="torchrun"),
+    pytest.param(["python3.12", "train.py"], [], False, id="Python"),
+    pytest.param(["python", "-m", "torch.distributed.run", "train.py"], [], False, id="torchrun as a module"),
+    pytest.param(["bash", "-c", "torchrun train.py"], [], False, id="torchrun in a shell"),
+]
+
+
+@pytest.mark.parametrize(("command", "arguments", "led"), COMMANDS)
+def test_a_pod_that_starts_no_agent_stays_as_v1_made_it(command: list[str], arguments: list[str], led: bool) -> None:
+    given = template(**({"command": command} if command else {}), args=arguments)
+    built = build_pod(full_job(template=given), replica("worker-0"), OPTIONS)["spec"]
+    names = [variable["name"] for variable in built["containers"][0]["env"]]
+    assert ("PYTORCHJOB_COORDINATOR" in names, "volumes" in built) == (led, led)
+
+
+def test_spec_agent_says_that_a_plain_command_starts_the_agent() -> None:
+    assert "PYTORCHJOB_COORDINATOR" in env(template=template(command=["python", "start.py"]), agent={})
 
 
 @pytest.mark.parametrize(
@@ -95,7 +131,7 @@ def test_the_key_is_never_shown() -> None:
     ],
 )
 def test_who_has_chosen_a_rendezvous_keeps_it(case: dict[str, Any], led: bool) -> None:
-    assert ("PYTORCHJOB_TOKEN" in env(**case)) is led
+    assert ("PYTORCHJOB_TOKEN_FILE" in env(**case)) is led
 
 
 @pytest.mark.parametrize(
@@ -113,7 +149,7 @@ def test_the_pods_of_a_job_meet_in_one_way(options: Options, pods: tuple[Any, ..
     seen = Observed(make_job(), NOW, pods, (make_service(),), options=options)
     made = [write.body for write in make_plan(seen).writes if hasattr(write, "body") and write.body["kind"] == "Pod"]
     found = [variable["name"] for variable in made[-1]["spec"]["containers"][0]["env"]]
-    assert ("PYTORCHJOB_TOKEN" in found) is led
+    assert ("PYTORCHJOB_TOKEN_FILE" in found) is led
 
 
 HANG = {

@@ -14,7 +14,7 @@ from pytorchjob_operator.problem import PodProblem
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from tests.factories import condition, make_job, make_pod, observed, pods
 
-OPTIONS = Options(coordinator=CoordinatorAccess("op:29600", b"k" * 32))
+OPTIONS = Options(coordinator=CoordinatorAccess("op:29600"))
 WITHOUT = make_pod("worker-0", without_coordinator=True)
 RUN, OVER = PodPhase.RUNNING, PodPhase.SUCCEEDED
 FAILED = JobStatus(conditions=(condition(ConditionType.FAILED),))

@@ -9,7 +9,7 @@ from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import full_job, make_template, replica
 
-OPTIONS = Options(coordinator=CoordinatorAccess("coordinator.ops.svc:29600", b"k" * 32), agent_image="agent:1")
+OPTIONS = Options(coordinator=CoordinatorAccess("coordinator.ops.svc:29600"), agent_image="agent:1")
 PLACE = "/opt/pytorchjob-agent"
 
 
@@ -31,13 +31,14 @@ def test_an_init_container_copies_it_and_the_main_one_sees_it() -> None:
     first, own = built["initContainers"]
     assert (first["image"], first["command"]) == ("agent:1", ["pytorchjob-agent", "install", PLACE])
     assert own == {"name": "own"}
-    assert built["volumes"] == [{"name": "data"}, {"name": "pytorchjob-agent", "emptyDir": {"sizeLimit": "16Mi"}}]
+    assert built["volumes"][:2] == [{"name": "data"}, {"name": "pytorchjob-agent", "emptyDir": {"sizeLimit": "16Mi"}}]
     assert first["volumeMounts"] == [{"name": "pytorchjob-agent", "mountPath": PLACE}]
     main, side = built["containers"]
-    assert main["volumeMounts"] == [
+    assert main["volumeMounts"][:2] == [
         {"name": "data"},
         {"name": "pytorchjob-agent", "mountPath": PLACE, "readOnly": True},
     ]
+    assert [entry["name"] for entry in (*built["volumes"][2:], *main["volumeMounts"][2:])] == 2 * ["pytorchjob-token"]
     assert "volumeMounts" not in side
 
 

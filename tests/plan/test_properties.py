@@ -62,7 +62,7 @@ REPORTS = st.sampled_from(
         replace(ROUND, phase=PhaseName.ENDED, ended=TrainingEnd("Succeeded", "", 0)),
     ]
 )
-OPTIONS = st.sampled_from([Options(), Options(coordinator=CoordinatorAccess("op:29600", b"k" * 32))])
+OPTIONS = st.sampled_from([Options(), Options(coordinator=CoordinatorAccess("op:29600"))])
 ANY = st.integers(0, 10**6)
 
 

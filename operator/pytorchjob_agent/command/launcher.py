@@ -29,8 +29,8 @@ from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorE
 from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT, PET_MAX_RESTARTS, PET_NNODES
 from pytorchjob_agent.contract.reading import ContractError, optional_number
 from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage, exit_code_of
+from pytorchjob_agent.rendezvous import own_endpoint, single_node
 from pytorchjob_agent.rendezvous import run as elastic
-from pytorchjob_agent.rendezvous import single_node
 from pytorchjob_agent.rendezvous.failure_messages import failure
 from pytorchjob_agent.system import network, open_files
 from pytorchjob_agent.system.console import say
@@ -54,7 +54,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     flags.check(args)
     if args.standalone:
         return _standalone(argv)
-    coordinator = CoordinatorEndpoint.from_env(os.environ)
+    coordinator = own_endpoint.take()
     if coordinator is not None and not _names_rendezvous(given := _given(argv)):
         _report(flags.overridden(given, os.environ))
         return _in_rounds(args, coordinator)

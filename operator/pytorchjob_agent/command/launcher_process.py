@@ -18,6 +18,7 @@ from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest
+from pytorchjob_agent.rendezvous import own_endpoint
 from pytorchjob_agent.system import garbage_collection, processes, signals
 from pytorchjob_agent.system.network import UnreachableError, shorten_name_lookups
 from pytorchjob_agent.workers import fork_client, start_choice
@@ -47,6 +48,8 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
     try:
         if _STANDALONE not in argv:  # a standalone run ignores the variables of a job around it
             ReplicaEnv.from_env(os.environ)
+            own_endpoint.take()
+        own_endpoint.drop_credential()  # before the first child process: no worker inherits it
         # The workers' imports run at the same time as torch's import in this process, not after it.
         early = (
             fork_client.ForkServer.start(start_choice.TORCH_MODULES) if start_choice.starts_early(os.environ) else None

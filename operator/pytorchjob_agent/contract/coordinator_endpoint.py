@@ -1,18 +1,21 @@
 """The variables that lead an agent to its coordinator, and identify its pod there. Pure.
 
-The operator writes them with `to_env`; the agent reads them with `from_env` and connects in
-`rendezvous/coordinator_client`.
+The operator writes them with `to_env`. The agent reads them in `rendezvous/own_endpoint`, and connects in
+`rendezvous/coordinator_client`. The credential itself is in a file: users with the right to read pods see variables.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from pytorchjob_agent.contract.reading import ContractError, host_and_port, whole_number
 
 COORDINATOR = "PYTORCHJOB_COORDINATOR"
 COORDINATOR_CA = "PYTORCHJOB_COORDINATOR_CA"
-TOKEN = "PYTORCHJOB_TOKEN"  # noqa: S105  (a name, no secret)
+TOKEN_FILE = "PYTORCHJOB_TOKEN_FILE"  # noqa: S105  (a name, no secret)
+TOKEN = "PYTORCHJOB_TOKEN"  # noqa: S105  (a name, no secret; of pods that are older than the file)
+CREDENTIALS = (TOKEN_FILE, TOKEN)
+"""What workers do not inherit."""
 JOB = "PYTORCHJOB_JOB"
 POD = "PYTORCHJOB_POD"
 POD_UID = "PYTORCHJOB_POD_UID"
@@ -30,21 +33,25 @@ class CoordinatorEndpoint:
 
     host: str
     port: int
-    token: str
+    token_file: str
+    """The file with the pod's credential, read at each connection: it is renewed while the pod runs."""
     job: str
     pod: str
     index: int
     pod_uid: str = ""
     """The operator leaves it empty: a fieldRef fills it in once the pod exists."""
     ca: str = ""
-    """The coordinator's certificate, base64 of DER; empty: no TLS."""
+    """The certificates of the coordinator that the agent trusts, base64 of their DER, one after the other; empty: no
+    TLS."""
+    token: str = field(default="", repr=False)
+    """The credential itself, for a pod without a file."""
 
     def to_env(self) -> list[dict[str, Any]]:
         """Return the variables as a container has them."""
         plain = {
             COORDINATOR: f"{self.host}:{self.port}",
             COORDINATOR_CA: self.ca,
-            TOKEN: self.token,
+            TOKEN_FILE: self.token_file,
             JOB: self.job,
             POD: self.pod,
             INDEX: str(self.index),
@@ -59,16 +66,18 @@ class CoordinatorEndpoint:
         if not where:
             return None
         host, port = host_and_port(COORDINATOR, where)
-        missing = [name for name in (TOKEN, JOB, POD, INDEX) if not env.get(name)]
+        credential = TOKEN if env.get(TOKEN) and not env.get(TOKEN_FILE) else TOKEN_FILE
+        missing = [name for name in (credential, JOB, POD, INDEX) if not env.get(name)]
         if missing:
             raise ContractError(f"{COORDINATOR} is set but {', '.join(missing)} is not: the operator writes them all")
         return cls(
             host=host,
             port=port,
-            token=env[TOKEN],
+            token_file=env.get(TOKEN_FILE, ""),
             job=env[JOB],
             pod=env[POD],
             index=whole_number(INDEX, env[INDEX], "a replica's number"),
             pod_uid=env.get(POD_UID, ""),
             ca=env.get(COORDINATOR_CA, ""),
+            token=env[TOKEN] if credential == TOKEN else "",
         )

@@ -23,6 +23,7 @@ from pytorchjob_agent.contract.messages import (
 )
 from pytorchjob_agent.rendezvous.dial import Dialer
 from pytorchjob_agent.rendezvous.inbox import Inbox
+from pytorchjob_agent.rendezvous.own_endpoint import read_credential
 from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.system.alarm import Alarm
 from pytorchjob_agent.system.readable import wait_readable
@@ -94,8 +95,9 @@ class Client:
         logged = ""
         while not self._closing:
             try:
+                token = read_credential(self._endpoint)
                 with self._connect() as sock:
-                    self._converse(sock)
+                    self._converse(sock, token)
             except (OSError, ProtocolError, ValueError) as error:
                 refused = self.inbox.refused
                 problem = refused.message if refused else f"{type(error).__name__}: {error}"
@@ -123,10 +125,10 @@ class Client:
             raise
         return sock
 
-    def _converse(self, sock: socket.socket) -> None:
+    def _converse(self, sock: socket.socket, token: str) -> None:
         """Talk until the connection ends; raises OSError or ProtocolError for the reason."""
         with self._lock:
-            hello = self._session.connect(time.monotonic(), time.time())
+            hello = self._session.connect(time.monotonic(), time.time(), token)
         _send(sock, hello)
         while True:
             _send(sock, self._flush())

@@ -23,7 +23,7 @@ from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE, ROUND_ID
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed, Hello, Message
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_agent.rendezvous import waiting
+from pytorchjob_agent.rendezvous import own_endpoint, waiting
 from pytorchjob_agent.rendezvous.coordinator_client import Client
 from pytorchjob_agent.rendezvous.decide import AWAY_SECONDS
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError
@@ -131,7 +131,7 @@ def member(
     hello = Hello(
         job=env.job,
         pod=env.pod,
-        token=env.token,
+        token="",
         index=env.index,
         address=address,
         nproc=nproc,
@@ -147,7 +147,7 @@ def member(
 
 def create(parameters: RendezvousParameters) -> RendezvousHandler:
     """Make the handler for an unmodified torchrun."""
-    env = CoordinatorEndpoint.from_env(os.environ)
+    env = own_endpoint.take()
     if env is None:
         raise ContractError(f"--rdzv-backend {BACKEND}: {COORDINATOR} is not set: only the operator can set it")
     network.shorten_name_lookups()

@@ -9,12 +9,12 @@ from typing import Any
 from torch.distributed.elastic import events
 from torch.distributed.launcher.api import LaunchConfig
 
-from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.reading import seconds
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.preflight import devices, policy
+from pytorchjob_agent.rendezvous import own_endpoint
 from pytorchjob_agent.rendezvous.handler import JOIN_TIMEOUT, CoordinatorRendezvous, member
 from pytorchjob_agent.rendezvous.loop import ElasticAgent, Tools
 from pytorchjob_agent.system import network
@@ -33,7 +33,7 @@ class Start:
 
 def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: Start) -> TerminationMessage | None:
     """Run the workers through all rounds to the end; None when they succeeded."""
-    env = CoordinatorEndpoint.from_env(os.environ)
+    env = own_endpoint.take()
     assert env is not None
     address = config.local_addr or network.own_address(env.host, env.port) or "127.0.0.1"
     timeout = float(config.rdzv_configs.get("join_timeout") or JOIN_TIMEOUT)

@@ -63,12 +63,16 @@ class Session:
 
     # The connection.
 
-    def connect(self, now: float, clock: float) -> bytes:
-        """Start on a new connection: return the hello; `clock` is the wall time in seconds."""
+    def connect(self, now: float, clock: float, token: str = "") -> bytes:
+        """Start on a new connection: return the hello; `clock` is the wall time in seconds.
+
+        `token` is the pod's credential now; empty: the one in the hello.
+        """
         self._outbox.clear()  # what still counts of it is part of the standing
         self._pending, self._heard, self._next_heartbeat = b"", now, None
         self._welcomes = self.inbox.welcomes
-        return replace(self.standing.hello, clock=clock, past_age=int(now - self._assigned_at)).to_line()
+        hello, age = self.standing.hello, int(now - self._assigned_at)
+        return replace(hello, clock=clock, past_age=age, token=token or hello.token).to_line()
 
     def disconnect(self, now: float) -> bool:
         """Note the end of a connection, or a failed attempt; True if the coordinator was connected until now.

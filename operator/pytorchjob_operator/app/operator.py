@@ -12,7 +12,7 @@ from typing import Any
 
 from pytorchjob_operator import __version__, names
 from pytorchjob_operator.app.child_watch import ChildWatch
-from pytorchjob_operator.app.coordinator_service import CoordinatorService
+from pytorchjob_operator.app.coordinator_service import ClusterView, CoordinatorService, ServiceHooks
 from pytorchjob_operator.app.counts import JobCounts
 from pytorchjob_operator.app.job_watch import Contacts, JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
@@ -33,7 +33,7 @@ from pytorchjob_operator.kube.reflector import Reflector
 from pytorchjob_operator.kube.resource import PODS, SERVICES
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.names import ChildKind
-from pytorchjob_operator.observed import Child, Options, Pod
+from pytorchjob_operator.observed import Child, CoordinatorAccess, Pod
 from pytorchjob_operator.rounds.state import JobEvent
 from pytorchjob_operator.settings import Settings
 
@@ -70,7 +70,7 @@ class Operator:
             children={
                 kind: Store[Child](self._clock, self._child_changed, on_gone=self._child_gone) for kind in ChildKind
             },
-            options=_options(settings),
+            options=replace(settings.options(), pods_per_pass=PODS_PER_PASS),
         )
         self.client = ApiClient(connection, USER_AGENT, on_request=metrics.on_request)
         # A request for the Lease must never wait behind the writes that the Lease guards.
@@ -87,7 +87,8 @@ class Operator:
         applier = Applier(self.writer, self.caches, FairGate(settings.max_in_flight))
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._reconcile_all)
         self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
-        self.coordinator = CoordinatorService(settings, self._round_changed)
+        cluster = ClusterView(self.client, self.writer, self._namespace, self.caches.pods, self._outage, self.may_write)
+        self.coordinator = CoordinatorService(settings, cluster, ServiceHooks(self._round_changed, self._reachable))
         self.reconciler = Reconciler(
             self.caches,
             applier,
@@ -109,6 +110,10 @@ class Operator:
     def _has_lead(self) -> bool:
         """True once this process has become the leader; unlike the fence, also while the Lease cannot be renewed."""
         return not self.settings.leader_elect or self.elector.acquired.is_set()
+
+    def _outage(self) -> float:
+        """Return the seconds since the API server last sent something. Called from the coordinator's thread too."""
+        return min(reflector.last_contact_age(self._clock()) for reflector in self.reflectors)
 
     async def watch_jobs(self) -> None:
         """Start kopf once the CRD is served, then compare the cache with a complete list every `SWEEP_SECONDS`.
@@ -133,8 +138,7 @@ class Operator:
         """Reconcile, once the caches are complete and this process is the leader."""
         for reflector in self.reflectors:
             await reflector.synced.wait()
-        endpoint = await self.coordinator.prepare(self.client, self._namespace)
-        self.caches.options = replace(self.caches.options, coordinator=endpoint)
+        await self.coordinator.prepare()
         if self.settings.leader_elect:
             await self.elector.acquired.wait()
         self.coordinator.start(self._term())
@@ -153,6 +157,10 @@ class Operator:
                 logger.warning("the caches could not be read again, and nothing is written before: %s", error)
             await asyncio.sleep(backoff.delay(attempt))
             attempt += 1
+
+    def _reachable(self, access: CoordinatorAccess) -> None:
+        """Give new pods this way to the coordinator."""
+        self.caches.options = replace(self.caches.options, coordinator=access)
 
     def _term(self) -> int:
         """The leadership term, higher than that of every earlier leader; without leader election, the wall clock."""
@@ -264,18 +272,6 @@ class Operator:
 
     def _job_scopes(self) -> list[Scope]:
         return [Scope(JOBS, namespace) for namespace in self.settings.namespaces or (None,)]
-
-
-def _options(settings: Settings) -> Options:
-    return Options(
-        cluster_domain=settings.cluster_domain,
-        stuck_pod_seconds=settings.stuck_pod_seconds,
-        accelerators=settings.accelerators,
-        replica_services=settings.replica_services,
-        gang_scheduler=settings.gang_scheduler,
-        agent_image=settings.agent_image,
-        pods_per_pass=PODS_PER_PASS,
-    )
 
 
 def _service(obj: dict[str, Any]) -> Child:

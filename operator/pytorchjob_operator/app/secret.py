@@ -1,4 +1,4 @@
-"""The Secret with the coordinator's credentials: read at start; the first replica of the operator creates it."""
+"""The Secret with the coordinator's credentials: the first replica of the operator creates it, the leader renews it."""
 
 import asyncio
 import logging
@@ -31,6 +31,27 @@ async def load_credentials(client: ApiClient, namespace: str, name: str) -> Cred
                 logger.warning("waiting for the Secret %s/%s of the coordinator: %s", namespace, name, error)
             await asyncio.sleep(backoff.delay(attempt))
             attempt += 1
+
+
+async def renew_credentials(client: ApiClient, namespace: str, name: str, writer: ApiClient | None) -> Credentials:
+    """Read the Secret again, and return what it has. With a writer, rotate the certificates when they are due.
+
+    `writer` is the leader's client; None: this process does not lead.
+    Raises ApiError, and OperatorError if the Secret is invalid or a permission is missing.
+    """
+    secret, now = await client.get(SECRETS, namespace, name), datetime.now(UTC)
+    current = credentials.from_secret(secret, now)
+    due = credentials.rotate(current, now)
+    if due == current or writer is None:
+        return current
+    body = credentials.to_secret(due, namespace, name)
+    body["metadata"]["resourceVersion"] = secret["metadata"]["resourceVersion"]
+    try:
+        await writer.update(SECRETS, namespace, body)
+    except Refused as error:
+        _refused(error, "update", f"secrets named {name} in namespace {namespace}")
+    logger.info("the coordinator's certificate is valid until %s; the next one is known to new pods", due.expiry)
+    return due
 
 
 async def _read_or_create(client: ApiClient, namespace: str, name: str) -> Object:

@@ -20,7 +20,7 @@ class Caches:
     children: Mapping[ChildKind, Store[Child]]
     """One store for each kind of child: names are unique only within a kind."""
     options: Options = field(default_factory=Options)
-    """Replaced once, when the coordinator's credentials are loaded."""
+    """Replaced when the coordinator's credentials are loaded, and when its certificates change."""
     unserved: dict[ChildKind, str] = field(default_factory=dict)
     """Kinds that are not watched now, with the reason."""
 

@@ -29,7 +29,7 @@ class Rejection:
 
 
 class Authenticator(Protocol):
-    """Checks who sends a hello. The coordinator calls it in its own thread."""
+    """Checks the sender of a hello. The coordinator calls it in its own thread."""
 
     def reject(self, hello: Hello, address: str) -> Rejection | None:
         """Return why the peer at this IP address is not the pod that it names; None: it is that pod."""

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -76,6 +77,10 @@ class Server:
         self._quiet_until = 0.0
         self.refusals = 0
         """Refused connections since the start, authenticated or not."""
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """Use another certificate for new connections."""
+        self._shared = replace(self._shared, ssl=context)
 
     @property
     def connections(self) -> int:

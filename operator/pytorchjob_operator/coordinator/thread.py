@@ -87,6 +87,14 @@ class Coordinator:
         if self._listener is not None:
             self._listener.close()
 
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """Use another certificate for new connections. Connections that exist keep theirs."""
+        tls.save_work(context)
+        with self._lock:
+            self._ssl = context
+            if self._loop is not None and self._server is not None:
+                self._loop.call_soon_threadsafe(self._server.use_tls, context)
+
     def apply(self, uid: str, update: CoordinatorUpdate) -> None:
         """Apply what a plan decided about a job. A repeated update changes nothing."""
         with self._lock:

@@ -63,6 +63,17 @@ def to_der(certificate_pem: bytes) -> bytes:
     return x509.load_pem_x509_certificate(certificate_pem).public_bytes(serialization.Encoding.DER)
 
 
+def validity(certificate_pem: bytes) -> tuple[datetime, datetime]:
+    """Return the first and the last moment at which the certificate is valid."""
+    found = x509.load_pem_x509_certificate(certificate_pem)
+    return found.not_valid_before_utc, found.not_valid_after_utc
+
+
+def made_at(certificate_pem: bytes) -> datetime:
+    """Return when `make` created the certificate."""
+    return validity(certificate_pem)[0] + _EARLY
+
+
 def fault_of_certificate(pem: bytes, now: datetime) -> str | None:
     """Return why agents could not trust this certificate now; None if they can."""
     try:

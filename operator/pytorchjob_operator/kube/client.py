@@ -118,6 +118,10 @@ class ApiClient:
         """Read the current state of one object from etcd, not from the API server's cache."""
         return await self._send(_Call("get", "GET", resource, resource.path(namespace, name)))
 
+    async def get_path(self, path: str) -> Object:
+        """Read a document outside the API's resources: the public keys of service account tokens, for example."""
+        return await self._send(_Call("get", "GET", Resource("", "", path.rpartition("/")[2]), path))
+
     async def list(self, scope: Scope, limit: int = 500) -> AsyncIterator[Page]:
         """Read a collection in pages, all of them from the same moment."""
         path, more = scope.resource.path(scope.namespace), ""

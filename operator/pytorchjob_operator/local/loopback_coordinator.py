@@ -1,5 +1,7 @@
 """The coordinator of a local run: on the loopback interface, with a key of its own, without TLS.
 
+Each replica has its credential in a file that only the user can read, as a pod has it in a volume.
+
 Its events wake the runner's loop, as an ended process does.
 """
 
@@ -8,6 +10,7 @@ import secrets
 import selectors
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +21,9 @@ from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.errors import CannotRun
 from pytorchjob_operator.local.addresses import LOOPBACK
+from pytorchjob_operator.local.translate import credential_directory
 from pytorchjob_operator.observed import CoordinatorAccess, Options
+from pytorchjob_operator.plan import credential
 from pytorchjob_operator.rounds.state import JobEvent
 
 _TERM = 1
@@ -33,9 +38,9 @@ _NO_IMAGE = "none"
 class LoopbackCoordinator:
     """Serves the one job of a run, from its first pod to its end."""
 
-    def __init__(self, selector: selectors.BaseSelector) -> None:
-        """`selector` is the selector with which the runner waits."""
-        self._selector = selector
+    def __init__(self, selector: selectors.BaseSelector, scratch: str) -> None:
+        """`selector` is the selector with which the runner waits; `scratch` is the directory for the credentials."""
+        self._selector, self._scratch = selector, scratch
         self._key = secrets.token_bytes(tokens.KEY_BYTES)
         self._events: deque[JobEvent] = deque(maxlen=_MAX_EVENTS)
         self._coordinator = Coordinator(KeyedTokens(self._key), _TERM, hooks=Hooks(self._changed))
@@ -51,7 +56,7 @@ class LoopbackCoordinator:
             port = self._coordinator.start(LOOPBACK, 0)
         except OSError as error:
             raise CannotRun(f"the coordinator cannot open a port on {LOOPBACK}: {error.strerror or error}") from error
-        at = CoordinatorAccess(f"{LOOPBACK}:{port}", self._key)
+        at = CoordinatorAccess(f"{LOOPBACK}:{port}")
         self.options = Options(coordinator=at, agent_image=_NO_IMAGE, early_exits=_EARLY_EXITS)
         self._selector.register(self._readable, selectors.EVENT_READ, self._drain)
         return self
@@ -72,6 +77,18 @@ class LoopbackCoordinator:
     def apply(self, uid: str, update: CoordinatorUpdate) -> None:
         """Apply what a plan decided about the job."""
         self._coordinator.apply(uid, update)
+
+    def write_credential(self, job_uid: str, pod: str) -> None:
+        """Write the file with a replica's credential; raises CannotRun if that fails."""
+        path = Path(credential_directory(self._scratch, pod), Path(credential.FILE).name)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+                file.write(tokens.token(self._key, job_uid, pod))
+        except OSError as error:
+            raise CannotRun(
+                f"the credential of {pod} cannot be written to {path}: {error.strerror or error}"
+            ) from error
 
     def take_events(self) -> list[JobEvent]:
         """Return the events since the last call."""

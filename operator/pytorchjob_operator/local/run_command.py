@@ -77,7 +77,7 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
         if given.spec.agent is not None and given.spec.agent.inject:
             _install_agent(machine)
         node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, options.grace)
-        with LoopbackCoordinator(node.selector) as coordinator:
+        with LoopbackCoordinator(node.selector, scratch) as coordinator:
             return Runner(job, node, screen, options.timeout, partial(_workers, options)).run(coordinator)
     finally:
         process_tree.kill_descendants()

@@ -136,6 +136,7 @@ class Runner:
                 case UpdateChild():
                     pass  # a local run creates no child that follows the spec
                 case CreatePod(body):
+                    self._coordinator.write_credential(self._job.metadata.uid, body["metadata"]["name"])
                     self._node.create(body, _monotonic())
                 case DeletePod(_, uid, _):
                     self._node.delete(uid, _monotonic())

@@ -17,7 +17,7 @@ from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
 from pytorchjob_operator.local.supervisor import Command
 from pytorchjob_operator.model import main_container
 from pytorchjob_operator.names import ReplicaType
-from pytorchjob_operator.plan import inject
+from pytorchjob_operator.plan import credential, inject
 
 HOSTNAME = "HOSTNAME"
 PATH = "PATH"
@@ -27,7 +27,7 @@ _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 
 _OF_A_JOB = re.compile(
-    r"(PET_|TORCHELASTIC_|PYTORCHJOB_(COORDINATOR|COORDINATOR_CA|TOKEN|JOB|POD|POD_UID|INDEX)$|(GROUP_|ROLE_|LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_WORLD_SIZE$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$)"
+    r"(PET_|TORCHELASTIC_|PYTORCHJOB_(COORDINATOR|COORDINATOR_CA|TOKEN|TOKEN_FILE|JOB|POD|POD_UID|INDEX)$|(GROUP_|ROLE_|LOCAL_)?(RANK|WORLD_SIZE)$|GROUP_WORLD_SIZE$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$)"
 )
 """Variables of a rank or a job in the caller's environment: a replica must not inherit them."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
@@ -99,12 +99,16 @@ def field_value(pod: Mapping[str, Any], path: str, address: str) -> str | None:
 def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: LocalMachine) -> dict[str, str]:
     """The container's own env, in order: a later variable of the same name wins, and may refer to earlier ones."""
     env: dict[str, str] = {}
+    directories = {
+        inject.DIRECTORY: agent_directory(machine.scratch),
+        credential.DIRECTORY: credential_directory(machine.scratch, pod["metadata"]["name"]),
+    }
     for variable in container.get("env") or ():
         name, source = variable["name"], variable.get("valueFrom") or {}
         if not source:
-            text = expand(str(variable.get("value") or ""), env).replace(
-                inject.DIRECTORY, agent_directory(machine.scratch)
-            )
+            text = expand(str(variable.get("value") or ""), env)
+            for directory, local in directories.items():
+                text = text.replace(directory, local)
             env[name] = machine.addresses.translate(text, whole_words=_is_address(name))
         elif "fieldRef" in source:
             found = field_value(pod, source["fieldRef"].get("fieldPath", ""), machine.addresses.of(*replica(pod)))
@@ -135,6 +139,11 @@ def _local_env(pod: Mapping[str, Any], machine: LocalMachine, gpus: str | None) 
 def agent_directory(scratch: str) -> str:
     """The directory for an injected agent (spec.agent.inject); in a cluster an init container fills it."""
     return str(Path(scratch) / "agent")
+
+
+def credential_directory(scratch: str, pod: str) -> str:
+    """The directory of a replica's credential; in a cluster the kubelet fills it."""
+    return str(Path(scratch) / f"{pod}.credential")
 
 
 def termination_log(scratch: str, pod: str) -> str:

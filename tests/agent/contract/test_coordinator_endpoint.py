@@ -5,7 +5,7 @@ import pytest
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.reading import ContractError
 
-ENV = CoordinatorEndpoint("coordinator.ops.svc", 29600, "token", "job", "pod-1", 1, ca="Y2E=")
+ENV = CoordinatorEndpoint("coordinator.ops.svc", 29600, "/run/token", "job", "pod-1", 1, ca="Y2E=")
 
 
 def written(env: CoordinatorEndpoint) -> dict[str, str]:
@@ -28,13 +28,23 @@ def test_without_a_coordinator_there_is_nothing_to_read() -> None:
     assert CoordinatorEndpoint.from_env({}) is None
 
 
+def test_a_pod_from_before_the_file_has_its_token_in_a_variable() -> None:
+    read = CoordinatorEndpoint.from_env({**written(ENV), "PYTORCHJOB_TOKEN_FILE": "", "PYTORCHJOB_TOKEN": "t"})
+    assert read is not None
+    assert (read.token, read.token_file) == ("t", "")
+
+
+def test_where_there_is_a_file_the_variable_is_not_read() -> None:
+    assert CoordinatorEndpoint.from_env({**written(ENV), "PYTORCHJOB_TOKEN": "t"}) == ENV
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         pytest.param({"PYTORCHJOB_COORDINATOR": "here"}, "is not host:port", id="no port"),
         pytest.param({"PYTORCHJOB_COORDINATOR": "here:99999"}, "is not host:port", id="a port that is none"),
         pytest.param({"PYTORCHJOB_COORDINATOR": "here:x"}, "is not host:port", id="a port that is no number"),
-        pytest.param({"PYTORCHJOB_TOKEN": ""}, "PYTORCHJOB_TOKEN is not", id="no token"),
+        pytest.param({"PYTORCHJOB_TOKEN_FILE": ""}, "PYTORCHJOB_TOKEN_FILE is not", id="no token"),
         pytest.param({"PYTORCHJOB_INDEX": "one"}, "is not a replica's number", id="an index that is no number"),
     ],
 )

@@ -124,7 +124,7 @@ class Job:
         self.expect(*self.expected)
         output, words = self.folder / f"pod-{index}-{uid}.log", self.folder / f"pod-{index}-{uid}.words"
         own = coordinator_endpoint.CoordinatorEndpoint(
-            "127.0.0.1", self.port, tokens.token(KEY, JOB, f"pod-{index}"), JOB, f"pod-{index}", index
+            "127.0.0.1", self.port, str(self._credential(index)), JOB, f"pod-{index}", index
         )
         named = {one["name"]: one["value"] for one in own.to_env() if "value" in one}
         given = {
@@ -144,6 +144,11 @@ class Job:
             )
         self.pods[index] = Pod(index, process, output, words)
         return self.pods[index]
+
+    def _credential(self, index: int) -> Path:
+        path = self.folder / f"pod-{index}.token"
+        path.write_text(tokens.token(KEY, JOB, f"pod-{index}"))
+        return path
 
     def start_all(self, **env: str) -> list[Pod]:
         """Start as many as there may be."""

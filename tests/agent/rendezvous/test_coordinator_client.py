@@ -19,7 +19,7 @@ def _hello(server: socket.socket) -> Hello:
 def _client(server: socket.socket) -> Client:
     """Start a client of this server."""
     server.settimeout(30)
-    env = CoordinatorEndpoint("127.0.0.1", server.getsockname()[1], "token", "job", "pod-0", 0)
+    env = CoordinatorEndpoint("127.0.0.1", server.getsockname()[1], "", "job", "pod-0", 0, token="token")
     client = Client(env, Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first"), Heartbeat)
     client.start()
     return client

@@ -182,7 +182,9 @@ def test_a_frozen_agent_is_left_behind_and_fenced_when_it_wakes(job: Job) -> Non
 
 
 def test_a_wrong_token_is_told_in_the_log_and_ends_the_agent_in_time(job: Job) -> None:
-    pod = job.start(0, PYTORCHJOB_TOKEN="0" * 64, PET_RDZV_CONF="join_timeout=4")
+    wrong = job.folder / "wrong"
+    wrong.write_text("0" * 64)
+    pod = job.start(0, PYTORCHJOB_TOKEN_FILE=str(wrong), PET_RDZV_CONF="join_timeout=4")
     assert pod.process.wait(60) == ExitCode.RENDEZVOUS
     assert "refuses this agent" in pod.message().message
 

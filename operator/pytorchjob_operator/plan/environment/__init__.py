@@ -7,7 +7,7 @@
    `replica.build_env` decides them. It takes PET_NPROC_PER_NODE from `nproc` and PET_RDZV_CONF from `rendezvous_conf`.
    `ReplicaEnv` of the agent's contract has the variables' names.
 3. In container `pytorch` of a job that trains with the coordinator (`agent_variables.coordinator`), the coordinator's
-   address, the pod's token and its index (`agent_variables.variables`).
+   address, the path of the pod's credential and its index (`agent_variables.variables`).
 4. In container `pytorch`, what spec.agent sets (`agent_variables.variables`), except variables that the user sets.
 5. In container `pytorch` of a pod with an injected agent, PYTHONPATH (`plan/inject.py`, called by `plan/pods.py`).
 """

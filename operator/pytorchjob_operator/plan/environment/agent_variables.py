@@ -1,7 +1,8 @@
 """The agent's variables of a pod: the coordinator's endpoint, and the settings of spec.agent (tiers 1 and 2).
 
 The user's choice of a rendezvous wins: a job that names a backend or a host, in its policy or in its pods' environment,
-trains without the coordinator. Only container `pytorch` gets these variables.
+trains without the coordinator. So does a template that starts torchrun or Python and no agent: its pods stay as v1 made
+them. Only container `pytorch` gets these variables.
 """
 
 import json
@@ -19,14 +20,18 @@ from pytorchjob_agent.contract.environment import (
     START_MODE,
 )
 from pytorchjob_agent.contract.hang_rules import HANG
-from pytorchjob_operator import names, tokens
+from pytorchjob_operator import names
 from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, main_container
 from pytorchjob_operator.names import Reason
 from pytorchjob_operator.observed import CoordinatorAccess, Options
-from pytorchjob_operator.plan import replicas
+from pytorchjob_operator.plan import credential, replicas
 from pytorchjob_operator.plan.replicas import Replica
 
 _CHOICES = (PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, coordinator_endpoint.COORDINATOR)
+
+_OURS = "pytorchjob"
+"""In every command that starts the agent: its own name, the module's, and that of the rendezvous backend."""
+_PLAIN = ("torchrun", "python")
 
 DEFAULT_TERMINATION = 30
 """Kubernetes' default of terminationGracePeriodSeconds."""
@@ -83,7 +88,16 @@ def _refusal(job: PyTorchJob, template: dict[str, Any], options: Options) -> str
         return f"container {names.CONTAINER} has its own {min(found)}"
     if options.legacy:
         return "the job has pods that training-operator v1 created"
+    if job.spec.agent is None and _starts_no_agent(template):
+        return f"container {names.CONTAINER} starts no agent of this operator; set spec.agent if its script does"
     return "these pods have no coordinator" if options.coordinator is None else None
+
+
+def _starts_no_agent(template: dict[str, Any]) -> bool:
+    """Whether the command starts torchrun or Python, and nothing of ours. Any other command may start an agent."""
+    container = main_container(template) or {}
+    words = " ".join(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
+    return bool(container.get("command")) and _OURS not in words and any(plain in words for plain in _PLAIN)
 
 
 def _chosen(policy: ElasticPolicy) -> str | None:
@@ -101,7 +115,7 @@ def _endpoint(job: PyTorchJob, replica: Replica, at: CoordinatorAccess) -> list[
     return CoordinatorEndpoint(
         host=host,
         port=int(port),
-        token=tokens.token(at.key, meta.uid, pod),
+        token_file=credential.FILE,
         job=meta.uid,
         pod=pod,
         index=replicas.position(job, replica),
