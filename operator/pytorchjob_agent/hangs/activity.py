@@ -12,8 +12,8 @@ from enum import StrEnum
 _BUSY = 0.02  # of one core; sleeping threads that wake up occasionally use less
 _BYTES = 4096  # a second
 _FAULTS = 8  # pages that were read from a disk
-_WAKE_UP = 0.0004  # seconds of CPU: a poll of a queue takes 0.1 ms, the smallest step of a training 0.9 ms
-_NOISE = 0.0002
+_WAKE_UP = 0.00025  # seconds of CPU: a poll of a queue takes 0.1 ms, the smallest step of a training 0.9 ms
+_NOISE = 0.00015
 _DUMPING = 0.005  # seconds of CPU that writing the stacks takes at most
 _STOPPED = frozenset("Tt")
 _GONE = frozenset("ZX")

@@ -109,9 +109,10 @@ def _catches(pid: int) -> bool:
 def source_around(file: str, line: int) -> str:
     """Return a line of a script with its neighbours: a loop that polls is seen at each of its lines."""
     try:
-        if not stat.S_ISREG(os.stat(file).st_mode):
-            return ""
-        with open(file, "rb") as opened:
+        # A pipe of this name must not hold the agent up.
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                return ""
             text = opened.read(_LONGEST_SOURCE).decode(errors="replace")
     except (OSError, ValueError):
         return ""

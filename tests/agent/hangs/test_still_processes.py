@@ -189,7 +189,7 @@ def test_no_hang(start: Start, code: str) -> None:
 def test_one_rank_that_works_is_enough(start: Start) -> None:
     """The other one may wait for it."""
     workers = start(SLEEPS, f"{READY}while True: pass")
-    assert workers.verdict(workers.watch(), 400)[0] is None
+    assert workers.verdict(workers.watch(), 240)[0] is None
 
 
 def test_a_rank_of_another_pod_that_works_is_enough(start: Start) -> None:
@@ -201,7 +201,7 @@ def test_a_rank_of_another_pod_that_works_is_enough(start: Start) -> None:
         return 0.0
 
     watch.share_stillness = share
-    assert workers.verdict(watch, 400)[0] is None
+    assert workers.verdict(watch, 240)[0] is None
     assert max(reported) > LIMIT, "the other members learn that nothing moves here"
 
 
@@ -242,12 +242,12 @@ def test_a_worker_with_a_debugger_is_left_alone(start: Start) -> None:
     if libc.ptrace(_PTRACE_ATTACH, workers.processes[0].pid, None, None):
         pytest.skip("this machine does not allow ptrace")
     os.waitpid(workers.processes[0].pid, 0)
-    assert workers.verdict(workers.watch(), 400)[0] is None
+    assert workers.verdict(workers.watch(), 240)[0] is None
 
 
 def test_the_rule_may_be_switched_off(start: Start) -> None:
     workers = start(SLEEPS)
-    assert workers.verdict(workers.watch(HangRules(idle_seconds=0.0)), 400)[0] is None
+    assert workers.verdict(workers.watch(HangRules(idle_seconds=0.0)), 240)[0] is None
 
 
 def test_the_traffic_of_the_machine_does_not_hide_an_idle_worker(start: Start) -> None:
