@@ -1,0 +1,70 @@
+"""An intruder wants to restart a working job by an invented hang, or to blind the agent for real ones.
+
+It reaches the port of the round's store, and knows everything but the round's secret; or it is the script itself.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.hangs.meter import Meter
+from pytorchjob_agent.hangs.stack_dump import StackDumps
+from pytorchjob_agent.rendezvous import agreement, round_store
+from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
+
+ZERO = Assigned(RoundId(3, 7), 0, 2, 0, 2, "127.0.0.1", 1, 0, secret="5ec2e7")
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with round_store.listen("127.0.0.1") as opened:
+        yield opened
+
+
+@pytest.mark.torch
+def test_an_intruder_cannot_make_a_working_rank_seem_still(listener: socket.socket) -> None:
+    """Rank 0's workers wait for rank 1, which evaluates. A report of rank 1 that it is still too would restart all."""
+    raw = round_store.serve(listener)
+    zero, one = (SignedStore(raw, replace(ZERO, rank=rank)) for rank in (0, 1))
+    agreement.prepare(zero)
+    reader, writer = PeerHeartbeats(zero.assigned, 0.0), PeerHeartbeats(one.assigned, 0.0)
+    writer.still_for = 500.0
+    writer.exchange(one, lambda: 0.5)
+    old = raw.get("heartbeat/1").decode()
+    writer.still_for = 0.0
+    found = []
+    for second in range(1, 20):
+        writer.exchange(one, lambda second=second: float(second))  # type: ignore[misc]
+        reader.exchange(zero, lambda second=second: float(second))  # type: ignore[misc]
+        raw.set("heartbeat/1", f"{'0' * 64} 1 {1000 + second} 500" if second % 2 else old)
+        reader.exchange(zero, lambda second=second: second + 0.5)  # type: ignore[misc]
+        found.append(reader.others_still_for(second + 0.6))
+    assert set(found) == {0.0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"\xff" * (1 << 20), id="no text"),
+        pytest.param(b'  File "/dev/zero", line 1 in f\n' * 100_000, id="a file without an end"),
+        pytest.param(b'  File "%s", line 1 in f\n', id="a pipe that no process writes to"),
+        pytest.param(b'  File "\0", line 99999999999999999999 in f\n', id="no name and no line"),
+    ],
+)
+def test_a_script_cannot_hold_its_agent_up_by_the_stacks_that_it_writes(tmp_path: Path, text: bytes) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    stacks = StackDumps(tmp_path / "stacks", 1)
+    path = next((tmp_path / "stacks").glob("*.stack"))
+    path.write_bytes(b"Current thread 0x1 (most recent call first):\n" + text.replace(b"%s", str(pipe).encode()))
+    meter = Meter({0: os.getpid()}, stacks)
+    for now in (0.0, 10.0, 20.0):
+        meter.asked.add(0)
+        meter.measure(now)
+    assert meter.still_for(20.0) == 0.0
