@@ -186,7 +186,7 @@ DEFECTS = [
         "an agent that is frozen when the leader changes is never replaced",
         "ours: the new leader had never heard it, so it did not miss it",
         f"{ROUNDS}/losses.py",
-        "if 0 < unknown == len(absent) and",
+        "if unknown == len(absent) and",
         "if False and",
     ),
     Defect(

@@ -179,13 +179,15 @@ def _remember_unknown(transition: Transition) -> None:
     round_, state = transition.state.round, transition.state
     if round_ is None or not round_.adopted or transition.now - round_.started_at < rendezvous.ADOPTED_SECONDS:
         return
-    unknown = round_.ranks.count(None)
+    unknown, known = round_.ranks.count(None), set(round_.ranks)
+    if unknown == 0:
+        return
     absent = [
         (index, pod)
         for index, pod in state.pods.items()
-        if index not in state.members and not (round_.has(index) or pod.problem or pod.succeeded)
+        if index not in state.members and not (index in known or pod.problem or pod.succeeded)
     ]
-    if 0 < unknown == len(absent) and any(index not in state.silent for index, _ in absent):
+    if unknown == len(absent) and any(index not in state.silent for index, _ in absent):
         found = {index: SilentAgent(pod.pod_uid, round_.started_at) for index, pod in absent}
         transition.state = replace(state, silent={**found, **state.silent})
 
@@ -230,8 +232,9 @@ def _give_up_unknown_ranks(transition: Transition) -> None:
     phase = transition.state.phase
     if not isinstance(phase, Running) or not phase.round.adopted or None not in phase.round.ranks:
         return
-    round_, pods = phase.round, transition.state.pods
-    unknown = round_.ranks.count(None) - sum(pod.succeeded for index, pod in pods.items() if not round_.has(index))
+    round_, known = phase.round, set(phase.round.ranks)
+    succeeded = sum(pod.succeeded for index, pod in transition.state.pods.items() if index not in known)
+    unknown = round_.ranks.count(None) - succeeded
     late = transition.now - round_.started_at >= rendezvous.ADOPTED_SECONDS
     if unknown > 0 and (late or not rendezvous.unknown_may_connect(transition, round_)):
         ranks = [str(rank) for rank, index in enumerate(round_.ranks) if index is None]

@@ -150,8 +150,10 @@ def _members_may_connect(transition: Transition, last: Round | None) -> bool:
 
 def unknown_may_connect(transition: Transition, round_: Round) -> bool:
     """True if members of the round have not connected to this coordinator, and there are pods that they may be."""
-    state = transition.state
-    others = [(index, pod) for index, pod in state.pods.items() if not round_.has(index)]
+    state, known = transition.state, set(round_.ranks)
+    if None not in known:
+        return False
+    others = [(index, pod) for index, pod in state.pods.items() if index not in known]
     succeeded = sum(1 for _, pod in others if pod.succeeded)
     waiting = sum(1 for index, _ in others if (member := state.members.get(index)) is not None and member.waiting)
     unknown = round_.ranks.count(None) - succeeded
