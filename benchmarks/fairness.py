@@ -29,14 +29,16 @@ async def measure(jobs: int, pods: int, repeat: int) -> list[Row]:
     return [
         Row(f"1 job x 1 pod beside {jobs} jobs x {pods} pods of another namespace: apply to pod", spread(waits), "", "",
             "< 1 s", f"python -m benchmarks fairness --jobs {jobs} --pods {pods} --repeat {repeat}",
-            f"{before} to {load()}"),
+            f"{before} to {load()}", {"apply to pod": waits}),
     ]  # fmt: skip
 
 
 async def _wait(where: Cluster, audit: Audit, namespace: str, name: str) -> float:
     """Seconds from the submission of one small job to its pod."""
     count = len([one for one in audit.requests(OPERATOR, namespace) if one.is_a("create", "pods")])
-    await where.submit(job(namespace, name, 1))
+    small = job(namespace, name, 2)
+    del small["spec"]["pytorchReplicaSpecs"]["Worker"]
+    await where.submit(small)
     await where.until(lambda: _created(audit, namespace, count + 1))
     await asyncio.sleep(_PAUSE_SECONDS)
     asked = audit.requests(namespace=namespace)

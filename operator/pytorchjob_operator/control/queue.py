@@ -19,6 +19,8 @@ Handler = Callable[[K], Awaitable[None]]
 _log = logging.getLogger(__name__)
 _UNAVAILABLE_SECONDS = 30.0
 """Maximum delay after an Unavailable error, however long the outage; a refused request may wait longer."""
+_BREATHS = 5
+"""Turns of the event loop between two passes: the plans of large jobs may not block it in a row."""
 
 
 class WorkQueue(Generic[K]):
@@ -99,7 +101,8 @@ class WorkQueue(Generic[K]):
                     self._waiting.discard(key)
                     self._active.add(key)
                     group.create_task(self._process(handler, key))
-                    await asyncio.sleep(0)  # one pass after another: their computations may not block the loop in a row
+                    for _ in range(_BREATHS):
+                        await asyncio.sleep(0)
         finally:
             for timer in self._timers.values():
                 timer.cancel()
