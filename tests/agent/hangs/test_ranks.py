@@ -15,7 +15,8 @@ from pytorchjob_agent.hangs.stillness import Pauses
 from tests.ports import free_port
 from tests.waiting import until
 
-TRAIN = Path(__file__).parents[2] / "benchmarks/hangs/train.py"
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+TRAIN = Path(__file__).parents[3] / "benchmarks/hangs/train.py"
 LIMIT = 12.0
 PAUSE = 0.5
 
