@@ -31,6 +31,12 @@ def conf(**keys: str) -> dict[str, Any]:
     return {"elasticPolicy": {"rdzvConf": [{"key": key, "value": value} for key, value in keys.items()]}}
 
 
+def test_a_local_run_gives_up_sooner_after_the_same_early_error() -> None:
+    decided = update({}, options=replace(OPTIONS, early_exits=3))
+    assert isinstance(decided, Sync)
+    assert decided.policy == Policy(2, 2, early_errors=3)
+
+
 @pytest.mark.parametrize(
     ("spec", "policy"),
     [

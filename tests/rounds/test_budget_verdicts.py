@@ -1,5 +1,7 @@
 """What follows from a failed round, for a state that is put together by hand: the edges of each rule."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
@@ -168,6 +170,13 @@ def test_the_same_error_without_reports(gap: float, expected: EndReason | None) 
     signature = verdict(state()).restart.signature
     times = [NOW - 40 - gap, NOW - 30 - gap, NOW - 20 - gap, NOW - 20]
     assert reason(state([past(at, signature=signature) for at in times])) == expected
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(3, EndReason.SAME_ERROR), (4, None)])
+def test_the_policy_decides_how_often_the_same_error_may_come_back(limit: int, expected: EndReason | None) -> None:
+    signature = verdict(state()).restart.signature
+    before = state([past(NOW - 40, signature=signature), past(NOW - 20, signature=signature)])
+    assert reason(replace(before, policy=replace(before.policy, early_errors=limit))) == expected
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def _policy(job: PyTorchJob, options: Options) -> Policy:
         restart_window=spec.agent.restart_window_seconds if spec.agent else None,
         first_retryable_exit_code=restart.FIRST_RETRYABLE if RestartPolicy.EXIT_CODE in _policies(job) else 0,
     )
+    found = replace(found, early_errors=options.early_exits) if options.early_exits else found
     last_call, join = _seconds(elastic, LAST_CALL), _seconds(elastic, JOIN)
     found = found if last_call is None else replace(found, last_call_timeout=last_call)
     return found if join is None else replace(found, join_timeout=join)

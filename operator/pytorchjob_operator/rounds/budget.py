@@ -17,8 +17,6 @@ from pytorchjob_operator.rounds.values import End, EndReason, Failure, PastResta
 
 SAME_ERROR = 3
 """The same error this many times in a row, each before the first step, ends the job."""
-SAME_ERROR_BLIND = 5
-"""The same for workers that report no steps: a short round counts as a round without a step."""
 NO_PROGRESS = 3
 """This many failures in a row that do not get past the step of the failures before end the job."""
 SHORT_SECONDS = 20.0
@@ -148,7 +146,7 @@ def _find_end(
     if policy.max_restarts is not None and _used_restarts(policy, state.restarts, failures) >= policy.max_restarts:
         return EndReason.BUDGET, _used_up(policy.max_restarts, policy.restart_window)
     blind = not _reports_steps(state)
-    limit = SAME_ERROR_BLIND if blind else SAME_ERROR
+    limit = policy.early_errors if blind else SAME_ERROR
     row = failures[-limit:]
     same = len(row) == limit and len({failure.signature for failure in row}) == 1
     if no_progress and same and _all_without_steps(row, blind):

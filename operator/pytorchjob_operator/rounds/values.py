@@ -41,6 +41,8 @@ class Policy:
     """Only failures within this many seconds count. None: all of them count."""
     first_retryable_exit_code: int = 0
     """Exit codes from 1 to below this one end the job (restartPolicy ExitCode). 0: no exit code does."""
+    early_errors: int = 5
+    """The same error this many times in a row, each in a short round, ends the job if its workers report no steps."""
     last_call_timeout: float = 30.0
     """Seconds for which the first rendezvous of an elastic job waits for more members than the minimum."""
     rejoin_timeout: float = 1.0
