@@ -169,6 +169,8 @@ HANG = {
             id="modules to load before",
         ),
         pytest.param({"preflight": "Fail"}, {"PYTORCHJOB_PREFLIGHT": "fail"}, id="what a problem means"),
+        pytest.param({"fenceSeconds": 60}, {"PYTORCHJOB_FENCE_SECONDS": "60"}, id="when a group that is cut off ends"),
+        pytest.param({"fenceSeconds": 0}, {"PYTORCHJOB_FENCE_SECONDS": "0"}, id="a group that is cut off never ends"),
         pytest.param({"restartWindowSeconds": 9}, {}, id="the window is the coordinator's"),
     ],
 )

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 AWAY_POLL = 0.25
 STORE_SECONDS = 10.0
 GRACE_SECONDS = 12.0
+FENCE_SECONDS = 20.0
+"""spec.agent.fenceSeconds: short, so that a schedule is too."""
 LINGER_SECONDS = 5.0
 
 
@@ -86,6 +88,9 @@ class Agent(Sleeper):
         self.reported_leaving = self.reported_done = self.stopping = False
         self.answered = 0
         self.asked = False
+        self.islanded = False
+        """Whether neither the coordinator nor the API server can be reached."""
+        self._api_server_at = self.monotonic()
         self._planned = False
         world.clock.soon(0.0, 0.5, self._connect)
         self._next_round((), by_members=False)
@@ -221,6 +226,7 @@ class Agent(Sleeper):
             all_done=self._all_done(),
             leave_by=self.leave_by,
             reported_leaving=self.reported_leaving,
+            cut_off=self._cut_off(),
             fenced=inbox.refused is not None and inbox.refused.fenced,
         )
 
@@ -375,8 +381,23 @@ class Agent(Sleeper):
             round=None if self.assigned is None else self.assigned.round,
             has_store=self.store is not None,
             leaving=self.leave_by is not None,
+            cut_off=self._cut_off(),
             timeout=600.0,
         )
+
+    def _contact_at(self) -> float:
+        """Return when it last heard from the control plane; it tries the API server now and then."""
+        now = self.monotonic()
+        if not self.islanded:
+            self._api_server_at = now
+        return max(now - self.session.away(now), self._api_server_at)
+
+    def _cut_off(self) -> bool:
+        contact = self._contact_at()
+        if self.peers is not None:
+            self.peers.control_plane.own_at = contact
+            return self.peers.control_plane.cut_off(self.monotonic(), FENCE_SECONDS)
+        return self.monotonic() - contact >= FENCE_SECONDS
 
     def _wait(self) -> None:
         assert self.waiting is not None
@@ -500,6 +521,7 @@ class Agent(Sleeper):
             return
         assert self.store is not None
         self._clock.after(self.peers.seconds, lambda: self._exchange(assigned))
+        self.peers.control_plane.own_at = self._contact_at()
         try:
             if self.peers.exchange(self.store, self.monotonic):
                 self._wake()

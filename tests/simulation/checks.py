@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 PULLED_DOWN = 0.7
 """How likely a worker notices that one of another member has gone."""
 
+ISLAND_SECONDS = 28.0
+"""How long an agent has to be awake until it has to have noticed that its group is cut off."""
+
 REPORT_SECONDS = 4.5
 """How old a member's report that it hears a peer may be: 3 s, up to a second under way, and the next tick."""
 PUNCTUAL_SECONDS = 0.1
@@ -42,6 +45,8 @@ class Checks:
         """Rounds in which a worker failed of itself."""
         self.problem = ""
         """What was wrong with a message of the leader."""
+        self.saved = RoundId(0, 0)
+        """The latest round that has made a step, and so may have saved."""
         self._restarts = 0
         self._cut_off = ""
 
@@ -138,6 +143,20 @@ class Checks:
         still = agent.workers is not None and agent.assigned is assigned and agent.alone and agent.mended == mended
         if still and not agent.dead and not agent.asleep:
             raise AssertionError(f"{agent} hears neither the coordinator nor a peer, and its workers train on")
+
+    def island_fenced(self, members: "list[Agent]") -> None:
+        """No agent of a group that was cut off for longer than fenceSeconds has workers, unless it was frozen."""
+        now = self.world.clock.now
+        still = [each for each in members if each.islanded and each.workers is not None and not each.dead]
+        awake = [each for each in still if each.asleep <= now - ISLAND_SECONDS]
+        assert not awake, f"{awake} were cut off from the control plane as a group, and their workers train on"
+
+    def saves(self, agent: "Agent", id_: RoundId) -> None:
+        """The workers of a complete group make a step, and may save: the fence must not refuse the newest group."""
+        if agent.deleted or self.world.lost_lease:
+            return
+        assert id_ >= self.saved, f"round {id_} of {agent} trains, but a guard has accepted round {self.saved}"
+        self.saved = id_
 
     def offered(self, old: Assigned) -> None:
         """A member offers to continue without the coordinator."""

@@ -78,6 +78,20 @@ DEFECTS = [
         "return True",
     ),
     Defect(
+        "a group that is cut off trains on",
+        "ours: a whole group without the coordinator trained for ever beside its replacements",
+        f"{AGENT}/decide.py",
+        "if snapshot.cut_off:",
+        "if False:",
+    ),
+    Defect(
+        "a group that was cut off agrees on another round",
+        "ours: members that had ended their workers, and were reached again, went on beside their replacements",
+        f"{AGENT}/contact.py",
+        "self._cut_off = self._cut_off or self.seconds(now) >= fence_seconds",
+        "self._cut_off = self.seconds(now) >= fence_seconds",
+    ),
+    Defect(
         "some members agree without the others",
         "ours: rank 0 opened the agreed round before all members had offered",
         f"{AGENT}/agreement.py",

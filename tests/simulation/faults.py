@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from .agent import Agent
+from .agent import FENCE_SECONDS, Agent
 from .workers import REAL
 from .world import World
 
@@ -11,6 +11,8 @@ FENCED_SECONDS = 7.5
 A message that was under way may arrive for up to a second."""
 FOR_GOOD_SECONDS = 10_000.0
 """How long an agent is frozen that never wakes up."""
+GROUP_SECONDS = 8.0
+"""By then the members of a group have noticed that none of them has contact, and have killed their workers."""
 LONG = "ValueError: " + "\u2603 tensor mismatch " * 400
 """An error far longer than any field of a message."""
 
@@ -93,6 +95,20 @@ def _partition(world: World, agent: Agent, seconds: float) -> None:
         world.clock.after(5.0, lambda: _replace(world, agent))
 
 
+def _island(world: World, agent: Agent, seconds: float) -> None:
+    """Cut off all members of a round from the control plane, not from each other; most of them are replaced."""
+    members = [each for each in world.agents.values() if not each.dead]
+    length = FENCE_SECONDS + GROUP_SECONDS + 2 * seconds
+    world.busy_until = max(world.busy_until, world.clock.now + length)
+    for each in members:
+        _cut_off(world, each, length)
+        each.islanded = True
+        world.clock.after(length, lambda each=each: setattr(each, "islanded", False))  # type: ignore[misc]
+        if seconds > 2 or each is not agent:
+            world.clock.after(5.0 + seconds / 2, lambda each=each: _replace(world, each))  # type: ignore[misc]
+    world.clock.after(FENCE_SECONDS + GROUP_SECONDS, lambda: world.checks.island_fenced(members))
+
+
 def _freeze(world: World, agent: Agent, seconds: float) -> None:
     agent.asleep = max(agent.asleep, world.clock.now + seconds)
 
@@ -122,6 +138,7 @@ def _new_leader(world: World, agent: Agent, seconds: float) -> None:
 
 def _lost_lease(world: World, agent: Agent, seconds: float) -> None:
     """The Lease was deleted: terms begin again."""
+    world.lost_lease = True
     world.new_leader(1)
 
 
@@ -165,6 +182,7 @@ FAULTS: dict[str, Callable[[World, Agent, float], None]] = {
     "a connection stalls": _stall,
     "the way to the coordinator is closed": _cut_off,
     "a pod is cut off from all others": _partition,
+    "a whole group is cut off": _island,
     "an agent is frozen": _freeze,
     "an agent is frozen for good": _freeze_for_good,
     "an agent's clock jumps": _jump,

@@ -25,6 +25,7 @@ class RoundWorkers:
         """Return the step; time has gone by."""
         if self.state is Workers.RUN and self._agent.world.checks.complete(self._assigned.round):
             self.step += 1
+            self._agent.world.checks.saves(self._agent, self._assigned.round)
             self._agent.world.saved_step = max(self._agent.world.saved_step, self.step)
         return self.step
 

@@ -49,6 +49,8 @@ class World:
         self.twice = 0.0
         self.delay = 0.03
         """How long a message takes at most."""
+        self.lost_lease = False
+        """Whether the Lease was deleted: here terms begin at 1 then, as they did before they were times."""
         self.faults = 0
         """How many faults have happened."""
         self._number = 0

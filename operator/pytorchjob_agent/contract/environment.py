@@ -33,6 +33,7 @@ SEPARATE_STORES = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torch's: 1 gives every
 # Only the agent reads these; all are optional.
 TERMINATION_LOG = "PYTORCHJOB_TERMINATION_LOG"  # a file
 GRACE = "PYTORCHJOB_GRACE_SECONDS"
+FENCE = "PYTORCHJOB_FENCE_SECONDS"
 PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; PYTORCHJOB_PREFLIGHT_<CHECK> sets one check
 START_MODE = "PYTORCHJOB_START_MODE"  # cold, warm or auto
 PRELOAD = "PYTORCHJOB_PRELOAD"  # modules that the fork server imports beside torch, separated by commas
@@ -42,6 +43,7 @@ ROUND_ID = "PYTORCHJOB_ROUND_ID"  # TERM.NUMBER, or TERM.NUMBER.ATTEMPT after an
 
 DEFAULT_BACKEND = "c10d"
 DEFAULT_RDZV_PORT = 29400  # torchrun's own, for an endpoint without a port
+DEFAULT_FENCE = 240.0  # below the 300 s after which Kubernetes replaces the pods of a node that it does not hear
 DEFAULT_GRACE = 25.0  # below Kubernetes' default grace of 30 s, so that the agent can still report why it ends
 
 

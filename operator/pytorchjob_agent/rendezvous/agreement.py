@@ -8,12 +8,15 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Assigned, RoundId
+from pytorchjob_agent.rendezvous.contact import Contact
 from pytorchjob_agent.rendezvous.signed_store import SignedStore, next_secret
 
 _OPENED, _RESTART, _AGREED = "opened", "wanted", "go"
 _MAX_PORT = 65535
+_MOST_PARTS = 3
 SEND_SECONDS = 0.5 * HEARTBEAT_SECONDS
 """How often a member writes its heartbeat and reads a sign of life of rank 0."""
 READ_SECONDS = 0.5 * SEND_SECONDS
@@ -38,6 +41,17 @@ class Heard:
     """For each rank, how old its last sign of life is at most: tenths of a second, rounded up."""
 
 
+class Heartbeat(NamedTuple):
+    """What one member writes for rank 0."""
+
+    number: int
+    """How many it has written."""
+    still: int = 0
+    """For how many seconds its workers have been still."""
+    contact_age: int | None = None
+    """How many seconds ago it last heard from the control plane."""
+
+
 class PeerHeartbeats:
     """The heartbeats of one round's members.
 
@@ -56,6 +70,7 @@ class PeerHeartbeats:
         self._still: dict[int, tuple[int, float]] = {}
         self.still_for = 0.0
         """For how long the workers here have been still: the heartbeats report it to rank 0."""
+        self.control_plane = Contact(now)
         self.restart: str | None = None
         """Why a member asks for a restart that the coordinator did not command."""
 
@@ -85,18 +100,18 @@ class PeerHeartbeats:
     def exchange(self, store: SignedStore, clock: Callable[[], float]) -> bool:
         """Send a heartbeat and read the others'; True if a member asks for a restart for the first time.
 
-        The clock is read before each request, because a call may block for seconds.
+        The clock is read before the requests, because a call may block for seconds.
         """
-        rank = self._assigned.rank
+        rank, before = self._assigned.rank, clock()
         if rank == 0:
-            before = clock()
             found = _read_heartbeats(store)
             self._record_still(found, before)
-            self._compare([None if heartbeat is None else heartbeat[0] for heartbeat in found], before)
+            self._compare(found, before)
+            self.control_plane.publish(store, before)
         else:
             self._sent += 1
-            store.write(f"heartbeat/{rank}", self._value())
-        before = clock()
+            store.write(f"heartbeat/{rank}", self._value(before))
+            self.control_plane.ask(store, before)
         asked = store.read(_RESTART)
         if rank:
             self._lived_at[0] = self._contact = before
@@ -105,25 +120,28 @@ class PeerHeartbeats:
         self.restart = asked.value
         return True
 
-    def _value(self) -> str:
-        still = int(min(self.still_for, _ENDLESS))
-        return f"{self._sent} {still}" if still else str(self._sent)
+    def _value(self, now: float) -> str:
+        return f"{self._sent} {int(min(self.still_for, _ENDLESS))} {self.control_plane.age(now)}"
 
-    def _record_still(self, found: Sequence[tuple[int, int] | None], now: float) -> None:
+    def _record_still(self, found: Sequence[Heartbeat | None], now: float) -> None:
         """Keep what the peers report. An old value is a replay, or its sender has died."""
         for rank, heartbeat in enumerate(found, 1):
-            if heartbeat is not None and heartbeat[0] > (self._counters[rank - 1] if self._counters else 0):
-                self._still[rank] = (heartbeat[1], now)
+            if heartbeat is not None and heartbeat.number > (self._counters[rank - 1] if self._counters else 0):
+                self._still[rank] = (heartbeat.still, now)
 
-    def _compare(self, counters: Sequence[int | None], now: float) -> None:
+    def _compare(self, found: Sequence[Heartbeat | None], now: float) -> None:
         """Compare the others' counters with those of the read before: each that has grown did so after it.
 
         Counters only grow: an older value is a replay.
         """
+        counters = [None if heartbeat is None else heartbeat.number for heartbeat in found]
         known = self._counters or [0 if new is None else new for new in counters]
         for rank, (old, new) in enumerate(zip(known, counters, strict=True), 1):
             if new is not None and new > old:
                 self._lived_at[rank] = self._contact = self._read_at
+                heartbeat = found[rank - 1]
+                if heartbeat is not None and heartbeat.contact_age is not None:
+                    self.control_plane.heard(heartbeat.contact_age, self._read_at)
         self._counters = [old if new is None else max(old, new) for old, new in zip(known, counters, strict=True)]
         self._read_at = now
 
@@ -143,18 +161,18 @@ def is_prepared(store: SignedStore) -> bool:
     return store.read(_OPENED, 0) is not None
 
 
-def _read_heartbeats(store: SignedStore) -> list[tuple[int, int] | None]:
-    """Return each member's counter, and for how many seconds its workers have been still."""
+def _read_heartbeats(store: SignedStore) -> list[Heartbeat | None]:
     ranks = _others(store)
     found = store.read_all(_counter_names(ranks), ranks)
     return [None if signed is None else _read_heartbeat(signed.value) for signed in found]
 
 
-def _read_heartbeat(value: str) -> tuple[int, int] | None:
-    counter, _, still = value.partition(" ")
-    if not (counter + still).isdecimal() or not counter or len(value) > _LONGEST_VALUE:
+def _read_heartbeat(value: str) -> Heartbeat | None:
+    """Return a member's heartbeat; None for what no member writes."""
+    parts = value.split(" ")
+    if len(parts) > _MOST_PARTS or len(value) > _LONGEST_VALUE or not value.isascii():
         return None
-    return int(counter), int(still or "0")
+    return Heartbeat(*map(int, parts)) if all(part.isdecimal() for part in parts) else None
 
 
 def _others(store: SignedStore) -> range:

@@ -21,6 +21,8 @@ from pytorchjob_agent.contract.messages import (
     Message,
     ProtocolError,
 )
+from pytorchjob_agent.rendezvous.api_server import ApiServer
+from pytorchjob_agent.rendezvous.decide import AWAY_SECONDS
 from pytorchjob_agent.rendezvous.dial import Dialer
 from pytorchjob_agent.rendezvous.inbox import Inbox
 from pytorchjob_agent.rendezvous.own_endpoint import read_credential
@@ -44,6 +46,7 @@ class Client:
         self._session = Session(hello, time.monotonic())
         self._closing = False
         self._alarm = Alarm()
+        self._api_server = ApiServer()
         self.on_change: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
 
@@ -65,6 +68,11 @@ class Client:
     def away(self) -> float:
         """Return the seconds without the coordinator; 0 while it hears this agent."""
         return self._session.away(time.monotonic())
+
+    def contact_at(self) -> float:
+        """Return when the coordinator heard this agent, or else the API server answered; monotonic seconds."""
+        now = time.monotonic()
+        return max(now - self._session.away(now), self._api_server.answered_at)
 
     def send(self, message: Message) -> None:
         """Send a message once; it is lost without a connection."""
@@ -107,6 +115,8 @@ class Client:
             if self._session.disconnect(time.monotonic()):
                 logged = ""
                 self.on_change()
+            if self.away() > AWAY_SECONDS:
+                self._api_server.check(time.monotonic())
             self._sleep(self._session.pause() * random.uniform(0.5, 1.5))  # noqa: S311  (only spreads the agents)
 
     def _sleep(self, seconds: float) -> None:

@@ -45,6 +45,8 @@ class Snapshot:
     leave_by: float | None = None
     """When this pod has to be gone; None: it may stay."""
     reported_leaving: bool = False
+    cut_off: bool = False
+    """Whether no member has heard from the control plane for fenceSeconds."""
     fenced: bool = False
     """Whether another agent has the place of this one."""
 
@@ -98,6 +100,8 @@ def decide(snapshot: Snapshot) -> Step:
 
 def _quiet(snapshot: Snapshot) -> Step:
     """Return the step without a command."""
+    if snapshot.cut_off:
+        return Step(Kind.REGROUP, "no member has heard from the coordinator or the API server for fenceSeconds")
     if snapshot.away >= ALONE_SECONDS and snapshot.silence >= ALONE_SECONDS:
         reason = f"neither the coordinator nor a peer was heard for {snapshot.silence:.0f} s"
         return Step(Kind.REGROUP, reason, caused=True)

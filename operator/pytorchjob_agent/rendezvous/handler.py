@@ -19,9 +19,9 @@ from torch.distributed.run import determine_local_world_size
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR, CoordinatorEndpoint
-from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE, ROUND_ID
+from pytorchjob_agent.contract.environment import DEFAULT_FENCE, FENCE, PET_NPROC_PER_NODE, ROUND_ID
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed, Hello, Message
-from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.reading import ContractError, seconds
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.rendezvous import own_endpoint, waiting
 from pytorchjob_agent.rendezvous.coordinator_client import Client
@@ -69,6 +69,7 @@ class CoordinatorRendezvous(RendezvousHandler):
         inbox, heartbeats = self.membership.client.inbox, self.membership.heartbeats
         away = self.membership.client.away() > AWAY_SECONDS
         asked = away and heartbeats is not None and heartbeats.restart is not None
+        asked = asked or self.membership.cut_off()
         return int(inbox.restart is not None or inbox.assigned is not None or inbox.stop is not None or asked)
 
     def get_run_id(self) -> str:
@@ -142,6 +143,7 @@ def member(
     membership: Membership
 
     membership = Membership(Client(env, hello, lambda: membership.heartbeat()), address, timeout)
+    membership.fence_seconds = seconds(os.environ, FENCE, DEFAULT_FENCE)
     return membership
 
 

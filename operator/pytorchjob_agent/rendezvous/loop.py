@@ -18,8 +18,6 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.contract.coordinator_endpoint import JOB
-from pytorchjob_agent.contract.environment import ROUND_ID
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
@@ -165,8 +163,8 @@ class ElasticAgent(LocalElasticAgent):
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._workers = self._new_workers(self._workers.history)
-        known = {JOB: worker_group.spec.rdzv_handler.get_run_id(), ROUND_ID: str(self._assigned().round)}
-        with warm.warm_starts(self._tools.server), self._workers.equipping(known):
+        job = worker_group.spec.rdzv_handler.get_run_id()
+        with warm.warm_starts(self._tools.server), self._workers.equipping(job, self._assigned().round):
             started: dict[int, Any] = super()._start_workers(worker_group)
         context: Any = self._pcontext
         self._killed = set()
@@ -200,6 +198,7 @@ class ElasticAgent(LocalElasticAgent):
             all_done=self._all_done(),
             leave_by=None if asked is None else asked[1] + self._time_to_leave(),
             reported_leaving=self._reported_leaving,
+            cut_off=membership.cut_off(),
             fenced=refused is not None and refused.fenced,
         )
 

@@ -76,6 +76,8 @@ class Membership:
         self._server: Any = None
         self._old: Any = None
         self._listener: socket.socket | None = None
+        self.fence_seconds = 0.0
+        """After this time without contact of any member to the control plane, the workers end. 0: never."""
         self.on_restart: Callable[[], None] = lambda: None
         self.leaving: Callable[[], bool] = lambda: False
         self.heartbeat: Callable[[], Heartbeat] = self._plain_heartbeat
@@ -132,6 +134,7 @@ class Membership:
             round=None if self.assigned is None else self.assigned.round,
             has_store=self.store is not None,
             leaving=self.leaving(),
+            cut_off=self.cut_off(),
             timeout=self._timeout,
         )
 
@@ -164,7 +167,7 @@ class Membership:
         self.assigned = assigned
         try:
             self._open(assigned, listener, keep_old=agreed)
-            heartbeats = PeerHeartbeatThread(self._second_connection(assigned), self.on_restart)
+            heartbeats = PeerHeartbeatThread(self._second_connection(assigned), self.client.contact_at, self.on_restart)
         except RuntimeError as error:
             where = f"{assigned.master_address}:{assigned.master_port}"
             self.client.send(Unreachable(assigned.round, where, str(error)[:500]))
@@ -243,6 +246,14 @@ class Membership:
     def heard(self) -> Heard:
         """Return the peers of this round that were heard lately."""
         return self.heartbeats.heard() if self.heartbeats is not None else Heard()
+
+    def cut_off(self) -> bool:
+        """Return whether the round may have been replaced: no member heard from the control plane for fenceSeconds."""
+        if not self.fence_seconds:
+            return False
+        if self.heartbeats is not None:
+            return self.heartbeats.cut_off(self.fence_seconds)
+        return time.monotonic() - self.client.contact_at() >= self.fence_seconds
 
     def done(self) -> bool:
         """Report to the coordinator, once, and to the other members that the workers here are done.

@@ -17,9 +17,12 @@ from pytorchjob_agent.system import network
 class PeerHeartbeatThread:
     """Exchanges the heartbeats of one round."""
 
-    def __init__(self, store: SignedStore, on_restart: Callable[[], None]) -> None:
-        """Take a store connection of its own: a call may block for seconds while the host is away."""
-        self._store, self._on_restart = store, on_restart
+    def __init__(self, store: SignedStore, contact_at: Callable[[], float], on_restart: Callable[[], None]) -> None:
+        """Take a store connection of its own: a call may block for seconds while the host is away.
+
+        `contact_at` returns when this agent last heard from the control plane.
+        """
+        self._store, self._contact_at, self._on_restart = store, contact_at, on_restart
         self._heartbeats = agreement.PeerHeartbeats(store.assigned, time.monotonic())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="peer-heartbeats", daemon=True)
@@ -50,8 +53,14 @@ class PeerHeartbeatThread:
         self._heartbeats.still_for = seconds
         return self._heartbeats.others_still_for(time.monotonic())
 
+    def cut_off(self, fence_seconds: float) -> bool:
+        """Return whether no member of the round has heard from the control plane for this time, or had not before."""
+        self._heartbeats.control_plane.own_at = self._contact_at()
+        return self._heartbeats.control_plane.cut_off(time.monotonic(), fence_seconds)
+
     def _run(self) -> None:
         while not self._stop.wait(self._heartbeats.seconds):
+            self._heartbeats.control_plane.own_at = self._contact_at()
             with suppress(RuntimeError):  # torch's DistError and its subclasses: the host is away, see silence()
                 if self._heartbeats.exchange(self._store, time.monotonic):
                     self._on_restart()

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent import torch_compat
+from pytorchjob_agent.contract.coordinator_endpoint import JOB
+from pytorchjob_agent.contract.environment import ROUND_ID
 from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE, HangRules
-from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.hangs import stack_analysis
 from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.hangs.meter import Meter
@@ -47,12 +49,12 @@ class RoundWorkers:
         self._history = history or History()
         self._asked: int | None = None
 
-    def equipping(self, common: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Within it, torch starts workers that know their progress files; `common` are variables of all of them."""
+    def equipping(self, job: str, round_: RoundId) -> AbstractContextManager[None]:
+        """Within it, torch starts workers that know their progress files, and in which round of the job they work."""
 
         def start(original: Callable[..., Any], **options: Any) -> Any:
             for local_rank, env in options["envs"].items():
-                env.update(common)
+                env.update({JOB: job, ROUND_ID: str(round_)})
                 env.update(self._files.env(local_rank))
                 env.update(self._stacks.env(local_rank, os.environ))
             return original(**options)

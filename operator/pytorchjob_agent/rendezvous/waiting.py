@@ -44,6 +44,8 @@ class Known:
     has_store: bool = False
     leaving: bool = False
     """Whether this pod has to go."""
+    cut_off: bool = False
+    """Whether no member has heard from the control plane for fenceSeconds."""
     timeout: float = 600.0
     """Seconds without the coordinator after which the agent gives up."""
 
@@ -126,7 +128,7 @@ def next_step(waiting: Waiting, known: Known) -> Step:
     if last != waiting.join.round:  # the coordinator does not want the round that the members may agree on
         return JoinAgain(replace(waiting.join, round=last))
     if waiting.offered:
-        if known.away == 0 and known.now - waiting.since > AGREEMENT_SECONDS:
+        if known.cut_off or (known.away == 0 and known.now - waiting.since > AGREEMENT_SECONDS):
             return JoinAgain(waiting.join)
         return Agree()
     if known.away > AWAY_SECONDS and may_offer(known):
@@ -136,7 +138,8 @@ def next_step(waiting: Waiting, known: Known) -> Step:
 
 def may_offer(known: Known) -> bool:
     """Return whether the other members can still be met in the store of the last round."""
-    return known.has_store and known.round is not None and commands.ended(known.inbox) == known.round
+    met = known.has_store and known.round is not None and commands.ended(known.inbox) == known.round
+    return met and not known.cut_off  # other members may train in a later round by now
 
 
 def keep_waiting(waiting: Waiting, known: Known) -> KeepWaiting:

@@ -132,6 +132,12 @@ class AgentPolicy(Model):
         description="Only restarts of the last restartWindowSeconds count against elasticPolicy.maxRestarts. Unset:"
         " all restarts count. Example: 3600.",
     )
+    fence_seconds: Limit | None = Field(
+        default=None,
+        description="Workers end if no pod of their round has heard from the coordinator or the API server for this"
+        " time, in seconds: the pods may have been replaced. They start again once the coordinator answers. 0: never."
+        " Unset: 240, less than the 300 s after which Kubernetes replaces the pods of a silent node. Example: 60.",
+    )
     hang: Hang | None = Field(
         default=None, description="When running workers count as hung. Unset: each field's default."
     )

@@ -81,7 +81,7 @@ def test_a_member_that_writes_a_word_is_not_heard(members: list[SignedStore]) ->
     zero = PeerHeartbeats(ZERO, 100.0)
     members[1].write("heartbeat/1", "many")
     exchange(zero, members[0], 101.0)
-    members[1].write("heartbeat/1", "1")
+    members[1].write("heartbeat/1", "1 0")
     exchange(zero, members[0], 102.0)
     assert zero.heard(102.0) == Heard((1,), (10,))
 

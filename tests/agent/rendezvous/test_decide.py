@@ -41,6 +41,7 @@ CASES = [
     pytest.param(
         replace(RESTART, peers_restart="boom"), Kind.REGROUP, False, id="the coordinator's word goes before the peers'"
     ),
+    pytest.param(replace(QUIET, away=240.0, cut_off=True), Kind.REGROUP, False, id="a group that is cut off"),
     pytest.param(replace(QUIET, workers=Workers.FAILED), Kind.REPORT_FAILURE, False, id="workers failed"),
     pytest.param(replace(QUIET, workers=Workers.HANG), Kind.REPORT_FAILURE, False, id="workers hang"),
     pytest.param(

@@ -53,6 +53,8 @@ CASES = [
         id="a later round than ours is over",
     ),
     pytest.param(WAITING, AWAY, Offer(), id="no coordinator: the members may agree"),
+    pytest.param(WAITING, replace(AWAY, cut_off=True), KeepWaiting(), id="a group that was cut off may not agree"),
+    pytest.param(OFFERED, replace(AWAY, cut_off=True), JoinAgain(JOIN), id="a group that was cut off agrees no more"),
     pytest.param(WAITING, replace(AWAY, away=1.5), KeepWaiting(), id="a coordinator that is away for a moment"),
     pytest.param(
         WAITING, replace(AWAY, has_store=False), KeepWaiting(), id="no coordinator and no store: nothing to agree on"

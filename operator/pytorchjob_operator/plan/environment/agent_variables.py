@@ -12,6 +12,7 @@ from typing import Any
 from pytorchjob_agent.contract import coordinator_endpoint
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import (
+    FENCE,
     GRACE,
     PET_RDZV_BACKEND,
     PET_RDZV_ENDPOINT,
@@ -136,6 +137,8 @@ def _settings(policy: AgentPolicy) -> Iterator[Variable]:
         yield {"name": START_MODE, "value": policy.start_mode.value.lower()}
     if policy.preload:
         yield {"name": PRELOAD, "value": ",".join(policy.preload)}
+    if policy.fence_seconds is not None:
+        yield {"name": FENCE, "value": str(policy.fence_seconds)}
     if policy.hang is not None:
         # The kubelet would expand $(...) in a pattern as a variable of the pod.
         text = json.dumps(policy.hang.to_api(), separators=(",", ":")).replace("$", "$$")
