@@ -105,7 +105,7 @@ def test_the_pod_of_a_frozen_agent_is_replaced(drama: Drama) -> None:
     before = act.scene.pods()[struck.pod]["metadata"]["uid"]
     restarts = drama.kubectl.job(drama.job)["status"].get("restarts", 0)
     drama.recovered(act, struck, size=WORKERS - 1)
-    until(lambda: drama.kubectl.get("pod", struck.pod)["metadata"]["uid"] != before, 150)
+    until(lambda: before not in {pod["metadata"]["uid"] for pod in drama.kubectl.pods(drama.job)}, 150)
     drama.recovered(act, struck)
     drama.nobody_restarted(act, but=struck.pod)
     # Not by its event: this job has had so many that Kubernetes' limit for one object holds further ones back.
