@@ -30,6 +30,8 @@ class Published:
         if request.path != KEYS_PATH:
             return None
         self.fetched += 1
+        if request.headers["Accept"] != "*/*":  # as an API server, which has another media type here
+            return failure(406, "NotAcceptable")
         if self.faults:
             return self.faults.pop(0)
         return web.json_response({"keys": [signer.jwk() for signer in self.signers]})

@@ -79,7 +79,7 @@ def test_the_right_to_read_nodes_is_a_cluster_role_of_its_own(template: Any, val
 
 @pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])
 def test_every_binding_is_to_the_operators_account_alone(template: Any, value: str) -> None:
-    bindings = [one for (kind, _), one in template(value).items() if kind.endswith("Binding")]
+    bindings = [one for (kind, _), one in template(value).items() if kind.endswith("RoleBinding")]
     account = {"kind": "ServiceAccount", "name": NAME, "namespace": "pytorchjob-system"}
     assert bindings
     assert all(one["subjects"] == [account] for one in bindings)

@@ -63,6 +63,7 @@ class _Call:
     body: Any = None
     query: Mapping[str, str] = field(default_factory=dict)
     content_type: str = "application/json"
+    accept: str = "application/json"
 
 
 class ApiClient:
@@ -91,7 +92,7 @@ class ApiClient:
         tls = await asyncio.to_thread(self._connection.ssl_context) if secure else True
         # HTTP/1.1 needs one connection per request in flight. Callers limit their writes; watches must never wait.
         connector = self._connector(limit=0, keepalive_timeout=_KEEPALIVE, ssl=tls)
-        headers = {"User-Agent": self._user_agent, "Accept": "application/json"}
+        headers = {"User-Agent": self._user_agent}
         self._session = aiohttp.ClientSession(connector=connector, headers=headers)
         return self
 
@@ -120,7 +121,9 @@ class ApiClient:
 
     async def get_path(self, path: str) -> Object:
         """Read a document outside the API's resources: the public keys of service account tokens, for example."""
-        return await self._send(_Call("get", "GET", Resource("", "", path.rpartition("/")[2]), path))
+        what = Resource("", "", path.rpartition("/")[2])
+        # The keys are of type application/jwk-set+json: asked for application/json, the server answers 406.
+        return await self._send(_Call("get", "GET", what, path, accept="*/*"))
 
     async def list(self, scope: Scope, limit: int = 500) -> AsyncIterator[Page]:
         """Read a collection in pages, all of them from the same moment."""
@@ -220,7 +223,7 @@ class ApiClient:
     async def _request(self, call: _Call, limits: aiohttp.ClientTimeout, token: str | None) -> aiohttp.ClientResponse:
         if self._session is None:
             raise RuntimeError("the client is not open: use `async with`")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Accept": call.accept, **({"Authorization": f"Bearer {token}"} if token else {})}
         data = None
         if call.body is not None:
             data = json.dumps(call.body, separators=(",", ":")).encode()
