@@ -77,10 +77,10 @@ def next_check(context: Context, outcome: Outcome) -> datetime | None:
 
 def _crashed(context: Context) -> Iterator[tuple[Pod, Crash]]:
     """Yield the wanted pods whose container ended soon after its start, in the order of ranks."""
-    present = context.compared.present
-    for replica in replicas.wanted(context.job):
-        pod = present.get(replica)
-        if pod is not None and pod.crash is not None and not pod.deleting:
+    # Few pods crash, so the pods of a large job are only filtered, not sorted.
+    found = [(replica, pod) for replica, pod in context.compared.present.items() if pod.crash and not pod.deleting]
+    for _, pod in sorted(found, key=lambda item: replicas.position(context.job, item[0])):
+        if pod.crash is not None:
             yield pod, pod.crash
 
 
