@@ -97,7 +97,7 @@ class Fence:
         except OSError:
             self.take_over(loads=False)  # raises the reason, if it is that this round was superseded
             raise
-        _sync_one(final.parent)
+        _sync_path(final.parent)
 
     def _job_number(self, loads: bool) -> int:
         """Return the number of this writer's job among the jobs that have used the directory."""
@@ -202,16 +202,16 @@ def _restore(work: Path, directory: Path) -> None:
 def save_into(new: Path, final: Path) -> None:
     """Give what was written its final name, without a fence."""
     _replace(new, final)
-    _sync_one(final.parent)
+    _sync_path(final.parent)
 
 
 def sync(path: Path) -> None:
     """Bring a file, or all files below a folder, to the disk."""
     for each in (path, *path.rglob("*")) if path.is_dir() else (path,):
-        _sync_one(each)
+        _sync_path(each)
 
 
-def _sync_one(path: Path) -> None:
+def _sync_path(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
