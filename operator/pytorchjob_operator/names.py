@@ -62,6 +62,7 @@ class ChildKind(StrEnum):
 
     SERVICE = "Service"
     AUTOSCALER = "HorizontalPodAutoscaler"
+    NETWORK_POLICY = "NetworkPolicy"
     VOLCANO_POD_GROUP = "PodGroup.scheduling.volcano.sh"
     POD_GROUP = "PodGroup.scheduling.x-k8s.io"
 
@@ -91,6 +92,7 @@ class Reason(StrEnum):
     INVALID = "InvalidSpec"
     ELASTIC_WITH_KUEUE = "ElasticWithKueueUnsupported"
     AUTOSCALER_UNAVAILABLE = "AutoscalerUnavailable"
+    NETWORK_POLICY_UNAVAILABLE = "NetworkPolicyUnavailable"
     POD_GROUP_PENDING = "PodGroupPending"
     POD_GROUP_UNSCHEDULABLE = "PodGroupUnschedulable"
     GANG_SCHEDULER_UNAVAILABLE = "GangSchedulerUnavailable"
@@ -100,6 +102,7 @@ class Reason(StrEnum):
     FAILED_CREATE_POD = "FailedCreatePod"
     FAILED_CREATE_SERVICE = "FailedCreateService"
     FAILED_CREATE_AUTOSCALER = "FailedCreateAutoscaler"
+    FAILED_CREATE_NETWORK_POLICY = "FailedCreateNetworkPolicy"
     FAILED_CREATE_POD_GROUP = "FailedCreatePodGroup"
     DELETED_POD_GROUP = "SuccessfulDeletePodGroup"
     FAILED_UPDATE = "FailedUpdate"

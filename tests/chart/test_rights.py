@@ -19,6 +19,7 @@ JOBS = {
 WHOLE = {"get", "list", "watch", "create", "update", "delete"}
 SCALING = {("autoscaling", "horizontalpodautoscalers"): WHOLE}
 GANGS = {("scheduling.volcano.sh", "podgroups"): WHOLE, ("scheduling.x-k8s.io", "podgroups"): WHOLE}
+CLOSING = {("networking.k8s.io", "networkpolicies"): WHOLE}
 ALL = {**JOBS, **SCALING, **GANGS}
 NAMESPACED = 'watchNamespaces=["a","b"]'
 
@@ -52,6 +53,7 @@ def test_single_namespaces_take_the_same_rights_each_and_no_cluster_role(templat
         pytest.param(["gangScheduling.enabled=false"], {**JOBS, **SCALING}, id="no gangs"),
         pytest.param(["autoscaling.enabled=false"], {**JOBS, **GANGS}, id="no autoscalers"),
         pytest.param(["gangScheduling.enabled=false", "autoscaling.enabled=false"], JOBS, id="neither"),
+        pytest.param(["jobNetworkPolicies.enabled=true"], {**ALL, **CLOSING}, id="NetworkPolicies of jobs"),
         pytest.param(["gangScheduling.scheduler=volcano"], ALL, id="a scheduler for all jobs takes no more"),
     ],
 )

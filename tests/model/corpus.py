@@ -272,7 +272,7 @@ GOOD: dict[str, Job] = {
     ),
     "every field of the agent": changed(elastic(), {_AGENT: {
         "inject": True, "startMode": "Auto", "preload": ["transformers", "my.model_2"], "restartWindowSeconds": 3600,
-        "fenceSeconds": 60,
+        "fenceSeconds": 60, "networkPolicy": True,
         "preflight": "Fail",
         "hang": {"progressSeconds": 0, "firstProgressSeconds": 600, "idleSeconds": 60, "logRules": [
             {**_LOSS, "operator": "gteq", "value": 2.5, "points": 3, "startSeconds": 60, "everySeconds": 10,

@@ -67,6 +67,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [horizontalpodautoscalers]
   verbs: [get, list, watch, create, update, delete]
 {{- end }}
+{{- if .Values.jobNetworkPolicies.enabled }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, update, delete]
+{{- end }}
 {{- if .Values.gangScheduling.enabled }}
 - apiGroups: [scheduling.volcano.sh, scheduling.x-k8s.io]
   resources: [podgroups]

@@ -30,6 +30,7 @@ AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers")
 CHILDREN = {
     ChildKind.SERVICE: SERVICES,
     ChildKind.AUTOSCALER: AUTOSCALERS,
+    ChildKind.NETWORK_POLICY: Resource("networking.k8s.io", "v1", "networkpolicies"),
     ChildKind.VOLCANO_POD_GROUP: Resource("scheduling.volcano.sh", "v1beta1", "podgroups"),
     ChildKind.POD_GROUP: Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups"),
 }

@@ -138,6 +138,11 @@ class AgentPolicy(Model):
         " time, in seconds: the pods may have been replaced. They start again once the coordinator answers. 0: never."
         " Unset: 240, less than the 300 s after which Kubernetes replaces the pods of a silent node. Example: 60.",
     )
+    network_policy: bool | None = Field(
+        default=None,
+        description="true: a NetworkPolicy lets only pods of this job reach its pods. It needs the chart value"
+        " jobNetworkPolicies.enabled, and a network that applies such policies. Unset: false.",
+    )
     hang: Hang | None = Field(
         default=None, description="When running workers count as hung. Unset: each field's default."
     )

@@ -26,6 +26,7 @@ from pytorchjob_operator.plan import (
     job_limits,
     job_status,
     lifecycle,
+    network_policy,
     outcome,
     pod_events,
     pods,
@@ -65,7 +66,8 @@ def make_plan(seen: Observed) -> Plan:
 def _rare_kinds(seen: Observed, job: PyTorchJob) -> frozenset[ChildKind]:
     """Return the optional kinds of children that this job needs."""
     scales = ChildKind.AUTOSCALER if autoscaler.wanted(job) else None
-    return frozenset(kind for kind in (scales, gang.kind(job, seen.options)) if kind)
+    closes = ChildKind.NETWORK_POLICY if network_policy.wanted(job) else None
+    return frozenset(kind for kind in (scales, closes, gang.kind(job, seen.options)) if kind)
 
 
 def _evaluate(seen: Observed) -> Context:
@@ -146,6 +148,7 @@ def _writes(context: Context, result: Outcome) -> Iterator[Write]:
         return
     yield from service.writes(context)
     yield from gang.writes(context)
+    yield from children.converge(context.seen, ChildKind.NETWORK_POLICY, network_policy.wanted(context.job))
     for pod in context.compared.surplus:
         if not pod.deleting:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")

@@ -19,7 +19,7 @@ from pytorchjob_operator.model import (
 from pytorchjob_operator.model.status import LONGEST_MESSAGE
 from pytorchjob_operator.names import Reason, ReplicaType
 from pytorchjob_operator.observed import PodProblem, Refusal
-from pytorchjob_operator.plan import autoscaler, conditions, elastic, gang, hopeless, waiting
+from pytorchjob_operator.plan import autoscaler, conditions, elastic, gang, hopeless, network_policy, waiting
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
@@ -144,8 +144,11 @@ def _problem(context: Context, outcome: Outcome) -> PodProblem | None:
 
 def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
     """Set ConfigValid to False while a part of the spec has no effect."""
-    wrong = autoscaler.problem(context.job, context.seen.unserved) or agent_variables.problem(
-        context.job, context.seen.options
+    unserved = context.seen.unserved
+    wrong = (
+        autoscaler.problem(context.job, unserved)
+        or network_policy.problem(context.job, unserved)
+        or agent_variables.problem(context.job, context.seen.options)
     )
     if wrong is None:
         return conditions.remove(given, ConditionType.CONFIG_VALID)
