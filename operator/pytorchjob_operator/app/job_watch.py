@@ -26,6 +26,7 @@ OnEvent = Callable[[str | None, dict[str, Any]], None]
 logger = logging.getLogger(__name__)
 _RESTART_SECONDS = 5.0
 _STEADY_SECONDS = 15.0
+_MOST_PAUSE_SECONDS = 5.0
 _LASTING = (18, 24)
 """Bounds of a watch's length in seconds. The API server sends a bookmark two seconds before it ends."""
 _SILENCE_SECONDS = 28
@@ -39,7 +40,7 @@ class _Endless:
         seconds = 0.5
         while True:
             yield seconds * random.uniform(0.75, 1.25)  # noqa: S311
-            seconds = min(seconds * 2, 15.0)
+            seconds = min(seconds * 2, _MOST_PAUSE_SECONDS)
 
 
 class Contacts:

@@ -36,7 +36,8 @@ class ReflectorSettings:
     """A watch that lasted this long counts as a success."""
     relist_after: int = 5
     """After this many failures in a row, list again instead of resuming the watch."""
-    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.2, cap=30.0))
+    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.2, cap=5.0))
+    """Short, because a silent watch makes the operator not ready: after an outage it must soon be ready again."""
 
 
 @dataclass(slots=True)
