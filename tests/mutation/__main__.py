@@ -30,6 +30,8 @@ def main(arguments: list[str]) -> int:
         print(error)
         return 2
     reasons, survivors = results.explained(EXPLAINED), 0
+    for module, function, before, _ in results.stale(reasons, work.ROOT / "operator"):
+        print(f"{EXPLAINED.name}: {module} {function} has changed, review the entry of: {before}")
     for group, modules in groups.items():
         if "--report" not in options:
             path = work.prepare(group, modules, fresh="--fresh" in options)
@@ -43,15 +45,13 @@ def main(arguments: list[str]) -> int:
     return 1 if survivors else 0
 
 
-def report(group: plan.Group, module: str, reasons: Mapping[tuple[str, str, str, str], str], *, keep: bool) -> int:
+def report(group: plan.Group, module: str, reasons: Mapping[results.Key, str], *, keep: bool) -> int:
     """Print a module's score and its survivors without a reason; return how many there are."""
     path = work.mutated(group, module)
     if not Path(f"{path}.meta").exists():
         return 0
     mutants = results.read(path, module)
     score = results.score(mutants, reasons)
-    if not score.mutants:
-        return 0
     print(f"{module}: {score.percent:.0f} % of {score.mutants} ({asdict(score)})")
     for (_, function), found in results.unexplained(mutants, reasons).items():
         print(f"  {function}")
@@ -74,7 +74,7 @@ def record(module: str, score: results.Score) -> None:
 
 
 def page(path: Path, known: Mapping[str, Mapping[str, object]]) -> str:
-    """Return the README with the table of all results that are known."""
+    """Return the README with the table of all results that are known, and the modules without any."""
     before, _, after = place(path, BEGIN)
     head = ("Module", "Killed", "Mutants", "Timeouts", "Explained", "Survivors", "Date", "Commit", "Machine")
     rows: list[tuple[object, ...]] = [head, ("---",) * len(head)]
@@ -84,7 +84,9 @@ def page(path: Path, known: Mapping[str, Mapping[str, object]]) -> str:
         where = (found["date"], found["commit"], found["machine"])
         rows.append((f"`{module}`", f"{score.percent:.0f} %", *figures, *where))
     table = "\n".join(f"| {' | '.join(str(cell) for cell in row)} |" for row in rows)
-    return f"{before}\n{table}\n{after}"
+    every = {module for modules in plan.chosen([], work.modules()).values() for module in modules}
+    missing = ", ".join(f"`{module}`" for module in sorted(every - set(known))) or "none"
+    return f"{before}\n{table}\n\nNot measured yet: {missing}.\n{after}"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ KILLED, SURVIVED, TIMEOUT, UNCHECKED = "killed", "survived", "timeout", "uncheck
 _OUTCOMES = {0: SURVIVED, 5: SURVIVED, 33: SURVIVED, 36: TIMEOUT, 24: TIMEOUT, -24: TIMEOUT, 152: TIMEOUT, 2: UNCHECKED}
 """Exit codes of mutmut's processes; 5 and 33 mean that no test reaches the mutant."""
 _ORIGINAL = "orig"
+Key = tuple[str, str, str, str]
+"""Module, function, the line before, the line after."""
 _MANGLED = re.compile(r"\bx(_|ǁ\w*ǁ)(?P<name>\w+?)__mutmut_\w+")
 
 
@@ -28,7 +30,7 @@ class Mutant:
     outcome: str
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
+    def key(self) -> Key:
         """What names the mutant as long as its line stays what it is."""
         return self.module, self.function, self.before, self.after
 
@@ -90,13 +92,19 @@ def _readable(stem: str) -> str:
     return stem.removesuffix("__mutmut").removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
 
 
-def explained(path: Path) -> Mapping[tuple[str, str, str, str], str]:
+def explained(path: Path) -> Mapping[Key, str]:
     """Return the reasons of the committed list by the mutants' keys."""
     entries = tomllib.loads(path.read_text()).get("survivor", [])
     return {(entry["module"], entry["function"], entry["before"], entry["after"]): entry["why"] for entry in entries}
 
 
-def score(mutants: Iterable[Mutant], reasons: Mapping[tuple[str, str, str, str], str]) -> Score:
+def stale(keys: Iterable[Key], source: Path) -> list[Key]:
+    """Return the entries whose line is not in the sources any more: they have to be reviewed."""
+    texts = {key[0]: " ".join((source / f"{key[0]}.py").read_text().split()) for key in keys}
+    return [key for key in keys if " ".join(key[2].split()) not in texts[key[0]]]
+
+
+def score(mutants: Iterable[Mutant], reasons: Mapping[Key, str]) -> Score:
     """Count the outcomes of a module's mutants."""
     mutants = [*mutants]
     survivors = [mutant for mutant in mutants if mutant.outcome == SURVIVED]
@@ -105,9 +113,7 @@ def score(mutants: Iterable[Mutant], reasons: Mapping[tuple[str, str, str, str],
     return Score(len(mutants), counts[KILLED], counts[TIMEOUT], known, len(survivors) - known, counts[UNCHECKED])
 
 
-def unexplained(
-    mutants: Iterable[Mutant], reasons: Mapping[tuple[str, str, str, str], str]
-) -> Mapping[tuple[str, str], list[Mutant]]:
+def unexplained(mutants: Iterable[Mutant], reasons: Mapping[Key, str]) -> Mapping[tuple[str, str], list[Mutant]]:
     """Return the survivors without a reason, by module and function."""
     found: dict[tuple[str, str], list[Mutant]] = {}
     for mutant in mutants:

@@ -77,11 +77,16 @@ def test_a_survivor_with_a_reason_does_not_count(tmp_path: Path) -> None:
     assert results.unexplained(mutants, {}) == {("m", "wait"): [EDGE]}
 
 
-def test_every_survivor_of_the_committed_list_has_a_reason_and_is_in_the_source() -> None:
-    for (module, function, before, _), why in results.explained(work.ROOT / "tests/mutation/explained.toml").items():
-        text = " ".join((work.ROOT / "operator" / f"{module}.py").read_text().split())
-        assert " ".join(before.split()) in text, f"{module}: {function} has changed: review the entry of {before!r}"
+def test_every_survivor_of_the_committed_list_has_a_reason_and_a_module() -> None:
+    for (module, function, _, _), why in results.explained(work.ROOT / "tests/mutation/explained.toml").items():
+        assert module in work.modules(), module
         assert len(why) > 10, (module, function)
+
+
+def test_an_entry_of_a_line_that_has_changed_is_stale(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("def wait(since, now):\n    return now - since >= 6\n")
+    changed = ("m", "wait", "return now - since >= 6", "return now - since > 6")
+    assert results.stale({EDGE.key: "why", changed: "why"}, tmp_path) == [EDGE.key]
 
 
 def test_survivors_and_timeouts_are_tried_again_and_killed_mutants_are_not(tmp_path: Path) -> None:

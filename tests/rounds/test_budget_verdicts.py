@@ -6,7 +6,7 @@ import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_operator.rounds.budget import FailureVerdict, describe, judge, root_cause
-from pytorchjob_operator.rounds.phases import Running, Waiting
+from pytorchjob_operator.rounds.phases import Rendezvous, Running, Waiting
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import EndReason, Failure, Member, PastRestart, Policy, Round, TrainingReason
 
@@ -194,3 +194,11 @@ def test_failures_that_get_no_further(steps: list[int | None], expected: EndReas
     *before, last = steps
     history = [past(NOW - 1000 + 100 * number, step) for number, step in enumerate(before)]
     assert reason(state(history, lived=50, step=last, first_step=last)) == expected
+
+
+def test_a_round_that_only_a_former_leader_saw_may_have_got_further() -> None:
+    known = state([past(NOW - 300, 5), past(NOW - 200, 5), past(NOW - 100, 5)])
+    learned = replace(known, phase=Rendezvous(NOW - 1, "", known.round, learned=True))
+    found = verdict(learned)
+    assert (found.end, found.restart.step, found.pause) == (None, 6, 0.0)
+    assert reason(known) == EndReason.NO_PROGRESS, "this leader saw the round itself"
