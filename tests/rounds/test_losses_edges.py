@@ -1,0 +1,102 @@
+"""The moments at which a member counts as lost, what a sleep moves, and what the log says of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.losses import shift_after_sleep
+from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running
+from pytorchjob_operator.rounds.state import ConnectionClosed, JobState, JobSynced
+from pytorchjob_operator.rounds.values import Policy, Round
+from tests.rounds.story import Job, expected, running
+
+OWN = Round(RoundId(1, 1), (0, 1), started_at=5.0)
+ADOPTED = replace(OWN, adopted=True)
+
+
+@pytest.mark.parametrize(
+    ("phase", "gap", "after"),
+    [
+        pytest.param(Rendezvous(10.0, ""), 2.0, Rendezvous(10.0, ""), id="a pause of just two seconds moves nothing"),
+        pytest.param(Rendezvous(10.0, ""), 30.0, Rendezvous(40.0, ""), id="the time to stop and to join"),
+        pytest.param(
+            Rendezvous(10.0, "", ADOPTED),
+            30.0,
+            Rendezvous(40.0, "", replace(ADOPTED, started_at=35.0)),
+            id="the time to connect of an adopted round that has ended",
+        ),
+        pytest.param(Rendezvous(10.0, "", OWN), 30.0, Rendezvous(40.0, "", OWN), id="not of one that it formed"),
+        pytest.param(
+            Running(ADOPTED),
+            30.0,
+            Running(replace(ADOPTED, started_at=35.0)),
+            id="the time to connect of one that runs",
+        ),
+        pytest.param(Running(OWN), 30.0, Running(OWN), id="a round that it formed lives as long as it lives"),
+    ],
+)
+def test_what_a_sleep_moves(phase: Phase, gap: float, after: Phase) -> None:
+    state = JobState(Policy(2, 2), 1, phase, checked_at=20.0)
+    assert shift_after_sleep(state, 20.0 + gap) == replace(state, phase=after, checked_at=20.0 + gap)
+
+
+def test_the_reasons_of_a_lost_connection_and_of_a_sync() -> None:
+    job = running(3)
+    assert decide(job.state, ConnectionClosed(99, 1), job.now).reason == "an old connection ended"
+    lost = decide(job.state, ConnectionClosed(job.links[1], 1), job.now)
+    assert lost.reason == "pod-1 has lost its connection"
+    assert decide(job.state, JobSynced(job.policy, job.pods), job.now).reason == "the job has 3 pods"
+
+
+def test_former_pods_are_remembered_and_present_ones_are_not_taken_for_former_ones() -> None:
+    job = Job(3)
+    job.expect()
+    assert job.state.former_uids == {}
+    for uid in ("uid-new", "uid-newer"):
+        job.expect({**job.pods, 1: expected(1, uid)})
+    assert job.state.former_uids == {1: ("uid-1", "uid-new")}
+    job.expect({0: expected(0, ""), 1: expected(1, "")})
+    job.expect()
+    assert job.state.former_uids[1][-1] == "uid-newer", "a pod without a uid is nothing to remember"
+
+
+def test_a_sync_that_changes_nothing_tells_spares_nothing() -> None:
+    job = Job(3, min_members=1, max_members=2)
+    job.waits(0, 1, 2)
+    before = job.kinds(2)
+    job.expect()
+    assert job.kinds(2) == before
+
+
+def test_a_member_without_a_connection_stays_as_long_as_its_pod() -> None:
+    job = running(3, min_members=2)
+    job.breaks(1)
+    job.expect()
+    assert job.runs
+    assert 1 in job.state.members
+
+
+@pytest.mark.parametrize(
+    ("uid", "kept"),
+    [
+        pytest.param("uid-1", True, id="its pod is there: the operator may replace it"),
+        pytest.param("uid-new", False, id="another pod has its place"),
+    ],
+)
+def test_an_agent_that_fell_silent_is_kept_with_its_pod(uid: str, kept: bool) -> None:
+    job = running(3, min_members=2)
+    job.expect({**job.pods, 1: expected(1, uid)})
+    job.passes(6, silent=[1])
+    assert (1 in job.state.silent) is kept
+
+
+def test_a_member_whose_pod_is_gone_has_half_the_time_to_reconnect() -> None:
+    job = running(3, min_members=2)
+    job.expect({0: job.pods[0], 2: job.pods[2]})
+    job.breaks(1)
+    job.passes(1, silent=[1])
+    assert job.runs
+    job.passes(0.25, silent=[1])
+    assert not job.runs
