@@ -52,7 +52,7 @@ def report(group: plan.Group, module: str, reasons: Mapping[results.Key, str], *
         return 0
     mutants = results.read(path, module)
     score = results.score(mutants, reasons)
-    print(f"{module}: {score.percent:.0f} % of {score.mutants} ({asdict(score)})")
+    print(f"{module}: {score.percent:.1f} % of {score.mutants} ({asdict(score)})")
     for (_, function), found in results.unexplained(mutants, reasons).items():
         print(f"  {function}")
         for mutant in found:
@@ -82,7 +82,7 @@ def page(path: Path, known: Mapping[str, Mapping[str, object]]) -> str:
         score = results.Score(**{name: found[name] for name in results.Score.__dataclass_fields__})  # type: ignore[arg-type]
         figures = (score.mutants, score.timeouts, score.explained, score.survived)
         where = (found["date"], found["commit"], found["machine"])
-        rows.append((f"`{module}`", f"{score.percent:.0f} %", *figures, *where))
+        rows.append((f"`{module}`", f"{score.percent:.1f} %", *figures, *where))
     table = "\n".join(f"| {' | '.join(str(cell) for cell in row)} |" for row in rows)
     every = {module for modules in plan.chosen([], work.modules()).values() for module in modules}
     missing = ", ".join(f"`{module}`" for module in sorted(every - set(known))) or "none"
