@@ -218,6 +218,14 @@ def test_a_new_leader_reports_the_one_pod_that_must_be_the_missing_member() -> N
     assert silent(job) == {"uid-1": pytest.approx(60.0, abs=1.0)}
 
 
+def test_a_new_leader_reports_it_too_if_another_member_was_replaced_meanwhile() -> None:
+    job = another_leader(running(3))
+    job.hello(0, round=RoundId(1, 1), rank=0, size=3)
+    job.waits(2, incarnation="second")
+    job.passes(60, silent=[1])
+    assert silent(job) == {"uid-1": pytest.approx(60.0, abs=1.0)}
+
+
 def test_of_two_pods_that_may_be_the_missing_member_a_new_leader_reports_none() -> None:
     job = another_leader(running(3, min_members=2))
     job.expect({**job.pods, 3: expected(3)})

@@ -239,7 +239,8 @@ def unsettled(world: World) -> str:
     living = {agent.index: agent for agent in world.agents.values() if not agent.dead}
     if set(living) != set(world.pods):
         return f"agents {sorted(living)} live, but the pods are {sorted(world.pods)}"
-    if state.round is None and any(agent.frozen_for_good for agent in living.values()):
+    frozen = [agent for agent in living.values() if agent.frozen_for_good]
+    if frozen and (state.round is None or any(agent.assigned is None for agent in frozen)):
         return ""  # no member that this leader knows was with it: its pod may still be starting
     if not isinstance(state.phase, Running) or state.round is None:
         return f"no round runs: {state.phase}"

@@ -172,7 +172,7 @@ def _remember_silence(transition: Transition, member: Member) -> None:
 
 
 def _remember_unknown(transition: Transition) -> None:
-    """Take the pods for silent that must be the members of an adopted round that never connected.
+    """Take the pods for silent that may be the members of an adopted round that never connected: no others are absent.
 
     An agent that was frozen when the leader changed has no connection that could fall silent.
     """
@@ -187,7 +187,7 @@ def _remember_unknown(transition: Transition) -> None:
         for index, pod in state.pods.items()
         if index not in state.members and not (index in known or pod.problem or pod.succeeded)
     ]
-    if unknown == len(absent) and any(index not in state.silent for index, _ in absent):
+    if 0 < len(absent) <= unknown and any(index not in state.silent for index, _ in absent):
         found = {index: SilentAgent(pod.pod_uid, round_.started_at) for index, pod in absent}
         transition.state = replace(state, silent={**found, **state.silent})
 
