@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.citations import cited, collected
+from tests.citations import ROOT, cited, collected
+from tests.prose import pages
 
 HERE = "tests/test_citations.py"
 
@@ -29,3 +30,9 @@ def test_names_are_read_from_a_text() -> None:
         "tests/a/test_b.py::test_c[d e]",
         "e2e/test_f.py::test_g",
     ]
+
+
+@pytest.mark.parametrize("name", [str(path.relative_to(ROOT)) for path in pages()])
+def test_every_test_that_a_page_names_exists(name: str) -> None:
+    named = cited((ROOT / name).read_text())
+    assert sorted({*named} - collected(named)) == []

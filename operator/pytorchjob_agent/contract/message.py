@@ -11,7 +11,7 @@ from .fields import ProtocolError
 LINE_LIMIT = 64 * 1024
 """Bytes of one message with its newline."""
 HELLO_LIMIT = 24 * 1024
-"""Bytes of a first message with its newline: nobody has authenticated its sender yet."""
+"""Bytes of a first message with its newline: its sender is not authenticated yet."""
 
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 

@@ -89,7 +89,7 @@ class Join(Message):
     round: RoundId | None = a_round(optional=True, default=None)
     """The last round that it took part in, or knows to be over. It starts no round up to this one."""
     caused: bool = a_flag(default=False)
-    """True if that round ended for another reason than a failure: the coordinator's command says so, or the agent
+    """True if that round ended for another reason than a failure: the coordinator reported it, or the agent
     heard no other process. What fails in it as a consequence costs no restart."""
 
 

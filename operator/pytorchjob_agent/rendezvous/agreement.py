@@ -56,7 +56,7 @@ class PeerHeartbeats:
     """The heartbeats of one round's members.
 
     A peer has certainly lived at the time that is kept for it. So an answer counts from the time of its request, and a
-    changed counter from the read before: a report must never make a dead peer look alive.
+    changed counter from the read before: a report must never make a dead peer seem alive.
     """
 
     def __init__(self, assigned: Assigned, now: float) -> None:
@@ -156,7 +156,7 @@ def prepare(store: SignedStore) -> None:
 def is_prepared(store: SignedStore) -> bool:
     """Return whether this is the store of this member's round.
 
-    Rank 0 keeps its port while it waits: a member of a round that was superseded meets a later round's store there.
+    Rank 0 keeps its port while it waits: a member of a round that was superseded finds a later round's store there.
     """
     return store.read(_OPENED, 0) is not None
 

@@ -1,4 +1,4 @@
-"""Does the Kubernetes API server answer? It tells an operator that is down from a node that is cut off.
+"""Does the Kubernetes API server answer? So an operator that is down differs from a node that is cut off.
 
 A connection is enough: the agent has no rights there, sends nothing and reads nothing.
 """

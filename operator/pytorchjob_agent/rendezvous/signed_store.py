@@ -1,7 +1,8 @@
 """What the members of a round write to its store for each other, with a proof that a member wrote it. Pure.
 
-The round's store has no authentication: whoever reaches its port can write to it. So each value carries an HMAC of the
-round's secret over the round, the key, the sender's rank and the value. A value without a valid one counts as missing.
+The round's store has no authentication: any process that reaches its port can write to it. So each value carries
+an HMAC of the round's secret over the round, the key, the sender's rank and the value. A value without a valid one
+counts as missing.
 """
 
 import hmac

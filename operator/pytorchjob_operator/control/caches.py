@@ -27,7 +27,7 @@ class Caches:
     def observe(
         self, job: PyTorchJob, now: datetime, refusal: Refusal | None = None, status_due: datetime | None = None
     ) -> Observed:
-        """Return a snapshot of a job and its children; an object of another namespace is no child, whatever it says."""
+        """Return a snapshot of a job and its children; an object of another namespace is no child."""
         uid, namespace = job.metadata.uid, job.metadata.namespace
         return Observed(
             job=job,

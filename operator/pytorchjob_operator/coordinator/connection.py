@@ -233,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         return LINE_LIMIT if self.bucket is not None else self._shared.limits.hello_bytes
 
     def eof_received(self) -> bool:
-        """The peer has closed its side. What it said before has its turn first. Called by asyncio."""
+        """The peer has closed its side. What it sent before has its turn first. Called by asyncio."""
         self._eof = True
         if self._closing and self._transport is not None:
             self._transport.close()
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         return True  # the end is ours to make
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle what the peer said before it left, and report the end. Called by asyncio."""
+        """Handle what the peer sent before it left, and report the end. Called by asyncio."""
         self.stop_timer()
         if self.bucket is not None and not self._closing:
             with suppress(ssl.SSLError):

@@ -14,7 +14,7 @@ class Inbound:
         """Start empty."""
         self._raw = bytearray()
         self._lines = bytearray()
-        """What the peer said; `_searched` bytes of it have no newline."""
+        """What the peer sent; `_searched` bytes of it have no newline."""
         self._searched = 0
 
     def __len__(self) -> int:

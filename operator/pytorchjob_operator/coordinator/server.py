@@ -46,7 +46,7 @@ _KERNEL_BUFFER = 64 * 1024
 """Bytes to one peer that the kernel may hold, so that a peer that does not read is noticed soon."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 _MAPPED = "::ffff:"
-"""How an IPv4 peer looks on a socket of both families."""
+"""The form of an IPv4 peer on a socket of both families."""
 
 
 class _RefusedError(Exception):

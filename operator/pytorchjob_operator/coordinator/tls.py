@@ -41,17 +41,17 @@ class TlsSession:
         """True once the peer has closed its side."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """Take bytes of the peer; return what it said. The handshake may leave something to send: see `outgoing`."""
+        """Take bytes of the peer; return what it sent. The handshake may leave something to send: see `outgoing`."""
         self._incoming.write(data)
-        said = bytearray()
+        received = bytearray()
         with suppress(ssl.SSLWantReadError):
             if not self.ready:
                 self._tls.do_handshake()
                 self.ready = True
             while chunk := self._tls.read(_RECORD):
-                said += chunk
+                received += chunk
             self.ended = True
-        return bytes(said)
+        return bytes(received)
 
     def encrypt(self, data: bytes) -> bytes:
         """Return the bytes that carry this to the peer; empty before the end of the handshake."""

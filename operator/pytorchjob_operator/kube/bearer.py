@@ -19,7 +19,7 @@ _COMMAND_TIMEOUT = 60.0
 _COMMAND_MAX_AGE = 300.0
 """How long a token is used whose expiry the command does not state, in seconds."""
 _EXPIRY_MARGIN = 10.0
-"""A token is replaced so many seconds before it expires: a request takes time."""
+"""Seconds before its expiry at which a token is replaced: a request takes time."""
 _MAX_TOKEN = 256 * 1024
 
 

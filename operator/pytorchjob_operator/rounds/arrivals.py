@@ -239,7 +239,7 @@ def _learn_ended_round(transition: Transition, member: Member, ended: Round) -> 
 
 
 def _fill_rank(transition: Transition, member: Member, message: Hello) -> None:
-    """Give a member the rank in the known round that it reports, if the round has this rank and nobody has it yet."""
+    """Give a member the rank in the known round that it reports, if the round has this rank and it is free."""
     phase, round_ = transition.state.phase, transition.state.round
     if round_ is None or len(round_.ranks) != message.size or round_.ranks[message.rank] is not None:
         return
