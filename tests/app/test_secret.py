@@ -103,6 +103,15 @@ async def test_the_leader_publishes_the_next_certificate_and_others_read_it(api:
     assert api.count("update") == 1
 
 
+async def test_labels_that_others_have_added_stay(api: FakeApi, client: ApiClient) -> None:
+    body = credentials.to_secret(credentials.make(now()), *PLACE)
+    body["metadata"]["labels"] = {"team": "a"}
+    api.put(SECRETS, body)
+    assert (await renew_credentials(client, *PLACE, client)).next_certificate_pem
+    (stored,) = api.objects[SECRETS].values()
+    assert stored["metadata"]["labels"] == {"team": "a"}
+
+
 async def test_of_two_leaders_the_one_that_is_late_changes_nothing(api: FakeApi, client: ApiClient) -> None:
     await load_credentials(client, *PLACE)
     api.failing = refusing("update", 409, "Conflict")

@@ -44,8 +44,7 @@ async def renew_credentials(client: ApiClient, namespace: str, name: str, writer
     due = credentials.rotate(current, now)
     if due == current or writer is None:
         return current
-    body = credentials.to_secret(due, namespace, name)
-    body["metadata"]["resourceVersion"] = secret["metadata"]["resourceVersion"]
+    body = {**secret, "data": credentials.to_secret(due, namespace, name)["data"]}
     try:
         await writer.update(SECRETS, namespace, body)
     except Refused as error:
