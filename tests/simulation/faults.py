@@ -77,7 +77,7 @@ def _cut_off(world: World, agent: Agent, seconds: float) -> None:
 
 
 def _mend(agent: Agent) -> None:
-    agent.cut_off = agent.alone = False
+    agent.cut_off = agent.alone = agent.islanded = False
     agent.mended += 1
 
 
@@ -137,7 +137,7 @@ def _new_leader(world: World, agent: Agent, seconds: float) -> None:
 
 
 def _lost_lease(world: World, agent: Agent, seconds: float) -> None:
-    """The Lease was deleted: terms begin again."""
+    """The Lease was deleted: terms go back. No term is repeated: see `kube/lease`."""
     world.lost_lease = True
     world.new_leader(1)
 

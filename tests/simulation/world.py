@@ -55,6 +55,7 @@ class World:
         """How many faults have happened."""
         self._number = 0
         self.leader_number = 1
+        self.terms = {TERM}
         self.leader = Leader(self, TERM)
         for index, nproc in enumerate(nprocs):
             self.add_pod(index, nproc)
@@ -178,10 +179,14 @@ class World:
         return [agent for agent in (*self.agents.values(), *self.old) if not agent.dead]
 
     def new_leader(self, term: int | None = None) -> None:
-        """Another leader, that knows nothing; of the next term unless the Lease was deleted."""
+        """Another leader, that knows nothing; of the next term unless the Lease was deleted. No term is repeated."""
         self.leader.die()
         self.leader_number += 1
-        self.leader = Leader(self, self.leader.term + 1 if term is None else term)
+        term = self.leader.term + 1 if term is None else term
+        while term in self.terms:
+            term += 1
+        self.terms.add(term)
+        self.leader = Leader(self, term)
         self.log("operator", f"a new leader of term {self.leader.term}")
         self.sync(0.0, 1.5)
         if self.ending and self.outcome is None:
