@@ -252,12 +252,13 @@ def unsettled(world: World) -> str:
         return "the leader does not know all members"
     if len(running) != min(len(living), world.policy.max_members):
         return f"{len(running)} of {len(living)} members take part, {world.policy.max_members} may"
-    mute = [agent for index, agent in living.items() if index not in running and not agent.reason]
+    awake_now = {index: agent for index, agent in living.items() if not agent.frozen_for_good}
+    mute = [agent for index, agent in awake_now.items() if index not in running and not agent.reason]
     if mute:
         return f"{mute} wait and do not know for what"
     awake = [agent for agent in world.old if not agent.dead and agent.asleep <= world.clock.now]
     old = [agent for agent in awake if agent.workers is not None]
     if old:
         return f"{old} still train, and were replaced"
-    silent = [agent for agent in living.values() if agent.link is None]
+    silent = [agent for agent in awake_now.values() if agent.link is None]
     return f"{silent} have no connection" if silent else ""
