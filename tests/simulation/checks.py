@@ -145,10 +145,14 @@ class Checks:
             raise AssertionError(f"{agent} hears neither the coordinator nor a peer, and its workers train on")
 
     def island_fenced(self, members: "list[Agent]") -> None:
-        """No agent of a group that was cut off for longer than fenceSeconds has workers, unless it was frozen."""
+        """No agent of a group that was cut off for longer than fenceSeconds has workers, unless one was frozen.
+
+        A member that was frozen counts its time without contact from its waking, and so does the group with it.
+        """
         now = self.world.clock.now
         still = [each for each in members if each.islanded and each.workers is not None and not each.dead]
-        awake = [each for each in still if each.asleep <= now - ISLAND_SECONDS]
+        frozen = any(each.asleep > now - ISLAND_SECONDS for each in members)
+        awake = [] if frozen else still
         assert not awake, f"{awake} were cut off from the control plane as a group, and their workers train on"
 
     def saves(self, agent: "Agent", id_: RoundId) -> None:
