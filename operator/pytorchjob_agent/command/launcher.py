@@ -237,6 +237,8 @@ def _agent(config: LaunchConfig, command: Any, command_args: list[str]) -> Local
     rendezvous_handler_registry.register(single_node.BACKEND, single_node.create)
     try:
         handler = rendezvous_registry.get_rendezvous_handler(parameters)
+    except ContractError:  # our own: a port that is taken
+        raise
     except ValueError as error:  # an unknown backend, or a setting that it cannot read
         raise UsageError(f"--rdzv-backend={config.rdzv_backend}: {error}") from error
     spec = worker_spec(config, command, command_args, handler)
