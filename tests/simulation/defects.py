@@ -141,13 +141,6 @@ DEFECTS = [
         "if True:",
     ),
     Defect(
-        "a new leader takes a consequence for a failure",
-        "ours: the former leader had ended the round because of a lost member, and only it knew",
-        f"{AGENT}/decide.py",
-        "caused=inbox.restart.caused",
-        "caused=False",
-    ),
-    Defect(
         "an agent that was cut off hides why its round ended",
         "ours: its peers reported the failures of their workers before its Join, which cost a restart",
         f"{AGENT}/decide.py",
