@@ -390,7 +390,7 @@ class Agent(Sleeper):
         now = self.monotonic()
         if not self.islanded:
             self._api_server_at = now
-        return max(now - self.session.away(now), self._api_server_at)
+        return max(self.session.heard_at, self._api_server_at)
 
     def _cut_off(self) -> bool:
         contact = self._contact_at()

@@ -70,9 +70,8 @@ class Client:
         return self._session.away(time.monotonic())
 
     def contact_at(self) -> float:
-        """Return when the coordinator heard this agent, or else the API server answered; monotonic seconds."""
-        now = time.monotonic()
-        return max(now - self._session.away(now), self._api_server.answered_at)
+        """Return when the coordinator last sent anything, or else the API server answered; monotonic seconds."""
+        return max(self._session.heard_at, self._api_server.answered_at)
 
     def send(self, message: Message) -> None:
         """Send a message once; it is lost without a connection."""

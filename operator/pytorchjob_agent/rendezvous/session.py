@@ -55,7 +55,8 @@ class Session:
         self._away_since: float | None = now
         self._pause = _FIRST_PAUSE
         self._pending = b""
-        self._heard = now
+        self._heard = self.heard_at = now
+        """`heard_at`: when the coordinator last sent anything. A frozen agent finds out late that it is away."""
         self._flushed = self._awake_since = self._assigned_at = now
         self._next_heartbeat: float | None = None
         """None until the coordinator has accepted the hello of this connection."""
@@ -100,7 +101,7 @@ class Session:
 
     def lines(self, data: bytes, now: float) -> Sequence[bytes]:
         """Return the lines that are complete after this data; raises ProtocolError if a line is too long."""
-        self._heard = now
+        self._heard = self.heard_at = now
         *lines, self._pending = (self._pending + data).split(b"\n")
         if len(self._pending) > LINE_LIMIT:
             raise ProtocolError(f"a message of more than {LINE_LIMIT} bytes")
