@@ -92,7 +92,7 @@ def without_limit(text: str, command: list[str] | None = None) -> str:
 
 
 def test_a_crash_loop_is_shown_with_the_last_line_of_the_script(kubectl: Kubectl) -> None:
-    program = "print('loading', flush=True); raise SystemExit('no such data set')"
+    program = "import sys; print('loading', file=sys.stderr); raise SystemExit('no such data set')"
     kubectl("apply", "-f", "-", stdin=without_limit(job(program)))
 
     def shown() -> str:
