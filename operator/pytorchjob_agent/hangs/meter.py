@@ -69,6 +69,10 @@ class Meter:
             return None
         return stack_analysis.place(self._stacks.read().get(local_rank), source_around)
 
+    def last_place(self, local_rank: int) -> Place | None:
+        """Return where a worker without any sign of life since then was when it last gave its stack."""
+        return self._trackers[local_rank].last_place()
+
     def activity(self, local_rank: int, now: float) -> Activity:
         """Return what a worker did, by the last reading."""
         return self._trackers[local_rank].activity(now)

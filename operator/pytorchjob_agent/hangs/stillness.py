@@ -149,6 +149,11 @@ class StillnessTracker:
         certain = self._equal >= _STACKS and now - self._seen <= self._pauses.limit
         return now - self._still if certain and self._motion in (Motion.RESTS, Motion.SPINS) else 0.0
 
+    def last_place(self) -> Place | None:
+        """Return where it was when it last gave its stack; None: it may be elsewhere by now, or it is stopped."""
+        stopped = self._before is not None and self._before[1].stopped
+        return self._place if self._equal and not stopped else None
+
     def suspect_for(self, now: float) -> float:
         """Return for how long nothing was noticed, whatever its stack is."""
         return now - self._still

@@ -46,6 +46,7 @@ class RoundWorkers:
         self._stacks = StackDumps(directory, nproc)
         self._pids: dict[int, int] = {}
         self._watch: Watch | None = None
+        self._meter: Meter | None = None
         self._history = history or History()
         self._asked: int | None = None
 
@@ -65,8 +66,8 @@ class RoundWorkers:
         """Watch the processes that were started, by local rank; see Watch.share_stillness."""
         self._pids = dict(pids)
         pauses = Pauses(self._rules.still_limit or DEFAULT_IDLE)
-        meter = Meter(self._pids, self._stacks, pauses, assigned.master_port)
-        self._watch = Watch(self._rules, self._files, meter, self._history)
+        self._meter = Meter(self._pids, self._stacks, pauses, assigned.master_port)
+        self._watch = Watch(self._rules, self._files, self._meter, self._history)
         self._watch.has_rank_0 = assigned.first_rank == 0
         self._watch.share_stillness = share_stillness
         if self._watch.reads_lines and self._logs is not None:
@@ -118,10 +119,17 @@ class RoundWorkers:
         return self._files.read()
 
     def places(self) -> dict[int, Place | None]:
-        """Print the workers' stacks and return where they are, by local rank; None: no answer (frozen)."""
+        """Print the workers' stacks and return where they are, by local rank; None: no answer (frozen).
+
+        A worker that has not moved since its last stack is still there: on a busy machine an answer takes long.
+        """
         streams = self._logs.streams() if self._logs is not None else {}
         texts = self._stacks.collect(self._pids, streams, _STACK_SECONDS)
-        return {local_rank: stack_analysis.place(texts.get(local_rank), source_around) for local_rank in self._pids}
+        found = {local_rank: stack_analysis.place(texts.get(local_rank), source_around) for local_rank in self._pids}
+        return {local_rank: place or self._last_place(local_rank) for local_rank, place in found.items()}
+
+    def _last_place(self, local_rank: int) -> Place | None:
+        return None if self._meter is None else self._meter.last_place(local_rank)
 
     def close(self) -> None:
         """Remove everything; the workers have to be gone."""

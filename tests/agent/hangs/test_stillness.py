@@ -130,6 +130,24 @@ def test_a_worker_that_has_ended_holds_nobody_up() -> None:
     assert longest(ended) == float("inf")
 
 
+@pytest.mark.parametrize(
+    ("then", "known"),
+    [
+        pytest.param(rests, SLEEPS, id="nothing has happened since"),
+        pytest.param(lambda _: replace(START, main_bytes=9.0), None, id="it printed a line since"),
+        pytest.param(is_stopped, None, id="it was stopped: it gives no stack"),
+    ],
+)
+def test_where_a_worker_is_that_does_not_answer_in_time(then: Readings, known: Place | None) -> None:
+    tracker = StillnessTracker(Pauses())
+    for now in (0.0, 10.0):
+        tracker.take(START, now)
+    assert tracker.last_place() is None
+    tracker.see(SLEEPS, 10.0)
+    tracker.take(then(20), 20.0)
+    assert tracker.last_place() == known
+
+
 def test_a_single_stack_proves_nothing() -> None:
     found = dict(still(rests, [SLEEPS], 600, Pauses()))
     assert max(found.values()) == 0
