@@ -110,8 +110,8 @@ class Talker:
 class House:
     """A running server, with the events of its jobs."""
 
-    def __init__(self, port: int, jobs: Jobs, events: list[JobEvent]) -> None:
-        self.port, self.jobs, self.events = port, jobs, events
+    def __init__(self, port: int, server: Server, jobs: Jobs, events: list[JobEvent]) -> None:
+        self.port, self.server, self.jobs, self.events = port, server, jobs, events
         self._talkers: list[Talker] = []
 
     async def dial(self, *, deaf: bool = False) -> Talker:
@@ -147,8 +147,9 @@ async def house(
     jobs.sync_job(JOB, Policy(members if least is None else least, members), pods(members), Title("tiny", "team"))
     listener = _listen("127.0.0.1", 0)
     authenticator = authenticator or KeyedTokens(KEY)
-    serving = asyncio.create_task(Server(authenticator, jobs, loop.time, None, limits).serve(listener))
-    found = House(listener.getsockname()[1], jobs, events)
+    server = Server(authenticator, jobs, loop.time, None, limits)
+    serving = asyncio.create_task(server.serve(listener))
+    found = House(listener.getsockname()[1], server, jobs, events)
     try:
         yield found
     finally:

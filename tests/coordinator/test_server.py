@@ -1,6 +1,8 @@
 """The open port, over real sockets: who is refused and how, and that nobody can hold it up."""
 
 import asyncio
+import socket
+import struct
 
 import pytest
 
@@ -118,6 +120,17 @@ async def _flood(writer: asyncio.StreamWriter) -> None:
     while not writer.is_closing():
         writer.write(UNKNOWN_ROUND.to_line() * 1000)
         await asyncio.sleep(0.01)
+
+
+async def test_a_connection_that_its_peer_has_just_reset_can_be_closed() -> None:
+    async with house() as home:
+        with socket.create_connection(("127.0.0.1", home.port)) as peer:
+            peer.sendall(hello().to_line())
+            await until_async(lambda: (state := home.jobs.state(JOB)) is not None and state.members)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        (connection,) = home.server._all
+        connection.hang_up()
+        await until_async(lambda: not home.server._all)
 
 
 async def test_a_job_has_so_many_connections_and_no_more() -> None:

@@ -334,7 +334,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._eof:
             transport.close()
         else:
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except OSError:  # the peer has reset the connection, and asyncio has not noticed yet
+                self.abort()
+                return
             if self._paused:
                 transport.resume_reading()
         self.within(self._shared.limits.farewell, self.abort)
