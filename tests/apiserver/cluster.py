@@ -163,7 +163,7 @@ class ControlPlane:
         """Status code and text; asked again when the server has closed the connections that were kept."""
         try:
             return self._ask(method, path, body)
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLEOFError):
             self._hang_up()
             return self._ask(method, path, body)
 

@@ -163,6 +163,7 @@ async def agents(kubelet: Kubelet, jobs: Jobs) -> AsyncIterator[Agents]:
     some = Agents(kubelet, jobs)
     yield some
     some.leave()
+    await asyncio.sleep(0.05)  # asyncio closes the sockets in callbacks
     await asyncio.sleep(0)  # the loop closes what was cut off
 
 
@@ -272,7 +273,7 @@ async def test_a_token_of_another_pod_or_for_another_audience_is_refused_by_the_
     ):
         refused = await agents.refused(env, token)
         assert words in refused.message
-    assert jobs.condition("x", "Degraded") is not None
+    await until_async(lambda: jobs.condition("x", "Degraded") is not None)
     await agents.come("x-worker-1")
 
 

@@ -47,7 +47,9 @@ def pod(inject: bool) -> dict[str, Any]:
     job = full_job(template=template, agent={"inject": inject})
     body = build_pod(job, replica("worker-0"), OPTIONS)
     meta = {"name": body["metadata"]["name"], "namespace": SPACE}
-    return {**body, "metadata": meta, "spec": {**body["spec"], "automountServiceAccountToken": False}}
+    # This API server names no service account by itself, and a pod with a token of one has to.
+    account = {"serviceAccountName": "default", "automountServiceAccountToken": False}
+    return {**body, "metadata": meta, "spec": {**body["spec"], **account}}
 
 
 @pytest.mark.parametrize("inject", [pytest.param(False, id="as it was"), pytest.param(True, id="with the agent")])

@@ -33,7 +33,9 @@ def environment(container: dict[str, Any], space: str = SPACE) -> dict[str, str]
 
 
 def job(name: str, **replicas: int) -> dict[str, Any]:
-    template = {"spec": {"containers": [{"name": "pytorch", "image": "pytorchjob/examples:dev"}]}}
+    # These API servers name no service account by themselves, and a pod with a token of one has to.
+    containers = [{"name": "pytorch", "image": "pytorchjob/examples:dev"}]
+    template = {"spec": {"containers": containers, "serviceAccountName": "default"}}
     specs = {role: {"replicas": count, "template": template} for role, count in replicas.items()}
     kind = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
     return {**kind, "metadata": {"name": name, "namespace": "training"}, "spec": {"pytorchReplicaSpecs": specs}}

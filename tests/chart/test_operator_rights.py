@@ -52,6 +52,7 @@ def operator(plane: ControlPlane) -> Iterator[Callable[[Any], int]]:
             "KUBECONFIG": account(plane),
             "PYTHONPATH": str(ROOT / "operator"),
             "PYTORCHJOB_HTTP_PORT": str(port),
+            "PYTORCHJOB_OPERATOR_COORDINATOR_PORT": str(free_port()),  # another test may have the chart's
         }
         command = [sys.executable, *container["command"][1:]]
         with (plane.directory / "operator.log").open("wb") as log:

@@ -35,7 +35,7 @@ _TICK = 0.25
 """Seconds between two ticks of the jobs."""
 _LOG_SECONDS = 10.0
 """At most one log line about refused connections in this time."""
-_ACCEPTS_AT_ONCE = 32
+ACCEPTS_AT_ONCE = 32
 """Connections accepted before agents get their turn."""
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _OUT_OF_FILES_SECONDS = 1.0
@@ -110,7 +110,7 @@ class Server:
 
     def _accept(self, listener: socket.socket) -> None:
         """Accept what waits. It is called again while more peers connect."""
-        for _ in range(_ACCEPTS_AT_ONCE):
+        for _ in range(ACCEPTS_AT_ONCE):
             try:
                 sock, address = listener.accept()
             except BlockingIOError:
