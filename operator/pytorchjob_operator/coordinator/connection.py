@@ -334,11 +334,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._eof:
             transport.close()
         else:
-            try:
+            with suppress(OSError):  # the peer has just reset the connection: reading will end it
                 transport.write_eof()
-            except OSError:  # the peer has reset the connection, and asyncio has not noticed yet
-                self.abort()
-                return
             if self._paused:
                 transport.resume_reading()
         self.within(self._shared.limits.farewell, self.abort)
