@@ -38,11 +38,24 @@ async def dial(port: int, greeting: Hello, trust: ssl.SSLContext | None = None) 
 
 async def form_round(port: int, job: str, members: int, trust: ssl.SSLContext | None = None) -> list[Talker]:
     """Return the members of a new round of this job."""
-    talkers = await asyncio.gather(*(dial(port, hello(index, job=job), trust) for index in range(members)))
-    for index, talker in enumerate(talkers):
-        talker.say(Join(4000 + index))
-    await asyncio.gather(*(talker.hear_kind("assigned") for talker in talkers))
-    return list(talkers)
+    return list(await asyncio.gather(*(_join(port, hello(index, job=job), trust) for index in range(members))))
+
+
+async def _join(port: int, greeting: Hello, trust: ssl.SSLContext | None) -> Talker:
+    """Return a member that has its rank. Like a real agent it sends heartbeats while others still connect."""
+    talker = (await dial(port, greeting, trust)).say(Join(4000 + greeting.index))
+    beating = asyncio.create_task(_beat(talker))
+    try:
+        await talker.hear_kind("assigned")
+    finally:
+        beating.cancel()
+    return talker
+
+
+async def _beat(talker: Talker) -> None:
+    while True:
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+        talker.say(Heartbeat())
 
 
 class Bystander:
