@@ -7,11 +7,13 @@ from aiohttp import ClientSession
 
 from pytorchjob_operator.app import http
 from pytorchjob_operator.app.metrics import Metrics
+from pytorchjob_operator.coordinator.capacity import raise_open_files
 from tests.ports import free_port
 from tests.waiting import until_async
 
 
 async def test_a_thousand_silent_sockets_do_not_keep_the_kubelet_from_its_probe() -> None:
+    raise_open_files()  # both sides are in this process
     port, silent = free_port(), list[socket.socket]()
     runner = await http.serve(http.build_app(lambda: None, lambda: None, Metrics().registry), port, "127.0.0.1")
     try:
