@@ -51,6 +51,8 @@ class BoundedSite(web.BaseSite):
         super().__init__(runner)
         self._host, self._port, self._most = host, port, most
         self._trimming: asyncio.TimerHandle | None = None
+        self._accepted = False
+        """True if a connection was accepted since the last trim: it may not have begun by the next one."""
 
     @property
     def name(self) -> str:
@@ -66,13 +68,20 @@ class BoundedSite(web.BaseSite):
     def _connection(self) -> asyncio.Protocol:
         server = self._runner.server
         assert server is not None
+        self._accepted = True
         if self._trimming is None:
-            self._trimming = asyncio.get_running_loop().call_later(_TRIM_SECONDS, self._trim, server)
+            self._trim_soon(server)
         return server()
+
+    def _trim_soon(self, server: web.Server) -> None:
+        self._trimming = asyncio.get_running_loop().call_later(_TRIM_SECONDS, self._trim, server)
 
     def _trim(self, server: web.Server) -> None:
         """Close the oldest connections beyond the limit."""
         self._trimming = None
+        if self._accepted:
+            self._accepted = False
+            self._trim_soon(server)
         connected = [connection for connection in server.connections if connection.transport is not None]
         for connection in connected[: -self._most]:
             connection.force_close()
