@@ -13,7 +13,7 @@ from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from .agent import Agent
 from .checks import Checks
 from .clock import Clock
-from .leader import Leader
+from .leader import ERRORS, Leader
 from .network import Link
 from .store import RoundStore
 
@@ -56,6 +56,7 @@ class World:
         self._number = 0
         self.leader_number = 1
         self.terms = {TERM}
+        ERRORS.first = None  # other tests of this process make the coordinator log errors too
         self.leader = Leader(self, TERM)
         for index, nproc in enumerate(nprocs):
             self.add_pod(index, nproc)
