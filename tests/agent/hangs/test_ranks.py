@@ -71,6 +71,7 @@ def test_a_hang_of_two_ranks_is_noticed(start: Callable[[str], Ranks], kind: str
     until(lambda: ranks.still() > LIMIT, seconds=100, every=PAUSE)
 
 
+@pytest.mark.long  # beside other tests a rank may get no CPU for as long as a hang would last
 @pytest.mark.parametrize("kind", ["evaluates", "loads-slowly", "compiles", "debugged"])
 def test_ranks_that_wait_for_a_working_one_are_left_alone(start: Callable[[str], Ranks], kind: str) -> None:
     ranks, longest = start(kind), 0.0

@@ -42,6 +42,9 @@ class Client:
     def away(self) -> float:
         return 0.0
 
+    def contact_at(self) -> float:
+        return 0.0
+
     def send(self, message: Message) -> None:
         self.sent.append(message)
 
