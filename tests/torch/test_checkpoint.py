@@ -9,7 +9,12 @@ import torch.distributed.checkpoint as dcp
 from pytorchjob_agent.checkpoint.distributed import GuardedReader, GuardedWriter
 from pytorchjob_agent.checkpoint.fence import FOLDER, FencedError
 
-pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:torch.distributed is disabled")]
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore:torch.distributed is (disabled|unavailable)"),
+    pytest.mark.filterwarnings("ignore:TypedStorage is deprecated"),  # torch 2.4 about itself
+    pytest.mark.filterwarnings("ignore:You are using `torch.load`:FutureWarning"),
+]
 
 
 def enter(monkeypatch: pytest.MonkeyPatch, round_: str) -> None:
