@@ -8,29 +8,10 @@ from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous import agreement
 from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from tests.agent.rendezvous.stores import Store
 
 ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 6, "10.0.0.1", 1000, 4, secret="5ec2e7")
 PLACES = [replace(ZERO, rank=rank, first_rank=2 * rank) for rank in range(3)]
-
-
-class Store(dict[str, bytes]):
-    """A store in memory."""
-
-    def set(self, key: str, value: str) -> None:
-        self[key] = value.encode()
-
-    def get(self, key: str) -> bytes:  # type: ignore[override]
-        return self[key]
-
-    def check(self, keys: list[str]) -> bool:
-        return all(key in self for key in keys)
-
-    def multi_get(self, keys: list[str]) -> list[bytes]:
-        return [self[key] for key in keys]
-
-    def multi_set(self, keys: list[str], values: list[str]) -> None:
-        for key, value in zip(keys, values, strict=True):
-            self.set(key, value)
 
 
 Members = list[SignedStore]
