@@ -193,6 +193,35 @@ def test_workers_that_save_on_request_are_waited_for() -> None:
     assert job.heard(1).exit_code == 143
 
 
+def test_every_member_answers_also_one_whose_workers_have_not_polled_yet() -> None:
+    job = running(2, min_members=1)
+    job.says(1, Heartbeat(cooperative=True))
+    job.goes(1, seconds=20)
+    job.says(1, Heartbeat(cooperative=True, answered=1))
+    assert job.runs
+    job.says(0, Heartbeat(answered=1))
+    assert job.heard(0).kind == "restart"
+
+
+def test_a_member_whose_work_is_done_is_not_waited_for() -> None:
+    job = running(2, min_members=1)
+    job.passes(1, cooperative=True)
+    job.says(0, Done(job.round))
+    job.goes(1, seconds=20)
+    job.says(1, Heartbeat(cooperative=True, answered=1))
+    assert not job.runs
+
+
+def test_workers_that_saved_in_an_earlier_round_are_asked_from_the_start_of_the_next() -> None:
+    job = running(3, min_members=1)
+    job.passes(1, cooperative=True)
+    job.fails(1)
+    stopped(job, 0, 1, 2)
+    job.passes(1, step=11)
+    job.goes(2, seconds=20)
+    assert job.heard(0).kind == "checkpoint"
+
+
 def test_and_not_longer_than_the_pod_has_left() -> None:
     job = running(2, min_members=1)
     job.passes(1, cooperative=True)

@@ -64,6 +64,8 @@ class RoundWorkers:
 
         if cooperative:
             self._agent.world.clock.soon(0.0, 4.0, saved)
+        else:
+            self.saved = True  # its agent answers at once
 
     def end(self) -> None:
         """They are gone."""

@@ -5,8 +5,8 @@ Each round has new files, so that no report of an earlier round counts as new. `
 The way of a checkpoint request: the coordinator sends `checkpoint` (the operator's `rounds/running.plan_restart`); the
 agent's inbox keeps it; `rendezvous/loop._report_progress` passes it on, and `ProgressFiles.request` writes it.
 In the script, `checkpoint_requested` (`script/api`) reads it, and the next call after the save is the answer. The
-agent's heartbeat carries the answered number back, and `rounds/running.advance` restarts once all members that poll for
-requests have answered, or at the deadline.
+agent's heartbeat carries the answered number back, and `rounds/running.advance` restarts once all members have
+answered, or at the deadline. The agent answers at once for a worker that has not polled in this round.
 """
 
 import contextlib

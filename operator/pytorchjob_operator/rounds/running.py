@@ -45,7 +45,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
             heard_at=transition.now,
             replied_at=transition.now if due else member.replied_at,
             lost_at=None,
-            cooperative=message.cooperative,
+            cooperative=member.cooperative or message.cooperative,  # it is the same script in every round
             answered=max(member.answered, message.answered),
             step=message.step if message.step is not None else member.step,
             total=message.total,
@@ -297,7 +297,8 @@ def advance(transition: Transition, phase: Running) -> None:
     planned = phase.planned
     if planned is not None:
         late = transition.now >= planned.deadline
-        if late or all(member.answered >= planned.number for member in transition.in_round() if member.cooperative):
+        awaited = [member for member in transition.in_round() if member.index not in phase.round.done]
+        if late or all(member.answered >= planned.number for member in awaited):
             rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason)
         return
     if phase.growing_since is None:

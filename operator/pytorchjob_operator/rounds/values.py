@@ -93,7 +93,7 @@ class Member:
     leaving: bool = False
     done: bool = False
     cooperative: bool = False
-    """True if its workers poll for checkpoint requests."""
+    """True if its workers have polled for checkpoint requests, in this round or in an earlier one."""
     answered: int = 0
     """The last checkpoint request that all its workers have answered."""
     step: int | None = None
