@@ -110,6 +110,11 @@ def delete_pod(scene: Scene) -> Struck:
     return Struck(faults.delete_pod(scene.stage.kubectl, name, 5), name, replaced=True)
 
 
+def delete_rank_0(scene: Scene) -> Struck:
+    name = scene.group.pods[0]
+    return Struck(faults.delete_pod(scene.stage.kubectl, name, 5), name, replaced=True)
+
+
 def _force(scene: Scene, name: str) -> Struck:
     return Struck(faults.force_delete_pod(scene.stage.kubectl, name), name, replaced=True)
 
@@ -174,6 +179,7 @@ FAULTS = {
         Fault("host-agent-killed", "agent killed where the store is", kill_agent_of_host, fresh=True),
         Fault("pod-deleted", "pod deleted (grace 5 s)", delete_pod),
         Fault("pod-forced", "pod force-deleted", force_plain),
+        Fault("rank-0-deleted", "rank 0's pod deleted (grace 5 s)", delete_rank_0),
         Fault("rank-0-forced", "rank 0's pod force-deleted", force_rank_0),
         Fault("host-forced", "the store's pod force-deleted", force_host),
         Fault("shrink", "scaled from 3 to 2", shrink, size=LEAST),
