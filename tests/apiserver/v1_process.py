@@ -6,6 +6,7 @@ tests are about.
 """
 
 import base64
+import contextlib
 import fcntl
 import functools
 import json
@@ -14,7 +15,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tests.apiserver.cluster import ControlPlane, ControlPlaneError
 from tests.apiserver.operator_process import ROOT
@@ -30,12 +31,14 @@ _NAMESPACE = "kubeflow"
 _SECRET = f"{PROGRAM}-webhook-cert"
 
 
-def _lock() -> IO[bytes]:
-    """Hold the folder of the certificates: tests in another process wait until this v1 has ended."""
+def _lock() -> int:
+    """Lock the folder of the certificates: tests in another process, of any user, wait until this v1 has ended."""
     _CERTIFICATES.mkdir(parents=True, exist_ok=True)
-    file = (_CERTIFICATES / ".lock").open("wb")
-    fcntl.flock(file, fcntl.LOCK_EX)
-    return file
+    with contextlib.suppress(PermissionError):  # it belongs to the user who was here first
+        _CERTIFICATES.chmod(0o777)
+    folder = os.open(_CERTIFICATES, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    return folder
 
 
 @functools.cache
@@ -92,9 +95,10 @@ class V1Process:
 
     def _mount(self) -> None:
         """What the kubelet would do. The files stay: another test run on this machine may be about to read them."""
-        _CERTIFICATES.mkdir(parents=True, exist_ok=True)
         for name, content in self._secret().items():
-            (_CERTIFICATES / name).write_bytes(base64.b64decode(content))
+            new = _CERTIFICATES / f"{name}.{os.getpid()}"
+            new.write_bytes(base64.b64decode(content))
+            new.replace(_CERTIFICATES / name)  # also of another user
 
     def _ready(self) -> bool:
         assert self._process.poll() is None, f"v1 ended with {self._process.returncode}: {self.log[-3000:]}"
@@ -109,6 +113,6 @@ class V1Process:
         log, ended = self.log, self._process.poll()
         self._process.terminate()
         self._process.wait(30)
-        self._mounted.close()
+        os.close(self._mounted)
         assert ended is None, f"v1 ended with {ended}: {log[-3000:]}"
         assert "panic" not in log, log
