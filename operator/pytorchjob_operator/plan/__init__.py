@@ -76,7 +76,9 @@ def _evaluate(seen: Observed) -> Context:
     compared = replicas.compare(job, seen.pods)
     silent = silent_pods.find(seen, job, compared)
     counts, replacements = outcome.count(job, compared), restart.replacements(job, compared, seen.pods, silent)
-    return Context(adoption.adopt(seen, compared), job, compared, counts, replacements)
+    crashed = hopeless.crashed(job, compared)
+    unfit = hopeless.unfit(seen, job, crashed)
+    return Context(adoption.adopt(seen, compared), job, compared, counts, replacements, crashed, unfit)
 
 
 def _plan_running(context: Context) -> Plan:

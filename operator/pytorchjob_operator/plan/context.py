@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.model import PyTorchJob, UnfitPod
 from pytorchjob_operator.names import ReplicaType
-from pytorchjob_operator.observed import Observed
+from pytorchjob_operator.observed import Observed, Pod
 from pytorchjob_operator.plan.outcome import Counts
 from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.plan.restart import Replacements
+from pytorchjob_operator.problem import Crash
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,7 @@ class Context:
     compared: ReplicaComparison
     counts: dict[ReplicaType, Counts]
     replacements: Replacements
+    crashed: tuple[tuple[Pod, Crash], ...]
+    """The wanted pods whose container ended soon after its start, in the order of ranks."""
+    unfit: tuple[UnfitPod, ...]
+    """The pods that were unfit since all replicas last trained together, the newest last."""

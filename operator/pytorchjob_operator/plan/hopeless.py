@@ -5,17 +5,18 @@ more. Without torch, or with a wrong command line, its container ends the same w
 preflight checks found unfit may be fit on another node. A job that trains meanwhile does not end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from pytorchjob_agent.contract.termination import ExitReason, exit_code_of
-from pytorchjob_operator.model import UnfitPod
+from pytorchjob_operator.model import PyTorchJob, UnfitPod
 from pytorchjob_operator.model.status import MAX_UNFIT
 from pytorchjob_operator.names import CONTAINER, Reason
-from pytorchjob_operator.observed import Pod, PodProblem
+from pytorchjob_operator.observed import Observed, Pod, PodProblem
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.problem import Crash
 
 ATTEMPTS = 3
@@ -29,31 +30,45 @@ _MAY_PASS = (ExitReason.PREFLIGHT_FAILED, ExitReason.RENDEZVOUS_FAILED, ExitReas
 _OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.SUSPENDED, Phase.RESUMED)
 
 
-def verdict(context: Context) -> Outcome | None:
-    """Return the failure of a job that cannot run; None otherwise, and while a round trains."""
-    if _trains(context):
-        return None
-    listed = unfit(context)
-    reasons = (_permanent(context, pod, crash) or _unfit(pod, listed) for pod, crash in _crashed(context))
-    why = next((reason for reason in reasons if reason), None)
-    return Outcome(Phase.FAILED, why) if why else None
+def crashed(job: PyTorchJob, compared: ReplicaComparison) -> tuple[tuple[Pod, Crash], ...]:
+    """Return the wanted pods whose container ended soon after its start, in the order of ranks."""
+    # Few pods crash, so the pods of a large job are only filtered, not sorted.
+    found = [
+        (replica, pod, pod.crash)
+        for replica, pod in compared.present.items()
+        if pod.crash is not None and not pod.deleting
+    ]
+    found.sort(key=lambda item: replicas.position(job, item[0]))
+    return tuple((pod, crash) for _, pod, crash in found)
 
 
-def unfit(context: Context) -> tuple[UnfitPod, ...]:
-    """Return the pods that were unfit since all replicas last trained together, the newest last."""
-    stored = () if _all_train(context) else context.seen.job.status.unfit_pods or ()
+def unfit(seen: Observed, job: PyTorchJob, found: Sequence[tuple[Pod, Crash]]) -> tuple[UnfitPod, ...]:
+    """Return the pods that were unfit since all replicas last trained together, the newest last.
+
+    `found` are the crashed pods.
+    """
+    stored = () if _all_train(seen, job) else seen.job.status.unfit_pods or ()
     known = {pod.uid for pod in stored}
     new = (
         UnfitPod(name=pod.name, uid=pod.uid, node=pod.node)
-        for pod, crash in _crashed(context)
+        for pod, crash in found
         if crash.reason == ExitReason.PREFLIGHT_FAILED and pod.uid not in known
     )
     return (*stored, *new)[-MAX_UNFIT:]
 
 
+def verdict(context: Context) -> Outcome | None:
+    """Return the failure of a job that cannot run; None otherwise, and while a round trains."""
+    if _trains(context):
+        return None
+    reasons = (_permanent(context, pod, crash) or _unfit(pod, context.unfit) for pod, crash in context.crashed)
+    why = next((reason for reason in reasons if reason), None)
+    return Outcome(Phase.FAILED, why) if why else None
+
+
 def problem(context: Context, outcome: Outcome) -> PodProblem | None:
     """Return the crash loop of a job that is not over, with the last line of the first replica in it."""
-    looping = [(pod, crash) for pod, crash in _crashed(context) if _loops(pod, crash, context.seen.now)]
+    looping = [(pod, crash) for pod, crash in context.crashed if _loops(pod, crash, context.seen.now)]
     if outcome.phase in _OVER or not looping:
         return None
     pod, crash = looping[0]
@@ -70,18 +85,9 @@ def problem(context: Context, outcome: Outcome) -> PodProblem | None:
 def next_check(context: Context, outcome: Outcome) -> datetime | None:
     """Return when a container that runs again is out of its crash loop; None without one."""
     now = context.seen.now
-    looping = (crash for pod, crash in _crashed(context) if _loops(pod, crash, now))
+    looping = (crash for pod, crash in context.crashed if _loops(pod, crash, now))
     times = [crash.running_since + CALM for crash in looping if crash.running_since is not None]
     return min(times, default=None) if outcome.phase not in _OVER else None
-
-
-def _crashed(context: Context) -> Iterator[tuple[Pod, Crash]]:
-    """Yield the wanted pods whose container ended soon after its start, in the order of ranks."""
-    # Few pods crash, so the pods of a large job are only filtered, not sorted.
-    found = [(replica, pod) for replica, pod in context.compared.present.items() if pod.crash and not pod.deleting]
-    for _, pod in sorted(found, key=lambda item: replicas.position(context.job, item[0])):
-        if pod.crash is not None:
-            yield pod, pod.crash
 
 
 def _permanent(context: Context, pod: Pod, crash: Crash) -> str | None:
@@ -122,6 +128,5 @@ def _trains(context: Context) -> bool:
     return context.seen.report is not None and context.seen.report.running
 
 
-def _all_train(context: Context) -> bool:
-    report = context.seen.report
-    return report is not None and report.running and report.members >= replicas.total(context.job)
+def _all_train(seen: Observed, job: PyTorchJob) -> bool:
+    return seen.report is not None and seen.report.running and seen.report.members >= replicas.total(job)

@@ -55,7 +55,7 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
             "start_time": _start_time(context, outcome, now),
             "last_reconcile_time": _held_since(context, now),
             **_replaced(stored, context.replacements, outcome),
-            "unfit_pods": None if outcome.phase in _STOPPED else hopeless.unfit(context) or None,
+            "unfit_pods": None if outcome.phase in _STOPPED else context.unfit or None,
             **elastic.fields(context, outcome, now),
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
