@@ -38,13 +38,10 @@ from pytorchjob_operator.plan import (
     suspension,
 )
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import WITHOUT_PODS, Outcome, Phase
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Plan, Write
 
 __all__ = ["Plan", "make_plan"]
-
-_WITHOUT_PODS = (Phase.SUSPENDED, Phase.RESUMED, Phase.SUCCEEDED, Phase.FAILED)
-"""Phases in which a job gets no pods. The next pass cleans up what an ended job leaves."""
 
 
 def make_plan(seen: Observed) -> Plan:
@@ -117,7 +114,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     due = job_status.write_at(context, new)
     write_now = due is not None and due <= seen.now
     put_off = None if write_now else due
-    ends = None if result.phase in _WITHOUT_PODS else job_limits.deadline(seen.job)
+    ends = None if result.phase in WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
     silence = silent_pods.watch(seen, context.job, context.compared)
     checks = (elastic.next_check(context, result), hopeless.next_check(context, result), _next_slice(context, writes))
@@ -146,8 +143,8 @@ def _writes(context: Context, result: Outcome) -> Iterator[Write]:
     """Yield the Service, then deletions, then missing pods in the order of ranks; the autoscaler comes last."""
     if result.phase is Phase.SUSPENDED:
         yield from suspension.writes(context.seen)
-    if result.phase in _WITHOUT_PODS:
-        return
+    if result.phase in WITHOUT_PODS:
+        return  # the next pass cleans up what an ended job leaves
     yield from service.writes(context)
     yield from gang.writes(context)
     yield from children.converge(context.seen, ChildKind.NETWORK_POLICY, network_policy.wanted(context.job))

@@ -11,14 +11,13 @@ from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Repor
 from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, RestartStatus
 from pytorchjob_operator.observed import PodProblem
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import STOPPED, WITHOUT_PODS, Outcome, Phase
 from pytorchjob_operator.rounds.values import TrainingReason
 
 STATUS_DELAY = timedelta(seconds=5)
 """A new round, restart or problem is in the status after this time; the status is not written more often."""
 PROGRESS_DELAY = timedelta(seconds=60)
 """The same if only steps changed."""
-_OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.SUSPENDED, Phase.RESUMED)
 _LIKELIEST_FIRST = (
     TrainingReason.COORDINATOR_DEFECT,
     TrainingReason.DUPLICATE_REPLICA,
@@ -53,7 +52,7 @@ def restarts(context: Context) -> int:
 def problem(context: Context, outcome: Outcome) -> PodProblem | None:
     """Return the problem of a job that is not over: the likeliest cause, and the messages of all problems."""
     problems = _problems(context.seen.report) if context.seen.report else {}
-    if not problems or outcome.phase in _OVER:
+    if not problems or outcome.phase in WITHOUT_PODS:
         return None
     return PodProblem(next(iter(problems)), "; ".join(problems.values())[:_LONGEST])
 
@@ -70,7 +69,7 @@ def _problems(report: Report) -> dict[str, str]:
 
 def fields(context: Context, outcome: Outcome, now: datetime) -> dict[str, Any]:
     """Return status.elastic and status.progress after this pass; a suspended job has neither."""
-    if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
+    if outcome.phase in STOPPED:
         return {"elastic": None, "progress": None}
     stored, report = context.seen.job.status, context.seen.report
     if report is None:
@@ -92,7 +91,7 @@ def delay(stored: JobStatus, new: JobStatus, now: datetime) -> timedelta:
 def next_check(context: Context, outcome: Outcome) -> datetime | None:
     """Return when to ask for new steps, which the coordinator does not announce; None if not needed."""
     report = context.seen.report
-    if report is None or report.step is None or not report.running or outcome.phase in _OVER:
+    if report is None or report.step is None or not report.running or outcome.phase in WITHOUT_PODS:
         return None
     return context.seen.now + PROGRESS_DELAY
 

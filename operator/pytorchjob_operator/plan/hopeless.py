@@ -15,7 +15,7 @@ from pytorchjob_operator.names import CONTAINER, Reason
 from pytorchjob_operator.observed import Observed, Pod, PodProblem
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import WITHOUT_PODS, Outcome, Phase
 from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.problem import Crash
 
@@ -27,7 +27,6 @@ _PERMANENT = (ExitReason.BAD_SETUP, ExitReason.BAD_USAGE)
 _FROM_OUTSIDE = (exit_code_of(-9), exit_code_of(-15))
 _MAY_PASS = (ExitReason.PREFLIGHT_FAILED, ExitReason.RENDEZVOUS_FAILED, ExitReason.FENCED, ExitReason.DRAINED)
 """Exits of which the program is not the cause: killed or stopped; on an unfit node, without peers, replaced."""
-_OVER = (Phase.SUCCEEDED, Phase.FAILED, Phase.SUSPENDED, Phase.RESUMED)
 
 
 def crashed(job: PyTorchJob, compared: ReplicaComparison) -> tuple[tuple[Pod, Crash], ...]:
@@ -69,7 +68,7 @@ def verdict(context: Context) -> Outcome | None:
 def problem(context: Context, outcome: Outcome) -> PodProblem | None:
     """Return the crash loop of a job that is not over, with the last line of the first replica in it."""
     looping = [(pod, crash) for pod, crash in context.crashed if _loops(pod, crash, context.seen.now)]
-    if outcome.phase in _OVER or not looping:
+    if outcome.phase in WITHOUT_PODS or not looping:
         return None
     pod, crash = looping[0]
     others = f" ({len(looping) - 1} more pods do the same)" if len(looping) > 1 else ""
@@ -87,7 +86,7 @@ def next_check(context: Context, outcome: Outcome) -> datetime | None:
     now = context.seen.now
     looping = (crash for pod, crash in context.crashed if _loops(pod, crash, now))
     times = [crash.running_since + CALM for crash in looping if crash.running_since is not None]
-    return min(times, default=None) if outcome.phase not in _OVER else None
+    return min(times, default=None) if outcome.phase not in WITHOUT_PODS else None
 
 
 def _permanent(context: Context, pod: Pod, crash: Crash) -> str | None:

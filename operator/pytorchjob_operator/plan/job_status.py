@@ -23,7 +23,7 @@ from pytorchjob_operator.plan import autoscaler, conditions, elastic, gang, hope
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
-from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
+from pytorchjob_operator.plan.outcome import ENDS, STOPPED, Counts, Outcome, Phase
 from pytorchjob_operator.plan.restart import Replacements
 
 RUNNING_DELAY = timedelta(seconds=2)
@@ -31,8 +31,6 @@ RUNNING_DELAY = timedelta(seconds=2)
 COUNTERS_DELAY = elastic.STATUS_DELAY
 """How long counters alone may lag behind."""
 _AT_ONCE = timedelta(0)
-_ENDS = (Phase.SUCCEEDED, Phase.FAILED)
-_STOPPED = (Phase.SUSPENDED, Phase.RESUMED)
 
 _CONDITIONS = {
     Phase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
@@ -47,7 +45,7 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
     """Build the status after this observation, with v1's conditions, order and times."""
     seen, stored = context.seen, context.seen.job.status
     now = seen.now.replace(microsecond=0)
-    ended = outcome.phase in _ENDS
+    ended = outcome.phase in ENDS
     return stored.model_copy(
         update={
             "conditions": _stamped(_conditions(context, outcome, now), seen.job),
@@ -55,7 +53,7 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
             "start_time": _start_time(context, outcome, now),
             "last_reconcile_time": _held_since(context, now),
             **_replaced(stored, context.replacements, outcome),
-            "unfit_pods": None if outcome.phase in _STOPPED else context.unfit or None,
+            "unfit_pods": None if outcome.phase in STOPPED else context.unfit or None,
             **elastic.fields(context, outcome, now),
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
@@ -109,7 +107,7 @@ def _conditions(context: Context, outcome: Outcome, now: datetime) -> Conditions
             new = conditions.set_false(new, kind, Reason.SUSPENDED, outcome.message, now)
     if outcome.phase is Phase.RESUMED:
         new = conditions.set_false(new, ConditionType.SUSPENDED, Reason.RESUMED, outcome.message, now)
-    if outcome.phase in _ENDS:
+    if outcome.phase in ENDS:
         new = conditions.end_running(new, now)
     if outcome.phase in _CONDITIONS:
         kind, reason = _CONDITIONS[outcome.phase]
@@ -180,9 +178,9 @@ def _held_since(context: Context, now: datetime) -> datetime | None:
 
 def _replaced(stored: JobStatus, replaced: Replacements, outcome: Outcome) -> dict[str, Any]:
     """Count the failed pods that are replaced; a job that ends or is suspended replaces no pods."""
-    if outcome.phase in _ENDS:
+    if outcome.phase in ENDS:
         return {"replacing": None}
-    if outcome.phase in _STOPPED:
+    if outcome.phase in STOPPED:
         return {"replacing": tuple(sorted(replaced.counted)) or None}
     restarts = (stored.restarts or 0) + replaced.used_up()
     return {"restarts": restarts or None, "replacing": replaced.uids() or None}

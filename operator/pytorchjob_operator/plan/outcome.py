@@ -26,6 +26,14 @@ class Phase(StrEnum):
     FAILED = "Failed"
 
 
+ENDS = (Phase.SUCCEEDED, Phase.FAILED)
+"""The phases of a job that is over."""
+STOPPED = (Phase.SUSPENDED, Phase.RESUMED)
+"""The phases of a job that is suspended, and of one whose suspension ends with this pass."""
+WITHOUT_PODS = (*STOPPED, *ENDS)
+"""The phases in which a job gets no pods, and shows no problem of pods or training."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Pods of one role by state; a pending pod counts nowhere (contract A.9)."""

@@ -14,7 +14,7 @@ from pytorchjob_operator.names import Cause, EventType, Reason
 from pytorchjob_operator.observed import Observed, Pod, ReportedEvent
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import STOPPED, Outcome, Phase
 from pytorchjob_operator.plan.restart import PodAction
 from pytorchjob_operator.plan.writes import Event
 from pytorchjob_operator.problem import SCHEDULING_GATED
@@ -54,7 +54,7 @@ class _Item(NamedTuple):
 def decide(context: Context, outcome: Outcome) -> PodEvents:
     """Decide what to report about the job's pods; a suspended job has deleted them itself, so there is nothing."""
     reported = _reported_before(context.seen)
-    if outcome.phase in (Phase.SUSPENDED, Phase.RESUMED):
+    if outcome.phase in STOPPED:
         return PodEvents(reported)
     events = tuple(_events(context, reported))
     lost = [pod for pod in _leaving(context) if (pod.uid, _LOST) not in reported] if outcome.phase in _ACTIVE else []
