@@ -9,6 +9,7 @@ from typing import Any
 
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report
 from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, RestartStatus
+from pytorchjob_operator.model.status import LONGEST_MESSAGE
 from pytorchjob_operator.observed import PodProblem
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import STOPPED, WITHOUT_PODS, Outcome, Phase
@@ -31,10 +32,9 @@ _LIKELIEST_FIRST = (
 _STALLS = (TrainingReason.COORDINATOR_DEFECT, TrainingReason.WAITING)
 """The reasons for which a job is stalled."""
 _STALLED = "the last rendezvous failed: no round starts until an agent joins again"
-_LONGEST = 32_000
 _LARGEST = 1e15
 _MOST = 2**53 - 1
-"""Bounds of what a status may contain."""
+"""Bounds of the numbers that a status may contain."""
 
 
 def verdict(context: Context) -> Outcome | None:
@@ -54,7 +54,7 @@ def problem(context: Context, outcome: Outcome) -> PodProblem | None:
     problems = _problems(context.seen.report) if context.seen.report else {}
     if not problems or outcome.phase in WITHOUT_PODS:
         return None
-    return PodProblem(next(iter(problems)), "; ".join(problems.values())[:_LONGEST])
+    return PodProblem(next(iter(problems)), "; ".join(problems.values())[:LONGEST_MESSAGE])
 
 
 def _problems(report: Report) -> dict[str, str]:
