@@ -1,10 +1,11 @@
 """Which replicas should exist, and how the pods that are there compare with them."""
 
-from typing import Any
+from collections import Counter
+from typing import Any, ClassVar
 
 import pytest
 
-from pytorchjob_operator.observed import Pod
+from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan.replicas import compare, total, wanted
 from tests.factories import make_job, make_pod, replica
 
@@ -64,3 +65,23 @@ def test_compare(case: dict[str, Any], seen: tuple[Pod, ...], missing: list[str]
     compared = compare(make_job(**case), seen)
     assert compared.missing == tuple(replica(who) for who in missing)
     assert [pod.name for pod in compared.surplus] == surplus
+
+
+class CountedPod(Pod):
+    """A pod that counts how often its state is read."""
+
+    reads: ClassVar[Counter[str]] = Counter()
+
+    @property
+    def succeeded(self) -> bool:
+        CountedPod.reads[self.name] += 1
+        return self.phase is PodPhase.SUCCEEDED
+
+
+def test_a_large_elastic_job_reads_each_pod_once_however_many_are_missing() -> None:
+    made = (make_pod(f"worker-{index}") for index in range(20))
+    seen = tuple(CountedPod(**{name: getattr(pod, name) for name in Pod.__slots__}) for pod in made)
+    job = make_job(master=None, workers=40, elasticPolicy={"minReplicas": 1, "maxReplicas": 40})
+    CountedPod.reads.clear()
+    assert len(compare(job, seen).missing) == 20
+    assert set(CountedPod.reads.values()) == {1}

@@ -71,18 +71,21 @@ def compare(job: PyTorchJob, pods: tuple[Pod, ...]) -> ReplicaComparison:
         elif pod.name == names.pod_name(job.metadata.name, pod.replica_type, pod.index):
             place = leaving if _from_before_the_resume(job, pod) else present
             place[Replica(pod.replica_type, pod.index)] = pod
+    ends = _is_about_to_end(job, present)
     missing = tuple(
         replica
         for replica in wanted(job)
-        if replica not in present and replica not in leaving and not _too_late(job, replica, present)
+        if replica not in present
+        and replica not in leaving
+        and not (ends and replica.type is ReplicaType.WORKER)  # a new worker would wait for no one
     )
     highest_first = sorted(surplus, key=lambda item: (-item[0], item[1].name))
     return ReplicaComparison(present, missing, tuple(pod for _, pod in highest_first), tuple(leaving.values()))
 
 
-def _too_late(job: PyTorchJob, replica: Replica, present: dict[Replica, Pod]) -> bool:
-    """Whether an elastic job is about to end: after the success of a worker, a new worker would wait for no one."""
-    if job.spec.elastic_policy is None or replica.type is not ReplicaType.WORKER:
+def _is_about_to_end(job: PyTorchJob, present: dict[Replica, Pod]) -> bool:
+    """Whether a worker of an elastic job has succeeded: then the others succeed too."""
+    if job.spec.elastic_policy is None:
         return False
     return any(pod.succeeded for other, pod in present.items() if other.type is ReplicaType.WORKER)
 
