@@ -16,6 +16,7 @@ from pytorchjob_operator.app.key_ring import KeyRing
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.pod_identity import PodIdentity
 from pytorchjob_operator.app.secret import load_credentials, renew_credentials
+from pytorchjob_operator.app.waiting import event_or_timeout
 from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.capacity import find_limits
 from pytorchjob_operator.coordinator.recorder import Recorder
@@ -98,8 +99,7 @@ class CoordinatorService:
         """Read the credentials again from time to time, and at once as a new leader. The leader rotates them."""
         cluster, name = self._cluster, self._settings.coordinator_secret
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._due.wait(), RENEW_SECONDS)
+            await event_or_timeout(self._due, RENEW_SECONDS)
             self._due.clear()
             try:
                 writer = cluster.writer if cluster.may_write() and self._coordinator is not None else None

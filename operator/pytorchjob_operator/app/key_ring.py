@@ -6,10 +6,11 @@ asks for them again, but not often: anyone may send such a token.
 
 import asyncio
 import logging
+from contextlib import suppress
 
+from pytorchjob_operator.app.waiting import event_or_timeout, until_available
 from pytorchjob_operator.errors import ApiError, OperatorError, Unavailable
 from pytorchjob_operator.kube import pod_token
-from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.pod_token import Keys
 
@@ -35,37 +36,25 @@ class KeyRing:
 
     def refresh(self) -> None:
         """Have the keys fetched again soon. May be called from any thread."""
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the process ends, and its loop is closed
             self._loop.call_soon_threadsafe(self._wanted.set)
 
     async def load(self) -> None:
         """Fetch the keys; wait while the API server is unavailable. Raises OperatorError if it refuses them."""
-        backoff, attempt = Backoff(), 0
-        while True:
-            try:
-                await self._fetch()
-                return
-            except Unavailable as error:
-                if attempt == 0:
-                    logger.warning("waiting for the API server's keys for service account tokens: %s", error)
-                await asyncio.sleep(backoff.delay(attempt))
-                attempt += 1
-            except ApiError as error:
-                raise OperatorError(
-                    f"the coordinator cannot read {KEYS_PATH} of the API server: {error}; bind the ClusterRole"
-                    " system:service-account-issuer-discovery to the operator's service account, or disable the"
-                    " coordinator (chart: coordinator.enabled=false)"
-                ) from error
+        try:
+            await until_available(self._fetch, "the API server's keys for service account tokens")
+        except ApiError as error:
+            raise OperatorError(
+                f"the coordinator cannot read {KEYS_PATH} of the API server: {error}; bind the ClusterRole"
+                " system:service-account-issuer-discovery to the operator's service account, or disable the"
+                " coordinator (chart: coordinator.enabled=false)"
+            ) from error
 
     async def run(self) -> None:
         """Fetch the keys again when asked and once an hour. Failures keep the known keys."""
         while True:
             await asyncio.sleep(self._pause)
-            try:
-                async with asyncio.timeout(self._renew):
-                    await self._wanted.wait()
-            except TimeoutError:
-                pass
+            await event_or_timeout(self._wanted, self._renew)
             self._wanted.clear()
             try:
                 await self._fetch()

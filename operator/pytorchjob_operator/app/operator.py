@@ -5,7 +5,6 @@ import logging
 import socket
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +15,7 @@ from pytorchjob_operator.app.coordinator_service import ClusterView, Coordinator
 from pytorchjob_operator.app.counts import JobCounts
 from pytorchjob_operator.app.job_watch import Contacts, JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
+from pytorchjob_operator.app.waiting import event_or_timeout
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.gate import FairGate
@@ -124,9 +124,7 @@ class Operator:
         await self._crd_served()
         self.jobs.start()
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SWEEP_SECONDS):
-                    await self._kopf_listed.wait()
+            await event_or_timeout(self._kopf_listed, SWEEP_SECONDS)
             await asyncio.sleep(SWEEP_PAUSE_SECONDS)
             self._kopf_listed.clear()
             try:

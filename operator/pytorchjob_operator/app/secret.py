@@ -1,14 +1,13 @@
 """The Secret with the coordinator's credentials: the first replica of the operator creates it, the leader renews it."""
 
-import asyncio
 import logging
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import NoReturn
 
-from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, Refused, Unavailable
+from pytorchjob_operator.app.waiting import until_available
+from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, Refused
 from pytorchjob_operator.kube import credentials
-from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import ApiClient, Object
 from pytorchjob_operator.kube.credentials import Credentials
 from pytorchjob_operator.kube.resource import SECRETS
@@ -21,16 +20,9 @@ async def load_credentials(client: ApiClient, namespace: str, name: str) -> Cred
 
     Raises OperatorError if the Secret is invalid or a permission is missing.
     """
-    backoff, attempt = Backoff(), 0
-    while True:
-        try:
-            secret = await _read_or_create(client, namespace, name)
-            return credentials.from_secret(secret, datetime.now(UTC))
-        except Unavailable as error:
-            if attempt == 0:
-                logger.warning("waiting for the Secret %s/%s of the coordinator: %s", namespace, name, error)
-            await asyncio.sleep(backoff.delay(attempt))
-            attempt += 1
+    what = f"the Secret {namespace}/{name} of the coordinator"
+    secret = await until_available(lambda: _read_or_create(client, namespace, name), what)
+    return credentials.from_secret(secret, datetime.now(UTC))
 
 
 async def renew_credentials(client: ApiClient, namespace: str, name: str, writer: ApiClient | None) -> Credentials:
