@@ -2,7 +2,9 @@
 
 import asyncio
 import ssl
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -136,6 +138,35 @@ async def test_a_certificate_is_changed_while_agents_that_trust_both_stay_and_co
         newer.cut()
         with pytest.raises(ssl.SSLCertVerificationError):
             await Talker.dial(port, trusting)
+        talker.writer.transport.abort()
+    finally:
+        await asyncio.to_thread(coordinator.stop)
+
+
+class HookedLock(AbstractContextManager[None]):
+    """A lock before which the coordinator's thread does something, once."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        self._lock, self._before = threading.Lock(), [before]
+
+    def __enter__(self) -> None:
+        if threading.current_thread().name == "coordinator" and self._before:
+            self._before.pop()()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+async def test_a_certificate_that_changes_while_the_loop_starts_is_used(tmp_path: Path) -> None:
+    serving, _ = _contexts(tmp_path)
+    following, trusting = _contexts(tmp_path)
+    coordinator = Coordinator(KeyedTokens(KEY), 3, serving)
+    coordinator._lock = HookedLock(lambda: coordinator.use_tls(following))  # type: ignore[assignment]
+    port = coordinator.start("127.0.0.1", 0)
+    try:
+        coordinator.apply(JOB, Sync(POLICY, pods(1)))
+        talker = await alone(port, trusting)
         talker.writer.transport.abort()
     finally:
         await asyncio.to_thread(coordinator.stop)

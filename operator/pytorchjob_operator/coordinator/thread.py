@@ -172,11 +172,10 @@ class Coordinator:
 
     async def _serve(self) -> None:
         assert self._listener is not None
-        server = Server(self._authenticator, self._jobs, _clock, self._ssl, self._limits)
-        serving = asyncio.create_task(server.serve(self._listener))
-        with self._lock:
-            self._loop, self._serving = asyncio.get_running_loop(), serving
-            self._server = server
+        with self._lock:  # a call of another thread is in what is read here, or finds the loop
+            server = Server(self._authenticator, self._jobs, _clock, self._ssl, self._limits)
+            serving = asyncio.create_task(server.serve(self._listener))
+            self._loop, self._serving, self._server = asyncio.get_running_loop(), serving, server
             for uid, update in self._updates.items():
                 self._apply(uid, update)
             if self._stopping:
