@@ -1,6 +1,8 @@
 """The store at the versions and moments at which its answer changes, and with several namespaces."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -57,3 +59,30 @@ def test_an_object_without_an_owner_can_go() -> None:
     store.put(replace(ITEM, owner_uid=None))
     assert store.remove(replace(ITEM, owner_uid=None))
     assert len(store) == 0
+
+
+class Watched(Item):
+    """An object that has another thread read the store whenever the store reads its owner."""
+
+    read: Callable[[], None]
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "owner_uid":
+            Watched.read()
+        return super().__getattribute__(name)
+
+
+def test_a_thread_that_reads_while_an_object_changes_finds_it() -> None:
+    store, found = new_store(), set[tuple[bool, int]]()
+    Watched.read = lambda: None
+    store.put(Watched("a", "u1", 5))
+    Watched.read = lambda: found.add((store.get("default", "a") is not None, len(store.by_owner("job"))))
+    store.put(Watched("a", "u1", 6))
+    assert found == {(True, 1)}
+
+
+def test_an_object_that_changes_its_owner_leaves_the_former_one() -> None:
+    store = new_store()
+    store.put(ITEM)
+    store.put(replace(ITEM, resource_version=6, owner_uid="another job"))
+    assert (store.count("job"), store.count("another job")) == (0, 1)

@@ -2,7 +2,8 @@
 
 Events, lists and responses to the operator's own writes may arrive in any order, twice, or not at all. The store
 compares them by resourceVersion, an integer that only grows. Only a list may contradict it: after a restore of etcd the
-versions are lower than before. The store sends nothing; its clock is an argument.
+versions are lower than before. The store sends nothing; its clock is an argument. One thread changes it; any may read
+it by `get` and `by_owner`, as the coordinator's does.
 """
 
 from collections import OrderedDict
@@ -136,13 +137,15 @@ class Store(Generic[T]):
         return (item for item in self._by_name.values() if namespace in (None, item.namespace))
 
     def _replace(self, old: T | None, new: T | None) -> None:
-        if old:
-            del self._by_name[_key(old)]
-            self._unlink(old)
+        """Put `new` in the place of `old`, which has the same name. A thread that reads meanwhile finds one of them."""
         if new:
             self._by_name[_key(new)] = new
             if new.owner_uid:
                 self._by_owner.setdefault(new.owner_uid, {})[_key(new)] = new
+        elif old:
+            del self._by_name[_key(old)]
+        if old and (not new or new.owner_uid != old.owner_uid):
+            self._unlink(old)
         if old and not new:
             self._on_gone(old)
         for owner in {item.owner_uid for item in (old, new) if item and item.owner_uid}:
