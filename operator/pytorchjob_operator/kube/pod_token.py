@@ -194,10 +194,11 @@ def _bytes(text: str, what: str) -> bytes:
 
 
 def _object(part: str, what: str) -> dict[str, Any]:
+    text = _bytes(part, what)
     try:
-        value = json.loads(_bytes(part, what))
-    except (ValueError, RecursionError) as error:
-        raise error if isinstance(error, TokenError) else TokenError(f"its {what} is not JSON") from None
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise TokenError(f"its {what} is not JSON") from None
     if not isinstance(value, dict):
         raise TokenError(f"its {what} is not an object")
     return value
