@@ -187,7 +187,7 @@ def _replace(written: Path, final: Path) -> None:
         aside = written.with_name(f"{final.name}{_REPLACED}{uuid.uuid4().hex}")
         final.rename(aside)
         written.replace(final)
-        shutil.rmtree(aside, ignore_errors=True) if aside.is_dir() else aside.unlink(missing_ok=True)
+        remove(aside)
 
 
 def _restore(work: Path, directory: Path) -> None:
@@ -203,6 +203,15 @@ def save_into(new: Path, final: Path) -> None:
     """Give what was written its final name, without a fence."""
     _replace(new, final)
     _sync_path(final.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, as far as that is possible."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def sync(path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from pytorchjob_agent.checkpoint.fence import FOLDER, Fence, FencedError, Writer, is_guarded, save_into, sync
+from pytorchjob_agent.checkpoint.fence import FOLDER, Fence, FencedError, Writer, is_guarded, remove, save_into, sync
 
 T = TypeVar("T")
 AnyPath = str | os.PathLike[str]
@@ -22,12 +22,13 @@ def save(path: AnyPath, write: Callable[[Path], object]) -> None:
     fence = fence_of(final)
     new = f"{final.name}.{uuid.uuid4().hex}"
     if fence is None:
-        _unguarded(final, final.with_name(f".{new}"), write)
+        written = final.with_name(f".{new}")
+        _write(written, write)
+        save_into(written, final)
         return
     written = fence.take_over(loads=False) / new
     try:
-        write(written)
-        sync(written)
+        _write(written, write)
     except Exception:
         fence.take_over(loads=False)  # raises the reason, if it is that this round was superseded meanwhile
         raise
@@ -71,7 +72,11 @@ def fence_of(final: Path) -> Fence | None:
     return None
 
 
-def _unguarded(final: Path, new: Path, write: Callable[[Path], object]) -> None:
-    write(new)
-    sync(new)
-    save_into(new, final)
+def _write(new: Path, write: Callable[[Path], object]) -> None:
+    """Write and bring to the disk. What a failed attempt has written is removed: the disk may be full of it."""
+    try:
+        write(new)
+        sync(new)
+    except BaseException:
+        remove(new)
+        raise

@@ -83,3 +83,21 @@ def test_outside_of_a_job_a_save_needs_no_fence_and_respects_one(
     with pytest.raises(FencedError, match=r"is guarded by a job, .* remove .*pytorchjob-fence"):
         put(tmp_path / "checkpoint", "2")
     assert load(tmp_path / "checkpoint", Path.read_text) == "1", "everyone may read"
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["in a round", "outside of one"])
+@pytest.mark.parametrize("folder", [True, False], ids=["a folder", "a file"])
+def test_a_save_that_fails_gives_its_place_on_the_disk_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool, folder: bool
+) -> None:
+    enter(monkeypatch, "3.7") if guarded else leave(monkeypatch)
+
+    def write(new: Path) -> None:
+        if folder:
+            new.mkdir()
+        (new / "part" if folder else new).write_text("half")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        save(tmp_path / "checkpoint", write)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() or "checkpoint" in path.name]
