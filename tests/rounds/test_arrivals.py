@@ -111,6 +111,9 @@ def test_who_has_no_workers_although_its_round_runs_ends_it() -> None:
         pytest.param({"round": RoundId(1, 1), "rank": 1, "size": 3}, "restart", id="a round of another size"),
         pytest.param({"round": RoundId(0, 9), "rank": 1, "size": 2}, "restart", id="an old round"),
         pytest.param({"round": RoundId(2, 1), "rank": 2, "size": 2}, "restart", id="a rank that cannot be"),
+        pytest.param(
+            {"round": RoundId(1, 1), "rank": 2, "size": 2}, "restart", id="a rank that its round does not have"
+        ),
     ],
 )
 def test_an_agent_comes_back_and_says_in_which_round_it_is(said: dict[str, object], kind: str) -> None:

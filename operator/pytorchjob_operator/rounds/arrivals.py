@@ -174,12 +174,9 @@ def _fit_into_round(transition: Transition, member: Member, message: Hello, agai
     known, reported = transition.state.round, message.round
     if reported is None and _report_ended(transition, member, message):
         return
-    if reported is not None and (known is None or reported > known.id):
-        if not 0 <= message.rank < message.size:
-            transition.send(
-                member, Restart(reported, f"rank {message.rank} is not in a round of {message.size} members")
-            )
-            return
+    if reported is not None and (known is None or reported >= known.id) and message.rank >= message.size:
+        transition.send(member, Restart(reported, f"rank {message.rank} is not in a round of {message.size} members"))
+    elif reported is not None and (known is None or reported > known.id):
         _adopt(transition, member, message, reported)
     elif known is None:
         return
