@@ -1,6 +1,7 @@
-"""Starts mutmut without the mutants that only change the wording of a text for people: most tests do not pin it.
+"""Starts mutmut, in its own environment, with a test runner that takes a tenth of the time.
 
-It runs in mutmut's own environment. A text without a space is a name, and is mutated.
+Mutants that only change the wording of a text for people are left out: most tests do not pin it. A text without a space
+is a name, and is mutated.
 """
 
 from collections.abc import Iterable
@@ -8,6 +9,11 @@ from typing import Any
 
 from mutmut.__main__ import cli
 from mutmut.mutation import mutators
+
+if __package__:
+    from tests.mutation import runner
+else:
+    import runner  # type: ignore[import-not-found, no-redef]
 
 
 def names_only(node: Any) -> Iterable[Any]:
@@ -20,4 +26,5 @@ if __name__ == "__main__":
         (kind, names_only if operator is mutators.operator_string else operator)
         for kind, operator in mutators.mutation_operators
     ]
+    runner.install()
     cli()

@@ -16,7 +16,7 @@ OUT = ROOT / "out" / "mutate"
 LAUNCHER = Path(__file__).parent / "launch.py"
 SOURCE = "src"
 """mutmut leaves this folder out of the names of modules."""
-_TEST_SECONDS = 60
+_TEST_SECONDS = 30
 _TIMEOUT = {"timeout_constant": 15.0, "timeout_multiplier": 4.0}
 """A mutant that takes longer than four times (the time of its tests plus 15 s) hangs."""
 _KILLED = (1, 3)
