@@ -4,9 +4,11 @@ import argparse
 import os
 import sys
 import time
+from collections import Counter
 from multiprocessing import get_context
 
 from . import schedule
+from .faults import LEASE, TOGETHER
 
 _CHUNK = 25
 
@@ -30,10 +32,12 @@ def main() -> int:
 
 def _many(options: argparse.Namespace) -> int:
     started, failed, done = time.monotonic(), [], 0
+    events: Counter[str] = Counter()
     seeds = range(options.first, options.first + options.seeds)
     with get_context("fork").Pool(options.jobs) as pool:
-        for failure in pool.imap_unordered(schedule.run, seeds, _CHUNK):
+        for failure, found in pool.imap_unordered(schedule.observe, seeds, _CHUNK):
             done += 1
+            events.update(found)
             if failure is not None:
                 failed.append(failure)
                 print(f"seed {failure.seed}: {failure.problem}")
@@ -42,8 +46,11 @@ def _many(options: argparse.Namespace) -> int:
                     pool.terminate()
                     break
     seconds = time.monotonic() - started
+    for what, number in sorted(events.items()):
+        print(f"{number:8}  {what}")
     rate = f"{done / seconds:.0f} per second with {options.jobs} processes"
-    print(f"{done} schedules in {seconds:.1f} s, {rate}, {len(failed)} failed")
+    covered = f"{events[LEASE]} deleted Leases, {events[TOGETHER]} groups cut off together"
+    print(f"{done} schedules in {seconds:.1f} s, {rate}: {covered}, {len(failed)} failed")
     return 1 if failed else 0
 
 

@@ -45,6 +45,8 @@ class Checks:
         """Rounds in which a worker failed of itself."""
         self.problem = ""
         """What was wrong with a message of the leader."""
+        self.fenced_rounds: set[RoundId] = set()
+        """Rounds whose members were all cut off from the control plane for longer than fenceSeconds."""
         self.saved = RoundId(0, 0)
         """The latest round that has made a step, and so may have saved."""
         self._restarts = 0
@@ -151,9 +153,14 @@ class Checks:
         """
         now = self.world.clock.now
         still = [each for each in members if each.islanded and each.workers is not None and not each.dead]
-        frozen = any(each.asleep > now - ISLAND_SECONDS for each in members)
-        awake = [] if frozen else still
-        assert not awake, f"{awake} were cut off from the control plane as a group, and their workers train on"
+        if any(each.asleep > now - ISLAND_SECONDS for each in members):
+            return
+        assert not still, f"{still} were cut off from the control plane as a group, and their workers train on"
+        here = {each for each in members if each.islanded}
+        for id_, group in self.members.items():
+            if here.issuperset(group.values()):
+                self.fenced_rounds.add(id_)
+                self.world.event("a group was cut off for longer than fenceSeconds")
 
     def saves(self, agent: "Agent", id_: RoundId) -> None:
         """The workers of a complete group make a step, and may save: the fence must not refuse the newest group."""
@@ -177,6 +184,9 @@ class Checks:
             offers = self.offers.get(old.round, set())
             assert len(offers) == old.size, (
                 f"{agent} agrees on {assigned.round}, only ranks {sorted(offers)} have offered"
+            )
+            assert old.round not in self.fenced_rounds, (
+                f"{agent} agrees on {assigned.round}; its group was cut off for so long that others may train"
             )
             self.real.add(old.round)  # members take every restart of their own for a failure's
             above = [id_ for id_ in self.members if id_.follows(old.round) and id_ > assigned.round]

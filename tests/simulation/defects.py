@@ -71,11 +71,25 @@ DEFECTS = [
         "master_address=old.master_address,\n        master_port=old.master_port,",
     ),
     Defect(
+        "a member opens the store of a later round",
+        "ours: rank 0 keeps its port, so a member of a superseded round met the next round's store there",
+        f"{AGENT}/agreement.py",
+        "return store.read(_OPENED, 0) is not None",
+        "return True",
+    ),
+    Defect(
         "a group that is cut off trains on",
         "ours: a whole group without the coordinator trained for ever beside its replacements",
         f"{AGENT}/decide.py",
         "if snapshot.cut_off:",
         "if False:",
+    ),
+    Defect(
+        "a group that was cut off agrees on another round",
+        "ours: members that had ended their workers, and were reached again, went on beside their replacements",
+        f"{AGENT}/contact.py",
+        "self._cut_off = self._cut_off or self.seconds(now) >= fence_seconds",
+        "self._cut_off = self.seconds(now) >= fence_seconds",
     ),
     Defect(
         "some members agree without the others",
@@ -125,6 +139,13 @@ DEFECTS = [
         f"{ROUNDS}/rendezvous.py",
         "if last is None or not last.adopted or transition.now - last.started_at >= ADOPTED_SECONDS:",
         "if True:",
+    ),
+    Defect(
+        "a new leader takes a consequence for a failure",
+        "ours: the former leader had ended the round because of a lost member, and only it knew",
+        f"{AGENT}/decide.py",
+        "caused=inbox.restart.caused",
+        "caused=False",
     ),
     Defect(
         "an agent that was cut off hides why its round ended",

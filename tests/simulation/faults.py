@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from pytorchjob_operator.rounds.phases import Rendezvous
+
 from .agent import FENCE_SECONDS, Agent
 from .workers import REAL
 from .world import World
@@ -13,6 +15,8 @@ FOR_GOOD_SECONDS = 10_000.0
 """How long an agent is frozen that never wakes up."""
 GROUP_SECONDS = 8.0
 """By then the members of a group have noticed that none of them has contact, and have killed their workers."""
+ISLAND, LEASE = "a whole group is cut off", "the Lease is deleted"
+TOGETHER = f"{ISLAND}: two or more members at work"
 LONG = "ValueError: " + "\u2603 tensor mismatch " * 400
 """An error far longer than any field of a message."""
 
@@ -96,17 +100,29 @@ def _partition(world: World, agent: Agent, seconds: float) -> None:
 
 
 def _island(world: World, agent: Agent, seconds: float) -> None:
-    """Cut off all members of a round from the control plane, not from each other; most of them are replaced."""
+    """Cut off all members of a round from the control plane, not from each other; most of them are replaced.
+
+    The API server is often reached again before the coordinator is: it needs no connection that stays open.
+    """
     members = [each for each in world.agents.values() if not each.dead]
     length = FENCE_SECONDS + GROUP_SECONDS + 2 * seconds
-    world.busy_until = max(world.busy_until, world.clock.now + length)
+    later = world.clock.random.choice((0.0, 0.0, 6.0))
+    world.busy_until = max(world.busy_until, world.clock.now + length + later)
     for each in members:
-        _cut_off(world, each, length)
+        _cut_off(world, each, length + later)
         each.islanded = True
         world.clock.after(length, lambda each=each: setattr(each, "islanded", False))  # type: ignore[misc]
         if seconds > 2 or each is not agent:
             world.clock.after(5.0 + seconds / 2, lambda each=each: _replace(world, each))  # type: ignore[misc]
-    world.clock.after(FENCE_SECONDS + GROUP_SECONDS, lambda: world.checks.island_fenced(members))
+    group = [(each, each.assigned.round) for each in members if each.workers is not None and each.assigned]
+    if len(group) > 1 and len({id_ for _, id_ in group}) == 1:
+        world.event(TOGETHER)
+    before = [(each, each.mended) for each in members]
+
+    def check() -> None:
+        world.checks.island_fenced([each for each, mended in before if each.mended == mended])
+
+    world.clock.after(FENCE_SECONDS + GROUP_SECONDS, check)
 
 
 def _freeze(world: World, agent: Agent, seconds: float) -> None:
@@ -139,6 +155,8 @@ def _new_leader(world: World, agent: Agent, seconds: float) -> None:
 def _lost_lease(world: World, agent: Agent, seconds: float) -> None:
     """The Lease was deleted: terms go back. No term is repeated: see `kube/lease`."""
     world.lost_lease = True
+    if world.leader.state is not None and isinstance(world.leader.state.phase, Rendezvous):
+        world.event(f"{LEASE} while members wait for a round")
     world.new_leader(1)
 
 
@@ -182,29 +200,49 @@ FAULTS: dict[str, Callable[[World, Agent, float], None]] = {
     "a connection stalls": _stall,
     "the way to the coordinator is closed": _cut_off,
     "a pod is cut off from all others": _partition,
-    "a whole group is cut off": _island,
+    ISLAND: _island,
     "an agent is frozen": _freeze,
     "an agent is frozen for good": _freeze_for_good,
     "an agent's clock jumps": _jump,
     "a wall clock jumps": _wall_jump,
     "a pod is asked to go": _drain,
     "another leader": _new_leader,
-    "the Lease is deleted": _lost_lease,
+    LEASE: _lost_lease,
     "no operator leads": _leader_away,
     "the leader is frozen": _leader_asleep,
     "the leader's clock jumps": _leader_jump,
     "scale down": _scale_down,
     "scale up": _scale_up,
 }
-LEADERS = ("another leader", "the Lease is deleted", "no operator leads", "the leader is frozen")
+LEADERS = ("another leader", LEASE, "no operator leads", "the leader is frozen")
 """Faults of the leader alone."""
+ENDINGS = (
+    "a worker fails",
+    "the workers hang",
+    "an agent ends",
+    "a pod is killed and replaced",
+    "a node is lost",
+    "a pod is cut off from all others",
+    "an agent is frozen",
+    "a pod is asked to go",
+)
+"""Faults that end a round."""
+APART = (
+    "a connection breaks",
+    "all connections break",
+    "a connection stalls",
+    "the way to the coordinator is closed",
+    "a pod is cut off from all others",
+    "an agent is frozen",
+)
+"""Faults that separate processes for a while."""
 QUIET = (
     "a connection breaks",
     "all connections break",
     "a connection stalls",
     "a wall clock jumps",
     "another leader",
-    "the Lease is deleted",
+    LEASE,
     "no operator leads",
     "the leader is frozen",
     "the leader's clock jumps",

@@ -1,29 +1,33 @@
 """One schedule: what an integer makes of a job, and whether the job comes back to work.
 
-There are four kinds: `chaos` (any faults), `budget` (failures one by one, and faults that stop no worker), `finish`
-(the workers end well while faults happen that stop no worker) and `twin` (two agents in one pod).
+There are several kinds, and a seed chooses one by weight:
+
+- `chaos`: any faults at any time;
+- `turns`: faults in the moment in which a round begins or ends;
+- `islands`: a group is cut off together, is replaced, and is reached again little by little;
+- `budget`: failures one by one, and faults that stop no worker;
+- `finish`: the workers end well while faults happen that stop no worker;
+- `twin`: two agents in one pod.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
-from pytorchjob_agent.rendezvous.decide import Workers
-from pytorchjob_operator.rounds.phases import Ended, Running
+from pytorchjob_operator.rounds.phases import Running
 from pytorchjob_operator.rounds.state import JobState
-from pytorchjob_operator.rounds.values import End, EndReason, Policy, TrainingReason
+from pytorchjob_operator.rounds.values import Policy, TrainingReason
 
 from .agent import Agent
-from .faults import FAULTS, LEADERS, QUIET
+from .faults import APART, ENDINGS, FAULTS, ISLAND, LEADERS, QUIET
+from .settling import STEP, at_work_again, ended, settle, settled
 from .workers import REAL
 from .world import World
 
-STABLE_SECONDS = 7.0
-"""How long a job has to be at work to count as settled: longer than the lease and its aftermath."""
-SETTLE_SECONDS = 180.0
-"""Within this time after the last fault the job is at work: the longest pause is a minute, a last call 30 s."""
-LASTING = 13.0
-STEP = 0.5
+TURN_SECONDS = 12.0
+"""How long a schedule waits for a round to end or to begin: longer than the lease and than a group takes to stop."""
+TURN_STEP = 0.02
 
 
 @dataclass(frozen=True)
@@ -34,30 +38,48 @@ class Failure:
     problem: str
 
 
+@dataclass(frozen=True)
+class Course:
+    """What a schedule was made from, and what happened in it."""
+
+    random: Random
+    log: Callable[[str], None] | None = None
+    events: Counter[str] = field(default_factory=Counter)
+    """How often each thing happened: the kind of the schedule, and its faults."""
+
+
 def run(seed: int, log: Callable[[str], None] | None = None) -> Failure | None:
     """Run one schedule; return what was wrong."""
-    random = Random(seed)
-    kind = random.choice((_chaos, _chaos, _chaos, _chaos, _budget, _budget, _finish, _twin))
+    return observe(seed, log)[0]
+
+
+def observe(seed: int, log: Callable[[str], None] | None = None) -> tuple[Failure | None, Counter[str]]:
+    """Run one schedule; return what was wrong, and how often each thing happened."""
+    course = Course(Random(seed), log)
+    kind = course.random.choices(list(KINDS), list(KINDS.values()))[0]
+    course.events[f"schedule: {kind.__name__.strip('_')}"] += 1
     try:
-        kind(random, log)
+        kind(course)
     except AssertionError as error:
-        return Failure(seed, str(error) or "assertion")
-    return None
+        return Failure(seed, str(error) or "assertion"), course.events
+    return None, course.events
 
 
-def _world(random: Random, log: Callable[[str], None] | None, restarts: tuple[int | None, ...]) -> World:
+def _world(course: Course, restarts: tuple[int | None, ...]) -> World:
+    random = course.random
     nprocs = [random.choice((1, 1, 2, 4)) for _ in range(random.choice((2, 2, 3, 3, 4, 5)))]
     most = random.randint(2, len(nprocs))
     elastic = random.random() < 0.5
     least = random.randint(1, most) if elastic else most
     policy = Policy(least, most, max_restarts=random.choice(restarts), last_call_timeout=random.choice((3.0, 30.0)))
-    world = World(random, policy, nprocs if elastic else nprocs[:most], log)
+    world = World(random, policy, nprocs if elastic else nprocs[:most], course.log)
+    world.events = course.events
     world.log("world", f"{policy} with {len(world.pods)} pods")
     return world
 
 
-def _chaos(random: Random, log: Callable[[str], None] | None) -> None:
-    world = _world(random, log, (None, None, 0, 1, 2))
+def _chaos(course: Course) -> None:
+    world, random = _world(course, (None, None, 0, 1, 2)), course.random
     if random.random() < 0.1:
         world.twice = 0.2
     world.delay = random.choice((0.03, 0.03, 0.3, 1.0))
@@ -72,35 +94,78 @@ def _chaos(random: Random, log: Callable[[str], None] | None) -> None:
     at_work_again(world)
 
 
-def _budget(random: Random, log: Callable[[str], None] | None) -> None:
+def _turns(course: Course) -> None:
+    """Something ends a round, and faults that separate processes meet its end, or the beginning of the next one."""
+    world, random = _world(course, (None,)), course.random
+    world.delay = random.choice((0.03, 0.3, 0.3, 1.0))
+    for _ in range(random.choice((1, 1, 2))):
+        if random.random() < 0.8:
+            settle(world, 40.0, 0.0)
+            fault(world, random, random.choice(ENDINGS))
+        _turn(world, begins=random.random() < 0.5)
+        for _ in range(random.choice((1, 2, 2, 3))):
+            fault(world, random, random.choice(random.choice((APART, LEADERS))))
+            world.clock.run(world.clock.now + 2.0 * random.random() ** 3)
+    at_work_again(world)
+
+
+def _turn(world: World, *, begins: bool) -> None:
+    """Run until the leader ends the present round, or until it begins another one."""
+    clock, deadline = world.clock, world.clock.now + TURN_SECONDS
+    before = None if world.leader.state is None else world.leader.state.round
+    while clock.now < deadline:
+        state = world.leader.state
+        runs = state is not None and isinstance(state.phase, Running)
+        other = state is not None and state.round is not None and (before is None or state.round.id != before.id)
+        if (runs and other) if begins else (before is not None and not runs):
+            world.event("a turn of rounds: " + ("a round begins" if begins else "a round ends"))
+            return
+        clock.run(clock.now + TURN_STEP)
+
+
+def _islands(course: Course) -> None:
+    """A group is cut off together, and other faults happen before, meanwhile, or when it is reached again."""
+    world, random = _world(course, (None,)), course.random
+    settle(world, 40.0, 0.0)
+    world.clock.run(world.clock.now + 3.0 * random.random())
+    fault(world, random, ISLAND)
+    for _ in range(random.choice((0, 0, 1, 2))):
+        world.clock.run(world.clock.now + 40.0 * random.random())
+        fault(world, random, random.choice(random.choice((ENDINGS, LEADERS))))
+    at_work_again(world)
+
+
+def _budget(course: Course) -> None:
     """Failures alone, one in each round, with faults between them that stop no worker: the count is exact.
 
     Half of the failures meet a change of the leader before the next round has begun.
     """
-    world = _world(random, log, (None, None, 0, 1, 2))
+    world, random = _world(course, (None, None, 0, 1, 2)), course.random
     for failures in range(1, 1 + random.choice((1, 2, 2, 3, 5))):
-        _settled(world)
-        if _ended(world):
+        settled(world)
+        if ended(world):
             break
         running = [agent for agent in world.agents.values() if agent.workers is not None]
         random.choice(running).fail(REAL)
         if random.random() < 0.5:
             world.clock.run(world.clock.now + 3.0 * random.random())
             fault(world, random, random.choice(LEADERS))
-        _settled(world)
+        settled(world)
         _counted(world, failures)
-        if random.random() < 0.6 and not _ended(world):
+        if random.random() < 0.6 and not ended(world):
             before, name = world.leader.state, random.choice(QUIET)
             fault(world, random, name)
-            _settled(world)
+            settled(world)
             _counted(world, failures)
             _undisturbed(world, before, name)
     at_work_again(world)
 
 
 def _counted(world: World, failures: int) -> None:
+    if world.end_forgotten:  # nothing that lives knows the failures before it
+        return
     allowed = world.policy.max_restarts
-    if _ended(world):
+    if ended(world):
         assert allowed is not None, "the job without a limit of restarts ended"
         assert failures > allowed, f"the job ended after {failures} failures; {allowed} restarts are allowed"
         return
@@ -124,9 +189,9 @@ def _undisturbed(world: World, before: JobState | None, name: str) -> None:
         assert before.round.id == after.round.id, f"{name}: round {before.round.id} ended, nothing else had happened"
 
 
-def _finish(random: Random, log: Callable[[str], None] | None) -> None:
-    world = _world(random, log, (None, 0))
-    _settled(world)
+def _finish(course: Course) -> None:
+    world, random = _world(course, (None, 0)), course.random
+    settled(world)
     for agent in list(world.agents.values()):
         if agent.workers is not None:
             world.clock.soon(0.0, 8.0, agent.workers.finish)
@@ -144,10 +209,10 @@ def _finish(random: Random, log: Callable[[str], None] | None) -> None:
     assert not world.checks.real, "nothing has failed, but the members went on by themselves"
 
 
-def _twin(random: Random, log: Callable[[str], None] | None) -> None:
+def _twin(course: Course) -> None:
     """A second agent in a pod is refused, the job reports it, and the first one trains on."""
-    world = _world(random, log, (None,))
-    _settled(world)
+    world, random = _world(course, (None,)), course.random
+    settled(world)
     before, first = world.leader.state, random.choice([agent for agent in world.agents.values() if agent.link])
     twin = Agent(world, first.index, first.uid, first.nproc)
     world.old.append(twin)
@@ -163,6 +228,10 @@ def _twin(random: Random, log: Callable[[str], None] | None) -> None:
     at_work_again(world)
 
 
+KINDS: dict[Callable[[Course], None], int] = {_chaos: 8, _turns: 4, _islands: 2, _budget: 4, _finish: 1, _twin: 1}
+"""The kinds of schedules, with their weights."""
+
+
 def fault(world: World, random: Random, name: str) -> None:
     """Let one thing happen now."""
     seconds, index = random.randint(0, 24) / 2, random.randint(0, 4)
@@ -170,93 +239,7 @@ def fault(world: World, random: Random, name: str) -> None:
     if agent is None or agent.dead:
         return
     world.log("fault", f"{name} (replica {agent.index}, {seconds:g} s)")
+    world.event(name)
     world.faults += 1
     world.busy_until = max(world.busy_until, world.clock.now + seconds)
     FAULTS[name](world, agent, seconds)
-
-
-def _ended(world: World) -> bool:
-    state = world.leader.state
-    return world.outcome is not None or (state is not None and isinstance(state.phase, Ended))
-
-
-def settle(world: World, limit: float = SETTLE_SECONDS, stable: float = STABLE_SECONDS) -> str:
-    """Run until the job is at work for a while, or has ended; return what is missing if it does not come to that."""
-    clock = world.clock
-    clock.run(max(clock.now, world.busy_until))
-    if world.leader.dead:
-        world.new_leader()
-    deadline, since = clock.now + limit, None
-    problem = ""
-    while clock.now < deadline:
-        clock.run(clock.now + STEP)
-        if _ended(world) and all(agent.frozen_for_good for agent in world.living()):
-            return ""
-        problem = unsettled(world)
-        if problem:
-            since = None
-        elif since is None:
-            since = clock.now
-        if since is not None and clock.now - since >= stable:
-            return ""
-    return problem or "it does not become stable"
-
-
-def _settled(world: World) -> None:
-    problem = settle(world)
-    assert not problem, f"{SETTLE_SECONDS:g} s after the last fault: {problem}"
-
-
-def at_work_again(world: World) -> None:
-    """Check that the job comes back to work, or has ended for a good reason."""
-    _settled(world)
-    state = world.leader.state
-    if state is not None and isinstance(state.phase, Ended):
-        _good_end(world, state.phase.end)
-
-
-def _good_end(world: World, end: End) -> None:
-    allowed = world.policy.max_restarts
-    if end.reason is EndReason.BUDGET:
-        assert allowed is not None, "the budget ended a job without one"
-        assert len(world.checks.real) > allowed, (
-            f"{allowed} restarts ended a job with {len(world.checks.real)} failures"
-        )
-    else:
-        assert end.reason in (EndReason.SAME_ERROR, EndReason.NO_PROGRESS), f"the job ended: {end}"
-
-
-def unsettled(world: World) -> str:
-    """Return what keeps the job from being at work; empty if it is."""
-    state = world.leader.state
-    if _ended(world):
-        living = [agent for agent in world.living() if not (agent.deleted or agent.frozen_for_good)]
-        return f"the job has ended, and {living} live on" if living else ""
-    if state is None:
-        return "the operator has not passed on the job"
-    living = {agent.index: agent for agent in world.agents.values() if not agent.dead}
-    if set(living) != set(world.pods):
-        return f"agents {sorted(living)} live, but the pods are {sorted(world.pods)}"
-    frozen = [agent for agent in living.values() if agent.frozen_for_good]
-    if frozen and (state.round is None or any(agent.assigned is None for agent in frozen)):
-        return ""  # no member that this leader knows was with it: its pod may still be starting
-    if not isinstance(state.phase, Running) or state.round is None:
-        return f"no round runs: {state.phase}"
-    running = {i for i, a in living.items() if a.workers and a.workers.state is Workers.RUN and a.assigned}
-    running = {index for index in running if living[index].assigned.round == state.round.id}  # type: ignore[union-attr]
-    if running != {index for index in state.round.ranks if index is not None}:
-        return f"round {state.round.id} has members {state.round.ranks}, but workers run in {sorted(running)}"
-    if None in state.round.ranks:
-        return "the leader does not know all members"
-    if len(running) != min(len(living), world.policy.max_members):
-        return f"{len(running)} of {len(living)} members take part, {world.policy.max_members} may"
-    awake_now = {index: agent for index, agent in living.items() if not agent.frozen_for_good}
-    mute = [agent for index, agent in awake_now.items() if index not in running and not agent.reason]
-    if mute:
-        return f"{mute} wait and do not know for what"
-    awake = [agent for agent in world.old if not agent.dead and agent.asleep <= world.clock.now]
-    old = [agent for agent in awake if agent.workers is not None]
-    if old:
-        return f"{old} still train, and were replaced"
-    silent = [agent for agent in awake_now.values() if agent.link is None]
-    return f"{silent} have no connection" if silent else ""

@@ -15,7 +15,7 @@ from pytorchjob_operator.rounds.values import Policy
 from .agent import Agent
 from .faults import FAULTS
 from .leader import TICK
-from .schedule import settle
+from .settling import settle
 from .workers import REAL
 from .world import World
 

@@ -1,6 +1,7 @@
 """Whatever happens to a job, in whatever order: one group at a time, an exact budget, and progress or a reason."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,9 @@ def test_a_job_comes_back_to_work_whatever_happens() -> None:
     command = [sys.executable, "-m", "tests.simulation", "--seeds", str(SEEDS)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3000, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    covered = re.search(r"(\d+) deleted Leases, (\d+) groups cut off together, 0 failed$", done.stdout.strip())
+    assert covered is not None, done.stdout[-3000:]
+    assert min(map(int, covered.groups())) > SEEDS / 50, "too few schedules have what is most dangerous"
 
 
 @pytest.mark.parametrize("seed", [3, 25, 49])

@@ -1,6 +1,7 @@
 """The cluster around a job: its pods, its agents, its leader, and what the operator's plan does with them."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
@@ -41,6 +42,8 @@ class World:
         self.outcome: bool | None = None
         """Whether the job failed, once the operator has noticed its end."""
         self.ending = False
+        self.end_forgotten = False
+        """Whether agents have ended because of an end that its leader could not record before it died."""
         self.saved_step = 0
         self.busy_until = 0.0
         """When the last effect of a fault is over."""
@@ -53,6 +56,8 @@ class World:
         """Whether the Lease was deleted: here terms begin at 1 then, as they did before they were times."""
         self.faults = 0
         """How many faults have happened."""
+        self.events: Counter[str] = Counter()
+        """How often each thing has happened, in words."""
         self._number = 0
         self.leader_number = 1
         self.terms = {TERM}
@@ -66,6 +71,10 @@ class World:
         """Add a line to the trace."""
         if self._log is not None:
             self._log(f"{self.clock.now - 1000:8.3f}  {name:12} {text}")
+
+    def event(self, what: str) -> None:
+        """Count that this has happened."""
+        self.events[what] += 1
 
     def detail(self, name: str, verb: str, line: bytes) -> None:
         """Add a message to the trace, if it shows messages."""
@@ -124,11 +133,10 @@ class World:
 
     def job_ended(self, *, failed: bool) -> None:
         """The operator is going to see that the job has ended."""
-        self.ending = True
+        self.ending, leader = True, self.leader
 
         def noticed() -> None:
-            if self.leader.dead:
-                self.ending = False  # only that leader knew; the next one learns it again
+            if leader.dead:  # only that leader knew
                 return
             self.outcome = failed
             self.log("operator", f"the job has {'failed' if failed else 'succeeded'}")
@@ -191,4 +199,16 @@ class World:
         self.log("operator", f"a new leader of term {self.leader.term}")
         self.sync(0.0, 1.5)
         if self.ending and self.outcome is None:
-            self.ending = False
+            self._forget_end()
+
+    def _forget_end(self) -> None:
+        """The end was not recorded when its leader died: containers that failed start again.
+
+        Agents that still live report once more what they know. Without any of them the job starts as if it were new.
+        """
+        self.ending = False
+        self.event("an end of the job is forgotten with its leader")
+        for agent in self.agents.values():
+            if agent.dead and agent.code:
+                self.end_forgotten = True
+                self.clock.soon(0.2, 3.0, lambda agent=agent: self._again(agent))  # type: ignore[misc]
