@@ -209,11 +209,11 @@ class FakeApi:
             for version, collection, kind, obj in list(self.history) if not self.mute else ():
                 if version > since and collection == place.collection and place.holds(obj, selector):
                     yield kind, obj
-            since = since if self.mute else until
+            since = since if self.mute else max(since, until)
             try:
                 await asyncio.wait_for(news.wait(), self.bookmark_seconds)
             except TimeoutError:
-                if not self.mute:
+                if not self.mute and since <= self.version:  # as of a real server: none to a watch from the future
                     yield "BOOKMARK", {"metadata": {"resourceVersion": str(since)}}
 
     def _store(self, collection: str, kind: str, obj: Object) -> Object:

@@ -13,7 +13,7 @@ from pytorchjob_operator.kube.client import ApiClient, Scope
 from pytorchjob_operator.kube.reflector import Reflector, ReflectorSettings
 from pytorchjob_operator.kube.resource import PODS
 from pytorchjob_operator.kube.store import Store
-from tests.fakes.apiserver import FakeApi, failure
+from tests.fakes.apiserver import FakeApi, Request, failure
 from tests.fakes.values import Item
 from tests.waiting import until_async
 
@@ -196,6 +196,38 @@ async def test_a_restored_server_that_accepts_a_watch_from_the_future_is_believe
         api.version, api.history = 50, []
         api.put(POD_PATH, pod("old"))
         api.cut()
+        await until_async(lambda: seen.names() == ["old"])
+
+
+async def test_a_server_restored_between_the_list_and_the_watch_is_believed(api: FakeApi, client: ApiClient) -> None:
+    """Nothing interrupts such a watch: it is silent from its beginning to its regular end."""
+    api.put(POD_PATH, pod("a"))
+
+    def restore(request: Request) -> None:
+        if request.verb == "watch" and api.version > 100:
+            api.objects.clear()
+            api.version, api.history = 50, []
+            api.put(POD_PATH, pod("old"))
+
+    api.failing = restore
+    async with watching(client, replace(QUICK, silence=60.0, lasting=(0.0, 0.0))) as seen:
+
+        def ended() -> bool:
+            api.end_watches()
+            return seen.names() == ["old"]
+
+        await until_async(ended)
+
+
+async def test_versions_that_fall_within_a_watch_are_those_of_a_restored_server(
+    api: FakeApi, client: ApiClient
+) -> None:
+    api.put(POD_PATH, pod("a"))
+    async with watching(client, replace(QUICK, silence=60.0)) as seen:
+        await until_async(lambda: seen.reflector.counters.watches == 1)
+        api.objects.clear()
+        api.version = 50
+        api.history = [(200, "api/v1/pods", "ADDED", api.put(POD_PATH, pod("old")))]
         await until_async(lambda: seen.names() == ["old"])
 
 

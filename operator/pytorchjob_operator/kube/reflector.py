@@ -72,7 +72,7 @@ class Reflector(Generic[T]):
         self._contact: float | None = None
         self._broken = 0
         self._interrupted = False
-        """Whether the last watch ended before its time: the server may have been restarted, from a backup."""
+        """Whether the last watch ended early or without any event: the server may have been restored from a backup."""
         self.synced = asyncio.Event()
         """Set once the first list is complete, and never cleared."""
         self.counters = ReflectorCounters()
@@ -117,10 +117,11 @@ class Reflector(Generic[T]):
         async with opened as events:
             self.counters.watches += 1
             self._note_contact()
+            silent = True
             async for event in events:
-                self._take(event)
-                self._broken = 0
-        self._interrupted = loop.time() - opened_at < self._settings.lasting[0]
+                version = self._take(event, version)
+                self._broken, silent = 0, False
+        self._interrupted = silent or loop.time() - opened_at < self._settings.lasting[0]
         self._broken += 1  # a regular end; only a server that ends watch after watch at once runs into the back-off
 
     async def _check_version(self) -> None:
@@ -162,15 +163,22 @@ class Reflector(Generic[T]):
             self._seen_version = version
             self._store.reset(version, self._scope.namespace)
 
-    def _take(self, event: Object) -> None:
+    def _take(self, event: Object, last: str) -> str:
+        """Apply an event to the store and return its version. `last`: the version of the event before it.
+
+        The versions of a watch only rise. Raises Expired if they fall: the server was restored from a backup.
+        """
         self._note_contact()
         kind, body = event.get("type"), event.get("object") or {}
         version = str((body.get("metadata") or {}).get("resourceVersion") or "")
+        if _went_back(_number(version), _number(last)):
+            raise Expired(f"the resourceVersion went back from {last} to {version}")
         if kind != "BOOKMARK":
             self._apply(kind, self._decode(body))
         if version:
             self._version = version
             self._seen_version = max(self._seen_version, _number(version))
+        return version or last
 
     def _apply(self, kind: object, item: T | None) -> None:
         if item is None:
