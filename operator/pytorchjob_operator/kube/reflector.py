@@ -172,7 +172,7 @@ class Reflector(Generic[T]):
         kind, body = event.get("type"), event.get("object") or {}
         version = str((body.get("metadata") or {}).get("resourceVersion") or "")
         if _went_back(_number(version), _number(last)):
-            raise Expired(f"the resourceVersion went back from {last} to {version}")
+            raise Expired(410, "Expired", f"the resourceVersion went back from {last} to {version}")
         if kind != "BOOKMARK":
             self._apply(kind, self._decode(body))
         if version:
