@@ -131,7 +131,7 @@ def test_a_waiting_member_of_an_earlier_round_changes_nothing() -> None:
 
 def test_a_job_that_ended_well_before_the_leader_changed_does_not_begin_again() -> None:
     """Its last spare waits; a pod of the round has succeeded."""
-    job = leader_between_rounds(running(3, min_members=1))
+    job = leader_between_rounds(running(3, min_members=1), last_call_timeout=3.0)
     job.expect({**job.pods, 0: expected(0, succeeded=True)})
     comes_back(job, 2, RoundId(1, 1))
     assert job.end is not None
@@ -187,3 +187,44 @@ def test_failures_of_former_leaders_are_no_news_for_the_status() -> None:
     comes_back(job, 0, RoundId(1, 1), 1, past_failures=(30, 0, 77))
     assert [past.at for past in job.state.history] == [job.now - 30]
     assert summarize(job.state, job.now).last_restart is None
+
+
+# An agent that was frozen when the leader changed has no connection to the new one that could fall silent.
+
+
+def silent(job: Job) -> list[str]:
+    return [pod.uid for pod in summarize(job.state, job.now).silent]
+
+
+def a_round_without_one_member(pods: int = 3) -> Job:
+    """A new leader forms the next round of an elastic job: a container was started again, one does not come."""
+    job = leader_between_rounds(running(3, min_members=1), last_call_timeout=3.0)
+    comes_back(job, 0, RoundId(1, 1))
+    job.expect({index: expected(index) for index in range(pods)})
+    job.waits(2, incarnation="its container was started again")
+    job.passes(3 if pods == 3 else 12)  # a new leader waits for members that may be among the pods
+    assert (job.runs, job.ranks) == (True, (0, 2))
+    return job
+
+
+def test_a_member_of_the_last_round_that_never_comes_to_a_new_leader_is_reported_as_silent() -> None:
+    assert silent(a_round_without_one_member()) == ["uid-1"]
+
+
+def test_it_is_not_once_it_has_come() -> None:
+    job = a_round_without_one_member()
+    comes_back(job, 1, RoundId(1, 1))
+    assert silent(job) == []
+
+
+def test_nor_is_any_of_several_pods_that_may_be_the_member() -> None:
+    assert silent(a_round_without_one_member(pods=5)) == []
+
+
+def test_nor_is_a_pod_that_has_a_problem_of_its_own() -> None:
+    job = leader_between_rounds(running(3, min_members=1), last_call_timeout=3.0)
+    job.expect({**job.pods, 1: expected(1, problem="ImagePullBackOff")})
+    comes_back(job, 0, RoundId(1, 1))
+    job.waits(2, incarnation="its container was started again")
+    job.passes(5)
+    assert (job.runs, silent(job)) == (True, [])

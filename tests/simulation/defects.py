@@ -199,9 +199,16 @@ DEFECTS = [
     Defect(
         "an agent that is frozen when the leader changes is never replaced",
         "ours: the new leader had never heard it, so it did not miss it",
-        f"{ROUNDS}/losses.py",
+        f"{ROUNDS}/absent.py",
         "if 0 < len(absent) <= unknown and",
         "if False and",
+    ),
+    Defect(
+        "an agent that is frozen when the leader changes between two rounds is never replaced",
+        "ours: the new leader formed the next round without it, and knew nothing of it any more",
+        f"{ROUNDS}/rendezvous.py",
+        "absent.remember(transition, phase.last_round)",
+        "pass",
     ),
     Defect(
         "round ids restart",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
-from pytorchjob_operator.rounds import rendezvous, running
+from pytorchjob_operator.rounds import absent, rendezvous, running
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.transition import Transition
@@ -132,7 +132,9 @@ def find_lost_members(transition: Transition) -> None:
         transition.set_problem(TrainingReason.COORDINATOR_UNREACHABLE, words)
     else:
         transition.clear_problem(TrainingReason.COORDINATOR_UNREACHABLE)
-    _remember_unknown(transition)
+    round_ = transition.state.round
+    if round_ is not None and transition.now - round_.started_at >= rendezvous.ADOPTED_SECONDS:
+        absent.remember(transition, round_)
     _give_up_unknown_ranks(transition)
     rendezvous.end_if_members_wait(transition)
 
@@ -169,27 +171,6 @@ def _remember_silence(transition: Transition, member: Member) -> None:
     if pod is not None and not rendezvous.is_replaced(pod, member.pod_uid):
         silent = {**transition.state.silent, member.index: SilentAgent(pod.pod_uid, member.heard_at)}
         transition.state = replace(transition.state, silent=silent)
-
-
-def _remember_unknown(transition: Transition) -> None:
-    """Take the pods for silent that may be the members of an adopted round that never connected: no others are absent.
-
-    An agent that was frozen when the leader changed has no connection that could fall silent.
-    """
-    round_, state = transition.state.round, transition.state
-    if round_ is None or not round_.adopted or transition.now - round_.started_at < rendezvous.ADOPTED_SECONDS:
-        return
-    unknown, known = round_.ranks.count(None), set(round_.ranks)
-    if unknown == 0:
-        return
-    absent = [
-        (index, pod)
-        for index, pod in state.pods.items()
-        if index not in state.members and not (index in known or pod.problem or pod.succeeded)
-    ]
-    if 0 < len(absent) <= unknown and any(index not in state.silent for index, _ in absent):
-        found = {index: SilentAgent(pod.pod_uid, round_.started_at) for index, pod in absent}
-        transition.state = replace(state, silent={**found, **state.silent})
 
 
 def _silent_since(transition: Transition, member: Member) -> float | None:

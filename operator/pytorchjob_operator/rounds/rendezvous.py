@@ -9,7 +9,7 @@ from typing import assert_never
 
 from pytorchjob_agent.contract.messages import Hold, Restart, Stop
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_operator.rounds import budget, endings, formation
+from pytorchjob_operator.rounds import absent, budget, endings, formation
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import (
@@ -117,6 +117,7 @@ def advance(transition: Transition, phase: Rendezvous) -> None:
     waiting = [member for member in transition.state.members.values() if member.waiting]
     enough = transition.now >= phase.not_before and _is_enough(transition, phase, waiting)
     if enough and not _last_round_may_run(transition, phase):
+        absent.remember(transition, phase.last_round)  # the next round knows nothing of these members
         formation.form(transition, phase, waiting)
     else:
         _keep_waiting(transition, phase, waiting)

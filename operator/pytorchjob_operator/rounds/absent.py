@@ -1,0 +1,27 @@
+"""Pods that may be members of a round that another leader formed, and that never connect to this one.
+
+An agent that was frozen when the leader changed has no connection that could fall silent. So its pod is taken for
+silent without one: the operator replaces it if it is well otherwise.
+"""
+
+from dataclasses import replace
+
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import Round, SilentAgent
+
+
+def remember(transition: Transition, round_: Round | None) -> None:
+    """Take the absent pods for silent that have to be the unknown members of this round: no others are absent."""
+    if round_ is None or not round_.adopted:
+        return
+    state, unknown, known = transition.state, round_.ranks.count(None), set(round_.ranks)
+    if unknown == 0:
+        return
+    absent = [
+        (index, pod)
+        for index, pod in state.pods.items()
+        if index not in state.members and not (index in known or pod.problem or pod.succeeded)
+    ]
+    if 0 < len(absent) <= unknown and any(index not in state.silent for index, _ in absent):
+        found = {index: SilentAgent(pod.pod_uid, round_.started_at) for index, pod in absent}
+        transition.state = replace(state, silent={**found, **state.silent})
