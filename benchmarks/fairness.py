@@ -24,7 +24,7 @@ async def measure(jobs: int, pods: int, repeat: int) -> list[Row]:
         await asyncio.gather(*(where.submit(job(greedy, f"large-{index}", pods)) for index in range(jobs)))
         await where.until(lambda: _created(audit, greedy, _AT_WORK))
         waits = [await _wait(where, audit, modest, f"small-{index}") for index in range(repeat)]
-        made = len([one for one in audit.requests(OPERATOR, greedy) if one.is_a("create", "pods")])
+        made = len([request for request in audit.requests(OPERATOR, greedy) if request.is_a("create", "pods")])
     assert made < jobs * pods, "the large jobs were complete before the last small one"
     return [
         Row(f"1 job x 1 pod beside {jobs} jobs x {pods} pods of another namespace: apply to pod", spread(waits), "", "",
@@ -35,17 +35,17 @@ async def measure(jobs: int, pods: int, repeat: int) -> list[Row]:
 
 async def _wait(where: Cluster, audit: Audit, namespace: str, name: str) -> float:
     """Seconds from the submission of one small job to its pod."""
-    count = len([one for one in audit.requests(OPERATOR, namespace) if one.is_a("create", "pods")])
+    count = len([request for request in audit.requests(OPERATOR, namespace) if request.is_a("create", "pods")])
     small = job(namespace, name, 2)
     del small["spec"]["pytorchReplicaSpecs"]["Worker"]
     await where.submit(small)
     await where.until(lambda: _created(audit, namespace, count + 1))
     await asyncio.sleep(_PAUSE_SECONDS)
     asked = audit.requests(namespace=namespace)
-    start = max(one.received for one in asked if one.is_a("create", "pytorchjobs"))
-    return max(one.answered for one in asked if one.is_a("create", "pods")) - start
+    start = max(request.received for request in asked if request.is_a("create", "pytorchjobs"))
+    return max(request.answered for request in asked if request.is_a("create", "pods")) - start
 
 
 async def _created(audit: Audit, namespace: str, count: int) -> bool:
     asked = await asyncio.to_thread(audit.requests, OPERATOR, namespace)
-    return len([one for one in asked if one.is_a("create", "pods")]) >= count
+    return len([request for request in asked if request.is_a("create", "pods")]) >= count

@@ -29,7 +29,7 @@ async def measure(count: int, repeat: int) -> list[Row]:
     async with cluster() as where:
         before = load()
         crowds = [await _crowd(where, count) for _ in range(repeat)]
-    samples = {name: [getattr(one, name) for one in crowds] for name in ("told", "submitted", "running")}
+    samples = {name: [getattr(crowd, name) for crowd in crowds] for name in ("told", "submitted", "running")}
     submitted, running = spread(samples["submitted"]), spread(samples["running"])
     return [
         Row(
@@ -53,15 +53,15 @@ async def _crowd(where: Cluster, count: int) -> Crowd:
         await asyncio.gather(*(_submit(where, namespace, left) for _ in range(_SUBMITTERS)))
         await where.until(lambda: _all_run(where, namespace, count))
     asked = audit.requests(namespace=namespace)
-    created = [one for one in asked if one.is_a("create", "pytorchjobs")]
-    start = min(one.received for one in created)
+    created = [request for request in asked if request.is_a("create", "pytorchjobs")]
+    start = min(request.received for request in created)
     last = {
-        key: max(one.answered for one in asked if one.is_a("patch", key)) - start
+        key: max(request.answered for request in asked if request.is_a("patch", key)) - start
         for key in ("pods/status", "pytorchjobs/status")
     }
     await asyncio.to_thread(where.empty, namespace)
     await asyncio.sleep(_SETTLE_SECONDS)
-    return Crowd(max(one.answered for one in created) - start, last["pods/status"], last["pytorchjobs/status"])
+    return Crowd(max(request.answered for request in created) - start, last["pods/status"], last["pytorchjobs/status"])
 
 
 async def _submit(where: Cluster, namespace: str, left: Iterator[int]) -> None:
@@ -70,7 +70,7 @@ async def _submit(where: Cluster, namespace: str, left: Iterator[int]) -> None:
 
 
 async def _all_run(where: Cluster, namespace: str, count: int) -> bool:
-    found = [one async for page in where.client.list(Scope(JOBS, namespace)) for one in page.items]
-    shown = [(one.get("status") or {}).get("replicaStatuses") or {} for one in found]
+    found = [job async for page in where.client.list(Scope(JOBS, namespace)) for job in page.items]
+    shown = [(job.get("status") or {}).get("replicaStatuses") or {} for job in found]
     run = sum(1 for roles in shown if sum(role.get("active") or 0 for role in roles.values()) == _PODS)
     return run == count

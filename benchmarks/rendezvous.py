@@ -52,13 +52,18 @@ def _rows(agents: int, tls: bool, samples: list[Sample], loads: str, repeat: int
     name = f"{agents} agents, {'TLS' if tls else 'plain'}: "
     command = f"python -m benchmarks rendezvous --agents {agents} --repeat {repeat}"
     shown = [
-        ("connect, join, all have a rank", [one.joined for one in samples], ("s", 2), "1 s on one core"),
-        ("the same, the coordinator's CPU", [one.joining_cpu for one in samples], ("s", 2), ""),
-        ("a worker fails, all have their next rank", [one.again for one in samples], ("s", 2), "1 s"),
-        ("a worker fails: the coordinator's CPU", [one.again_cpu for one in samples], ("s", 2), ""),
-        ("coordinator's memory", [one.memory for one in samples], ("MB", 0), "< 150 MB"),
-        ("coordinator's memory at its peak", [one.peak for one in samples], ("MB", 0), "< 150 MB"),
-        ("coordinator's CPU while all send heartbeats", [one.steady * 100 for one in samples], ("% of a core", 1), ""),
+        ("connect, join, all have a rank", [sample.joined for sample in samples], ("s", 2), "1 s on one core"),
+        ("the same, the coordinator's CPU", [sample.joining_cpu for sample in samples], ("s", 2), ""),
+        ("a worker fails, all have their next rank", [sample.again for sample in samples], ("s", 2), "1 s"),
+        ("a worker fails: the coordinator's CPU", [sample.again_cpu for sample in samples], ("s", 2), ""),
+        ("coordinator's memory", [sample.memory for sample in samples], ("MB", 0), "< 150 MB"),
+        ("coordinator's memory at its peak", [sample.peak for sample in samples], ("MB", 0), "< 150 MB"),
+        (
+            "coordinator's CPU while all send heartbeats",
+            [sample.steady * 100 for sample in samples],
+            ("% of a core", 1),
+            "",
+        ),
     ]
     return [
         Row(name + what, spread(values, *unit), "", "", target, command, loads, {"ours": values})

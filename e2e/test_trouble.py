@@ -38,13 +38,13 @@ def job(program: str = SLEEP, image: str = IMAGE, policy: str = "OnFailure", **p
 
 def waits_for(kubectl: Kubectl) -> str | None:
     conditions = kubectl.job("x").get("status", {}).get("conditions", [])
-    return next((one["reason"] for one in conditions if one["type"] == "Waiting"), None)
+    return next((condition["reason"] for condition in conditions if condition["type"] == "Waiting"), None)
 
 
 def told(kubectl: Kubectl, reason: str) -> list[str]:
     """The messages of the job's events of this reason."""
     events = kubectl.get("events", "--field-selector=involvedObject.kind=PyTorchJob")["items"]
-    return [one["message"] for one in events if one["reason"] == reason]
+    return [event["message"] for event in events if event["reason"] == reason]
 
 
 def pod_restarts(operator: Kubectl, namespace: str) -> Counter[str]:
@@ -53,9 +53,9 @@ def pod_restarts(operator: Kubectl, namespace: str) -> Counter[str]:
     for pod in operator.get("pods", "-l", LABELS)["items"]:
         path = f"/api/v1/namespaces/{operator.namespace}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
         families = text_string_to_metric_families(operator("get", "--raw", path))
-        for one in (sample for family in families for sample in family.samples):
-            if one.name == "pytorchjob_operator_pod_restarts_total" and one.labels["job_namespace"] == namespace:
-                found[one.labels["cause"]] += int(one.value)
+        for sample in (sample for family in families for sample in family.samples):
+            if sample.name == "pytorchjob_operator_pod_restarts_total" and sample.labels["job_namespace"] == namespace:
+                found[sample.labels["cause"]] += int(sample.value)
     return found
 
 
@@ -97,7 +97,7 @@ def test_a_crash_loop_is_shown_with_the_last_line_of_the_script(kubectl: Kubectl
 
     def shown() -> str:
         conditions = kubectl.job("x").get("status", {}).get("conditions", [])
-        return next((one["message"] for one in conditions if one["reason"] == "CrashLoop"), "")
+        return next((condition["message"] for condition in conditions if condition["reason"] == "CrashLoop"), "")
 
     until(shown, 180, lambda: kubectl.story("x"))
     assert "exit code 1, no such data set" in shown()
@@ -108,7 +108,7 @@ def test_a_wrong_command_line_of_the_agent_ends_the_job(kubectl: Kubectl) -> Non
     command = ["pytorchjob-agent", "run", "--", "--max-restarts=-1", "train.py"]
     kubectl("apply", "-f", "-", stdin=without_limit(job(), command))
     assert "Failed" in kubectl.finish("x", 240)
-    failed = next(one for one in kubectl.job("x")["status"]["conditions"] if one["type"] == "Failed")
+    failed = next(condition for condition in kubectl.job("x")["status"]["conditions"] if condition["type"] == "Failed")
     assert "BadUsage: --max-restarts=-1: expected 0 or more restarts" in failed["message"]
 
 
@@ -129,7 +129,7 @@ def test_a_pod_that_is_drained_is_made_again_and_counted_as_evicted(operator: Ku
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{meta['name']}/eviction"
     kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
-    until(lambda: before["metadata"]["uid"] not in [one["metadata"]["uid"] for one in kubectl.pods("x")], 60)
+    until(lambda: before["metadata"]["uid"] not in [pod["metadata"]["uid"] for pod in kubectl.pods("x")], 60)
     until(lambda: kubectl.conditions("x").get("Running") == "True", 90, lambda: kubectl.story("x"))
     assert pod_restarts(operator, kubectl.namespace) == {"Evicted": 1}
     until(lambda: told(kubectl, "EvictionByEvictionAPI"), 30)

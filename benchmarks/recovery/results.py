@@ -44,18 +44,18 @@ class Repetition:
     machine: str = ""
 
 
-def append(path: Path, one: Repetition) -> None:
+def append(path: Path, repetition: Repetition) -> None:
     """Keep one repetition."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
-        file.write(json.dumps(asdict(one)) + "\n")
+        file.write(json.dumps(asdict(repetition)) + "\n")
 
 
 def load(path: Path) -> list[Repetition]:
     """All that was kept."""
     lines = path.read_text().splitlines() if path.exists() else []
     found = [json.loads(line) for line in lines]
-    return [Repetition(**{**one, "problems": tuple(one["problems"])}) for one in found]
+    return [Repetition(**{**row, "problems": tuple(row["problems"])}) for row in found]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -67,8 +67,8 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def table(found: Iterable[Repetition]) -> str:
     """The table in Markdown: a row for each fault and contender that was measured."""
     cells: dict[tuple[str, str], list[Repetition]] = {}
-    for one in found:
-        cells.setdefault((one.fault, one.contender), []).append(one)
+    for repetition in found:
+        cells.setdefault((repetition.fault, repetition.contender), []).append(repetition)
     head = (
         "Fault",
         "Who",
@@ -89,7 +89,7 @@ def table(found: Iterable[Repetition]) -> str:
     )
     rows = [head, ("---",) * len(head)]
     found = [*found]
-    letters = dict(zip(dict.fromkeys(one.machine for one in found), ascii_uppercase, strict=False))
+    letters = dict(zip(dict.fromkeys(repetition.machine for repetition in found), ascii_uppercase, strict=False))
     for fault in FAULTS.values():
         for contender in CONTENDERS.values():
             if cell := cells.get((fault.name, contender.name)):
@@ -100,9 +100,9 @@ def table(found: Iterable[Repetition]) -> str:
 
 def _run(cell: Sequence[Repetition], letters: Mapping[str, str]) -> str:
     """How many repetitions ran on which machine, and on which days."""
-    counts = Counter(letters[one.machine] for one in cell)
+    counts = Counter(letters[repetition.machine] for repetition in cell)
     where = ", ".join(letter if len(counts) == 1 else f"{number} x {letter}" for letter, number in counts.items())
-    days = sorted({datetime.fromtimestamp(one.at, UTC).date().isoformat() for one in cell})
+    days = sorted({datetime.fromtimestamp(repetition.at, UTC).date().isoformat() for repetition in cell})
     return f"{where}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
 
 
@@ -114,14 +114,14 @@ def write(text: str, kept: str, path: Path = README) -> None:
 
 def _figures(cell: Sequence[Repetition]) -> tuple[str, ...]:
     seconds = _seconds(cell)
-    failed = sum(one.seconds is None for one in cell)
-    pods = [one.pod_seconds for one in cell if one.pod_seconds is not None]
-    known = [(one.seconds, one.pod_seconds if pods else one.import_seconds) for one in cell]
+    failed = sum(repetition.seconds is None for repetition in cell)
+    pods = [repetition.pod_seconds for repetition in cell if repetition.pod_seconds is not None]
+    known = [(repetition.seconds, repetition.pod_seconds if pods else repetition.import_seconds) for repetition in cell]
     beyond = [seconds - start for seconds, start in known if seconds is not None and start is not None]
-    imports = [one.import_seconds for one in cell if one.import_seconds is not None]
-    pauses = [one.pause_seconds for one in cell if one.pause_seconds is not None]
-    lost = [one.lost_steps for one in cell if one.lost_steps is not None]
-    wrong = sum(bool(one.problems) for one in cell)
+    imports = [repetition.import_seconds for repetition in cell if repetition.import_seconds is not None]
+    pauses = [repetition.pause_seconds for repetition in cell if repetition.pause_seconds is not None]
+    lost = [repetition.lost_steps for repetition in cell if repetition.lost_steps is not None]
+    wrong = sum(bool(repetition.problems) for repetition in cell)
     return (
         *(
             f"**{_text(percentile(seconds, 50))}**" if percent == 50 else _text(percentile(seconds, percent))
@@ -133,15 +133,15 @@ def _figures(cell: Sequence[Repetition]) -> tuple[str, ...]:
         f"{statistics.median(beyond):.2f} s" if beyond else "",
         f"{statistics.median(pauses):.2f} s" if pauses else "",
         f"<= {max(lost)}" if lost else "",
-        str(sum(one.restarted for one in cell)),
+        str(sum(repetition.restarted for repetition in cell)),
         str(wrong),
         str(len(cell)),
-        f"{statistics.median(one.load for one in cell):.1f}",
+        f"{statistics.median(repetition.load for repetition in cell):.1f}",
     )
 
 
 def _seconds(cell: Iterable[Repetition]) -> list[float]:
-    return [math.inf if one.seconds is None else one.seconds for one in cell]
+    return [math.inf if repetition.seconds is None else repetition.seconds for repetition in cell]
 
 
 def _text(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The running operator and what may happen to it: killed, frozen, doubled, blind, confined to a namespace."""
+"""The running operator and what may happen to it: killed, frozen, run twice, blind, confined to a namespace."""
 
 import asyncio
 import re
@@ -34,8 +34,8 @@ def start(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Start]:
         return started[-1]
 
     yield begin
-    for one in started:
-        one.stop()
+    for operator in started:
+        operator.stop()
 
 
 @pytest.fixture
@@ -58,24 +58,30 @@ def twice(audit: Audit, jobs: Jobs) -> set[str]:
     What a client asked for when it was killed may be carried out without a 201 in the audit log: a second making of the
     same name then needs that somebody deleted the first, and that is in the log.
     """
-    asked = [one for one in audit.all() if one.namespace == jobs.namespace and one.resource in ("pods", "services")]
-    made = Counter((one.resource, one.name) for one in asked if one.verb == "create" and one.code == 201)
-    doubled = {name for (_, name), count in made.items() if count > 1}
-    return doubled | {one.name for one in asked if one.verb.startswith("delete")}
+    asked = [
+        request
+        for request in audit.all()
+        if request.namespace == jobs.namespace and request.resource in ("pods", "services")
+    ]
+    made = Counter(
+        (request.resource, request.name) for request in asked if request.verb == "create" and request.code == 201
+    )
+    repeated = {name for (_, name), count in made.items() if count > 1}
+    return repeated | {request.name for request in asked if request.verb.startswith("delete")}
 
 
 async def test_killed_in_the_middle_of_200_pods_it_makes_the_rest_and_none_twice(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
 ) -> None:
     audit = Audit(control_plane)
-    one = start("--no-leader-elect", PYTORCHJOB_MAX_IN_FLIGHT="4").wait_ready()  # so that the middle lasts
+    operator = start("--no-leader-elect", PYTORCHJOB_MAX_IN_FLIGHT="4").wait_ready()  # so that the middle lasts
     jobs.apply("x", 199)
     await until_async(lambda: at_least(kubelet, 20))
-    one.kill()
+    operator.kill()
     left = len(await kubelet.pods())
     assert 20 <= left < 200, "it was not killed in the middle"
-    one.start()
-    one.wait_ready()
+    operator.start()
+    operator.wait_ready()
     await until_async(lambda: at_least(kubelet, 200))
     await becomes(lambda: ("Created", "True") in jobs.conditions("x"))
     assert len(await kubelet.pods()) == 200
@@ -83,10 +89,10 @@ async def test_killed_in_the_middle_of_200_pods_it_makes_the_rest_and_none_twice
 
 
 async def test_a_job_deleted_while_no_operator_runs_leaves_nothing(start: Start, jobs: Jobs, kubelet: Kubelet) -> None:
-    one = start("--no-leader-elect").wait_ready()
+    operator = start("--no-leader-elect").wait_ready()
     jobs.apply("x", 2)
     await until_async(lambda: at_least(kubelet, 3))
-    assert one.stop() == 0
+    assert operator.stop() == 0
     jobs.kubectl("delete", "ptj", "x")
     await becomes(lambda: jobs.count("pods", "services", "ptj") == 0)
 
@@ -122,10 +128,10 @@ async def test_a_frozen_leader_changes_nothing_after_it_wakes_and_ends(
     frozen.signal(signal.SIGCONT)
     assert await asyncio.to_thread(frozen.process.wait, 30) != 0
     assert "the leader is now" in frozen.log
-    late = [one for one in audit.operator() if one.verb not in ("list", "watch", "get")]
+    late = [request for request in audit.operator() if request.verb not in ("list", "watch", "get")]
     # Requests that were on their way when it froze cannot be called back: their names are taken by then, and the API
     # server ends them at the end of the term, which they carry (504).
-    assert [one for one in late if one.code not in (409, 504)] == []
+    assert [request for request in late if request.code not in (409, 504)] == []
     assert len(late) <= IN_FLIGHT
     assert len(await kubelet.pods()) == 100
 
@@ -153,31 +159,31 @@ def _term(log: str) -> int:
 async def test_an_api_server_that_was_away_costs_no_process_and_no_job(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
 ) -> None:
-    one = start().wait_ready()
+    operator = start().wait_ready()
     jobs.apply("x", 2)
     await until_async(lambda: at_least(kubelet, 3))
     await kubelet.report("Running")
     await becomes(lambda: jobs.condition("x", "Running"))
     control_plane.stop_program("kube-apiserver", kill=True)
     await asyncio.sleep(OUTAGE_SECONDS)
-    assert one.http("/healthz")[0] == 200
+    assert operator.http("/healthz")[0] == 200
     control_plane.start_apiserver()  # not in a helper thread: the program would end together with that
     await kubelet.report("Succeeded")
     jobs.apply("second", 2)
-    await becomes(lambda: jobs.condition("x", "Succeeded"), story=lambda: one.log[-3000:])
+    await becomes(lambda: jobs.condition("x", "Succeeded"), story=lambda: operator.log[-3000:])
     await until_async(lambda: at_least(kubelet, 6))
-    assert one.process.poll() is None
+    assert operator.process.poll() is None
 
 
 async def test_confined_to_a_namespace_it_serves_that_and_asks_for_no_other(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet, make_jobs: Callable[[], Jobs]
 ) -> None:
     audit, elsewhere = Audit(control_plane), make_jobs()
-    one = start("--no-leader-elect", "-n", jobs.namespace).wait_ready()
+    operator = start("--no-leader-elect", "-n", jobs.namespace).wait_ready()
     elsewhere.apply("x", 1)
     jobs.apply("x", 1)
     await until_async(lambda: at_least(kubelet, 2))
     await becomes(lambda: jobs.condition("x", "Created"))
     assert elsewhere.count("pods") == 0
-    assert one.stop() == 0
+    assert operator.stop() == 0
     assert {asked.namespace for asked in audit.operator() if asked.resource} == {jobs.namespace}

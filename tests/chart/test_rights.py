@@ -41,9 +41,9 @@ def test_all_namespaces_take_one_cluster_role(template: Any) -> None:
 
 def test_single_namespaces_take_the_same_rights_each_and_no_cluster_role(template: Any) -> None:
     objects = template(NAMESPACED)
-    roles = [one for (kind, name), one in objects.items() if kind == "Role" and name.split("/")[0] == NAME]
-    assert [one["metadata"]["namespace"] for one in roles] == ["a", "b"]
-    assert all(rights(one) == ALL for one in roles)
+    roles = [role for (kind, name), role in objects.items() if kind == "Role" and name.split("/")[0] == NAME]
+    assert [role["metadata"]["namespace"] for role in roles] == ["a", "b"]
+    assert all(rights(role) == ALL for role in roles)
     assert not [kind for kind, _ in objects if kind.startswith("Cluster")]
 
 
@@ -81,10 +81,10 @@ def test_the_right_to_read_nodes_is_a_cluster_role_of_its_own(template: Any, val
 
 @pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])
 def test_every_binding_is_to_the_operators_account_alone(template: Any, value: str) -> None:
-    bindings = [one for (kind, _), one in template(value).items() if kind.endswith("RoleBinding")]
+    bindings = [binding for (kind, _), binding in template(value).items() if kind.endswith("RoleBinding")]
     account = {"kind": "ServiceAccount", "name": NAME, "namespace": "pytorchjob-system"}
     assert bindings
-    assert all(one["subjects"] == [account] for one in bindings)
+    assert all(binding["subjects"] == [account] for binding in bindings)
 
 
 @pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])
@@ -118,8 +118,8 @@ def test_the_coordinators_secret_is_made_read_and_renewed_in_the_operators_names
 )
 def test_no_role_has_a_wildcard_or_reads_other_secrets(template: Any, values: list[str]) -> None:
     objects = template(*values)
-    roles = [one for (kind, name), one in objects.items() if kind.endswith("Role") and name != COORDINATOR]
-    words = {word for one in roles for rule in one["rules"] for part in rule.values() for word in part}
+    roles = [role for (kind, name), role in objects.items() if kind.endswith("Role") and name != COORDINATOR]
+    words = {word for role in roles for rule in role["rules"] for part in rule.values() for word in part}
     assert roles
     assert not words & {"*", "secrets", "roles", "rolebindings", "serviceaccounts", "pods/exec", "escalate", "bind"}
     assert (("Role", COORDINATOR) in objects) is ("coordinator.enabled=false" not in values)

@@ -17,7 +17,9 @@ POLICIES = ("manifests/base/admission-policy.yaml", "charts/pytorchjob-operator/
 def test_the_policy_of_the_api_server_has_the_same_rules(path: str) -> None:
     text = "\n".join(line for line in (ROOT / path).read_text().splitlines() if "{{" not in line)
     policy = next(document for document in yaml.safe_load_all(text) if "Binding" not in document["kind"])
-    assert policy["spec"]["validations"] == [{"expression": one.cel, "message": one.warning} for one in DEPRECATED]
+    assert policy["spec"]["validations"] == [
+        {"expression": field.cel, "message": field.warning} for field in DEPRECATED
+    ]
 
 
 @pytest.mark.parametrize(

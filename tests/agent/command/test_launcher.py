@@ -38,10 +38,10 @@ def elastic(port: str, least: int) -> dict[str, str]:
 
 
 def test_two_workers_of_one_pod_succeed(agent: Start) -> None:
-    one = agent("--nproc-per-node=2", WORKER, "reduce")
-    assert one.end() == 0, one.text()
-    assert "[rank0]: rank=0 sum=2" in one.text()
-    assert "[rank1]: rank=1 sum=2" in one.text()
+    run = agent("--nproc-per-node=2", WORKER, "reduce")
+    assert run.end() == 0, run.text()
+    assert "[rank0]: rank=0 sum=2" in run.text()
+    assert "[rank1]: rank=1 sum=2" in run.text()
 
 
 @pytest.mark.parametrize(
@@ -53,51 +53,51 @@ def test_two_workers_of_one_pod_succeed(agent: Start) -> None:
     ],
 )
 def test_the_first_failed_worker_is_named(agent: Start, what: str, code: int, words: str) -> None:
-    one = agent("--nproc-per-node=2", WORKER, what)
-    assert one.end() == code, one.text()
-    message = one.message()
+    run = agent("--nproc-per-node=2", WORKER, what)
+    assert run.end() == code, run.text()
+    message = run.message()
     assert (message.exit_code, message.rank, message.failed_after) == (code, 1, (0,))
     assert words in message.message
 
 
 def test_a_worker_that_fails_once_is_started_again(agent: Start) -> None:
-    one = agent("--nproc-per-node=2", "--max-restarts=1", WORKER, "once")
-    assert one.end() == 0, one.text()
-    assert "[rank1]: round 1" in one.text()
+    run = agent("--nproc-per-node=2", "--max-restarts=1", WORKER, "once")
+    assert run.end() == 0, run.text()
+    assert "[rank1]: round 1" in run.text()
 
 
 @pytest.mark.parametrize(
     ("signum", "code"), [pytest.param(signal.SIGTERM, 143, id="SIGTERM"), pytest.param(signal.SIGINT, 130, id="Ctrl-C")]
 )
 def test_a_signal_in_training_leaves_nothing_behind(agent: Start, signum: int, code: int, tmp_path: Path) -> None:
-    one = agent("--nproc-per-node=2", WORKER, "busy", TAG=f"tag={tmp_path}")
-    one.says("[rank1]: busy")
-    assert one.leave(signum) == code, one.text()
-    assert one.message().reason == "Drained"
+    run = agent("--nproc-per-node=2", WORKER, "busy", TAG=f"tag={tmp_path}")
+    run.says("[rank1]: busy")
+    assert run.leave(signum) == code, run.text()
+    assert run.message().reason == "Drained"
     assert alive(f"tag={tmp_path}") == []
 
 
 def test_a_worker_that_ignores_sigterm_is_killed_when_its_time_is_over(agent: Start, tmp_path: Path) -> None:
-    one = agent(WORKER, "deaf", PYTORCHJOB_GRACE_SECONDS="1", TAG=f"tag={tmp_path}")
-    one.says("deaf")
-    assert one.leave() == 143, one.text()
-    assert "did not stop within 1 s" in one.text()
+    run = agent(WORKER, "deaf", PYTORCHJOB_GRACE_SECONDS="1", TAG=f"tag={tmp_path}")
+    run.says("deaf")
+    assert run.leave() == 143, run.text()
+    assert "did not stop within 1 s" in run.text()
     assert alive(f"tag={tmp_path}") == []
 
 
 def test_workers_go_when_the_agent_is_killed(agent: Start, tmp_path: Path) -> None:
-    one = agent(WORKER, "deaf", TAG=f"tag={tmp_path}", TORCH_ELASTIC_SHUTDOWN_TIMEOUT="1")
-    one.says("deaf")
-    assert one.leave(signal.SIGKILL) == -signal.SIGKILL
+    run = agent(WORKER, "deaf", TAG=f"tag={tmp_path}", TORCH_ELASTIC_SHUTDOWN_TIMEOUT="1")
+    run.says("deaf")
+    assert run.leave(signal.SIGKILL) == -signal.SIGKILL
     until(lambda: alive(f"tag={tmp_path}") == [])
 
 
 @pytest.mark.parametrize("rank", [pytest.param(0, id="the master waits"), pytest.param(1, id="a worker waits")])
 def test_sigterm_before_the_others_came(agent: Start, rank: int, tmp_path: Path) -> None:
     port = str(free_port())
-    one = agent(WORKER, "reduce", TAG=f"tag={tmp_path}", **two_nodes(port, rank))
+    run = agent(WORKER, "reduce", TAG=f"tag={tmp_path}", **two_nodes(port, rank))
     until(lambda: _listens(port) if rank == 0 else len(alive(f"tag={tmp_path}")) == 2)
-    assert one.leave() == 143, one.text()
+    assert run.leave() == 143, run.text()
     assert alive(f"tag={tmp_path}") == []
 
 
@@ -109,7 +109,7 @@ def _listens(port: str) -> bool:
 def test_two_pods_meet_at_the_master(agent: Start) -> None:
     port = str(free_port())
     pair = [agent(WORKER, "reduce", **two_nodes(port, rank)) for rank in (1, 0)]
-    assert [one.end() for one in pair] == [0, 0], pair[0].text() + pair[1].text()
+    assert [member.end() for member in pair] == [0, 0], pair[0].text() + pair[1].text()
     assert "rank=1 sum=2" in pair[0].text()
 
 
@@ -117,7 +117,7 @@ def test_two_pods_meet_at_the_master(agent: Start) -> None:
 def test_two_pods_meet_elastically(agent: Start, least: int) -> None:
     env = elastic(str(free_port()), least)
     pods = [agent(WORKER, "reduce", **env) for _ in range(least)]
-    assert [one.end() for one in pods] == [0] * least, pods[0].text()
+    assert [pod.end() for pod in pods] == [0] * least, pods[0].text()
     assert f"sum={least}" in pods[0].text()
 
 
@@ -131,37 +131,37 @@ def test_two_pods_meet_elastically(agent: Start, least: int) -> None:
 def test_a_standalone_run_is_no_part_of_the_job_around_it(agent: Start, outer: dict[str, str]) -> None:
     rest = {"MASTER_ADDR": "10.0.0.1", "PET_NNODES": "3", "PET_RDZV_ENDPOINT": "10.0.0.1:1", "PET_MASTER_PORT": "1"}
     sizes = ["--nproc-per-node=2"] if "TORCHELASTIC_RUN_ID" in outer else []
-    one = agent("--standalone", *sizes, "--", WORKER, "reduce", **rest, **outer)
-    assert one.end() == 0, one.text()
-    assert "rank=1 sum=2" in one.text()
+    run = agent("--standalone", *sizes, "--", WORKER, "reduce", **rest, **outer)
+    assert run.end() == 0, run.text()
+    assert "rank=1 sum=2" in run.text()
 
 
 def test_a_standalone_run_keeps_its_port_through_restarts(agent: Start) -> None:
-    one = agent(
+    run = agent(
         "--standalone", f"--master-port={free_port()}", "--nproc-per-node=2", "--max-restarts=1", WORKER, "once"
     )
-    assert one.end() == 0, one.text()
-    assert "[rank1]: round 1" in one.text()
+    assert run.end() == 0, run.text()
+    assert "[rank1]: round 1" in run.text()
 
 
 def test_a_standalone_run_has_one_node(agent: Start) -> None:
-    one = agent("--standalone", "--nnodes=2", WORKER, "reduce")
-    assert one.end() == 78, one.text()
-    assert "--nnodes: 2 with --standalone: expected 1" in one.message().message
+    run = agent("--standalone", "--nnodes=2", WORKER, "reduce")
+    assert run.end() == 78, run.text()
+    assert "--nnodes: 2 with --standalone: expected 1" in run.message().message
 
 
 def test_rendezvous_and_workers_do_without_libuv(agent: Start) -> None:
     port = str(free_port())
     pair = [agent(WORKER, "reduce", USE_LIBUV="0", **two_nodes(port, rank)) for rank in (0, 1)]
-    assert [one.end() for one in pair] == [0, 0], pair[0].text() + pair[1].text()
+    assert [member.end() for member in pair] == [0, 0], pair[0].text() + pair[1].text()
     assert "sum=2 libuv=0" in pair[0].text()
 
 
 def test_a_master_that_never_comes_is_named(agent: Start) -> None:
     port = str(free_port())
-    one = agent("--rdzv-conf=timeout=1", WORKER, "reduce", **two_nodes(port, 1))
-    assert one.end() == 201, one.text()
-    assert f"127.0.0.1:{port} was not reached within 1 s" in one.message().message
+    run = agent("--rdzv-conf=timeout=1", WORKER, "reduce", **two_nodes(port, 1))
+    assert run.end() == 201, run.text()
+    assert f"127.0.0.1:{port} was not reached within 1 s" in run.message().message
 
 
 @pytest.mark.parametrize(
@@ -177,11 +177,11 @@ def test_a_master_that_never_comes_is_named(agent: Start) -> None:
     ],
 )
 def test_a_flag_that_cannot_work_is_refused_at_once_in_a_sentence(agent: Start, argv: list[str], words: str) -> None:
-    one = agent(*argv, WORKER, "reduce")
-    assert one.end() == 2, one.text()
-    assert words in one.message().message
-    assert one.message().reason == "BadUsage"
-    assert "Traceback" not in one.text()
+    run = agent(*argv, WORKER, "reduce")
+    assert run.end() == 2, run.text()
+    assert words in run.message().message
+    assert run.message().reason == "BadUsage"
+    assert "Traceback" not in run.text()
 
 
 def member_env(monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
@@ -217,6 +217,6 @@ def test_a_rendezvous_on_the_command_line_is_named_and_used(
 
 
 def test_arguments_that_torchrun_does_not_know(agent: Start) -> None:
-    one = agent("--no-such-flag", WORKER)
-    assert one.end() == 2
-    assert one.message().reason == "BadUsage"
+    run = agent("--no-such-flag", WORKER)
+    assert run.end() == 2
+    assert run.message().reason == "BadUsage"
