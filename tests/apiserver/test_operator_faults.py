@@ -52,6 +52,15 @@ async def at_least(kubelet: Kubelet, count: int) -> bool:
     return len(await kubelet.pods()) >= count
 
 
+async def two_in_the_middle(start: Start, jobs: Jobs, kubelet: Kubelet) -> tuple[OperatorProcess, OperatorProcess]:
+    """A leader that has made a part of a job's 100 pods, and a standby."""
+    leader = start().wait_ready()
+    standby = start().wait_ready(leading=False)
+    jobs.apply("x", 99)
+    await until_async(lambda: at_least(kubelet, 10))
+    return leader, standby
+
+
 def twice(audit: Audit, jobs: Jobs) -> set[str]:
     """The children that were made more than once.
 
@@ -100,10 +109,8 @@ async def test_a_job_deleted_while_no_operator_runs_leaves_nothing(start: Start,
 async def test_when_the_leader_is_killed_the_other_goes_on(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
 ) -> None:
-    audit, leader = Audit(control_plane), start().wait_ready()
-    standby = start().wait_ready(leading=False)
-    jobs.apply("x", 99)
-    await until_async(lambda: at_least(kubelet, 10))
+    audit = Audit(control_plane)
+    leader, standby = await two_in_the_middle(start, jobs, kubelet)
     leader.kill()
     assert not standby.leads
     await becomes(lambda: standby.leads)
@@ -114,10 +121,7 @@ async def test_when_the_leader_is_killed_the_other_goes_on(
 async def test_a_frozen_leader_changes_nothing_after_it_wakes_and_ends(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
 ) -> None:
-    frozen = start().wait_ready()
-    standby = start().wait_ready(leading=False)
-    jobs.apply("x", 99)
-    await until_async(lambda: at_least(kubelet, 10))
+    frozen, standby = await two_in_the_middle(start, jobs, kubelet)
     frozen.signal(signal.SIGSTOP)
     await becomes(lambda: standby.leads)
     await until_async(lambda: at_least(kubelet, 100))
@@ -139,10 +143,8 @@ async def test_a_frozen_leader_changes_nothing_after_it_wakes_and_ends(
 async def test_when_the_lease_is_deleted_one_leads_on_in_a_later_term(
     control_plane: ControlPlane, start: Start, jobs: Jobs, kubelet: Kubelet
 ) -> None:
-    audit, leader = Audit(control_plane), start().wait_ready()
-    standby = start().wait_ready(leading=False)
-    jobs.apply("x", 99)
-    await until_async(lambda: at_least(kubelet, 10))
+    audit = Audit(control_plane)
+    leader, standby = await two_in_the_middle(start, jobs, kubelet)
     jobs.plane.kubectl("delete", "lease", leader.lease)
     assert await asyncio.to_thread(leader.process.wait, 30) != 0
     assert re.search("it was deleted|the leader is now", leader.log)

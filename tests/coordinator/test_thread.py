@@ -3,8 +3,8 @@
 import asyncio
 import ssl
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -107,28 +107,33 @@ def test_a_stopped_one_that_never_started_is_no_error(coordinator: Coordinator) 
     coordinator.stop()
 
 
-async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Path) -> None:
-    serving, trusting = _contexts(tmp_path)
-    coordinator = Coordinator(KeyedTokens(KEY), 3, serving)
+@asynccontextmanager
+async def served(coordinator: Coordinator) -> AsyncIterator[int]:
+    """The port of a coordinator that knows one job."""
     port = coordinator.start("127.0.0.1", 0)
     try:
         coordinator.apply(JOB, Sync(POLICY, pods(1)))
+        yield port
+    finally:
+        await asyncio.to_thread(coordinator.stop)
+
+
+async def test_over_tls_agents_see_the_certificate_that_they_trust(tmp_path: Path) -> None:
+    serving, trusting = _contexts(tmp_path)
+    coordinator = Coordinator(KeyedTokens(KEY), 3, serving)
+    async with served(coordinator) as port:
         talker = await alone(port, trusting)
         talker.writer.transport.abort()
         plain = await Talker.dial(port)
         assert await plain.say(hello()).hear() is None
         plain.close()
-    finally:
-        await asyncio.to_thread(coordinator.stop)
 
 
 async def test_a_certificate_is_changed_while_agents_that_trust_both_stay_and_come(tmp_path: Path) -> None:
     serving, trusting = _contexts(tmp_path)
     following, also = _contexts(tmp_path)
     coordinator = Coordinator(KeyedTokens(KEY), 3, serving)
-    port = coordinator.start("127.0.0.1", 0)
-    try:
-        coordinator.apply(JOB, Sync(POLICY, pods(1)))
+    async with served(coordinator) as port:
         talker = await alone(port, trusting)
         coordinator.use_tls(following)
         await until_async(lambda: coordinator._server is not None and coordinator._server._shared.ssl is following)
@@ -139,8 +144,6 @@ async def test_a_certificate_is_changed_while_agents_that_trust_both_stay_and_co
         with pytest.raises(ssl.SSLCertVerificationError):
             await Talker.dial(port, trusting)
         talker.writer.transport.abort()
-    finally:
-        await asyncio.to_thread(coordinator.stop)
 
 
 class HookedLock(AbstractContextManager[None]):
@@ -163,20 +166,15 @@ async def test_a_certificate_that_changes_while_the_loop_starts_is_used(tmp_path
     following, trusting = _contexts(tmp_path)
     coordinator = Coordinator(KeyedTokens(KEY), 3, serving)
     coordinator._lock = HookedLock(lambda: coordinator.use_tls(following))  # type: ignore[assignment]
-    port = coordinator.start("127.0.0.1", 0)
-    try:
-        coordinator.apply(JOB, Sync(POLICY, pods(1)))
+    async with served(coordinator) as port:
         talker = await alone(port, trusting)
         talker.writer.transport.abort()
-    finally:
-        await asyncio.to_thread(coordinator.stop)
 
 
 async def test_over_tls_strangers_are_refused_and_have_no_more_time_than_without(tmp_path: Path) -> None:
     serving, trusting = _contexts(tmp_path)
     coordinator = Coordinator(KeyedTokens(KEY), 3, serving, limits=Limits(hello=0.3, farewell=0.3))
-    port = coordinator.start("127.0.0.1", 0)
-    try:
+    async with served(coordinator) as port:
         told = [(await Talker.dial(port, trusting)).say(hello(token="0" * 64)), await Talker.dial(port, trusting)]
         shaking_hands = await Talker.dial(port)
         assert "token" in (await told[0].hear_kind("refused")).message
@@ -186,8 +184,6 @@ async def test_over_tls_strangers_are_refused_and_have_no_more_time_than_without
             talker.close()
         await until_async(lambda: coordinator.connections == 0)
         assert coordinator.refusals == 2
-    finally:
-        await asyncio.to_thread(coordinator.stop)
 
 
 def _contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:

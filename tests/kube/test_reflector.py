@@ -77,6 +77,14 @@ async def test_an_orderly_end_costs_one_watch_and_no_list(api: FakeApi, client: 
     assert seen.reflector.counters.lists == 1
 
 
+async def _restored(api: FakeApi, seen: Seen) -> None:
+    """The server's data goes back to an older copy, which has another pod."""
+    await until_async(lambda: seen.names() == ["a", "b"])
+    api.objects.clear()
+    api.version, api.history = 50, []
+    api.put(POD_PATH, pod("old"))
+
+
 def _compacted(api: FakeApi) -> None:
     api.end_watches()
     api.version += 1
@@ -174,10 +182,7 @@ async def test_a_server_restored_from_an_older_copy_is_believed(api: FakeApi, cl
     api.put(POD_PATH, pod("a"))
     api.put(POD_PATH, pod("b"))
     async with watching(client) as seen:
-        await until_async(lambda: seen.names() == ["a", "b"])
-        api.objects.clear()
-        api.version, api.history = 50, []
-        api.put(POD_PATH, pod("old"))
+        await _restored(api, seen)
         _compacted(api)
         api.failing = lambda request: failure(410, "Expired") if request.verb == "watch" and _ahead(request) else None
         api.cut()
@@ -191,10 +196,7 @@ async def test_a_restored_server_that_accepts_a_watch_from_the_future_is_believe
     api.put(POD_PATH, pod("a"))
     api.put(POD_PATH, pod("b"))
     async with watching(client) as seen:
-        await until_async(lambda: seen.names() == ["a", "b"])
-        api.objects.clear()
-        api.version, api.history = 50, []
-        api.put(POD_PATH, pod("old"))
+        await _restored(api, seen)
         api.cut()
         await until_async(lambda: seen.names() == ["old"])
 

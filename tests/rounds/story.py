@@ -163,6 +163,14 @@ def running(replicas: int = 3, **policy: Any) -> Job:
     return job
 
 
+def pause_before_restart(job: Job, most: float) -> float:
+    """The whole seconds until the next round begins, at most this many; the members have stopped before."""
+    failed_at = job.now
+    while not job.runs and job.now < failed_at + most:
+        job.passes(1)  # less would send no heartbeats
+    return job.now - failed_at
+
+
 def stopped(job: Job, *indices: int) -> None:
     """The members have heard that the round is over, and join anew."""
     for index in indices:

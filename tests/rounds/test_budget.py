@@ -4,7 +4,7 @@ import pytest
 
 from pytorchjob_operator.rounds.budget import root_cause
 from pytorchjob_operator.rounds.values import Failure
-from tests.rounds.story import Job, another_leader, running, stopped
+from tests.rounds.story import Job, another_leader, pause_before_restart, running, stopped
 
 
 def lives(job: Job, seconds: float, message: str, first: int | None, **failed: int) -> None:
@@ -124,10 +124,7 @@ def test_pauses(rounds: list[tuple[float, int | None]], pauses: list[int]) -> No
         job.passes(seconds, step=first)
         job.fails(0, f"Error{chr(97 + number)}")
         stopped(job, 0, 1)
-        begun = job.now
-        while not job.runs and job.now < begun + 70:
-            job.passes(0.25)
-        seen.append(job.now - begun)
+        seen.append(pause_before_restart(job, 70))
     assert seen == pauses
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from pytorchjob_agent.contract.messages import LEASE_SECONDS, Heartbeat, Resumed, RoundId
 from pytorchjob_operator.rounds.state import Tick
-from tests.rounds.story import STEP, Job, running, stopped
+from tests.rounds.story import STEP, Job, pause_before_restart, running, stopped
 
 
 def seconds_until_restart(job: Job, limit: float = 100.0) -> float:
@@ -71,10 +71,7 @@ def test_the_pause_doubles_up_to_a_minute() -> None:
         job.passes(2)
         job.fails(0, f"Error{letter}")
         stopped(job, 0, 1)
-        failed_at = job.now
-        while not job.runs and job.now < failed_at + 100:
-            job.passes(1)
-        pauses.append(job.now - failed_at)
+        pauses.append(pause_before_restart(job, 100))
     assert pauses == [0, 1, 2, 4, 8, 16, 32, 60, 60]
 
 

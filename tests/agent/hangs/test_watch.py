@@ -221,14 +221,18 @@ for step in range({steps}):
 """
 
 
+def frozen(worker: Callable[[str], Worker], steps: int) -> Worker:
+    """A worker that is stopped after so few steps that no check has seen two of them."""
+    early = worker(EARLY.format(steps=steps) + SLEEP)
+    early.process.send_signal(signal.SIGSTOP)
+    os.waitpid(early.process.pid, os.WUNTRACED)
+    return early
+
+
 def test_a_worker_that_freezes_before_the_first_check_is_found_by_the_pace_of_its_steps(
     worker: Callable[[str], Worker],
 ) -> None:
-    """The agent never sees two different steps of it."""
-    early = worker(EARLY.format(steps=25) + SLEEP)
-    early.process.send_signal(signal.SIGSTOP)
-    os.waitpid(early.process.pid, os.WUNTRACED)
-    verdict, after = verdict_of(early.watch(), 147, step=2.0)
+    verdict, after = verdict_of(frozen(worker, steps=25).watch(), 147, step=2.0)
     assert verdict is not None, "it reported 25 steps: ten are promised to be enough"
     assert "it is stopped (SIGSTOP)" in verdict.reason
     assert after <= 20
@@ -237,10 +241,7 @@ def test_a_worker_that_freezes_before_the_first_check_is_found_by_the_pace_of_it
 def test_a_worker_that_freezes_in_its_first_steps_is_found_by_the_pace_of_the_round_before(
     worker: Callable[[str], Worker],
 ) -> None:
-    early = worker(EARLY.format(steps=3) + SLEEP)
-    early.process.send_signal(signal.SIGSTOP)
-    os.waitpid(early.process.pid, os.WUNTRACED)
-    watch = early.watch(history=History(True, 0.5))
+    watch = frozen(worker, steps=3).watch(history=History(True, 0.5))
     verdict, after = verdict_of(watch, 147, step=2.0)
     assert verdict is not None
     assert after <= 20
