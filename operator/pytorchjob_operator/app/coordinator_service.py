@@ -23,7 +23,7 @@ from pytorchjob_operator.coordinator.recorder import Recorder
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
-from pytorchjob_operator.errors import ApiError, OperatorError
+from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.credentials import Credentials
 from pytorchjob_operator.kube.store import Store
@@ -104,19 +104,20 @@ class CoordinatorService:
             try:
                 writer = cluster.writer if cluster.may_write() and self._coordinator is not None else None
                 self._use(await renew_credentials(cluster.client, cluster.namespace, name, writer))
-            except (ApiError, OperatorError) as error:
+            except OperatorError as error:
                 logger.warning("the coordinator's certificate could not be renewed: %s", error)
 
     def _use(self, found: Credentials) -> None:
-        """Use these credentials for new connections and for new pods."""
-        before, self._credentials, settings = self._credentials, found, self._settings
+        """Use these credentials for new connections and for new pods, or for neither: raises OperatorError before."""
+        before, settings = self._credentials, self._settings
         if found == before:
             return
-        ca = found.ca if settings.coordinator_tls else ""
-        self._hooks.on_access(CoordinatorAccess(settings.coordinator_address, ca))
+        context = found.server_context() if settings.coordinator_tls else None
+        self._credentials = found
+        self._hooks.on_access(CoordinatorAccess(settings.coordinator_address, found.ca if context else ""))
         other = before is not None and found.certificate_pem != before.certificate_pem
-        if other and self._coordinator is not None and settings.coordinator_tls:
-            self._coordinator.use_tls(found.server_context())
+        if other and self._coordinator is not None and context is not None:
+            self._coordinator.use_tls(context)
 
     def start(self, term: int) -> None:
         """Open the port; `term` is higher than that of every earlier leader. Raises OperatorError if it is in use."""
