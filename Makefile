@@ -34,8 +34,8 @@ prepare: out/compiled
 test-long: out/compiled ## Heavy tests that rarely break: before a release, after a new torch, after changes of rounds
 	@python -m tests.lanes --long
 
-test-attacks: .venv ## Attacks on coordinator, store, credentials and operator; prints what a job beside them notices
-	pytest tests/attacks
+test-attacks: .venv ## Attacks, and what a bystander notices of each (SAMPLES=; KEEP=1: into benchmarks/ and docs/attacks.md)
+	ATTACK_SAMPLES=$(or $(SAMPLES),200) ATTACK_KEEP=$(KEEP) pytest tests/attacks
 
 simulate: ## Schedules of a simulated job: real agents' decisions, real coordinator, real bytes (SEEDS=, FIRST=)
 	@PYTHONPATH=operator:$(CURDIR) $(if $(wildcard .venv/bin/python),.venv/bin/python,python3) -m tests.simulation --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0)
@@ -69,10 +69,11 @@ bench-recovery: .venv cluster ## Faults on the cluster, ours beside torchrun: ho
 	python -m benchmarks.recovery table --write
 
 ##@ Generate
-generate: .venv ## Write every generated file: CRD and its copies, chart README
+generate: .venv ## Write every generated file: CRD and its copies, chart README, tables
 	python -m pytorchjob_operator.crd
 	python charts/generate_readme.py
 	python -m pytorchjob_operator.rounds.diagram docs/rounds.md
+	python -m benchmarks.attacks
 
 pod-template-schema: .venv ## Renew the pod template's schema from the API server that KUBECONFIG names
 	set -o pipefail; kubectl get --raw /openapi/v2 > build-openapi.json

@@ -24,13 +24,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.attacks import percentile
 from benchmarks.processes import memory_mb
 from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.thread import Coordinator
 from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.values import Policy
-from tests.attacks.bystander import bystander, form_round
+from tests.attacks.agents import calm_agent, form_round
 from tests.coordinator.talking import KEY, pods
 
 _ROOT = Path(__file__).parents[1]
@@ -83,11 +84,11 @@ def run(rounds: int) -> list[dict[str, Any]]:
 async def _measure(rounds: int, port: int, pid: int, trust: ssl.SSLContext) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for addresses in (0, 1, 0, 50, 0):
-        async with bystander(port, _CALM, trust) as calm, _flood(port, addresses):
-            calm.seconds.clear()
+        async with calm_agent(port, _CALM, trust) as calm, _flood(port, addresses):
+            calm.begin()
             found += [await _round(port, trust, pid, addresses, len(found) + number) for number in range(rounds)]
             await asyncio.sleep(2.0)  # the bystander's figure needs some answers
-            found[-1]["bystander_p99_ms"] = round(calm.p99(), 2)
+            found[-1]["bystander_p99_ms"] = round(percentile(calm.attacked, 99), 2)
         await asyncio.sleep(1.0)
     return found
 

@@ -79,6 +79,7 @@ CLEAN_PAGES = [
     "benchmarks/recovery/README.md",
     "docs/accelerators.md",
     "docs/agent.md",
+    "docs/attacks.md",
     "docs/cluster.md",
     "docs/compatibility.md",
     "docs/decisions/0001-architecture.md",

@@ -1,18 +1,15 @@
 """The parts together, without kopf: a stored job that this version cannot read, a deletion that was missed."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from pytorchjob_operator import names
-from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.operator import Operator
 from pytorchjob_operator.kube.backoff import Backoff
-from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.settings import Settings
+from tests.app.working import working
 from tests.factories import make_job
 from tests.fakes.apiserver import FakeApi, Request, failure
 from tests.waiting import until_async
@@ -23,17 +20,9 @@ EVENTS = "api/v1/events"
 
 @pytest.fixture
 async def operator(api: FakeApi) -> AsyncIterator[Operator]:
-    """A working operator without the watch of jobs: the test passes the events that kopf would pass."""
-    running = Operator(Settings(leader_elect=False), Connection(api.url), Metrics())
-    async with running.client, running.writer:
-        routines = (running.work(), running.recorder.run(), *(reflector.run() for reflector in running.reflectors))
-        tasks = [asyncio.create_task(routine) for routine in routines]
+    """A working operator; it leads."""
+    async with working(api) as running:
         yield running
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 def stored(api: FakeApi, name: str = "x", **spec: Any) -> dict[str, Any]:
@@ -86,14 +75,8 @@ JOBS = "apis/kubeflow.org/v1/pytorchjobs"
 @pytest.fixture
 async def standby(api: FakeApi) -> AsyncIterator[Operator]:
     """An operator that has filled its caches; it takes the lead once the test releases the Lease."""
-    waiting = Operator(Settings(), Connection(api.url), Metrics())
-    async with waiting.client, waiting.writer, waiting.lease_client:
-        routines = (waiting.work(), waiting.elector.run(), *(reflector.run() for reflector in waiting.reflectors))
-        tasks = [asyncio.create_task(routine) for routine in routines]
+    async with working(api, Settings()) as waiting:
         yield waiting
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _release(api: FakeApi) -> None:

@@ -1,102 +1,142 @@
-"""An honest job beside an attack: its agents over TLS or without, a round of it, and how soon it is answered."""
+"""What others notice of an attack: a round trip of theirs, one after the other, undisturbed and while it goes on.
+
+Each attack has such a bystander, which fits what is attacked. No test asserts a time; `conftest` prints the figures.
+"""
 
 import asyncio
 import contextlib
 import os
-import random
-import ssl
-import statistics
+import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 
-from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, Heartbeat, Hello, Join, Resumed, RoundId, ToAgent
-from tests.coordinator.talking import Talker, hello
+from tests.waiting import until, until_async
 
-FIGURES: list[tuple[str, int, float]] = []
-"""The test, the number of answers, and the milliseconds within which 99 of 100 came; `conftest` prints them."""
-_UNKNOWN = Resumed(RoundId(1, 10**6), restarts=0)
-"""The coordinator answers it each time."""
-_EVERY = 0.02
-_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
-"""An agent waits for so long before it tries again."""
-
-
-async def dial(port: int, greeting: Hello, trust: ssl.SSLContext | None = None) -> Talker:
-    """Connect as a real agent does, again and again until the coordinator welcomes it."""
-    attempt = 0
-    while True:
-        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-            talker = (await Talker.dial(port, trust)).say(greeting)
-            message = await talker.hear()
-            if message is not None and message.kind == "welcome":
-                return talker
-            talker.cut()
-        await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)] * random.uniform(0.5, 1.5))
-        attempt += 1
+SAMPLES = int(os.environ.get("ATTACK_SAMPLES", "10"))
+"""Round trips without the attack, and at least as many while it goes on."""
+_MOST_SECONDS = 15.0
+"""An attack is not prolonged further for a bystander that is slow."""
+_PAUSE = 0.005
+FIGURES: list["Bystander"] = []
+"""The bystanders of the test that runs."""
 
 
-async def form_round(port: int, job: str, members: int, trust: ssl.SSLContext | None = None) -> list[Talker]:
-    """Return the members of a new round of this job."""
-    return list(await asyncio.gather(*(_join(port, hello(index, job=job), trust) for index in range(members))))
-
-
-async def _join(port: int, greeting: Hello, trust: ssl.SSLContext | None) -> Talker:
-    """Return a member that has its rank. Like a real agent it sends heartbeats while others still connect."""
-    talker = (await dial(port, greeting, trust)).say(Join(4000 + greeting.index))
-    beating = asyncio.create_task(_beat(talker))
-    try:
-        await talker.hear_kind("assigned")
-    finally:
-        beating.cancel()
-    return talker
-
-
-async def _beat(talker: Talker) -> None:
-    while True:
-        await asyncio.sleep(HEARTBEAT_SECONDS)
-        talker.say(Heartbeat())
-
-
+@dataclass
 class Bystander:
-    """One member of a round that measures how soon the coordinator answers."""
+    """The milliseconds of all its round trips. A round trip counts where it ends."""
 
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
+    what: str
+    undisturbed: list[float] = field(default_factory=list)
+    attacked: list[float] = field(default_factory=list)
+    begun: float | None = None
+    """When the attack began."""
+    over: bool = False
+    """It measures no more: the attack is over, or a round trip has failed."""
 
-    def p99(self) -> float:
-        """Milliseconds within which 99 of 100 answers came; -1 without enough of them."""
-        return statistics.quantiles(self.seconds, n=100)[98] * 1000 if len(self.seconds) > 1 else -1.0
+    def begin(self) -> None:
+        """The attack begins now."""
+        self.begun = time.perf_counter()
+        self.attacked.clear()
 
-    async def probe(self, talker: Talker) -> None:
-        """Ask until cancelled, and send heartbeats."""
-        loop, beaten = asyncio.get_running_loop(), 0.0
+    def add(self, seconds: float) -> None:
+        """Keep a round trip."""
+        (self.undisturbed if self.begun is None else self.attacked).append(seconds * 1000)
+
+    def measured(self) -> bool:
+        """Return whether this stage has all its samples, or the attack has gone on for long enough."""
+        if self.begun is None or self.over:
+            return self.over or len(self.undisturbed) >= SAMPLES
+        late = time.perf_counter() - self.begun > _MOST_SECONDS
+        return len(self.attacked) >= SAMPLES or (late and bool(self.attacked))
+
+    async def settled(self) -> None:
+        """Wait for the samples of what goes on by itself."""
+        await until_async(self.measured)
+
+    async def during(self, attack: Callable[[], Awaitable[object]]) -> None:
+        """Carry an attack out, and again and again until there are all samples."""
         while True:
-            if loop.time() - beaten > HEARTBEAT_SECONDS:
-                beaten = loop.time()
-                talker.say(Heartbeat(step=1))
-            asked = time.perf_counter()
-            await self._answer(talker.say(_UNKNOWN))
-            self.seconds.append(time.perf_counter() - asked)
-            await asyncio.sleep(_EVERY)
+            await attack()
+            await asyncio.sleep(0)  # an attack that waits for nothing would let nobody else run
+            if self.measured():
+                return
 
-    async def _answer(self, talker: Talker) -> ToAgent:
-        answer: ToAgent = await talker.hear_kind("restart")
-        return answer
+    def while_repeated(self, attack: Callable[[], object]) -> None:
+        """Do the same with an attack that blocks."""
+        while True:
+            attack()
+            if self.measured():
+                return
 
 
 @asynccontextmanager
-async def bystander(port: int, job: str, trust: ssl.SSLContext | None = None) -> AsyncIterator[Bystander]:
-    """A job of one member that is asked all the time; its figures are printed at the end."""
-    (talker,), found = await form_round(port, job, 1, trust), Bystander()
-    probing = asyncio.create_task(found.probe(talker))
+async def watching(
+    what: str, round_trip: Callable[[], Awaitable[float]], pause: float = _PAUSE
+) -> AsyncIterator[Bystander]:
+    """Measure a round trip, which returns its seconds: first undisturbed, then for as long as the context lasts."""
+    found = Bystander(what)
+    probing = asyncio.create_task(_probe(found, round_trip, pause))
     try:
+        await found.settled()
+        found.begin()
         yield found
-        assert not probing.done(), "the bystander lost its connection"
+        found.over = True
+        await probing  # a round trip that is on its way belongs to the figures
     finally:
         probing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await probing
-        talker.cut()
-        attack = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-        FIGURES.append((attack, len(found.seconds), found.p99()))
+    FIGURES.append(found)
+
+
+async def _probe(found: Bystander, round_trip: Callable[[], Awaitable[float]], pause: float) -> None:
+    try:
+        while not found.over:
+            found.add(await round_trip())
+            await asyncio.sleep(pause)
+    finally:
+        found.over = True
+
+
+@contextmanager
+def watching_beside(what: str, round_trip: Callable[[], float], pause: float = _PAUSE) -> Iterator[Bystander]:
+    """Do the same in a thread, for a round trip that blocks."""
+    found, failed = Bystander(what), list[Exception]()
+
+    def probe() -> None:
+        try:
+            while not found.over:
+                found.add(round_trip())
+                time.sleep(pause)
+        except Exception as error:
+            failed.append(error)
+            found.over = True
+
+    thread = threading.Thread(target=probe, daemon=True)
+    thread.start()
+    try:
+        until(found.measured, every=0.005)
+        found.begin()
+        yield found
+    finally:
+        found.over = True
+        thread.join()
+    if failed:
+        raise failed[0]
+    FIGURES.append(found)
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Return the seconds that a call takes."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+async def timed_async(call: Callable[[], Awaitable[object]]) -> float:
+    """Do the same with a coroutine."""
+    started = time.perf_counter()
+    await call()
+    return time.perf_counter() - started

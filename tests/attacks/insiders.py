@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from pytorchjob_agent.contract.messages import Failed, Heartbeat, Join, RoundId
-from tests.attacks.bystander import dial
+from tests.attacks.agents import dial
 from tests.coordinator.talking import Talker, hello
 
 _RATE = 45

@@ -10,29 +10,40 @@ import pytest
 from pytorchjob_agent.contract.messages import Draining, Failed, Heartbeat, Join, Refused, RoundId, Unreachable
 from pytorchjob_operator.coordinator.limits import MIB, Limits
 from pytorchjob_operator.rounds.phases import Running
-from tests.attacks.bystander import bystander, dial, form_round
+from tests.attacks.agents import calm_agent, dial, form_round
+from tests.attacks.bystander import Bystander
 from tests.attacks.target import ATTACKER, CALM, MEMBERS, VICTIM, Target, other_process
 from tests.coordinator.talking import Talker, hello
+from tests.waiting import until_async
 
 PODS = 200
 
 
 @asynccontextmanager
-async def attacked(folder: Path, how: str, limits: Limits | None = None) -> AsyncIterator[Target]:
-    """200 agents of one job, and a calm job beside them that stays connected."""
-    target = Target(folder, limits or Limits(), PODS)
+async def beside_a_calm_job(
+    folder: Path, attackers: int, limits: Limits | None = None
+) -> AsyncIterator[tuple[Target, Bystander]]:
+    """A coordinator that answers the agent of a calm job meanwhile."""
+    target = Target(folder, limits or Limits(), attackers)
     try:
-        async with bystander(target.port, CALM, target.trust) as calm:
-            attack = other_process("insiders", target.port, target.certificate, ATTACKER, PODS, how)
-            await asyncio.to_thread(attack.__enter__)
-            calm.seconds.clear()
-            try:
-                yield target
-                assert calm.seconds, "the other job was answered"
-            finally:
-                await asyncio.to_thread(attack.__exit__, None, None, None)
+        async with calm_agent(target.port, CALM, target.trust) as calm:
+            yield target, calm
     finally:
         await asyncio.to_thread(target.coordinator.stop)
+
+
+@asynccontextmanager
+async def attacked(folder: Path, how: str, limits: Limits | None = None) -> AsyncIterator[Target]:
+    """200 agents of one job, and a calm job beside them that stays connected."""
+    async with beside_a_calm_job(folder, PODS, limits) as (target, calm):
+        attack = other_process("insiders", target.port, target.certificate, ATTACKER, PODS, how)
+        await asyncio.to_thread(attack.__enter__)
+        calm.begin()
+        try:
+            yield target
+            await calm.settled()
+        finally:
+            await asyncio.to_thread(attack.__exit__, None, None, None)
 
 
 @pytest.mark.parametrize("how", ["beats", "failures", "tails", "rounds", "churn"])
@@ -51,35 +62,36 @@ async def test_200_agents_of_one_job_do_not_keep_another_job_from_training(tmp_p
 
 
 async def test_texts_of_one_agent_cannot_make_messages_that_other_agents_refuse(tmp_path: Path) -> None:
-    target = Target(tmp_path, Limits(), 3)
-    try:
+    async with beside_a_calm_job(tmp_path, 3) as (target, calm):
         talkers = await form_round(target.port, ATTACKER, 3, target.trust)
-        for text in ("x" * 4096, "🔥" * 4096, "\ud800" * 4096, "\x00" * 4096):
-            state = target.coordinator._jobs.state(ATTACKER)
-            assert state is not None
-            assert state.round is not None
-            talkers[2].say(Draining(1.0, text), Unreachable(state.round.id, text, text))
-            talkers[2].say(Failed(state.round.id, 2, 0, 1, text, text), Join(4002, state.round.id))
-            for talker in talkers[:2]:
-                await talker.hear_kind("restart")  # raises ProtocolError for what an agent would refuse
-                talker.say(Join(4000, state.round.id))
-            await talkers[2].hear_kind("stop")
-            talkers[2].cut()
-            talkers[2] = await dial(target.port, hello(2, job=ATTACKER, incarnation=text[:9]), target.trust)
-            talkers[2].say(Join(4002))
-            for talker in talkers:
-                await talker.hear_kind("assigned")
+        await calm.during(lambda: _report_texts(target, talkers))
         for talker in talkers:
             talker.cut()
-    finally:
-        await asyncio.to_thread(target.coordinator.stop)
+
+
+async def _report_texts(target: Target, talkers: list[Talker]) -> None:
+    """The last member reports a text everywhere, each time in a new round."""
+    for text in ("x" * 4096, "🔥" * 4096, "\ud800" * 4096, "\x00" * 4096):
+        state = target.coordinator._jobs.state(ATTACKER)
+        assert state is not None
+        assert state.round is not None
+        talkers[2].say(Draining(1.0, text), Unreachable(state.round.id, text, text))
+        talkers[2].say(Failed(state.round.id, 2, 0, 1, text, text), Join(4002, state.round.id))
+        for talker in talkers[:2]:
+            await talker.hear_kind("restart")  # raises ProtocolError for what an agent would refuse
+            talker.say(Join(4000, state.round.id))
+        await talkers[2].hear_kind("stop")
+        talkers[2].cut()
+        talkers[2] = await dial(target.port, hello(2, job=ATTACKER, incarnation=text[:9]), target.trust)
+        talkers[2].say(Join(4002))
+        for talker in talkers:
+            await talker.hear_kind("assigned")
 
 
 async def test_unfinished_messages_of_one_job_do_not_use_up_the_memory(tmp_path: Path) -> None:
     async with attacked(tmp_path, "tails", Limits(held=MIB)) as target:
-        await asyncio.sleep(1.0)
+        await until_async(lambda: target.coordinator.refusals > 0)
         assert target.server._jobs._usage._held.total() <= MIB
-        assert target.coordinator.refusals > 0
         for talker in await form_round(target.port, VICTIM, MEMBERS, target.trust):
             talker.cut()
 
@@ -103,16 +115,16 @@ async def _refused(target: Target) -> Refused:
 
 
 async def test_a_round_number_at_its_limit_does_not_wedge_the_job(tmp_path: Path) -> None:
-    target = Target(tmp_path, Limits(), 2)
-    try:
-        for id_ in (RoundId(2**53, 1), RoundId(1, 2**31 - 1)):
-            (await dial(target.port, hello(1, job=ATTACKER, incarnation=str(id_)), target.trust)).cut()
-            liar = await Talker.dial(target.port, target.trust)
-            liar.say(hello(1, job=ATTACKER, round=id_, rank=1, size=2, incarnation=str(id_)))
-            await liar.hear()
-            liar.cut()
-        talkers = await form_round(target.port, ATTACKER, 2, target.trust)
-        for talker in talkers:
+    async with beside_a_calm_job(tmp_path, 2) as (target, calm):
+        await calm.during(lambda: _lie_about_the_round(target))
+        for talker in await form_round(target.port, ATTACKER, 2, target.trust):
             talker.cut()
-    finally:
-        await asyncio.to_thread(target.coordinator.stop)
+
+
+async def _lie_about_the_round(target: Target) -> None:
+    for id_ in (RoundId(2**53, 1), RoundId(1, 2**31 - 1)):
+        (await dial(target.port, hello(1, job=ATTACKER, incarnation=str(id_)), target.trust)).cut()
+        liar = await Talker.dial(target.port, target.trust)
+        liar.say(hello(1, job=ATTACKER, round=id_, rank=1, size=2, incarnation=str(id_)))
+        await liar.hear()
+        liar.cut()

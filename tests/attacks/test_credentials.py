@@ -24,6 +24,8 @@ from pytorchjob_operator.kube.pod_token import Keys, read_keys
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
 from pytorchjob_operator.plan.pods import build_pod
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy
+from tests.attacks.bystander import timed_async, watching
 from tests.coordinator.talking import JOB, KEY, House, Talker, hello, house, pod
 from tests.factories import full_job, make_pod, replica
 from tests.fakes.tokens import ISSUER, Signer, claims, encode, part
@@ -49,14 +51,17 @@ class PublicKeys:
 
 
 class Scene:
-    """A coordinator of a cluster, and the pods that it knows."""
+    """A coordinator of a cluster, and the pods that it knows: those of the attacked job, and one of a calm job."""
 
     def __init__(self) -> None:
         self.keys, self.pods = PublicKeys(), Store[Pod](lambda: 0.0)
         self.identity = PodIdentity(self.keys, self.pods, lambda: 0.0, KeyedTokens(KEY), clock=lambda: NOW)
         self.home: House
+        self._attempts: list[tuple[Hello, str]] = []
         for index in (0, 1):
             self.change(index)
+        self.pods.put(make_pod("worker-0", name="calm", uid="uid-calm", owner_uid="calm-job", addresses=(HERE,)))
+        self._calm = hello(job="calm-job", pod="calm", pod_uid="uid-calm", token=SIGNER.sign(made("calm", "uid-calm")))
 
     def change(self, index: int, **fields: Any) -> None:
         """The cache has a newer state of a pod of the job."""
@@ -67,6 +72,10 @@ class Scene:
 
     async def intrude(self, said: Hello, address: str = HERE) -> Refused:
         """Say it from this address; return the refusal, after which the connection is closed."""
+        self._attempts.append((said, address))
+        return await self._attempt(said, address)
+
+    async def _attempt(self, said: Hello, address: str) -> Refused:
         reader, writer = await asyncio.open_connection(HERE, self.home.port, local_addr=(address, 0))
         intruder = Talker(reader, writer).say(said)
         refused = await intruder.hear()
@@ -74,6 +83,17 @@ class Scene:
         assert await intruder.hear() is None
         intruder.cut()
         return refused
+
+    async def intrude_again(self) -> None:
+        """Repeat all that was tried."""
+        for said, address in self._attempts:
+            await self._attempt(said, address)
+
+    async def calm_pod_comes(self) -> None:
+        """An honest pod of another job connects, proves who it is, and leaves."""
+        talker = (await Talker.dial(self.home.port)).say(self._calm)
+        await talker.hear_kind("welcome")
+        talker.cut()
 
     def check(self) -> None:
         """Nothing has changed: worker 0 is connected, and nobody else is a member."""
@@ -94,11 +114,16 @@ def made(name: str = pod(1), uid: str = "uid-1", **changes: Any) -> Any:
 
 @asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
+    """A member of the job trains, and another job's pod comes again and again."""
     job = Scene()
     async with house(authenticator=job.identity, members=2) as home:
         job.home = home
+        home.jobs.sync_job("calm-job", Policy(1, 1), {0: ExpectedPod("calm", "uid-calm")})
         await home.member(0, token=own(0))
-        yield job
+        calm = "a pod of another job: from its connection to its welcome"
+        async with watching(calm, lambda: timed_async(job.calm_pod_comes)) as bystander:
+            yield job
+            await bystander.during(job.intrude_again)
         job.check()
 
 
@@ -163,15 +188,15 @@ def claims_changed_after_the_signature() -> str:
     return f"{head}.{part(made())}.{signature}"
 
 
-FORGERIES = [
-    unsigned,
-    signed_with_the_public_key,
-    signed_with_a_key_of_the_intruder,
-    claims_changed_after_the_signature,
-]
-
-
-@pytest.mark.parametrize("forge", FORGERIES)
+@pytest.mark.parametrize(
+    "forge",
+    [
+        pytest.param(unsigned, id="unsigned"),
+        pytest.param(signed_with_the_public_key, id="signed with the public key"),
+        pytest.param(signed_with_a_key_of_the_intruder, id="signed with a key of the intruder"),
+        pytest.param(claims_changed_after_the_signature, id="claims changed after the signature"),
+    ],
+)
 async def test_a_forged_token_proves_nothing(forge: Callable[[], str]) -> None:
     async with scene() as job:
         assert "token: wrong" in (await job.intrude(hello(1, token=forge()))).message
@@ -252,6 +277,7 @@ async def _heard(talker: Talker, said: Hello) -> None:
     await talker.say(said).hear_kind("welcome")
 
 
+@pytest.mark.without_bystander("no attack", attack=False)
 async def test_the_rightful_pod_comes_in_by_the_same_way() -> None:
     async with house(authenticator=Scene().identity) as home:
         await home.member(0, token=own(0))

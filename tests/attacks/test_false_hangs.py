@@ -5,8 +5,12 @@ It reaches the port of the round's store, and knows everything but the round's s
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,9 @@ from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.rendezvous import agreement, round_store
 from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from tests.attacks.bystander import Bystander, watching_beside
+from tests.attacks.neighbour import neighbour
+from tests.attacks.target import ROOT
 
 ZERO = Assigned(RoundId(3, 7), 0, 2, 0, 2, "127.0.0.1", 1, 0, secret="5ec2e7")
 
@@ -38,14 +45,36 @@ def test_an_intruder_cannot_make_a_working_rank_seem_still(listener: socket.sock
     writer.exchange(one, lambda: 0.5)
     old = raw.get("heartbeat/1").decode()
     writer.still_for = 0.0
-    found = []
-    for second in range(1, 20):
-        writer.exchange(one, lambda second=second: float(second))  # type: ignore[misc]
-        reader.exchange(zero, lambda second=second: float(second))  # type: ignore[misc]
+    found, seconds = set[float](), count(1)
+
+    def replay() -> None:
+        second = next(seconds)
+        writer.exchange(one, lambda: float(second))
+        reader.exchange(zero, lambda: float(second))
         raw.set("heartbeat/1", f"{'0' * 64} 1 {1000 + second} 500" if second % 2 else old)
-        reader.exchange(zero, lambda second=second: second + 0.5)  # type: ignore[misc]
-        found.append(reader.others_still_for(second + 0.6))
-    assert set(found) == {0.0}
+        reader.exchange(zero, lambda: second + 0.5)
+        found.add(reader.others_still_for(second + 0.6))
+
+    with neighbour("127.0.0.1", listener.getsockname()[1]) as bystander:
+        for _ in range(19):
+            replay()
+        bystander.while_repeated(replay)
+    assert found == {0.0}
+
+
+@contextmanager
+def local_agent() -> Iterator[Bystander]:
+    """Another agent on this machine, with a coordinator of its own, as `pytorchjob run` starts them."""
+    command = [sys.executable, "-m", "tests.attacks.local_agent"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        output = process.stdout
+        assert output is not None
+        what = "an agent of another local run: a message and its answer"
+        try:
+            with watching_beside(what, lambda: float(output.readline()), pause=0.0) as found:
+                yield found
+        finally:
+            process.terminate()
 
 
 @pytest.mark.parametrize(
@@ -63,8 +92,15 @@ def test_a_script_cannot_hold_its_agent_up_by_the_stacks_that_it_writes(tmp_path
     stacks = StackDumps(tmp_path / "stacks", 1)
     path = next((tmp_path / "stacks").glob("*.stack"))
     path.write_bytes(b"Current thread 0x1 (most recent call first):\n" + text.replace(b"%s", str(pipe).encode()))
-    meter = Meter({0: os.getpid()}, stacks)
-    for now in (0.0, 10.0, 20.0):
+    meter, times = Meter({0: os.getpid()}, stacks), count(0.0, 10.0)
+
+    def measure() -> None:
+        now = next(times)
         meter.asked.add(0)
         meter.measure(now)
-    assert meter.still_for(20.0) == 0.0
+        assert meter.still_for(now) == 0.0
+
+    with local_agent() as bystander:
+        for _ in range(3):
+            measure()
+        bystander.while_repeated(measure)

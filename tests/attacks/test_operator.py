@@ -5,22 +5,24 @@ delayed. docs/security.md has what stays open: whoever may edit the operator's L
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
 
 from pytorchjob_operator import names
-from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.operator import Operator
-from pytorchjob_operator.errors import Unavailable
+from pytorchjob_operator.errors import Conflict, Unavailable
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from pytorchjob_operator.kube.resource import PODS as POD_RESOURCE
-from pytorchjob_operator.settings import Settings
+from tests.app.working import working
+from tests.attacks.bystander import Bystander, timed_async, watching
 from tests.factories import make_job
 from tests.fakes.apiserver import FakeApi, serving
 from tests.waiting import until_async
@@ -44,16 +46,18 @@ async def api() -> AsyncIterator[FakeApi]:
 
 
 class Race:
-    """Two electors for one Lease, and what an intruder would have to reach."""
+    """Two electors for one Lease, what an intruder would have to reach, and an innocent job that the leader writes."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, api: FakeApi, client: ApiClient) -> None:
         clock = asyncio.get_running_loop().time
         self.electors = [
             Elector(client, LeaseName("ns", "leader", name), clock, lambda: NOON + timedelta(seconds=clock()), QUICK)
             for name in ("one", "two")
         ]
+        self.writers = [ApiClient(Connection(api.url), "test/1", elector.fence) for elector in self.electors]
         self.tasks: list[asyncio.Task[None]] = []
         self.two_lead = False
+        self._written = count()
 
     async def start(self) -> None:
         """Let the first one lead, then let the second one stand by."""
@@ -68,19 +72,43 @@ class Race:
             await asyncio.sleep(0.001)
         self.two_lead |= all(elector.valid() for elector in self.electors)
 
+    async def write(self) -> None:
+        """Create a pod of a calm job, by the process that leads once there is one."""
+        body = {"metadata": {"name": f"calm-{next(self._written)}"}}
+
+        async def written() -> bool:
+            leader = next((writer for writer in self.writers if writer.may_write()), None)
+            try:
+                return leader is not None and bool(await leader.create(POD_RESOURCE, "calm", body))
+            except Conflict:
+                return True  # it arrived before, and the answer did not
+            except Unavailable:
+                return False
+
+        await until_async(written, every=0.001)
+
 
 @pytest.fixture
 async def race(api: FakeApi) -> AsyncIterator[Race]:
     edit_lease(api, RELEASED)
     async with ApiClient(Connection(api.url), "test/1") as client:
-        running = Race(client)
-        await running.start()
-        yield running
-        for task in running.tasks:
-            task.cancel()
-        for task in running.tasks:
-            with suppress(asyncio.CancelledError, LeaseLostError):
-                await task
+        running = Race(api, client)
+        first, second = running.writers
+        async with first, second:
+            await running.start()
+            yield running
+            for task in running.tasks:
+                task.cancel()
+            for task in running.tasks:
+                with suppress(asyncio.CancelledError, LeaseLostError):
+                    await task
+
+
+@pytest.fixture
+async def served(race: Race) -> AsyncIterator[Bystander]:
+    """What an innocent job notices of the leader."""
+    async with watching("a write for another job, by the process that leads", lambda: timed_async(race.write)) as found:
+        yield found
 
 
 def edit_lease(api: FakeApi, spec: Any) -> None:
@@ -110,13 +138,17 @@ def _forget_the_terms(api: FakeApi) -> None:
         pytest.param(lambda api: edit_lease(api, {"holderIdentity": ["x"], "leaseTransitions": "x"}), id="break it"),
     ],
 )
-async def test_two_leaders_or_a_repeated_term_by_editing_the_lease(api: FakeApi, race: Race, attack: Edit) -> None:
+async def test_two_leaders_or_a_repeated_term_by_editing_the_lease(
+    api: FakeApi, race: Race, served: Bystander, attack: Edit
+) -> None:
     first, second = race.electors
     attack(api)
     await race.until_second_leads()
+    await served.settled()
     assert (race.two_lead, first.valid(), second.term > first.term) == (False, False, True)
 
 
+@pytest.mark.without_bystander("its time is simulated")
 @pytest.mark.parametrize(
     "spec",
     [
@@ -149,7 +181,9 @@ async def test_no_leader_ever_again_by_a_lease_that_nobody_renews(spec: dict[str
         await task
 
 
-async def test_writes_of_a_deposed_leader_by_holding_up_its_connection(api: FakeApi, race: Race) -> None:
+async def test_writes_of_a_deposed_leader_by_holding_up_its_connection(
+    api: FakeApi, race: Race, served: Bystander
+) -> None:
     """A proxy holds the leader's requests until another leads; then they may do nothing."""
     first = race.electors[0]
     async with ApiClient(Connection(api.url), "test/1", first.fence) as writer:
@@ -167,27 +201,49 @@ async def test_writes_of_a_deposed_leader_by_holding_up_its_connection(api: Fake
         await until_async(lambda: not first.valid())
         gate.set()
         outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        await served.settled()
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * 32
-    assert api.objects.get(PODS, {}) == {}
+    assert {namespace for namespace, _ in api.objects[PODS]} == {"calm"}
 
 
 @pytest.fixture
 async def operator(api: FakeApi) -> AsyncIterator[Operator]:
-    """A working operator; the test passes the events that kopf would pass."""
-    running = Operator(Settings(leader_elect=False), Connection(api.url), Metrics())
-    async with running.client, running.writer:
-        routines = (running.work(), running.recorder.run(), *(reflector.run() for reflector in running.reflectors))
-        tasks = [asyncio.create_task(routine) for routine in routines]
+    """A working operator; it leads."""
+    async with working(api) as running:
         yield running
-        assert not [task for task in tasks if task.done()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def stored(api: FakeApi, name: str, namespace: str = "ns", workers: int = 1, **more: Any) -> dict[str, Any]:
     meta = {"uid": f"uid-{namespace}-{name}", "namespace": namespace}
     return api.put(JOBS, {**make_job(name=name, meta=meta, workers=workers).to_api(), **more})
+
+
+class CalmTenant:
+    """Creates a job of one pod, and another one once it has the pod."""
+
+    def __init__(self, api: FakeApi, operator: Operator) -> None:
+        self._api, self._operator, self._numbers = api, operator, count()
+
+    async def job(self) -> float:
+        """Return the seconds from the event of the job to its pod; then the job is deleted."""
+        name = f"calm-{next(self._numbers)}"
+        started, pod, body = time.perf_counter(), ("calm", f"{name}-master-0"), stored(self._api, name, "calm", 0)
+        self._operator.job_changed("ADDED", body)
+        await until_async(lambda: pod in self._api.objects.get(PODS, {}), every=0.001)
+        seconds = time.perf_counter() - started
+        self._operator.job_changed("DELETED", body)
+        for collection, found in self._api.objects.items():
+            for namespace, of in [key for key in found if key[0] == "calm"]:
+                self._api.remove(collection, of, namespace)
+        return seconds
+
+
+@pytest.fixture
+async def calm(api: FakeApi, operator: Operator) -> AsyncIterator[Bystander]:
+    """What a tenant of another namespace notices of the operator."""
+    what = "a job of another namespace: from its creation to its pod"
+    async with watching(what, CalmTenant(api, operator).job) as found:
+        yield found
 
 
 _CONDITION = {
@@ -198,36 +254,50 @@ _CONDITION = {
     "lastUpdateTime": "2026-01-01T00:00:00Z",
     "lastTransitionTime": "2026-01-01T00:00:00Z",
 }
-HOSTILE: list[dict[str, Any]] = [
-    {"status": {"conditions": [_CONDITION] * 30}},
-    {"status": {"conditions": [{}] * 10_000}},
-    {"status": {"conditions": "no list", "replicaStatuses": 7}},
-    {"status": {"restarts": -(2**63), "replacing": ["u"] * 50_000}},
-    {"status": {"elastic": {"round": "9" * 10_000 + ".1", "members": 10**30}}},
-    {"status": None, "spec": None},
-    {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2**40, "template": {}}}}},
-    {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": {"containers": [[]]}}}}}},
+HOSTILE = [
+    pytest.param({"status": {"conditions": [_CONDITION] * 30}}, id="a megabyte of conditions"),
+    pytest.param({"status": {"conditions": [{}] * 10_000}}, id="ten thousand empty conditions"),
+    pytest.param({"status": {"conditions": "no list", "replicaStatuses": 7}}, id="a status of other types"),
+    pytest.param({"status": {"restarts": -(2**63), "replacing": ["u"] * 50_000}}, id="impossible counters"),
+    pytest.param({"status": {"elastic": {"round": "9" * 10_000 + ".1", "members": 10**30}}}, id="an endless round id"),
+    pytest.param({"status": None, "spec": None}, id="neither status nor spec"),
+    pytest.param(
+        {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2**40, "template": {}}}}}, id="a trillion replicas"
+    ),
+    pytest.param(
+        {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": {"containers": [[]]}}}}}},
+        id="a container that is a list",
+    ),
 ]
 
 
-@pytest.mark.parametrize("number", range(len(HOSTILE)))
+@pytest.mark.parametrize("fields", HOSTILE)
 async def test_other_jobs_without_an_operator_by_a_hostile_object(
-    api: FakeApi, operator: Operator, number: int
+    api: FakeApi, operator: Operator, calm: Bystander, fields: dict[str, Any]
 ) -> None:
     """The schema refuses most of them; objects from before an upgrade, or a later schema, may look like this."""
-    operator.job_changed(None, stored(api, "evil", "evil", **HOSTILE[number]))
+
+    async def edit() -> None:
+        operator.job_changed(None, stored(api, "evil", "evil", **fields))
+        api.history.pop()  # no watch reads it, and a megabyte each time would fill the memory
+        await asyncio.sleep(0.01)
+
+    await calm.during(edit)
     operator.job_changed(None, stored(api, "good"))
     await until_async(lambda: {("ns", "good-master-0"), ("ns", "good-worker-0")} <= set(api.objects.get(PODS, {})))
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded", "Running"])
-async def test_another_tenants_job_ended_by_a_pod_of_ones_own(api: FakeApi, operator: Operator, phase: str) -> None:
+async def test_another_tenants_job_ended_by_a_pod_of_ones_own(
+    api: FakeApi, operator: Operator, calm: Bystander, phase: str
+) -> None:
     """The intruder names the victim's job as the owner of a pod of his own namespace; a uid is no secret."""
-    owner = {"uid": "uid-ns-victim", "controller": True, "kind": names.KIND, "name": "victim"}
-    for name, role in (("victim-master-0", names.ReplicaType.MASTER), ("victim-worker-0", names.ReplicaType.WORKER)):
-        labels = names.replica_labels("victim", role, 0)
-        meta = {"name": name, "namespace": "evil", "labels": labels, "ownerReferences": [owner]}
-        api.put(PODS, {"kind": "Pod", "metadata": meta, "spec": {}, "status": {"phase": phase}})
+
+    async def pose() -> None:
+        _put_foreign_pods(api, phase)
+        await asyncio.sleep(0.01)
+
+    await calm.during(pose)
     await until_async(lambda: operator.caches.pods.get("evil", "victim-worker-0") is not None)
     operator.job_changed("ADDED", stored(api, "victim"))
     await until_async(lambda: ("ns", "victim-worker-0") in api.objects[PODS])
@@ -236,13 +306,27 @@ async def test_another_tenants_job_ended_by_a_pod_of_ones_own(api: FakeApi, oper
     assert [one["type"] for one in status["conditions"] if one["status"] == "True"] == ["Created"]
 
 
-async def test_other_namespaces_delayed_by_many_large_jobs(api: FakeApi, operator: Operator) -> None:
+def _put_foreign_pods(api: FakeApi, phase: str) -> None:
+    owner = {"uid": "uid-ns-victim", "controller": True, "kind": names.KIND, "name": "victim"}
+    for name, role in (("victim-master-0", names.ReplicaType.MASTER), ("victim-worker-0", names.ReplicaType.WORKER)):
+        labels = names.replica_labels("victim", role, 0)
+        meta = {"name": name, "namespace": "evil", "labels": labels, "ownerReferences": [owner]}
+        api.put(PODS, {"kind": "Pod", "metadata": meta, "spec": {}, "status": {"phase": phase}})
+
+
+async def test_other_namespaces_delayed_by_many_large_jobs(api: FakeApi, operator: Operator, calm: Bystander) -> None:
     """16 jobs fill all that one namespace may have in process; the small job comes in the middle."""
     for index in range(16):
         operator.job_changed("ADDED", stored(api, f"large-{index}", "greedy", workers=400))
-    await until_async(lambda: len(api.objects.get(PODS, {})) >= 64)
-    before = len(api.objects[PODS])
+    await until_async(lambda: _greedy(api) >= 64)
+    before = _greedy(api)
     operator.job_changed("ADDED", stored(api, "small", "modest"))
     await until_async(lambda: ("modest", "small-worker-0") in api.objects[PODS], every=0.001)
-    made_meanwhile = len(api.objects[PODS]) - before
+    made_meanwhile = _greedy(api) - before
     assert made_meanwhile < 16 * 32
+    await calm.settled()
+
+
+def _greedy(api: FakeApi) -> int:
+    """Return how many pods the large jobs have."""
+    return sum(namespace == "greedy" for namespace, _ in api.objects.get(PODS, {}))

@@ -10,7 +10,9 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -27,16 +29,54 @@ from pytorchjob_operator.rounds import recording
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from tests.agent.rendezvous.conftest import Job, Pod
 from tests.agent.rendezvous.conftest import job as job
+from tests.attacks.bystander import SAMPLES, Bystander
+from tests.attacks.neighbour import neighbour
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 _MASTER = re.compile(r"round (\S+): .* master ([\d.]+):(\d+),")
+STEPS = 150 + 2 * SAMPLES
 PLACE = Assigned(RoundId(3, 7), 1, 2, 1, 2, "127.0.0.1", 1, 0, secret="5ec2e7")
 
 
-def intrude(pod: Pod) -> Any:
-    """A connection to the store of the newest round that a pod has begun, and to the part that members use."""
+def _address(pod: Pod) -> tuple[str, str, int]:
+    """The newest round that a pod has begun, and where its store is."""
     id_, host, port = _MASTER.findall(pod.text())[-1]
-    return dist.PrefixStore(f"pytorchjob/{id_}", round_store.connect(host, int(port)))
+    return id_, host, int(port)
+
+
+@dataclass
+class Training:
+    """A job that trains, and an intruder with a connection to the part of its store that members use."""
+
+    zero: Pod
+    one: Pod
+    store: Any
+    neighbour: Bystander
+
+    def write(self, *values: tuple[str, str]) -> None:
+        """Write these keys and values again and again, until the neighbour is measured."""
+
+        def write_all() -> None:
+            for key, value in values:
+                self.store.set(key, value)
+
+        self.neighbour.while_repeated(write_all)
+
+
+@contextmanager
+def training(job: Job, leaves: bool = False) -> Iterator[Training]:
+    """Start the job's two pods; once they train, the coordinator leaves if asked to. Both must end well."""
+    job.env["STEPS"] = str(STEPS)
+    zero, one = job.start_all()
+    one.says("step 5 ")
+    id_, host, port = _address(one)
+    store = dist.PrefixStore(f"pytorchjob/{id_}", round_store.connect(host, port))
+    if leaves:
+        job.away()
+        time.sleep(2)
+    with neighbour(host, port) as bystander:
+        yield Training(zero, one, store, bystander)
+    assert job.end() == [0, 0]
 
 
 def forged(value: str, rank: int = 1) -> str:
@@ -45,53 +85,33 @@ def forged(value: str, rank: int = 1) -> str:
 
 
 def test_an_intruder_cannot_restart_a_job_by_the_key_that_asks_for_a_restart(job: Job) -> None:
-    zero, one = job.start_all()
-    one.says("step 5 ")
-    store, worker = intrude(one), one.worker()
-    for value in ("boom", forged("boom")):
-        store.set("wanted", value)
-    one.says("warning: wanted in the round's store is ignored")
-    assert job.end() == [0, 0]
+    with training(job) as found:
+        found.write(("wanted", "boom"), ("wanted", forged("boom")))
+        found.one.says("warning: wanted in the round's store is ignored")
     assert (job.report().round, job.report().restarts) == ("1.1", 0)
-    for pod in (zero, one):
+    for pod in (found.zero, found.one):
         assert "stopping the workers" not in pod.text()
-        assert [step for step, *_ in pod.steps()] == list(range(1, 61)), "each step once"
-    assert worker
-    assert one.text().count("warning: wanted") == 1, "the log reports a key once"
+        assert [step for step, *_ in pod.steps()] == list(range(1, STEPS + 1)), "each step once"
+    assert found.one.text().count("warning: wanted") == 1, "the log reports a key once"
 
 
 def test_an_intruder_cannot_restart_or_end_a_job_that_has_no_coordinator(job: Job) -> None:
-    job.env["STEPS"] = "150"
-    zero, one = job.start_all()
-    one.says("step 5 ")
-    store = intrude(one)
-    job.away()
-    time.sleep(2)
-    for key, value in {"wanted": "boom", "done/0": "1", "done/1": "1", "go": '["127.0.0.1", 1]'}.items():
-        store.set(key, value)
-    assert job.end() == [0, 0]
-    for pod in (zero, one):
-        assert [step for step, *_ in pod.steps()] == list(range(1, 151)), "each step once, and to the end"
+    with training(job, leaves=True) as found:
+        found.write(("wanted", "boom"), ("done/0", "1"), ("done/1", "1"), ("go", '["127.0.0.1", 1]'))
+    for pod in (found.zero, found.one):
+        assert [step for step, *_ in pod.steps()] == list(range(1, STEPS + 1)), "each step once, and to the end"
 
 
 def test_an_intruder_cannot_lead_the_members_to_a_master_of_its_own(job: Job) -> None:
-    job.env["STEPS"] = "150"
-    zero, one = job.start_all()
-    one.says("step 5 ")
-    store = intrude(one)
-    job.away()
-    time.sleep(2)
-    with socket.create_server(("127.0.0.9", 0)) as own:
+    with socket.create_server(("127.0.0.9", 0)) as own, training(job, leaves=True) as found:
         own.setblocking(False)
         where = f'["127.0.0.9", {own.getsockname()[1]}]'
-        for key in ("go", "again/0", "again/1"):
-            store.set(key, forged(where, 0))
-        os.kill(one.worker(), signal.SIGKILL)
-        zero.says("restarts 1")
+        found.write(*((key, forged(where, 0)) for key in ("go", "again/0", "again/1")))
+        os.kill(found.one.worker(), signal.SIGKILL)
+        found.zero.says("restarts 1")
         with pytest.raises(BlockingIOError):
             own.accept()
-    job.lead()
-    assert job.end() == [0, 0]
+        job.lead()
     assert job.report().round == "1.1.1"
 
 
@@ -134,6 +154,16 @@ def _begin(membership: Membership, assigned: Assigned) -> None:
     membership._begin(assigned, round_store.listen("127.0.0.1"), agreed=False)
 
 
+@contextmanager
+def _serving(listener: socket.socket, host: Assigned, *rounds: RoundId) -> Iterator[tuple[Assigned, Bystander]]:
+    """A store of `host`, prepared for these rounds; the place of a member that was sent there, and its neighbour."""
+    store, port = round_store.serve(listener), listener.getsockname()[1]
+    for id_ in rounds:
+        agreement.prepare(SignedStore(round_store.beside(store, f"pytorchjob/{id_}"), host))
+    with neighbour("127.0.0.1", port) as bystander:
+        yield replace(PLACE, master_port=port), bystander
+
+
 @pytest.mark.parametrize(
     "host",
     [
@@ -146,13 +176,16 @@ def test_no_workers_start_in_a_store(
     membership: Membership, listener: socket.socket, host: Assigned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(round_store, "CONNECT_SECONDS", 0.5)
-    store = round_store.serve(listener)
-    for id_ in (PLACE.round, host.round):
-        agreement.prepare(SignedStore(round_store.beside(store, f"pytorchjob/{id_}"), host))
-    with pytest.raises(PeerError, match=r"does not serve round 3\.7"):
-        _begin(membership, replace(PLACE, master_port=listener.getsockname()[1]))
-    assert membership.store is None
-    assert [type(message) for message in membership.client.sent] == [Unreachable]  # type: ignore[attr-defined]
+
+    def begin() -> None:
+        with pytest.raises(PeerError, match=r"does not serve round 3\.7"):
+            _begin(membership, place)
+        assert membership.store is None
+        assert [type(message) for message in membership.client.sent] == [Unreachable]  # type: ignore[attr-defined]
+        membership.client.sent.clear()  # type: ignore[attr-defined]
+
+    with _serving(listener, host, PLACE.round, host.round) as (place, bystander):
+        bystander.while_repeated(begin)
 
 
 def test_a_member_of_a_superseded_round_does_not_wait_for_its_store(
@@ -160,25 +193,36 @@ def test_a_member_of_a_superseded_round_does_not_wait_for_its_store(
 ) -> None:
     """Rank 0 took part in a later round instead, at the same port: no workers start, and nobody waits for a timeout."""
     later = replace(PLACE, rank=0, round=RoundId(3, 8), secret="other")
-    store = round_store.serve(listener)
-    agreement.prepare(SignedStore(round_store.beside(store, f"pytorchjob/{later.round}"), later))
-    membership.client.inbox = Inbox(round=PLACE.round, assigned=replace(later, rank=1))  # type: ignore[misc]
-    with pytest.raises(PeerError, match=r"round 3\.7 has ended before its store was open"):
-        _begin(membership, replace(PLACE, master_port=listener.getsockname()[1]))
+
+    def begin() -> None:
+        membership.client.inbox = Inbox(round=PLACE.round, assigned=replace(later, rank=1))  # type: ignore[misc]
+        with pytest.raises(PeerError, match=r"round 3\.7 has ended before its store was open"):
+            _begin(membership, place)
+
+    with _serving(listener, later, later.round) as (place, bystander):
+        bystander.while_repeated(begin)
 
 
 def test_an_intruder_cannot_make_a_dead_member_seem_alive(listener: socket.socket) -> None:
-    raw = round_store.serve(listener)
+    raw, seconds = round_store.serve(listener), count(1)
     zero, one = (SignedStore(raw, replace(PLACE, rank=rank)) for rank in (0, 1))
     agreement.prepare(zero)
     heartbeats = agreement.PeerHeartbeats(zero.assigned, 0.0)
     agreement.PeerHeartbeats(one.assigned, 0.0).exchange(one, lambda: 0.5)
     old = raw.get("heartbeat/1").decode()
-    for second in range(1, 10):
+
+    def replay() -> None:
+        second = next(seconds)
         raw.set("heartbeat/1", forged(str(100 + second)) if second % 2 else old)
-        heartbeats.exchange(zero, lambda second=second: float(second))  # type: ignore[misc]
-    assert heartbeats.heard(9.0).ranks == ()
-    assert heartbeats.silence(9.0) > 5.0
+        heartbeats.exchange(zero, lambda: float(second))
+
+    with neighbour("127.0.0.1", listener.getsockname()[1]) as bystander:
+        for _ in range(9):
+            replay()
+        bystander.while_repeated(replay)
+    now = float(next(seconds) - 1)
+    assert heartbeats.heard(now).ranks == ()
+    assert heartbeats.silence(now) > 5.0
 
 
 class Link:
@@ -210,6 +254,7 @@ def _job_with_two_members(lines: list[str]) -> tuple[Jobs, list[Link]]:
     return jobs, links
 
 
+@pytest.mark.without_bystander("the intruder only reads")
 def test_the_secret_of_a_round_reaches_its_members_and_no_log_state_or_recording() -> None:
     lines: list[str] = []
     jobs, links = _job_with_two_members(lines)
