@@ -75,7 +75,8 @@ class V1Process:
             f"--health-probe-bind-address={self._health}",
             f"--webhook-server-port={free_port()}",
         ]
-        env = {**os.environ, "KUBECONFIG": str(self._plane.kubeconfig)}
+        # Half of v1 takes the fixed path of the certificates, the other half asks for the folder of temporary files.
+        env = {**os.environ, "KUBECONFIG": str(self._plane.kubeconfig), "TMPDIR": str(_CERTIFICATES.parents[1])}
         with self.log_file.open("ab") as log:
             return subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
