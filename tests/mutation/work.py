@@ -102,7 +102,8 @@ def configuration(group: Group, mutate: Iterable[str]) -> str:
 
 def tests(group: Group) -> list[str]:
     """Return the group's tests as paths below the repository's root."""
-    return [str(path.relative_to(ROOT)) for pattern in group.tests for path in sorted(ROOT.glob(pattern))]
+    found = [str(path.relative_to(ROOT)) for pattern in group.tests for path in sorted(ROOT.glob(pattern))]
+    return [path for path in found if path not in group.without]  # pytest ignores no path that it is given
 
 
 def _toml(table: Mapping[str, object]) -> str:
