@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pytorchjob_agent.contract.fields import MAX_COUNT
-from pytorchjob_agent.contract.messages import Done, Draining, Failed, Heartbeat, Join, Resumed, RoundId, Unreachable
+from pytorchjob_agent.contract.messages import Done, Draining, Failed, Join, RoundId, Unreachable
 from pytorchjob_operator.rounds.state import AuthenticationFailed, JobSynced, Tick
+from tests.rounds.stories_of_changes import STORIES_OF_CHANGES
 from tests.rounds.stories_of_leaders import STORIES_OF_LEADERS
 from tests.rounds.story import expected
 from tests.rounds.transcript import Recorded, round_of_two
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
-FIRST, AGREED, FAR = RoundId(1, 1), RoundId(1, 1, 1), RoundId(MAX_COUNT, 1)
+FIRST, FAR = RoundId(1, 1), RoundId(MAX_COUNT, 1)
 
 
 def success() -> Recorded:
@@ -92,70 +93,6 @@ def timeout_of_many() -> Recorded:
     job = Recorded(6, join_timeout=6.0)
     job.waits(0)
     job.passes(6)
-    return job
-
-
-def drain() -> Recorded:
-    job = round_of_two(min_members=1)
-    job.says(0, Heartbeat(cooperative=True))
-    job.says(1, Draining(20, "preempted"))
-    job.passes(1)
-    job.says(0, Draining(5, ""))
-    job.hello(1, round=FIRST, rank=1, size=2)
-    job.passes(1)
-    job.says(0, Heartbeat(cooperative=True, answered=1))
-    job.says(1, Heartbeat(answered=1))
-    job.joins(0)
-    job.says(1, Draining(0, "SIGTERM"))
-    return job
-
-
-def drain_late() -> Recorded:
-    job = round_of_two(min_members=1)
-    job.says(0, Heartbeat(cooperative=True))
-    job.says(1, Draining(2, "SIGTERM"))
-    job.passes(2)
-    return job
-
-
-def growth() -> Recorded:
-    job = Recorded(4, min_members=1, max_members=3)
-    job.waits(0)
-    job.passes(30, cooperative=True)
-    job.clear()
-    job.waits(1)
-    job.passes(0.5)
-    job.waits(2)
-    job.passes(0.5)
-    job.says(0, Heartbeat(answered=1))
-    job.joins(0)
-    job.waits(3)
-    job.ends(0)
-    job.hello(3)
-    job.joins(3)
-    return job
-
-
-def agreement() -> Recorded:
-    job = Recorded(3, max_members=2, min_members=2)
-    job.waits(0, 1, 2)
-    job.passes(2, step=5)
-    job.clear()
-    job.says(0, Resumed(AGREED, 1, "a worker failed"))
-    job.says(1, Resumed(AGREED, 1, "a worker failed"))
-    job.says(1, Resumed(FIRST, 1, "too late"))
-    job.says(0, Resumed(AGREED, 1, "again"))
-    job.says(2, Resumed(AGREED, 1, "a spare"))
-    return job
-
-
-def agreement_without_one() -> Recorded:
-    job = round_of_two()
-    job.says(1, Resumed(AGREED, 1, "a worker failed"))
-    job.says(0, Join(20000, FIRST))
-    job.says(1, Join(20001, AGREED))
-    job.says(0, Join(20000, FIRST))
-    job.says(0, Join(20000, AGREED))
     return job
 
 
@@ -277,6 +214,7 @@ def late_leaver() -> Recorded:
 
 
 STORIES: tuple[Callable[[], Recorded], ...] = (
+    *STORIES_OF_CHANGES,
     *STORIES_OF_LEADERS,
     success,
     failure,
@@ -285,11 +223,6 @@ STORIES: tuple[Callable[[], Recorded], ...] = (
     pause,
     timeout,
     timeout_of_many,
-    drain,
-    drain_late,
-    growth,
-    agreement,
-    agreement_without_one,
     lost_member,
     frozen_member,
     heard_by_peers,

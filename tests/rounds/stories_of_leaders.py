@@ -32,6 +32,48 @@ def adoption_of_a_newer_round() -> Recorded:
     return job
 
 
+def adoption_of_a_later_attempt() -> Recorded:
+    job = new_leader(2)
+    job.hello(0, round=FIRST, rank=0, size=2)
+    job.hello(1, round=RoundId(1, 1, 1), rank=1, size=2)
+    job.hello(0, round=RoundId(1, 1, 1), rank=0, size=2)
+    return job
+
+
+def adoption_of_a_later_attempt_of_another_size() -> Recorded:
+    job = new_leader(3)
+    job.hello(0, round=FIRST, rank=0, size=2)
+    job.hello(1, round=RoundId(1, 1, 1), rank=1, size=3)
+    return job
+
+
+def adoption_of_a_later_attempt_with_another_rank() -> Recorded:
+    job = new_leader(2)
+    job.hello(0, round=FIRST, rank=0, size=2)
+    job.hello(1, round=RoundId(1, 1, 1), rank=0, size=2)
+    return job
+
+
+def end_learned_again() -> Recorded:
+    job = new_leader(3)
+    job.hello(0, last_round=FIRST, rank=0, size=3)
+    job.hello(1, last_round=FIRST, rank=0, size=3)
+    job.hello(1, last_round=FIRST, rank=1, size=2)
+    job.hello(1, last_round=FIRST, rank=4, size=3)
+    job.hello(1, round=FIRST, rank=1, size=3)
+    job.hello(0, last_round=FIRST, rank=2, size=3)
+    job.hello(2, last_round=RoundId(1, 2), rank=2, size=3)
+    return job
+
+
+def member_of_a_former_pod() -> Recorded:
+    job = new_leader(2)
+    job.hello(0, round=FIRST, rank=0, size=2)
+    job.hello(0, pod_uid="uid-old", round=RoundId(1, 0), rank=0, size=2)
+    job.hello(0, pod_uid="uid-old", round=FIRST, rank=0, size=2)
+    return job
+
+
 def learned_end() -> Recorded:
     job = new_leader(3)
     job.hello(0, last_round=RoundId(0, 7), rank=0, size=3, restarts=4)
@@ -72,6 +114,11 @@ def success_before_this_leader() -> Recorded:
 STORIES_OF_LEADERS: tuple[Callable[[], Recorded], ...] = (
     adoption,
     adoption_of_a_newer_round,
+    adoption_of_a_later_attempt,
+    adoption_of_a_later_attempt_of_another_size,
+    adoption_of_a_later_attempt_with_another_rank,
+    end_learned_again,
+    member_of_a_former_pod,
     learned_end,
     end_learned_while_running,
     newer_end_learned_while_running,

@@ -50,6 +50,36 @@ def test_a_replay_ends_in_the_same_state(tmp_path: Path) -> None:
     assert replayed[-1].decision.state == end
 
 
+def test_the_lines_of_a_recording(tmp_path: Path) -> None:
+    record(tmp_path / "file")
+    lines = (tmp_path / "file").read_text().splitlines()
+    assert lines[0] == '{"format": "pytorchjob-rounds", "version": 1}'
+    assert lines[2] == '{"job":"a-job","at":101.0,"input":"authentication failed","message":"a wrong token"}'
+    hello = json.loads(json.loads(lines[3])["line"])
+    assert (hello["token"], hello["pod"]) == ("", "pod-0")
+    assert not any(json.loads(line).get("line", "").endswith("\n") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        pytest.param({"input": "tick"}, "ValueError: the first input of a job must be a sync", id="no sync"),
+        pytest.param({"input": "x" * 50}, f"ValueError: unknown input '{'x' * 40}'", id="an unknown input"),
+    ],
+)
+def test_a_first_input_that_is_refused(second: dict[str, str], words: str) -> None:
+    lines = [recording.header(), json.dumps({"job": "a", "at": 1.0, "term": 3, **second})]
+    with pytest.raises(recording.RecordingError) as error:
+        list(recording.replay(lines))
+    assert str(error.value).startswith(f"line 2: {words}; the file is damaged")
+
+
+def test_an_old_recording_without_restarts_has_none() -> None:
+    sync = {"input": "sync", "policy": {"min_members": 1, "max_members": 1}, "pods": {}}
+    lines = [recording.header(), json.dumps({"job": "a", "at": 1.0, "term": 3, **sync})]
+    assert [found.decision.state.restarts for found in recording.replay(lines)] == [0]
+
+
 def test_a_recording_has_no_token(tmp_path: Path) -> None:
     record(tmp_path / "file")
     assert "secret" not in (tmp_path / "file").read_text()

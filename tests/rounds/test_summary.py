@@ -3,13 +3,22 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, TrainingEnd
+from pytorchjob_agent.contract.messages import LEASE_SECONDS, RoundId
+from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, SilentPod, TrainingEnd
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Waiting
 from pytorchjob_operator.rounds.state import AuthenticationFailed, JobState, Tick
 from pytorchjob_operator.rounds.summary import summarize
-from pytorchjob_operator.rounds.values import End, EndReason, Member, PastRestart, Policy, Round, TrainingReason
+from pytorchjob_operator.rounds.values import (
+    End,
+    EndReason,
+    Member,
+    PastRestart,
+    Policy,
+    Round,
+    SilentAgent,
+    TrainingReason,
+)
 
 NOW = 100.0
 ROUND = Round(RoundId(3, 7), (0, 1), NOW, world_size=4)
@@ -71,6 +80,41 @@ MOVED = PastRestart(60.0, TrainingReason.REGROUPING, "pod-2 joined", False)
             state(member(0), phase=Running(replace(ROUND, world_size=0, ranks=(0, None)))),
             Report(**RUNS | {"world": 0}),
             id="before, they are unknown",
+        ),
+        pytest.param(
+            state(member(0), member(1, step=6), member(2, step=6, total=8)),
+            Report(**RUNS, step=6),
+            id="of two that are equally far, the first one",
+        ),
+        pytest.param(
+            state(member(0, port=1), member(1, port=2), member(2, port=3)),
+            Report(**RUNS, spares=1),
+            id="members of the round are no spares",
+        ),
+        pytest.param(
+            state(member(0), silent={1: SilentAgent("uid-1", NOW - 7)}),
+            Report(**RUNS, silent=(SilentPod("uid-1", 7.0),)),
+            id="a pod whose agent is silent, and since when",
+        ),
+        pytest.param(
+            state(member(0), silent={1: SilentAgent("uid-1", NOW + 1)}),
+            Report(**RUNS, silent=(SilentPod("uid-1", 0.0),)),
+            id="no time is negative",
+        ),
+        pytest.param(
+            state(member(0, heard_at=NOW - LEASE_SECONDS), silent={1: SilentAgent("uid-1", NOW)}),
+            Report(**RUNS),
+            id="no agent is heard: none is silent",
+        ),
+        pytest.param(
+            state(member(0, connection=None), silent={1: SilentAgent("uid-1", NOW)}),
+            Report(**RUNS),
+            id="no agent is connected: none is silent",
+        ),
+        pytest.param(
+            state(history=(replace(FAILED, at=NOW + 1),)),
+            Report(**RUNS, last_restart=LastRestart(0.0, FAILED.reason, FAILED.message)),
+            id="a restart has just been",
         ),
         pytest.param(
             state(phase=Stalled(NOW, "timed out", ROUND)),

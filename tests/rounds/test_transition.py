@@ -1,0 +1,33 @@
+"""One decision in progress: names, and what it refuses."""
+
+import pytest
+
+from pytorchjob_operator.rounds.phases import Rendezvous
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import ExpectedPod
+from tests.rounds.story import Job, expected
+
+
+@pytest.mark.parametrize(
+    ("index", "name"),
+    [
+        pytest.param(0, "pod-0", id="of a member"),
+        pytest.param(1, "another", id="of a pod whose agent has not come"),
+        pytest.param(2, "replica 2", id="of neither"),
+    ],
+)
+def test_the_name_of_a_pod(index: int, name: str) -> None:
+    job = Job(2)
+    job.hello(0)
+    job.expect({0: expected(0), 1: ExpectedPod("another")})
+    assert Transition(job.state, job.now).pod_name(index) == name
+
+
+def test_the_data_of_another_phase_are_refused() -> None:
+    with pytest.raises(AssertionError, match="is not the present phase"):
+        Transition(Job(2).state, 0.0).update(Rendezvous(0.0, ""))
+
+
+def test_at_first_there_is_nothing_to_do() -> None:
+    transition = Transition(Job(2).state, 7.0)
+    assert (transition.reason, transition.now, transition.commands, transition.events) == ("nothing to do", 7.0, [], [])
