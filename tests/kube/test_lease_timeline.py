@@ -1,154 +1,11 @@
 """When an elector may write, second by second, and which requests it sends for that."""
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from datetime import UTC, datetime
 
 import pytest
 
-from pytorchjob_operator.errors import Conflict, NotFound, Unavailable
-from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName
-from pytorchjob_operator.kube.resource import LEASES, Resource
-from tests.fakes.timeless import play
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-NOW = int(NOON.timestamp())
-Lease = dict[str, Any]
-Fault = Callable[[float, str], Exception | float | None]
-"""What happens to a request of this time and kind: an error, or the seconds that it takes."""
-
-
-def lease(holder: object = "", duration: object = 1, transitions: object = 1, uid: str = "first", **more: Any) -> Lease:
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": duration, "leaseTransitions": transitions, **more}
-    return {"metadata": {"name": "leader", "namespace": "ns", "uid": uid, "labels": {"a": "b"}}, "spec": spec}
-
-
-FREE = lease()
-"""A Lease that its last leader has released."""
-
-
-@dataclass
-class Server:
-    """The Lease of a server, in memory; the elector's own clock is its clock too."""
-
-    lease: Lease | None
-    fault: Fault = lambda _now, _verb: None
-    requests: list[str] = field(default_factory=list)
-    version: int = 0
-    held: Lease | None = None
-    """The Lease before the elector was ended."""
-
-    async def get(self, resource: Resource, namespace: str, name: str) -> Lease:
-        await self._arrive("get", resource, namespace)
-        assert name == "leader"
-        if self.lease is None:
-            raise NotFound(404, "NotFound", "no lease")
-        return self.lease
-
-    async def create(self, resource: Resource, namespace: str, body: Lease) -> Lease:
-        await self._arrive("create", resource, namespace)
-        assert body["metadata"] == {"name": "leader", "namespace": "ns"}
-        if self.lease is not None:
-            raise Conflict(409, "AlreadyExists", "another process was faster")
-        return self.put({**body, "metadata": {**body["metadata"], "uid": "created"}})
-
-    async def update(self, resource: Resource, namespace: str, body: Lease) -> Lease:
-        await self._arrive("update", resource, namespace)
-        if self.lease is None:
-            raise NotFound(404, "NotFound", "no lease")
-        if body["metadata"] != self.lease["metadata"]:
-            raise Conflict(409, "Conflict", "it has changed")
-        return self.put(body)
-
-    def put(self, lease: Lease) -> Lease:
-        """Store a Lease with a version of its own."""
-        self.version += 1
-        self.lease = {**lease, "metadata": {**lease["metadata"], "resourceVersion": str(self.version)}}
-        return self.lease
-
-    async def _arrive(self, verb: str, resource: Resource, namespace: str) -> None:
-        assert (resource, namespace) == (LEASES, "ns")
-        now = asyncio.get_running_loop().time()
-        self.requests.append(f"{verb} {now:g}")
-        found = self.fault(now, verb)
-        if isinstance(found, Exception):
-            raise found
-        await asyncio.sleep(found or 0)
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What an elector did."""
-
-    valid: list[tuple[int, int]]
-    """From which second to which the elector might write."""
-    end: str
-    """Why it ended by itself."""
-    server: Server
-    elector: Elector
-    seconds: int
-    """For so long it was watched; then it was ended."""
-    ended_at: float
-
-    @property
-    def spec(self) -> Lease:
-        """The Lease as it was left."""
-        assert self.server.lease is not None
-        return cast(Lease, self.server.lease["spec"])
-
-
-def seen(
-    before: Lease | None,
-    seconds: int,
-    changes: Mapping[int, Lease | None] | None = None,
-    fault: Fault | None = None,
-    wall: datetime = NOON,
-) -> Seen:
-    """Run an elector against a server on which other programs change the Lease at some seconds."""
-    server = Server(None, fault or (lambda _now, _verb: None))
-    if before is not None:
-        server.put(before)
-    return play(_story(server, seconds, changes or {}, wall))
-
-
-async def _story(server: Server, seconds: int, changes: Mapping[int, Lease | None], start: datetime) -> Seen:
-    clock = asyncio.get_running_loop().time
-    name = LeaseName("ns", "leader", "ours")
-    elector = Elector(cast(ApiClient, server), name, clock, lambda: start + timedelta(seconds=clock()))
-    task, valid = asyncio.create_task(elector.run()), []
-    for second in range(seconds):
-        await asyncio.sleep(0.5)
-        if second in changes:
-            found = changes[second]
-            server.lease = None
-            if found is not None:
-                server.put(found)
-        valid.append(elector.valid())
-        await asyncio.sleep(0.5)
-    end = str(task.exception()) if task.done() else ""
-    server.held = server.lease
-    task.cancel()
-    with suppress(asyncio.CancelledError, LeaseLostError):
-        await task
-    return Seen(_ranges(valid), end, server, elector, seconds, clock())
-
-
-def _ranges(valid: Sequence[bool]) -> list[tuple[int, int]]:
-    """Return from which second to which it is true."""
-    edges = [at for at, (old, new) in enumerate(zip([False, *valid], [*valid, False], strict=True)) if old != new]
-    return list(zip(edges[::2], edges[1::2], strict=True))
-
-
-def away(*spans: tuple[float, float], error: Exception | float = 60.0) -> Fault:
-    """A server that is away between these times: a request hangs, or fails."""
-    return lambda now, _verb: error if any(begin <= now < end for begin, end in spans) else None
-
-
-DOWN = Unavailable(500, "Internal", "no etcd")
+from pytorchjob_operator.kube.lease import LeaseSettings
+from tests.kube.lease_timeline import DOWN, FREE, NOW, Fault, Lease, Seen, away, lease, seen
 
 
 @pytest.mark.parametrize(
@@ -172,6 +29,7 @@ DOWN = Unavailable(500, "Internal", "no etcd")
 def test_when_it_may_write(before: Lease | None, fault: Fault | None, valid: list[tuple[int, int]]) -> None:
     found = seen(before, 60, fault=fault)
     assert (found.valid, found.end) == (valid, "")
+    assert found.elector.acquired.is_set() is bool(valid)
 
 
 def test_a_lease_of_more_than_a_minute_counts_as_one_of_a_minute() -> None:
@@ -300,6 +158,59 @@ def test_a_server_that_hangs_delays_the_end_of_a_leader_by_one_request() -> None
     assert seen(FREE, 5, fault=away((5, 60))).ended_at == 8
 
 
-def test_a_reply_that_is_no_lease_is_no_lease() -> None:
-    found = seen({"metadata": {}}, 3, {0: {"metadata": {}, "kind": "Status"}})
-    assert found.valid == []
+@pytest.mark.parametrize(
+    ("duration", "second"),
+    [
+        pytest.param(30.0, 30, id="a number"),
+        pytest.param("30", 16, id="a text is none"),
+        pytest.param(2.0**63, 16, id="nor is one without bounds"),
+        pytest.param(-30, 16, id="nor is a negative one"),
+    ],
+)
+def test_the_duration_that_a_dead_leader_left(duration: object, second: int) -> None:
+    assert seen(lease("dead", duration), 60).valid == [(second, 60)]
+
+
+def test_a_lease_of_less_than_a_second_is_written_as_one_second() -> None:
+    found = seen(FREE, 3, settings=LeaseSettings(duration=0.9, deadline=0.6, period=0.1, request=0.2))
+    assert found.server.held is not None
+    assert found.server.held["spec"]["leaseDurationSeconds"] == 1
+
+
+def test_a_new_lease_of_a_server_without_uids_is_led_after_a_lease_duration() -> None:
+    bare = {"metadata": {"name": "leader", "namespace": "ns"}, "spec": {"holderIdentity": "ours"}}
+    assert seen(bare, 30).valid == [(16, 30)]
+
+
+def test_one_that_is_created_again_meanwhile_is_waited_for_from_then() -> None:
+    again = lease("ours", 15, NOW, uid="again")
+    assert seen(None, 40, {8: again}).valid == [(26, 40)]
+
+
+def test_the_duration_of_a_new_lease_is_over_to_the_second() -> None:
+    settings = LeaseSettings(duration=14.0)
+    assert seen(None, 30, settings=settings).valid == [(14, 30)]
+
+
+@pytest.mark.parametrize(
+    ("before", "fault", "seconds", "words"),
+    [
+        pytest.param(FREE, away((3, 9), error=DOWN), 5, "Internal (500): no etcd", id="a leader that may still write"),
+        pytest.param(
+            FREE,
+            away((1, 60), error=DOWN),
+            13,
+            "Internal (500): no etcd; the operator writes nothing until it is renewed",
+            id="a leader that may not",
+        ),
+        pytest.param(FREE, away((0, 9), error=DOWN), 1, "Internal (500): no etcd", id="no leader yet"),
+        pytest.param(FREE, away((0, 9)), 4, "no response in time", id="a server that hangs"),
+        pytest.param({"kind": "Status"}, None, 1, "BadReply: the server's response is not a Lease", id="no Lease"),
+    ],
+)
+def test_what_it_logs_of_a_failure(
+    caplog: pytest.LogCaptureFixture, before: Lease, fault: Fault | None, seconds: int, words: str
+) -> None:
+    seen(before, seconds, fault=fault)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings[-1] == f"lease leader: {words}"

@@ -96,6 +96,7 @@ class Seen:
 
 def seen(server: Server, seconds: float, settings: ReflectorSettings = SETTINGS) -> Seen:
     """Run a reflector for so long."""
+    server.requests.clear()  # a parameter serves each run of its test
     return play(_story(server, seconds, settings))
 
 

@@ -90,7 +90,7 @@ class Elector:
         """The uid of a Lease that this process holds, but whose past it does not know, and since when."""
         self._leading = False
         self._highest = 0
-        """The highest term that this process has seen."""
+        """The highest term of another process that this process has seen."""
         self.fence = Fence(clock)
         self.term = 0
         """Grows with each change of leadership; the messages of a later leader have a higher term."""
@@ -226,7 +226,6 @@ class Elector:
             if not self._may_lead(_uid(lease)):
                 return
             self._settled, self._leading = _uid(lease), True
-            self._highest = self.term
         self.fence.extend(started + self._settings.deadline)
         if not self.acquired.is_set():
             self.acquired.set()
@@ -267,7 +266,7 @@ def _spec(lease: Object) -> dict[str, Any]:
 
 
 def _uid(lease: Object) -> str:
-    return str(lease["metadata"].get("uid", ""))
+    return str(lease["metadata"].get("uid"))
 
 
 def _released(spec: Object) -> bool:
