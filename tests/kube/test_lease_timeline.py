@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pytorchjob_operator.errors import Conflict
 from pytorchjob_operator.kube.lease import LeaseSettings
 from tests.kube.lease_timeline import DOWN, FREE, NOW, Fault, Lease, Seen, away, lease, seen
 
@@ -214,3 +215,20 @@ def test_what_it_logs_of_a_failure(
     seen(before, seconds, fault=fault)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings[-1] == f"lease leader: {words}"
+
+
+def test_before_it_leads_it_has_no_term() -> None:
+    assert seen(lease("other", 15), 3).elector.term == 0
+
+
+def test_a_lease_that_changes_once_while_it_is_written_is_written_again_at_once() -> None:
+    conflicts = [Conflict(409, "Conflict", "it has changed")]
+    found = seen(FREE, 3, fault=lambda _now, verb: conflicts.pop() if verb == "update" and conflicts else None)
+    assert (found.valid, sent(found)) == ([(0, 3)], "get 0, update 0, get 0, update 0, update 2")
+
+
+def test_a_lease_that_changes_again_and_again_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    conflict = Conflict(409, "Conflict", "it has changed")
+    found = seen(FREE, 3, fault=lambda _now, verb: conflict if verb == "update" else None)
+    assert sent(found) == "get 0, update 0, get 0, update 0, get 2, update 2, get 2, update 2"
+    assert caplog.records == []

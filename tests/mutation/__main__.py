@@ -36,9 +36,9 @@ def main(arguments: list[str]) -> int:
         if "--report" not in options:
             path = work.prepare(group, modules, fresh="--fresh" in options)
             work.forget_survivors(work.mutated(group, module) for module in modules)
-            if code := work.run(path):
+            if code := work.run(path):  # modules that it has finished have a score
                 print(f"{group.name}: mutmut ended with {code}, see {path / 'mutmut.log'}")
-                return code
+                survivors += 1
         for module in modules:
             survivors += report(group, module, reasons, keep="--report" not in options)
     README.write_text(page(README, json.loads(RESULTS.read_text())))

@@ -42,7 +42,19 @@ GROUPS = (
         ("tests/rounds",),
         ("tests/rounds/test_plausibility.py::test_a_pod_that_reports_failures_without_end_takes_little_memory",),
     ),
-    Group("plan", (f"{OPERATOR}/plan/*",), ("tests/plan",), ("tests/plan/test_properties.py",)),
+    Group(
+        "plan",
+        (f"{OPERATOR}/plan/*",),
+        ("tests/plan",),
+        (  # each takes longer than all others together
+            "tests/plan/test_properties.py",
+            "tests/plan/test_budget.py",
+            "tests/plan/test_quantity.py::test_a_total_is_exact_whatever_its_size",
+            "tests/plan/test_status.py::test_a_life_is_three_writes_whatever_starts_or_ends_first",
+            "tests/plan/test_status.py::test_the_life_of_200_pods_is_three_writes",
+            "tests/plan/test_pod_events.py::test_a_thousand_pods_that_fail_one_after_the_other_make_few_events",
+        ),
+    ),
     *(
         alone(AGENT, name)
         for name in (

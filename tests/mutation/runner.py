@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from _pytest.config import get_config
+from mutmut import __main__ as main
 from mutmut.configuration import config
 from mutmut.mutation import trampoline
 from mutmut.runners.harness import PytestRunner
@@ -24,12 +25,19 @@ _KILLERS = Path("mutants") / "killers"
 _functions: list[tuple[str, dict[str, Any], Any]] = []
 """The mutated functions: the module, the mutants by name, and what callers call."""
 _wrap = trampoline.wrap_in_trampoline
+_time = main.estimated_worst_case_time
 
 
 def install() -> None:
     """Have mutmut use this runner; before it imports what it has mutated."""
+    main.estimated_worst_case_time = _module_and_time
     isolation.PytestRunner, isolation.ForkRunner = Collected, Prepared  # type: ignore[misc]
     trampoline.wrap_in_trampoline = _remember
+
+
+def _module_and_time(mutant: str) -> tuple[str, float]:
+    """Have mutmut try one module after the other, so that an interrupted run has whole results of some."""
+    return mutant.rpartition(".")[0], _time(mutant)
 
 
 def _remember(mutants: dict[str, Any], is_classmethod: bool = False) -> Callable[[Any], Any]:
@@ -105,6 +113,10 @@ def _killers_first(killers: Path, tests: Iterable[str]) -> list[str]:
 
 class Prepared(isolation.ForkRunner):
     """Collects the tests before the first mutant."""
+
+    def run_clean_tests(self, tests: Iterable[str]) -> int:
+        """Leave it to `startup`, which has collected the tests."""
+        return 0
 
     def startup(self) -> None:
         """Collect the tests, and check that they pass without a mutant."""

@@ -23,6 +23,7 @@ def success() -> Recorded:
     job.waits(2, 0, 1, nproc=2)
     job.ends(0)
     job.says(1, Done(RoundId(1, 7)))
+    job.says(2, Done(FIRST))
     job.hello(2)
     job.joins(2)
     job.ends(1)

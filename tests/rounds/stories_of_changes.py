@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from pytorchjob_agent.contract.messages import Draining, Heartbeat, Join, Resumed, RoundId
+from tests.rounds.story import expected
 from tests.rounds.transcript import Recorded, round_of_two
 
 FIRST, AGREED = RoundId(1, 1), RoundId(1, 1, 1)
@@ -70,7 +71,10 @@ def stalled_after_a_round() -> Recorded:
     job.passes(20, silent=[1])
     job.hello(0)
     job.breaks(0)
+    job.hello(0, incarnation="second", round=FIRST, rank=0, size=2)
     job.hello(0, incarnation="second")
+    job.breaks(0)
+    job.hello(0, incarnation="third")
     job.hello(1, last_round=RoundId(1, 2), rank=1, size=2)
     job.says(1, Join(20001, RoundId(1, 2)))
     return job
@@ -117,6 +121,64 @@ def agreement_without_one() -> Recorded:
     return job
 
 
+def stalled_after_a_failure() -> Recorded:
+    job = round_of_two(join_timeout=12.0)
+    job.fails(0)
+    job.joins(0)
+    job.passes(12)
+    return job
+
+
+def leaving_member_that_goes() -> Recorded:
+    job = round_of_two(min_members=1)
+    job.goes(1)
+    job.breaks(1)
+    return job
+
+
+def member_that_leaves_before_the_first_round() -> Recorded:
+    job = Recorded(4)
+    job.waits(0)
+    job.hello(1)
+    job.goes(1)
+    job.hello(2)
+    job.breaks(2)
+    job.passes(5, silent=[2])
+    return job
+
+
+def job_without_other_pods() -> Recorded:
+    job = Recorded(1, min_members=2)
+    job.waits(0)
+    job.passes(5)
+    return job
+
+
+def pause_and_the_end_of_a_newer_round() -> Recorded:
+    job = round_of_two()
+    for error in "abcde":
+        job.fails(0, error)
+        job.joins(0, 1)
+        job.passes(16)
+    job.fails(0, "f")
+    job.joins(0, 1)
+    job.clear()
+    job.passes(6)
+    job.hello(1, last_round=RoundId(1, 9), rank=1, size=2)
+    return job
+
+
+def pod_that_was_replaced_while_its_agent_runs() -> Recorded:
+    job = Recorded(3, min_members=2, rejoin_timeout=30.0)
+    job.waits(0, 1, 2)
+    job.expect({**job.pods, 2: expected(2, "uid-new")})
+    job.clear()
+    job.fails(0)
+    job.joins(0, 1)
+    job.passes(11)
+    return job
+
+
 STORIES_OF_CHANGES: tuple[Callable[[], Recorded], ...] = (
     drain,
     drain_late,
@@ -125,6 +187,12 @@ STORIES_OF_CHANGES: tuple[Callable[[], Recorded], ...] = (
     drain_within_a_second,
     container_restarts,
     stalled_after_a_round,
+    stalled_after_a_failure,
+    leaving_member_that_goes,
+    member_that_leaves_before_the_first_round,
+    job_without_other_pods,
+    pause_and_the_end_of_a_newer_round,
+    pod_that_was_replaced_while_its_agent_runs,
     growth,
     agreement,
     agreement_without_one,

@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.contract.messages import Failed, RoundId
 from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.failures import MOST_FAILURES
 from pytorchjob_operator.rounds.losses import shift_after_sleep
 from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running
-from pytorchjob_operator.rounds.state import ConnectionClosed, JobState, JobSynced
-from pytorchjob_operator.rounds.values import Policy, Round
+from pytorchjob_operator.rounds.rendezvous import unknown_may_connect
+from pytorchjob_operator.rounds.state import ConnectionClosed, JobState, JobSynced, MessageReceived, Tick
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy, Round
 from tests.rounds.story import Job, expected, running
 
 OWN = Round(RoundId(1, 1), (0, 1), started_at=5.0)
@@ -100,3 +103,79 @@ def test_a_member_whose_pod_is_gone_has_half_the_time_to_reconnect() -> None:
     assert job.runs
     job.passes(0.25, silent=[1])
     assert not job.runs
+
+
+@pytest.mark.parametrize(
+    ("heard", "now", "lost"),
+    [
+        pytest.param(0.25, 2.5, False, id="a moment after its connection ended"),
+        pytest.param(0.1875, 2.5, True, id="so soon after that it may have been on its way"),
+        pytest.param(0.2, 2.5, True, id="just as long as a report may be on its way"),
+        pytest.param(0.25, 3.0, False, id="just now"),
+        pytest.param(0.25, 3.25, True, id="too long ago"),
+    ],
+)
+def test_a_member_without_a_connection_lives_if_a_peer_has_heard_it(heard: float, now: float, lost: bool) -> None:
+    job = running(3, min_members=2)
+    job.breaks(1)
+    job.passes(2.25, silent=[1])
+    members = {**job.state.members, 1: replace(job.state.members[1], peer_heard_at=1000.0 + heard)}
+    decision = decide(replace(job.state, members=members), Tick(), 1000.0 + now)
+    assert (1 not in decision.state.members) is lost
+
+
+@pytest.mark.parametrize(
+    ("pods", "trains"),
+    [
+        pytest.param({}, True, id="both pods run"),
+        pytest.param({0: expected(0, problem="Evicted")}, False, id="a pod does not run"),
+        pytest.param({0: expected(0, succeeded=True)}, False, id="a pod has succeeded"),
+        pytest.param({0: expected(0, "uid-new")}, False, id="a pod was replaced"),
+        pytest.param({0: None}, False, id="a pod is gone"),
+    ],
+)
+def test_a_group_that_no_one_hears_may_train_as_long_as_its_pods_run(
+    pods: dict[int, ExpectedPod | None], trains: bool
+) -> None:
+    job = Job(4, min_members=1, max_members=2)
+    job.waits(0, 1, 2, 3)
+    job.passes(20, silent=[0, 1])
+    job.expect({index: pod for index, pod in {**job.pods, **pods}.items() if pod is not None})
+    job.passes(1, silent=[0, 1])
+    assert job.runs is not trains
+
+
+@pytest.mark.parametrize(
+    ("ranks", "pods", "waiting", "may"),
+    [
+        pytest.param((0, 1), 2, [], False, id="all are known"),
+        pytest.param((0, None), 2, [], True, id="one is unknown, and one pod is left"),
+        pytest.param((0, None), 1, [], False, id="one is unknown, and no pod is left"),
+        pytest.param((0, None), 0, [], True, id="one is unknown, and the pods are too"),
+        pytest.param((0, None), 2, [1], False, id="the pod that is left waits for a round"),
+        pytest.param((0, None), 3, [1], True, id="another pod is left"),
+        pytest.param((0, None, None), 3, [1], False, id="two are unknown, and one pod is left"),
+        pytest.param((0, None, None), 4, [1], True, id="two are unknown, and two pods are left"),
+        pytest.param((0, None), -2, [], False, id="the unknown one has succeeded"),
+        pytest.param((0, None, None), -3, [], True, id="one of two has succeeded, and one pod is left"),
+    ],
+)
+def test_whether_unknown_members_may_connect(
+    ranks: tuple[int | None, ...], pods: int, waiting: list[int], may: bool
+) -> None:
+    """A negative number of pods: the last one has succeeded."""
+    job = Job(4, min_members=4)
+    job.waits(*waiting)
+    expectations = {index: expected(index, succeeded=pods < 0 and index == -pods - 1) for index in range(abs(pods))}
+    transition = Transition(replace(job.state, pods=expectations), job.now)
+    assert unknown_may_connect(transition, replace(OWN, ranks=ranks)) is may
+
+
+def test_failures_beyond_the_most_are_not_stored() -> None:
+    job = running(2)
+    job.fails(0)
+    phase = job.state.phase
+    assert isinstance(phase, Rendezvous)
+    many = replace(job.state, phase=replace(phase, failures=phase.failures * MOST_FAILURES))
+    late = MessageReceived(job.links[1], 1, Failed(RoundId(1, 1), 1, 0, 1, "late"))
+    assert decide(many, late, job.now).reason == "pod-1 reports a failure too many"

@@ -54,8 +54,8 @@ def test_a_term_that_cannot_have_been_is_refused_and_changes_nothing(id_: RoundI
 def test_a_term_of_leaders_that_are_forgotten_is_believed() -> None:
     job = Job(1)
     job.hello(0)
-    job.says(0, Join(20000, RoundId(1000, 5)))
-    assert job.round == RoundId(1000, 6)
+    job.says(0, Join(20000, RoundId(1 + TERMS_AHEAD, 5)))
+    assert job.round == RoundId(1 + TERMS_AHEAD, 6)
 
 
 def test_an_answer_to_a_request_that_cannot_have_been_does_not_count() -> None:

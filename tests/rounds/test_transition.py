@@ -5,13 +5,13 @@ import pytest
 from pytorchjob_operator.rounds.phases import Rendezvous
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import ExpectedPod
-from tests.rounds.story import Job, expected
+from tests.rounds.story import Job
 
 
 @pytest.mark.parametrize(
     ("index", "name"),
     [
-        pytest.param(0, "pod-0", id="of a member"),
+        pytest.param(0, "pod-0", id="of a member, as it was when it came"),
         pytest.param(1, "another", id="of a pod whose agent has not come"),
         pytest.param(2, "replica 2", id="of neither"),
     ],
@@ -19,7 +19,7 @@ from tests.rounds.story import Job, expected
 def test_the_name_of_a_pod(index: int, name: str) -> None:
     job = Job(2)
     job.hello(0)
-    job.expect({0: expected(0), 1: ExpectedPod("another")})
+    job.expect({0: ExpectedPod("renamed"), 1: ExpectedPod("another")})
     assert Transition(job.state, job.now).pod_name(index) == name
 
 

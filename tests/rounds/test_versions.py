@@ -36,6 +36,10 @@ def test_torch(torch: list[str | None], found: str | None) -> None:
     assert words == (None if found is None else f"{found}; use one image for all replicas")
 
 
+def test_the_build_of_a_short_version_is_no_difference() -> None:
+    assert unequal_versions([member(0, nccl="2.26+cuda12"), member(1, nccl="2.26")]) is None
+
+
 def test_what_a_member_does_not_tell_is_not_compared() -> None:
     assert unequal_versions([member(0, cuda="13.2"), member(1)]) is None
 
