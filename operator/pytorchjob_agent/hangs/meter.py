@@ -67,7 +67,7 @@ class Meter:
         """Return where a worker was when it was last asked; None: it gave no answer (yet)."""
         if self._stacks is None:
             return None
-        return stack_analysis.place(self._stacks.read().get(local_rank), source_around)
+        return stack_analysis.place(self._stacks.read_worker(local_rank), source_around)
 
     def last_place(self, local_rank: int) -> Place | None:
         """Return where a worker without any sign of life since then was when it last gave its stack."""

@@ -51,6 +51,11 @@ def with_traffic(reading: TreeReading, store_port: int | None = None) -> TreeRea
     return replace(reading, traffic={inode: each.moved for inode, each in found.items()}, main_traffic=main_traffic)
 
 
+def writes_stacks(pid: int) -> bool:
+    """Return whether the process has the handler for stacks: without it the signal would end the process."""
+    return _status(pid)[1]
+
+
 def _tree(root: int, below: Collection[int]) -> TreeReading:
     found = [process for pid in (root, *below) if (process := _read(pid)) is not None]
     main = next((process.pid for process in found if process.handles), root)

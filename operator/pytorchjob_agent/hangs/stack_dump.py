@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from pytorchjob_agent.hangs.process_reader import writes_stacks
 from pytorchjob_agent.hangs.stack_analysis import LONGEST, cut
 from pytorchjob_agent.system.processes import descendants
 from pytorchjob_agent.workers.output import Stream
@@ -52,8 +53,12 @@ class StackDumps:
 
     def read(self) -> dict[int, str]:
         """Return the stacks written since the request, by local rank; workers that wrote nothing are left out."""
-        texts = {local_rank: _read(path) for local_rank, path in self._paths.items()}
-        return {local_rank: cut(text) for local_rank, text in texts.items() if text}
+        texts = {local_rank: self.read_worker(local_rank) for local_rank in self._paths}
+        return {local_rank: text for local_rank, text in texts.items() if text}
+
+    def read_worker(self, local_rank: int) -> str:
+        """Return the stacks that this worker has written since the request; empty without any."""
+        return cut(_read(self._paths[local_rank]))
 
     def size(self, local_rank: int) -> int:
         """Return the bytes that a worker has written since the request."""
@@ -90,20 +95,10 @@ class StackDumps:
 
 def _signal(pid: int) -> None:
     """Signal the worker, or its first descendant with the handler if the worker has none (e.g. a shell)."""
-    ready = pid if _catches(pid) else next(filter(_catches, descendants(pid)), None)
+    ready = pid if writes_stacks(pid) else next(filter(writes_stacks, descendants(pid)), None)
     if ready is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(ready, SIGNAL)
-
-
-def _catches(pid: int) -> bool:
-    """Return whether the process has a handler: without one the signal would end it."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
-    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
-    return bool(int(caught, 16) >> (SIGNAL - 1) & 1)
 
 
 def source_around(file: str, line: int) -> str:
