@@ -66,7 +66,7 @@ def fence_of(final: Path) -> Fence | None:
         return Fence(final.parent, writer)
     if is_guarded(final.parent):
         raise FencedError(
-            f"{final.parent} is guarded by a job, and this process is in no round of one:"
+            f"{final.parent} is guarded by a job, and this process is not in a round of that job:"
             f" remove {final.parent / FOLDER} if no job uses the directory any more"
         )
     return None

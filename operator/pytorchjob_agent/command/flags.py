@@ -41,7 +41,7 @@ class Effect(StrEnum):
     DECIDED = "decided elsewhere"
     """Another value decides. A differing flag is named in the log, and refused if it contradicts the job."""
     REFUSED = "refused"
-    """A value other than the one that fits is refused."""
+    """A value that does not fit the run is refused."""
 
 
 MEMBER: Mapping[str, Effect] = {

@@ -1,10 +1,10 @@
 """Decides for how long a worker has made no progress of any kind, and whether its stack is needed for that. Pure.
 
 A worker is still if nothing works for it (`activity`), its thread that trains shows no sign of life, and its stack was
-the same each time. One that uses the CPU is still only if each of its stacks was in the same collective: it polls. What
-waits for something outside of the job (the network, a debugger) is not still, because it may continue by itself.
+the same each time. A worker that uses the CPU is still only if each of its stacks was in the same collective: it polls.
+What waits for something outside of the job (the network, a debugger) is not still, because it may continue by itself.
 
-One rank that is still means nothing: it may wait for another one, which evaluates or saves. `judge` needs all of them.
+A single still rank means nothing: it may wait for another rank, which evaluates or saves. `judge` needs all of them.
 """
 
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ class StillnessTracker:
         return self._before is not None and self._before[1].gone
 
     def still_for(self, now: float) -> float:
-        """Return for how long it has been still, as far as that is certain; infinity for one that has ended."""
+        """Return for how long it has been still, as far as that is certain; infinity once it has ended."""
         if self.gone:
             return float("inf")
         if self._before is not None and self._before[1].stopped:

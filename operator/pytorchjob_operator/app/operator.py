@@ -145,7 +145,7 @@ class Operator:
         await self.queue.run(self._reconcile, self.settings.workers)
 
     async def _catch_up(self) -> None:
-        """Read what the last leader has written, before the first write of this one: watches may be behind."""
+        """Read what the last leader has written, before this one writes: watches may be behind."""
         backoff, attempt = Backoff(first=0.2, cap=5.0), 0
         while True:
             try:

@@ -2,8 +2,8 @@
 
 A connection passes through the stages. Each stage has a limit of its own, so that silent peers cannot displace a peer
 that makes progress. A connection that enters a full stage displaces the oldest one of the address that has most of
-them. So a flood displaces itself. An agent's connection
-needs milliseconds for a stage that a flood needs longer to fill.
+them. So a flood displaces itself. An agent's connection needs milliseconds for a stage that a flood needs longer to
+fill.
 """
 
 from collections.abc import Hashable, Iterator, Mapping

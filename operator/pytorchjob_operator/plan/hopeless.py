@@ -23,10 +23,12 @@ ATTEMPTS = 3
 """The same verdict this often in a row ends the job. The first may be an accident, such as a volume that is missing."""
 CALM = timedelta(seconds=120)
 """A container that runs this long again is out of its crash loop."""
-_PERMANENT = (ExitReason.BAD_SETUP, ExitReason.BAD_USAGE)
 _FROM_OUTSIDE = (exit_code_of(-9), exit_code_of(-15))
+"""Exit codes of a container that was killed or stopped: its program is not the cause."""
+_PERMANENT = (ExitReason.BAD_SETUP, ExitReason.BAD_USAGE)
+"""The agent's verdicts that every start repeats."""
 _MAY_PASS = (ExitReason.PREFLIGHT_FAILED, ExitReason.RENDEZVOUS_FAILED, ExitReason.FENCED, ExitReason.DRAINED)
-"""Exits of which the program is not the cause: killed or stopped; on an unfit node, without peers, replaced."""
+"""The agent's verdicts of which the program is not the cause: an unfit node, no peers, a replaced or drained pod."""
 
 
 def crashed(job: PyTorchJob, compared: ReplicaComparison) -> tuple[tuple[Pod, Crash], ...]:
@@ -60,7 +62,7 @@ def verdict(context: Context) -> Outcome | None:
     """Return the failure of a job that cannot run; None otherwise, and while a round trains."""
     if _trains(context):
         return None
-    reasons = (_permanent(context, pod, crash) or _unfit(pod, context.unfit) for pod, crash in context.crashed)
+    reasons = (_permanent(context, pod, crash) or _unfit(pod, crash, context.unfit) for pod, crash in context.crashed)
     why = next((reason for reason in reasons if reason), None)
     return Outcome(Phase.FAILED, why) if why else None
 
@@ -101,13 +103,13 @@ def _permanent(context: Context, pod: Pod, crash: Crash) -> str | None:
     )
 
 
-def _unfit(pod: Pod, listed: tuple[UnfitPod, ...]) -> str | None:
+def _unfit(pod: Pod, crash: Crash, listed: tuple[UnfitPod, ...]) -> str | None:
     """Return why no node was fit for this replica; None while another node may be tried."""
     tried = [known for known in listed if known.name == pod.name]
-    if len(tried) < restart.UNFIT_PODS or pod.crash is None or pod.crash.reason != ExitReason.PREFLIGHT_FAILED:
+    if len(tried) < restart.UNFIT_PODS or crash.reason != ExitReason.PREFLIGHT_FAILED:
         return None
     nodes = ", ".join(dict.fromkeys(known.node for known in tried if known.node)) or "this machine"
-    return f"pod {pod.name} was unfit for the job {len(tried)} times (on {nodes}), last: {pod.crash.message}"
+    return f"pod {pod.name} was unfit for the job {len(tried)} times (on {nodes}), last: {crash.message}"
 
 
 def _loops(pod: Pod, crash: Crash, now: datetime) -> bool:

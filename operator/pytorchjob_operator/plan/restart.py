@@ -18,10 +18,8 @@ from pytorchjob_operator.plan.replicas import ReplicaComparison
 
 FIRST_RETRYABLE = 128
 """Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (contract A.11)."""
-
-
 UNFIT_PODS = 3
-"""The job ends when this many pods of one replica in a row were unfit (`plan/hopeless`); earlier ones are replaced."""
+"""The job ends when this many pods of a replica in a row were unfit (`plan/hopeless`); earlier ones are replaced."""
 
 
 class PodAction(StrEnum):

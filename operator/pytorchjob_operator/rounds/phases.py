@@ -32,7 +32,7 @@ class Rendezvous:
     """True if the round ended for a known reason before a worker failed: later failures are its consequence."""
     lost: bool = False
     """True if a member of the last round was lost, or knows another cause: failures that sound like a consequence
-    are one."""
+    count as such."""
     stopped: bool = False
     """True if a member of the last round has no workers any more: then no other member can finish a step."""
     counted: bool = False

@@ -10,8 +10,6 @@ from pytorchjob_operator.rounds.state import JobState
 
 TERMS_AHEAD = 1_000_000
 """A reported term may be higher than ours, because terms started again, but not by more leaders than ever were."""
-
-
 MOST_RESTARTS = 1_000_000
 """The most restarts that are believed: the job's status has room for more, but not for any number."""
 

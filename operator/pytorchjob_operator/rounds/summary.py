@@ -36,7 +36,7 @@ def summarize(state: JobState, now: float) -> Report:
 
 
 def _silent(state: JobState, now: float) -> tuple[SilentPod, ...]:
-    """Return the pods whose agents are silent. If no agent is heard, the coordinator may be the one that is cut off."""
+    """Return the pods whose agents are silent. If no agent is heard, the coordinator itself may be cut off."""
     heard = any(
         member.connection is not None and now - member.heard_at < LEASE_SECONDS for member in state.members.values()
     )
