@@ -133,6 +133,10 @@ class Client:
         """It answers."""
         return 0.0
 
+    def contact_at(self) -> float:
+        """It has answered at some time."""
+        return 0.0
+
     def close(self) -> None:
         """Do nothing."""
 

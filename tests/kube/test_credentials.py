@@ -96,13 +96,15 @@ def test_a_secret_that_is_not_the_operators_to_change_stays(change: Callable[[An
 
 def test_pods_reach_the_coordinator_for_a_year_whenever_they_are_created() -> None:
     """A pod trusts what it knew when it was created; the coordinator uses one of these for a year at least."""
-    used, trusted = PUBLISHED, list[tuple[int, str]]()
+    used, trusted, served = PUBLISHED, list[tuple[int, str]](), set[bytes]()
     for day in range(0, 1500, 30):
         used = credentials.rotate(used, days(day))
         trusted.append((day, used.ca))
         serving = certificate.to_der(used.certificate_pem)
         young = [ca for made, ca in trusted if made >= day - 365]
         assert all(serving in base64.b64decode(ca) for ca in young)
+        served.add(serving)
+    assert len(served) == 4, "each year another one"
 
 
 def test_agents_are_told_the_certificate_as_der() -> None:
