@@ -6,12 +6,15 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _RESOLVER = "RES_OPTIONS"  # glibc's
 _SHORT_TIMEOUT = "timeout:1 attempts:2"
+_ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+"""Where the default route leads. Nothing is sent there."""
 
 
 class UnreachableError(Exception):
@@ -54,9 +57,16 @@ def wait_until(attempt: Callable[[str, int], None], host: str, port: int, timeou
         pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def own_address(host: str, port: int) -> str | None:
-    """Return this machine's address on the route to `host`: an IP needs no DNS when it becomes MASTER_ADDR."""
-    for family, kind, proto, _, address in socket.getaddrinfo(host, port or 1, type=socket.SOCK_DGRAM):
+def own_address(host: str, port: int, lookup: Callable[..., Any] = socket.getaddrinfo) -> str | None:
+    """Return this machine's address on the route to `host`: an IP needs no DNS when it becomes MASTER_ADDR.
+
+    While the name does not resolve, the default route decides: a name server may have been on a lost node.
+    """
+    try:
+        found = lookup(host, port or 1, type=socket.SOCK_DGRAM)
+    except socket.gaierror:
+        found = [(family, socket.SOCK_DGRAM, 0, "", (address, 1)) for family, address in _ELSEWHERE]
+    for family, kind, proto, _, address in found:
         with contextlib.suppress(OSError), socket.socket(family, kind, proto) as probe:
             probe.connect(address)  # a datagram socket sends nothing here
             return str(probe.getsockname()[0])

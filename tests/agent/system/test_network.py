@@ -47,3 +47,13 @@ def test_a_port_that_listens_is_reached() -> None:
 
 def test_the_own_address_is_an_ip() -> None:
     assert network.own_address("127.0.0.9", 0) == "127.0.0.1"
+
+
+def test_without_a_name_server_it_is_the_address_on_the_default_route() -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    found = network.own_address("x-coordinator.x", 1, unknown)
+    if found is not None:  # a machine without any network has none
+        with socket.socket(socket.AF_INET6 if ":" in found else socket.AF_INET) as server:
+            server.bind((found, 0))
