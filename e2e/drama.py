@@ -119,8 +119,17 @@ class Drama:
         for name in sorted(groups - act.known, key=int):
             group = self.stage.journal.groups[name]
             if group.steps:
-                assert group.from_step == furthest, f"group {name} went on from {group.from_step}, {furthest} was done"
+                problem = f"group {name} went on from {group.from_step}, {furthest} was done"
+                assert group.from_step == furthest, f"{problem}\n{self.groups()}\n{self.kubectl.story(self.job)}"
                 furthest = group.furthest()
+
+    def groups(self) -> str:
+        """A line for each group of the job: when it did its first step and its last one, and which."""
+        return "\n".join(
+            f"group {name} of {group.size}: steps {group.from_step + 1} to {group.furthest()},"
+            f" {group.complete()} to {group.latest()}"
+            for name, group in sorted(self.stage.journal.groups.items(), key=lambda item: int(item[0]))
+        )
 
 
 def degraded(kubectl: Kubectl, job: str) -> dict[str, str]:
