@@ -74,7 +74,8 @@ def _milliseconds(value: float) -> str:
 
 def this_run(load_before: str) -> Run:
     """The machine, the moment and the state of the source; a plus follows a commit that was changed."""
-    commit = _git("rev-parse", "--short", "HEAD") + ("+" if _git("status", "--porcelain") else "")
+    changed = _git("status", "--porcelain", "--", ".", *(f":!{path.relative_to(ROOT)}" for path in (RAW, PAGE)))
+    commit = _git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     at = datetime.now(UTC).isoformat(timespec="minutes")
     return Run(at, table.machine(), commit, f"{load_before} to {table.load()}")
 

@@ -54,9 +54,9 @@ def _attack(item: pytest.Item) -> Attack | None:
     outcome, reason = FAILED if item.stash[_PASSED] else SUCCEEDED, _reason(item)
     if FIGURES:
         return Attack(item.nodeid, outcome, FIGURES[0].what, FIGURES[0].undisturbed, FIGURES[0].attacked)
-    if reason is not None and reason.kwargs.get("attack", True):
-        return Attack(item.nodeid, outcome, reason.args[0])
-    return None
+    if reason is None:
+        return Attack(item.nodeid, outcome, "not measured to the end")
+    return Attack(item.nodeid, outcome, reason.args[0]) if reason.kwargs.get("attack", True) else None
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
