@@ -32,9 +32,16 @@ choose_node_image() {
     fi
 }
 
-# A cluster that another checkout created has its audit log there, so it is not healthy here.
+# kind's configuration for a node image.
+configuration() { # image
+    sed -e "s#\${NODE_IMAGE}#$1#; s#\${STORES}#$STORES#; s#\${CLUSTER_DIR}#$CLUSTER_DIR#; s#\${OUT}#$OUT#" kind.yaml
+}
+
+# A cluster that another checkout created has its audit log there, so it is not healthy here; nor is one that was
+# created with another configuration.
 healthy() {
     [ -s "$OUT/kind.yaml" ] &&
+        configuration "$(sed -n 's/^ *image: //p' "$OUT/kind.yaml" | head -1)" | cmp --silent - "$OUT/kind.yaml" &&
         [ "$(docker ps --quiet --filter "label=io.x-k8s.kind.cluster=$CLUSTER" --filter status=running | wc -l)" = ${#nodes[@]} ] &&
         [ -s "$KUBECONFIG" ] &&
         kubectl --request-timeout 5s wait --for condition=Ready --timeout 10s nodes --all >/dev/null 2>&1
@@ -45,10 +52,9 @@ create() {
     remove
     image=$(choose_node_image)
     ./stores.sh up "$image" "${stores[@]}"
-    mkdir -p "$OUT/audit"
+    mkdir -p "$OUT/audit" "$OUT/shared"
     : >"$OUT/audit/audit.log"
-    sed -e "s#\${NODE_IMAGE}#$image#; s#\${STORES}#$STORES#; s#\${CLUSTER_DIR}#$CLUSTER_DIR#; s#\${OUT}#$OUT#" \
-        kind.yaml >"$OUT/kind.yaml"
+    configuration "$image" >"$OUT/kind.yaml"
     kind create cluster --name "$CLUSTER" --config "$OUT/kind.yaml" --kubeconfig "$KUBECONFIG" --quiet
 }
 
@@ -128,7 +134,7 @@ down() {
     fi
     ./stores.sh down
     ./docker.sh down
-    rm -rf "$OUT/audit" "$OUT/kubeconfig" "$OUT/kind.yaml"
+    rm -rf "$OUT/audit" "$OUT/shared" "$OUT/kubeconfig" "$OUT/kind.yaml"
 }
 
 clean() {
