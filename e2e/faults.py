@@ -20,6 +20,7 @@ CONTAINER = "pytorch"
 AGENT = 1
 """The first process of a container, as the container counts: torchrun or pytorchjob-agent."""
 CUT = "cut off by a test"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 # A process of a container by the number that it has in there; its own time is told the moment before the signal.
 _SIGNAL = """
@@ -152,6 +153,23 @@ def start_node(kubectl: Kubectl, node: str) -> None:
     kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=180s")
     system = ("--namespace=kube-system", f"--field-selector=spec.nodeName={node}")
     until(lambda: all(map(ready, kubectl.get("pods", *system)["items"])), 120, lambda: kubectl("get", "pods", *system))
+
+
+@contextmanager
+def cordoned(kubectl: Kubectl, *nodes: str) -> Iterator[None]:
+    """No new pod is placed on these nodes as long as this lasts."""
+    kubectl("cordon", *nodes)
+    try:
+        yield
+    finally:
+        kubectl("uncordon", *nodes)
+
+
+def printed(kubectl: Kubectl, pod: Pod) -> str:
+    """The end of what a pod's container has printed, read on its node: needs no API server."""
+    meta = pod["metadata"]
+    folder = f"/var/log/pods/{kubectl.namespace}_{meta['name']}_{meta['uid']}/{CONTAINER}"
+    return docker("exec", pod["spec"]["nodeName"], "sh", "-c", 'tail -q -n 20 "$1"/*.log', "-", folder)
 
 
 def ready(pod: Pod) -> bool:

@@ -20,7 +20,6 @@ from pytorchjob_operator.settings import Settings
 
 pytestmark = [pytest.mark.alone, pytest.mark.skipif(not faults.on_kind(), reason="strikes nodes, which are containers")]
 DEPLOYMENT = f"deployment/{RELEASE}"
-CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 PORT = Settings.coordinator_port
 STEPS = 60
 
@@ -48,7 +47,7 @@ def away(operator: Kubectl) -> Iterator[None]:
 @contextmanager
 def stopped_api_server(kubectl: Kubectl) -> Iterator[str]:
     """The API server answers nothing as long as this lasts; gives the node that it is on."""
-    (node,) = kubectl.get("nodes", f"--selector={CONTROL_PLANE}")["items"]
+    (node,) = kubectl.get("nodes", f"--selector={faults.CONTROL_PLANE}")["items"]
     name = node["metadata"]["name"]
     try:
         faults.docker("exec", name, "pkill", "-STOP", "-x", "kube-apiserver")
@@ -69,16 +68,9 @@ def no_way_to_the_coordinator(pod: faults.Pod) -> Iterator[None]:
         faults.docker("exec", node, "iptables", "--wait", "-D", "FORWARD", *rule)
 
 
-def printed(kubectl: Kubectl, pod: faults.Pod) -> str:
-    """The end of what a pod's container has printed, read on its node: needs no API server."""
-    meta = pod["metadata"]
-    folder = f"/var/log/pods/{kubectl.namespace}_{meta['name']}_{meta['uid']}/{faults.CONTAINER}"
-    return faults.docker("exec", pod["spec"]["nodeName"], "sh", "-c", 'tail -q -n 20 "$1"/*.log', "-", folder)
-
-
 def trains(act: Act, pods: dict[str, faults.Pod], restarts: int) -> bool:
     """Whether every pod prints steps of a group with this restart count."""
-    texts = [printed(act.scene.stage.kubectl, pod) for pod in pods.values()]
+    texts = [faults.printed(act.scene.stage.kubectl, pod) for pod in pods.values()]
     return all(
         any("event=step" in line and f" restarts={restarts} " in line for line in text.split("\n")) for text in texts
     )
