@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -45,6 +45,8 @@ class Server:
     """What a watch sends at this second; None ends it."""
     version: int = 10
     fault: Fault = lambda _now, _verb: None
+    bookmarks: bool = True
+    """Whether a watch sends one before its end."""
     requests: list[str] = field(default_factory=list)
 
     async def list(self, scope: Scope, limit: int = 500) -> AsyncIterator[Page]:
@@ -60,9 +62,9 @@ class Server:
     ) -> AsyncIterator[AsyncIterator[Object]]:
         assert (scope, silence) == (SCOPE, 28.0)
         self._arrive(f"watch {resource_version}", "watch")
-        yield self._stream(lasting)
+        yield self._stream(resource_version, lasting)
 
-    async def _stream(self, lasting: float) -> AsyncIterator[Object]:
+    async def _stream(self, version: str, lasting: float) -> AsyncIterator[Object]:
         clock = asyncio.get_running_loop().time
         begin = clock()
         for at, found in sorted(self.events.items()):
@@ -73,7 +75,10 @@ class Server:
                 if found is None:
                     return
                 yield found
+                version = (found["object"]["metadata"] if "object" in found else {}).get("resourceVersion") or version
         await asyncio.sleep(begin + lasting - clock())
+        if self.bookmarks:
+            yield bookmark(version)
 
     def _arrive(self, words: str, verb: str) -> None:
         now = asyncio.get_running_loop().time()
@@ -103,6 +108,7 @@ def seen(server: Server, seconds: float, settings: ReflectorSettings = SETTINGS)
 async def _story(server: Server, seconds: float, settings: ReflectorSettings) -> Seen:
     clock = asyncio.get_running_loop().time
     store: Store[Item] = Store(clock)
+    store.put(Item("elsewhere", "uid-elsewhere", 5, "elsewhere", "another-namespace"))
     reflector = Reflector(cast(ApiClient, server), SCOPE, store, _decode, settings)
     task = asyncio.create_task(reflector.run())
     await asyncio.sleep(seconds)
@@ -111,6 +117,7 @@ async def _story(server: Server, seconds: float, settings: ReflectorSettings) ->
         await task
     names = " ".join(sorted(item.name for item in store.by_owner("job")))
     age = reflector.last_contact_age(clock())
+    assert store.by_owner("elsewhere"), "another namespace is not touched"
     return Seen(", ".join(server.requests), names, reflector.counters, reflector, age)
 
 
@@ -128,13 +135,23 @@ def between(begin: float, end: float, error: Exception, *verbs: str) -> Fault:
     [
         pytest.param(Server({}), "0 list 500, 0 watch 10, 21 watch 10, 42 watch 10", id="a watch ends: the next one"),
         pytest.param(
+            Server({}, bookmarks=False),
+            "0 list 500, 0 watch 10, 21 list 1, 21 watch 10, 42 list 1, 42 watch 10",
+            id="it has sent nothing: the version is checked",
+        ),
+        pytest.param(
             Server({}, {3.0: event("ADDED", "a", 12), 4.0: bookmark("15")}),
             "0 list 500, 0 watch 10, 21 watch 15, 42 watch 15",
             id="from the last version that it was sent",
         ),
         pytest.param(
-            Server({}, {3.0: bookmark(None), 4.0: {"type": "BOOKMARK"}, 5.0: bookmark("many")}),
+            Server({}, {3.0: bookmark("many")}),
             "0 list 500, 0 watch 10, 21 watch many, 42 watch many",
+            id="also from one that is no number",
+        ),
+        pytest.param(
+            Server({}, {3.0: bookmark(None), 4.0: {"type": "BOOKMARK"}}),
+            "0 list 500, 0 watch 10, 21 watch 10, 42 watch 10",
             id="a bookmark without a version is none",
         ),
         pytest.param(
@@ -200,7 +217,7 @@ def test_pages_are_read_until_the_last() -> None:
     assert (found.requests.split(",")[0], found.names) == ("0 list 2", "a b c d e")
 
 
-def becomes(server: Server, at: float, version: int, **pods: int) -> Server:
+def becomes(server: Server, at: float, version: Any, **pods: int) -> Server:
     """From this second on, the server has this version and these pods."""
 
     def change(now: float, _verb: str) -> None:
@@ -228,10 +245,12 @@ def test_it_counts_what_it_does() -> None:
         pytest.param(12, "restored", id="a lower version: the server was restored, and all else is dropped"),
         pytest.param(13, "a", id="the same version: it was not"),
         pytest.param(0, "a", id="no version: it is unknown"),
+        pytest.param(1, "restored", id="the lowest version: it was restored"),
+        pytest.param("many", "a", id="a text: it is unknown"),
     ],
 )
 @pytest.mark.parametrize("bookmarked", [True, False], ids=["it sent the version", "a pod has the version"])
-def test_a_version_that_goes_back(version: int, names: str, bookmarked: bool) -> None:
+def test_a_version_that_goes_back(version: Any, names: str, bookmarked: bool) -> None:
     newest = bookmark("13") if bookmarked else event("MODIFIED", "a", 13)
     server = Server({"a": 1}, {1.0: newest, 3.0: DOWN})
     assert seen(becomes(server, 3, version, restored=1), 10).names == names
@@ -275,3 +294,36 @@ def test_each_watch_draws_its_own_length_between_the_bounds() -> None:
     seen(Noting({}), 400, ReflectorSettings(backoff=SETTINGS.backoff))
     assert len(set(lengths)) == len(lengths) > 15
     assert all(18.0 <= length <= 24.0 for length in lengths)
+
+
+def test_a_watch_of_any_of_these_lengths_has_ended_in_time() -> None:
+    assert seen(Server({}), 400, ReflectorSettings(backoff=SETTINGS.backoff)).requests.count("list") == 1
+
+
+def test_watches_that_end_at_once_are_opened_more_and_more_slowly() -> None:
+    found = seen(Server({}, bookmarks=False), 24, replace(SETTINGS, lasting=(0.0, 0.0)))
+    later = [f"{second} list 1, {second} watch 10" for second in (1, 3, 7, 15, 23)]
+    assert found.requests == ", ".join(["0 list 500, 0 watch 10", *later])
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        pytest.param(DOWN, ["pods: the watch failed: Internal (500): x"], id="a failure"),
+        pytest.param(GONE, [], id="a compaction is expected"),
+        pytest.param(ValueError("a bug"), ["pods: the watch failed unexpectedly"], id="a bug"),
+    ],
+)
+def test_what_it_logs(caplog: pytest.LogCaptureFixture, error: Exception, words: list[str]) -> None:
+    seen(Server({}, {3.0: error}), 5)
+    assert [record.getMessage() for record in caplog.records] == words
+
+
+def test_all_removals_are_counted() -> None:
+    server = Server({"a": 1, "b": 1, "c": 1}, {3.0: GONE, 9.0: GONE})
+
+    def change(now: float, _verb: str) -> None:
+        server.pods = {"a": 1, "b": 1, "c": 1} if now < 3 else {"b": 1, "c": 1} if now < 9 else {"c": 1}
+
+    server.fault = change
+    assert seen(server, 14).counters.swept == 2
