@@ -89,7 +89,9 @@ def keep(attacks: Iterable[Attack], run: Run, path: Path = RAW) -> None:
     """Keep these attacks; those of the same names give way, all others stay."""
     known = {attack.name: (attack, of) for attack, of in load_all(path)}
     known |= {attack.name: (attack, run) for attack in attacks}
-    lines = [json.dumps({**asdict(of), **_rounded(attack)}, ensure_ascii=False) for attack, of in known.values()]
+    lines = [
+        json.dumps({**asdict(of), **_rounded(attack)}, ensure_ascii=False) for _, (attack, of) in sorted(known.items())
+    ]
     path.write_text("".join(f"{line}\n" for line in lines))
 
 

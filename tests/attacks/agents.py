@@ -39,32 +39,38 @@ async def form_round(port: int, job: str, members: int, trust: ssl.SSLContext | 
 
 
 async def _join(port: int, greeting: Hello, trust: ssl.SSLContext | None) -> Talker:
-    """Return a member that has its rank. Like a real agent it sends heartbeats while others still connect."""
+    """Return a member that has its rank."""
     talker = (await dial(port, greeting, trust)).say(Join(4000 + greeting.index))
-    beating = asyncio.create_task(_beat(talker))
-    try:
+    async with beating(talker):
         await talker.hear_kind("assigned")
-    finally:
-        beating.cancel()
     return talker
 
 
-async def _beat(talker: Talker) -> None:
-    while True:
-        await asyncio.sleep(HEARTBEAT_SECONDS)
-        talker.say(Heartbeat(step=1))
+@asynccontextmanager
+async def beating(talker: Talker) -> AsyncIterator[None]:
+    """Send heartbeats like a real agent: without them the coordinator takes it for lost."""
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            talker.say(Heartbeat(step=1))
+
+    sending = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        sending.cancel()
 
 
 @asynccontextmanager
 async def calm_agent(port: int, job: str, trust: ssl.SSLContext | None = None) -> AsyncIterator[Bystander]:
     """Measure how soon the coordinator answers the only member of another job, which sends heartbeats too."""
     (talker,) = await form_round(port, job, 1, trust)
-    beating = asyncio.create_task(_beat(talker))
+    what = "an agent of another job: a message and its answer"
     try:
-        async with watching("an agent of another job: a message and its answer", lambda: ask(talker), _EVERY) as found:
+        async with beating(talker), watching(what, lambda: ask(talker), _EVERY) as found:
             yield found
     finally:
-        beating.cancel()
         talker.cut()
 
 

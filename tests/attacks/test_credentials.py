@@ -25,6 +25,7 @@ from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
 from pytorchjob_operator.plan.pods import build_pod
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
+from tests.attacks.agents import beating
 from tests.attacks.bystander import timed_async, watching
 from tests.coordinator.talking import JOB, KEY, House, Talker, hello, house, pod
 from tests.factories import full_job, make_pod, replica
@@ -119,9 +120,9 @@ async def scene() -> AsyncIterator[Scene]:
     async with house(authenticator=job.identity, members=2) as home:
         job.home = home
         home.jobs.sync_job("calm-job", Policy(1, 1), {0: ExpectedPod("calm", "uid-calm")})
-        await home.member(0, token=own(0))
+        worker = await home.member(0, token=own(0))
         calm = "a pod of another job: from its connection to its welcome"
-        async with watching(calm, lambda: timed_async(job.calm_pod_comes)) as bystander:
+        async with beating(worker), watching(calm, lambda: timed_async(job.calm_pod_comes)) as bystander:
             yield job
             await bystander.during(job.intrude_again)
         job.check()

@@ -41,8 +41,12 @@ def test_an_attack_without_a_bystander_has_the_reason() -> None:
 
 
 def test_an_attack_that_is_carried_out_again_takes_its_own_place(tmp_path: Path) -> None:
-    path, later, other = tmp_path / "kept.jsonl", replace(RUN, at="later"), replace(FLOOD, name="other")
-    attacks.keep([FLOOD, other], RUN, path)
+    path, later, other = (
+        tmp_path / "kept.jsonl",
+        replace(RUN, at="later"),
+        replace(FLOOD, name="tests/attacks/test_y.py::test_y"),
+    )
+    attacks.keep([other, FLOOD], RUN, path)
     attacks.keep([replace(FLOOD, attacked=[7.0])], later, path)
     assert attacks.load_all(path) == [(replace(FLOOD, attacked=[7.0]), later), (other, RUN)]
 
