@@ -71,11 +71,17 @@ def _evaluate(seen: Observed) -> Context:
     """Evaluate the observation once, for all policies."""
     job = with_defaults(seen.job)
     compared = replicas.compare(job, seen.pods)
-    silent = silent_pods.find(seen, job, compared)
-    counts, replacements = outcome.count(job, compared), restart.replacements(job, compared, seen.pods, silent)
-    crashed = hopeless.crashed(job, compared)
-    unfit = hopeless.unfit(seen, job, crashed)
-    return Context(adoption.adopt(seen, compared), job, compared, counts, replacements, crashed, unfit)
+    silence, crashed = silent_pods.check(seen, job, compared), hopeless.crashed(job, compared)
+    return Context(
+        seen=adoption.adopt(seen, compared),
+        job=job,
+        compared=compared,
+        counts=outcome.count(job, compared),
+        silence=silence,
+        replacements=restart.replacements(job, compared, seen.pods, silence.pods),
+        crashed=crashed,
+        unfit=hopeless.unfit(seen, job, crashed),
+    )
 
 
 def _plan_running(context: Context) -> Plan:
@@ -116,9 +122,8 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     put_off = None if write_now else due
     ends = None if result.phase in WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
-    silence = silent_pods.watch(seen, context.job, context.compared)
     checks = (elastic.next_check(context, result), hopeless.next_check(context, result), _next_slice(context, writes))
-    times = (put_off, ends, silence.check_at, *checks)
+    times = (put_off, ends, context.silence.check_at, *checks)
     return Plan(
         reason=_reason(context, result, writes),
         writes=writes,
@@ -129,7 +134,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
         lost=events_of_pods.lost,
         status_due=put_off,
         wake_at=min((time for time in times if time is not None), default=None),
-        nodes=silence.nodes,
+        nodes=context.silence.nodes,
     )
 
 

@@ -8,6 +8,7 @@ from pytorchjob_operator.observed import Observed, Pod
 from pytorchjob_operator.plan.outcome import Counts
 from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.plan.restart import Replacements
+from pytorchjob_operator.plan.silent_pods import Silence
 from pytorchjob_operator.problem import Crash
 
 
@@ -19,6 +20,7 @@ class Context:
     job: PyTorchJob
     compared: ReplicaComparison
     counts: dict[ReplicaType, Counts]
+    silence: Silence
     replacements: Replacements
     crashed: tuple[tuple[Pod, Crash], ...]
     """The wanted pods whose container ended soon after its start, in the order of ranks."""

@@ -20,35 +20,37 @@ RECHECK = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
-class SilenceWatch:
-    """What the next passes need to decide about silent agents."""
+class Silence:
+    """What follows from the silence of agents."""
 
+    pods: tuple[tuple[Pod, str], ...]
+    """The pods to replace now, each with the reason."""
     nodes: frozenset[str]
     """Nodes whose state is missing in the observation."""
     check_at: datetime | None
+    """When to check again: the coordinator announces a silence only once. None: no agent is silent."""
 
 
-def find(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> tuple[tuple[Pod, str], ...]:
-    """Return the pods to replace now, each with the reason."""
-    return tuple(
-        (pod, f"its agent has sent nothing for {silence.total_seconds():.0f} s, although the pod is ready")
-        for pod, silence in _candidates(seen, job, compared)
-        if silence >= SILENT and _is_well(seen, pod, silence)
-    )
-
-
-def watch(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> SilenceWatch:
-    """Return what must be known, and when to check again. The coordinator announces a silence only once."""
+def check(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> Silence:
+    """Decide about the pods whose agents are silent."""
     found = tuple(_candidates(seen, job, compared))
-    due = {pod.node for pod, silence in found if silence >= SILENT and pod.node}
+    due = [(pod, silence) for pod, silence in found if silence >= SILENT]
     times = [seen.now + (RECHECK if silence >= SILENT else SILENT - silence) for _, silence in found]
-    return SilenceWatch(frozenset(due - seen.nodes.keys()), min(times, default=None))
+    return Silence(
+        pods=tuple(
+            (pod, f"its agent has sent nothing for {silence.total_seconds():.0f} s, although the pod is ready")
+            for pod, silence in due
+            if _is_well(seen, pod, silence)
+        ),
+        nodes=frozenset(pod.node for pod, _ in due if pod.node) - seen.nodes.keys(),
+        check_at=min(times, default=None),
+    )
 
 
 def _candidates(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> Iterator[tuple[Pod, timedelta]]:
     """Yield the running pods whose agents are silent. If most are, the network is the cause, and no pod is replaced."""
     silent = {pod.uid: pod.seconds for pod in seen.report.silent} if seen.report else {}
-    if 2 * len(silent) > len(compared.present):
+    if not silent or 2 * len(silent) > len(compared.present):
         return
     for replica, pod in compared.present.items():
         spec = job.spec.pytorch_replica_specs.get(replica.type)
