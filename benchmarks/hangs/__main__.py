@@ -9,9 +9,11 @@ import click
 
 from benchmarks.hangs import measure, train
 from benchmarks.hangs.measure import Run
-from benchmarks.table import spread
+from benchmarks.table import place, spread
 
 FOUND, QUIET = (Path(__file__).with_name(f"{name}.jsonl") for name in ("found", "quiet"))
+README = Path(__file__).with_name("README.md")
+_BEGIN = "<!-- begin: found.jsonl and quiet.jsonl, written by python -m benchmarks.hangs table --write -->"
 _LIMIT_SECONDS = 400.0
 _KINDS = click.option("--kinds", default="", help="By name, with commas; all without it.")
 
@@ -40,16 +42,42 @@ def quiet(kinds: str, seconds: float, together: int) -> None:
 
 
 @cli.command()
-def table() -> None:
+@click.option("--write", is_flag=True, help="Put them into benchmarks/hangs/README.md.")
+def table(write: bool) -> None:
     """Print the tables of the README from the raw data."""
-    click.echo("| hang | found after | reported as |\n| --- | --- | --- |")
-    for kind, runs in _by_kind(FOUND).items():
-        times = spread([run.seconds for run in runs if run.alarm])
-        click.echo(f"| {_words(train.hangs, kind)} | {times} | {runs[-1].alarm or 'not found'} |")
-    click.echo("\n| slow | ran for | alarms |\n| --- | --- | --- |")
-    for kind, runs in _by_kind(QUIET).items():
-        alarms = [run.alarm for run in runs if run.alarm]
-        click.echo(f"| {_words(train.slow, kind)} | {max(run.seconds for run in runs):.0f} s | {len(alarms)} |")
+    click.echo(tables())
+    if write:
+        write_tables(README)
+
+
+def write_tables(path: Path) -> None:
+    """Put the tables into their place in a file; raises ValueError where it has none."""
+    before, _, after = place(path, _BEGIN)
+    path.write_text(f"{before}\n{tables()}\n{after}")
+
+
+def tables() -> str:
+    """Return the tables of all runs that were kept, with the machine and the days of each table."""
+    found, slow = _by_kind(FOUND), _by_kind(QUIET)
+    lines = ["| hang | found after | not found | reported as |", "| --- | --- | --- | --- |"]
+    for kind, runs in found.items():
+        alarmed = [run for run in runs if run.alarm]
+        times = spread([run.seconds for run in alarmed], digits=0) if alarmed else "-"
+        last = alarmed[-1].alarm if alarmed else ""
+        lines.append(f"| {_words(train.hangs, kind)} | {times} | {len(runs) - len(alarmed)} | {last} |")
+    lines += ["", _where(found), "", "| slow | ran for | alarms |", "| --- | --- | --- |"]
+    for kind, runs in slow.items():
+        alarms = sum(1 for run in runs if run.alarm)
+        lines.append(f"| {_words(train.slow, kind)} | {max(run.seconds for run in runs):.0f} s | {alarms} |")
+    return "\n".join([*lines, "", _where(slow)])
+
+
+def _where(found: dict[str, list[Run]]) -> str:
+    runs = [run for each in found.values() for run in each]
+    machines, days = sorted({run.machine for run in runs}), sorted({run.date for run in runs})
+    loads = sorted(float(run.load.partition(" ")[0]) for run in runs)
+    between = f"{loads[0]:.1f} to {loads[-1]:.1f}" if loads else "-"
+    return f"Machine: {'; '.join(machines)}. Days: {', '.join(days)}. Load before a run: {between}."
 
 
 def _names(given: str, known: dict[str, Callable[[], None]]) -> list[str]:
