@@ -185,3 +185,21 @@ def test_who_was_done_and_comes_after_the_success_is_finished() -> None:
     assert job.hello(1, round=job.round, rank=1, size=2, done=True).kind == "finished"
     job.breaks(0)
     assert job.hello(0, incarnation="second").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "restarts"),
+    [
+        pytest.param("Connection closed by peer", 0, id="a consequence"),
+        pytest.param("ValueError: no", 1, id="a failure of its own"),
+    ],
+)
+def test_what_fails_because_the_assignment_of_another_member_was_lost_costs_nothing(
+    failure: str, restarts: int
+) -> None:
+    job = running(2)
+    job.breaks(1)
+    job.hello(1)
+    job.fails(0, failure)
+    job.joins(0, 1)
+    assert (job.runs, job.state.restarts) == (True, restarts)

@@ -472,3 +472,14 @@ def test_a_closed_port_is_a_problem_of_the_job() -> None:
     job.fails(1)
     stopped(job, 0, 1)
     assert job.problem("PeerUnreachable") is None
+
+
+def test_what_fails_because_a_member_did_not_agree_on_the_round_costs_nothing() -> None:
+    job = running(2)
+    agreed = RoundId(1, 1, 1)
+    job.says(0, Resumed(agreed, 1, "a worker failed"))
+    job.says(1, Join(20001, RoundId(1, 1)))
+    job.fails(0, "Connection closed by peer")
+    job.says(0, Join(20000, agreed))
+    job.says(1, Join(20001, agreed))
+    assert (job.runs, job.state.restarts) == (True, 1)

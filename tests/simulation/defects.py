@@ -204,13 +204,6 @@ DEFECTS = [
         "if False and",
     ),
     Defect(
-        "an agent that is frozen when the leader changes between two rounds is never replaced",
-        "ours: the new leader formed the next round without it, and knew nothing of it any more",
-        f"{ROUNDS}/rendezvous.py",
-        "absent.remember(transition, phase.last_round)",
-        "pass",
-    ),
-    Defect(
         "round ids restart",
         "ours: after somebody deleted the Lease, terms began again and agents dropped every round",
         f"{ROUNDS}/formation.py",

@@ -234,9 +234,8 @@ APART = (
     "the way to the coordinator is closed",
     "a pod is cut off from all others",
     "an agent is frozen",
-    "an agent is frozen for good",
 )
-"""Faults that separate processes, most of them for a while."""
+"""Faults that separate processes for a while."""
 QUIET = (
     "a connection breaks",
     "all connections break",

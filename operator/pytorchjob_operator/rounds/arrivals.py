@@ -264,7 +264,9 @@ def _without_workers(transition: Transition, member: Member, again: bool) -> Non
                 return
             what = "has stopped its workers" if again else "has restarted"
             rendezvous.begin(transition, Trigger.WORKERS_STOPPED, f"{member.pod} {what}", caused=not again)
-            if not again:
+            if again:  # an agent whose workers were in this round reports so: see _report_ended
+                rendezvous.mark_never_begun(transition)
+            else:
                 rendezvous.mark_stopped(transition)
         case Rendezvous(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
             transition.update(replace(phase, lost=True, stopped=True))

@@ -81,6 +81,13 @@ def mark_stopped(transition: Transition, *, caused: bool = False) -> None:
         transition.update(replace(phase, stopped=True, lost=phase.lost or caused))
 
 
+def mark_never_begun(transition: Transition) -> None:
+    """Record that a member never began the last round: its assignment was lost, so the others could not connect."""
+    phase = transition.state.phase
+    if isinstance(phase, Rendezvous):
+        transition.update(replace(phase, lost=True))
+
+
 def end_if_members_wait(transition: Transition) -> None:
     """End a running round of which a member has no workers: it joined before the other members agreed to continue."""
     phase = transition.state.phase

@@ -142,6 +142,7 @@ def _late_join(transition: Transition, member: Member, round_: Round) -> None:
     if isinstance(phase, Running) and member.index not in round_.done:
         words = f"{member.pod} has stopped its workers"
         rendezvous.begin(transition, Trigger.WORKERS_STOPPED, words, caused=False)
+        rendezvous.mark_never_begun(transition)
     else:
         transition.send(member, Restart(round_.id, f"round {round_.id} is over"))
     transition.reason = f"{member.pod} joined before round {round_.id} started"
