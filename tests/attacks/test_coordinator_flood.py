@@ -15,6 +15,7 @@ from pytorchjob_operator.coordinator.unauthenticated import Stage
 from tests.attacks.agents import calm_agent, form_round
 from tests.attacks.bystander import Bystander
 from tests.attacks.target import CALM, MEMBERS, VICTIM, Target, other_process
+from tests.waiting import until_async
 
 SOCKETS = 5000
 
@@ -75,7 +76,7 @@ async def test_a_flood_cannot_take_the_last_descriptor(target: Target) -> None:
             flood = other_process("flooding", target.port, SOCKETS, 50, 1000)
             await asyncio.to_thread(flood.__enter__)
             resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
-            assert target.coordinator.displaced > 1000
+            await until_async(lambda: target.coordinator.displaced > 1000)
             await calm.settled()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.messages import Draining, Failed, Heartbeat, Join, Refused, RoundId, Unreachable
+from pytorchjob_agent.contract.messages import Draining, Failed, Join, Refused, RoundId, Unreachable
 from pytorchjob_operator.coordinator.limits import MIB, Limits
 from pytorchjob_operator.rounds.phases import Running
-from tests.attacks.agents import calm_agent, dial, form_round
+from tests.attacks.agents import beating, calm_agent, dial, form_round
 from tests.attacks.bystander import Bystander
 from tests.attacks.target import ATTACKER, CALM, MEMBERS, VICTIM, Target, other_process
 from tests.coordinator.talking import Talker, hello
@@ -50,13 +50,15 @@ async def attacked(folder: Path, how: str, limits: Limits | None = None) -> Asyn
 async def test_200_agents_of_one_job_do_not_keep_another_job_from_training(tmp_path: Path, how: str) -> None:
     async with attacked(tmp_path, how) as target:
         talkers = await form_round(target.port, VICTIM, MEMBERS, target.trust)
-        for talker in talkers:
-            talker.say(Heartbeat(step=1))
-            await talker.hear_kind("heartbeat_reply")
-        await asyncio.sleep(2.0)
-        state = target.coordinator._jobs.state(VICTIM)
-        assert state is not None
-        assert isinstance(state.phase, Running)
+        async with AsyncExitStack() as heartbeats:
+            for talker in talkers:
+                await heartbeats.enter_async_context(beating(talker))
+            for talker in talkers:
+                await talker.hear_kind("heartbeat_reply")
+            await asyncio.sleep(2.0)
+            state = target.coordinator._jobs.state(VICTIM)
+            assert state is not None
+            assert isinstance(state.phase, Running)
         for talker in talkers:
             talker.cut()
 
