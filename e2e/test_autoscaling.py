@@ -97,3 +97,17 @@ def test_cpu_brings_a_third_worker_and_rest_takes_it_away_while_training_goes_on
     _tell(metered, "end")
     assert "Succeeded" in metered.finish("scaled"), _story(metered)
     until(lambda: not metered("get", "hpa", "-o", "name"), 60, lambda: metered("describe", "hpa"))
+
+
+def test_the_autoscaler_follows_the_job_and_keeps_what_a_user_has_set_in_it(kubectl: Kubectl) -> None:
+    job = json.loads(_job())
+    pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["nodeSelector"] = {"there-is": "no-such-node"}
+    kubectl("apply", "-f", "-", stdin=json.dumps(job))
+    until(lambda: kubectl("get", "hpa", "-o", "name"), 60, lambda: kubectl.story("scaled"))
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 7}}
+    kubectl("patch", "hpa", "scaled", "--type=merge", "-p", json.dumps({"spec": {"behavior": behavior}}))
+    higher = {"spec": {"elasticPolicy": {"maxReplicas": 4}}}
+    kubectl("patch", "ptj", "scaled", "--type=merge", "-p", json.dumps(higher))
+    until(lambda: kubectl.get("hpa", "scaled")["spec"]["maxReplicas"] == 4, 60, lambda: kubectl.story("scaled"))
+    assert kubectl.get("hpa", "scaled")["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 7

@@ -14,9 +14,9 @@ SLEEP = "import time; print('here', flush=True); time.sleep(3600)"
 DONE = "print('trained', flush=True)"
 
 
-def _job(worker: str = SLEEP, **run_policy: object) -> str:
-    """One Master that sleeps, two workers that run this."""
-    roles = {"Master": _role(SLEEP), "Worker": {**_role(worker), "replicas": 2}}
+def _job(worker: str = SLEEP, master: str = SLEEP, **run_policy: object) -> str:
+    """One Master and two workers that run these programs."""
+    roles = {"Master": _role(master), "Worker": {**_role(worker), "replicas": 2}}
     body = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "held"}}
     return json.dumps({**body, "spec": {"runPolicy": run_policy, "pytorchReplicaSpecs": roles}})
 
@@ -67,6 +67,14 @@ def test_a_deadline_stops_the_pods_without_any_event_and_keeps_the_logs_of_those
     assert 20 <= (end - start).total_seconds() <= 22
     until(lambda: _names(kubectl) == ["held-worker-0", "held-worker-1"], 60, lambda: kubectl.story("held"))
     assert kubectl("logs", "held-worker-1") == "trained\n"
+
+
+def test_a_job_whose_time_to_live_is_over_is_deleted_with_all_that_it_had(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=_job(DONE, DONE, ttlSecondsAfterFinished=0))
+    until(lambda: not kubectl("get", "ptj", "-o", "name"), 90, lambda: kubectl.story("held"))
+    until(lambda: not kubectl.children("held"), 60, lambda: str(kubectl.children("held")))
+    ended = ("events", "--field-selector=involvedObject.name=held,reason=PyTorchJobSucceeded")
+    until(lambda: len(kubectl.get(*ended)["items"]) == 1, 60)
 
 
 def _names(kubectl: Kubectl) -> list[str]:

@@ -1,6 +1,9 @@
 """What a job's pods find: names that resolve, v1's short ones too, and an env that says what the plan says."""
 
 import json
+from collections.abc import Callable
+
+import pytest
 
 from e2e.kubectl import Kubectl, until
 from pytorchjob_agent.contract.environment import ReplicaEnv
@@ -76,3 +79,30 @@ def test_scaling_the_workers_adds_and_removes_the_highest_index(kubectl: Kubectl
     until(lambda: len(kubectl.pods("probe")) == 4, 60)
     kubectl("scale", "pytorchjob", "probe", "--replicas=2")
     until(lambda: {pod["metadata"]["uid"] for pod in kubectl.pods("probe")} == before, 60)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [pytest.param("Service", "probe", id="of the Service"), pytest.param("Pod", "probe-worker-1", id="of a pod")],
+)
+def test_a_name_that_is_taken_is_left_alone_and_shown_until_it_is_free(kubectl: Kubectl, kind: str, name: str) -> None:
+    ports = {"clusterIP": "None", "ports": [{"port": 80}]}
+    waiting = {**_role(1)["template"]["spec"], "nodeSelector": {"there-is": "no-such-node"}}
+    taken = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+    kubectl("apply", "-f", "-", stdin=json.dumps({**taken, "spec": ports if kind == "Service" else waiting}))
+    before = kubectl.get(kind, name)["metadata"]["uid"]
+    kubectl("apply", "-f", "-", stdin=_probe())
+    until(lambda: f"'{name}' already exists and does not belong to this job" in _failure(kubectl), 60, _story(kubectl))
+    assert kubectl.get(kind, name)["metadata"]["uid"] == before
+    kubectl("delete", kind, name, "--grace-period=0", "--force")
+    until(lambda: len(kubectl.children("probe")) == 4, 120, _story(kubectl))
+
+
+def _failure(kubectl: Kubectl) -> str:
+    """The message of the condition ReplicaFailure; empty while there is none."""
+    conditions = kubectl.job("probe").get("status", {}).get("conditions", [])
+    return next((one["message"] for one in conditions if one["type"] == "ReplicaFailure"), "")
+
+
+def _story(kubectl: Kubectl) -> Callable[[], str]:
+    return lambda: kubectl.story("probe")

@@ -101,7 +101,7 @@ class ControlPlane:
             process.kill()
             process.wait()
 
-    def start_apiserver(self) -> None:
+    def start_apiserver(self, *options: str) -> None:
         """Starts the API server and waits until it is ready; also after `stop_program("kube-apiserver")`."""
         port = self.url.rpartition(":")[2]
         key = str(self.directory / "sa.key")
@@ -120,6 +120,7 @@ class ControlPlane:
             f"--audit-policy-file={self.directory / 'audit-policy.json'}",
             f"--audit-log-path={self.audit_log}",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            *options,
         )
         self._wait("kube-apiserver", lambda: self.kubectl("get", "--raw", "/readyz").returncode == 0)
 

@@ -15,10 +15,14 @@ from pytorchjob_operator.app.secret import load_credentials
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import ApiClient
+from pytorchjob_operator.names import ANNOTATION_SPEC_HASH
 from pytorchjob_operator.settings import Settings
 from tests.apiserver.cluster import BIN, ControlPlane
 from tests.chart.support import NAME, SPACE, environment, job, served, until
 from tests.ports import free_port
+from tests.rights.compare import used
+from tests.rights.granted import granted
+from tests.rights.requests import requests
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 
@@ -119,6 +123,34 @@ def test_the_rights_suffice_for_a_gang_that_is_scaled(
     set_run_policy(plane, "suspend: true")
     until(lambda: not plane.get(kinds, "-n", "training")["items"])
     assert refused(plane) == []
+    assert unused(objects, plane, group) == []
+
+
+def test_the_rights_suffice_for_a_network_policy_that_an_older_operator_made(
+    plane: ControlPlane, template: Any, operator: Any
+) -> None:
+    objects = template("jobNetworkPolicies.enabled=true")
+    install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
+    assert plane.apply(*install).returncode == 0
+    operator(objects)
+    body = job("first", Worker=1)
+    body["spec"]["agent"] = {"networkPolicy": True}
+    assert plane.apply(body).returncode == 0
+    until(lambda: policies(plane))
+    (right,) = policies(plane)
+    older = {"metadata": {"annotations": {ANNOTATION_SPEC_HASH: "older"}}, "spec": {"ingress": [{}]}}
+    patch = ("patch", "networkpolicy", "first", "-n", "training", "--type=merge", "-p", yaml.safe_dump(older))
+    assert plane.kubectl(*patch).returncode == 0
+    until(lambda: policies(plane) == [right])
+    set_run_policy(plane, "suspend: true")
+    until(lambda: not policies(plane))
+    assert refused(plane) == []
+    assert unused(objects, plane, "networking.k8s.io") == []
+
+
+def policies(plane: ControlPlane) -> list[dict[str, Any]]:
+    """What the NetworkPolicies of the job ask for."""
+    return [one["spec"] for one in plane.get("networkpolicies", "-n", "training")["items"]]
 
 
 def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, template: Any, operator: Any) -> None:
@@ -130,6 +162,27 @@ def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, templat
     until(lambda: "forbidden" in waits(plane).get("message", ""))
     assert waits(plane)["reason"] == "GangSchedulerUnavailable"
     assert plane.get("pods", "-n", "training")["items"] == []
+
+
+def test_without_the_right_on_finalizers_the_api_server_refuses_the_children_of_a_job(
+    plane: ControlPlane, template: Any, operator: Any
+) -> None:
+    """No request uses this right: the API server checks it when a child is created that blocks its owner's deletion."""
+    objects = template()
+    rules = [
+        rule for rule in objects["ClusterRole", NAME]["rules"] if "pytorchjobs/finalizers" not in rule["resources"]
+    ]
+    install = {key: one for key, one in objects.items() if "Role" in key[0] or key[0] == "ServiceAccount"}
+    lacking = {**install, ("ClusterRole", NAME): {**objects["ClusterRole", NAME], "rules": rules}}
+    assert plane.apply(*lacking.values()).returncode == 0
+    plane.stop_program("kube-apiserver")
+    plane.start_apiserver("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
+    operator(objects)
+    assert plane.apply(job("first", Worker=1)).returncode == 0
+    until(lambda: "cannot set blockOwnerDeletion" in waits(plane, "ReplicaFailure").get("message", ""))
+    assert plane.get("pods,services", "-n", "training")["items"] == []
+    assert plane.apply(*install.values()).returncode == 0
+    until(lambda: len(plane.get("pods,services", "-n", "training")["items"]) == 2)
 
 
 async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
@@ -149,10 +202,10 @@ async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
     assert set(stored["data"]) == {"key", "tls.crt", "tls.key"}
 
 
-def waits(plane: ControlPlane) -> dict[str, Any]:
-    """The condition Waiting of the job; empty while there is none."""
+def waits(plane: ControlPlane, kind: str = "Waiting") -> dict[str, Any]:
+    """The condition Waiting of the job, or another one; empty while there is none."""
     found = plane.get("ptj", "first", "-n", "training").get("status", {}).get("conditions", [])
-    return next((one for one in found if one["type"] == "Waiting"), {})
+    return next((one for one in found if one["type"] == kind), {})
 
 
 def elastic_gang(scheduler: str) -> dict[str, Any]:
@@ -173,6 +226,15 @@ def refused(plane: ControlPlane) -> list[tuple[str, str]]:
     """What the operator asked for and had no right to."""
     asked = [one for one in plane.audit() if one["user"]["username"] == ACCOUNT and status(one) == 403]
     return [(one["verb"], one["requestURI"]) for one in asked]
+
+
+def unused(objects: Any, plane: ControlPlane, group: str) -> list[str]:
+    """The rights on this API group that the operator has not used."""
+    with plane.audit_log.open("rb") as log:
+        made = requests(log, ACCOUNT)
+    rights = [right for right in granted(objects.values(), SPACE, NAME) if right.group == group]
+    assert rights
+    return [str(right) for right in rights if not used(right, made)]
 
 
 def set_run_policy(plane: ControlPlane, setting: str) -> None:

@@ -7,6 +7,8 @@ from tests.lanes.machine import Lack
 
 LONG = "long"
 ALONE = "alone"
+NOT_APPLICABLE = 77
+"""The exit code by which a lane's last command reports that it cannot judge this run."""
 Tests = Mapping[str, frozenset[str]]
 """The names of the markers of each test, by the test's id."""
 
@@ -70,6 +72,8 @@ class Lane:
     sessions: tuple[Session, ...] = ()
     nice: int = 5
     """How far its processes stand back, so that the longest lane, with a whole cluster in it, is not starved."""
+    judges: tuple[Command, ...] = ()
+    """What the lane runs at its end, over its whole run: only if each of its tests ran, and passed."""
     minutes: int = 30
     """The lane fails when it takes longer: something hangs. Building all of Kubernetes is in it where it is needed."""
 
@@ -81,6 +85,8 @@ class LeftOut:
     kind: str
     tests: int
     lack: Lack
+    follows: bool = False
+    """It is left out only because another kind is."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,10 @@ def _make(target: str) -> Command:
 
 def _check(*words: str) -> Command:
     return Command(words, counts=True)
+
+
+def _rights(action: str) -> Command:
+    return Command(("python", "-m", "tests.rights", action))
 
 
 _SPREAD = ("--dist", "loadfile")  # a file's tests share fixtures, and keep their order
@@ -126,12 +136,13 @@ APISERVER = Lane(
 CHART = Lane("chart", (), (Session("", select("helm", "apiserver")),))
 CLUSTER = Lane(
     "cluster",
-    (_make("cluster"), _make("out/kubeflow-training/installed")),
+    (_make("cluster"), _make("out/kubeflow-training/installed"), _rights("begin")),
     (
         Session("side by side", select("cluster", ALONE), ("-n", "2", *_SPREAD)),
         Session("alone", select(f"cluster {ALONE}")),
     ),
     nice=0,
+    judges=(_rights("check"),),
     minutes=90,
 )
 TRACKS = ((CLUSTER,), (APISERVER, CHART), (CHECK, UNIT, TORCH, OLDEST))
@@ -146,11 +157,15 @@ def plan(tests: Tests, absent: Mapping[str, Lack], long: bool = False) -> Plan:
     chosen = {name: markers for name, markers in tests.items() if (LONG in markers) is long}
     wanted = {name: markers for name, markers in chosen.items() if not markers & absent.keys()}
     tracks = [[_narrowed(lane, wanted, [*absent], long) for lane in track] for track in TRACKS]
+    partial = [] if long else [lane for track in TRACKS for lane in track if _runs_in_part(lane, chosen, wanted)]
+    unjudged = {lane.name for lane in partial}
+    tracks = [[replace(lane, judges=()) if lane.name in unjudged else lane for lane in track] for track in tracks]
     kept = [tuple(lane for lane in track if lane.sessions or (lane.commands and lane is CHECK)) for track in tracks]
     if long:
         kept = [tuple(lane for lane in track if lane is not CHECK) for track in kept]
     running = tuple(track for track in kept if track)
-    return Plan(running, tuple(_left_out(chosen, absent)), tuple(_problems(wanted, running)))
+    left_out = (*_left_out(chosen, absent), *(_without_judge(lane, one) for lane in partial for one in lane.judges))
+    return Plan(running, left_out, tuple(_problems(wanted, running)))
 
 
 def _narrowed(lane: Lane, wanted: Tests, absent: list[str], long: bool) -> Lane:
@@ -163,7 +178,23 @@ def _narrowed(lane: Lane, wanted: Tests, absent: list[str], long: bool) -> Lane:
         files = {name.partition("::")[0] for name, markers in wanted.items() if found.takes(markers)}
         if files:
             sessions.append(replace(session, selection=found, files=tuple(sorted(files))))
-    return replace(lane, sessions=tuple(sessions), minutes=_LONG_MINUTES if long else lane.minutes)
+    if long:
+        return replace(lane, sessions=tuple(sessions), judges=(), minutes=_LONG_MINUTES)
+    return replace(lane, sessions=tuple(sessions))
+
+
+def _runs_in_part(lane: Lane, chosen: Tests, wanted: Tests) -> bool:
+    return any(
+        session.selection.takes(markers)
+        for name, markers in chosen.items()
+        if name not in wanted
+        for session in lane.sessions
+    )
+
+
+def _without_judge(lane: Lane, command: Command) -> LeftOut:
+    why = f"it judges a whole run of the lane {lane.name}, and some of its tests are left out"
+    return LeftOut(command.name, 1, Lack(why, "leave none of them out"), follows=True)
 
 
 def _left_out(chosen: Tests, absent: Mapping[str, Lack]) -> Iterable[LeftOut]:

@@ -53,6 +53,10 @@ class Results:
         """Record a step that succeeded."""
         self.outcomes[name] = "passed"
 
+    def skips(self, name: str) -> None:
+        """Record a step that does not apply to this run."""
+        self.outcomes[name] = "skipped"
+
     def count(self, outcome: str) -> int:
         """Return the number of tests with this outcome."""
         return sum(one == outcome for one in self.outcomes.values())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.lanes import processes, summary
 from tests.lanes.events import OPTION
-from tests.lanes.plan import Command, Lane, Plan, Session
+from tests.lanes.plan import NOT_APPLICABLE, Command, Lane, Plan, Session
 from tests.lanes.results import Failure, Results, Tail, verdict
 
 _PROGRESS_SECONDS = 30.0
@@ -74,6 +74,8 @@ class Runner:
                 return
         for session in progress.lane.sessions:
             await self._session(progress, session)
+        for command in progress.lane.judges:
+            await self._judge(progress, command)
 
     async def _command(self, progress: Progress, command: Command) -> bool:
         """Run a command; whether the lane can go on."""
@@ -85,6 +87,25 @@ class Runner:
         elif command.counts:
             progress.results.passes(command.name)
         return code == 0 or command.counts
+
+    async def _judge(self, progress: Progress, command: Command) -> None:
+        """Run what judges the whole run of a lane; show it if it cannot."""
+        progress.state = f"runs {command.name}"
+        unproven = progress.results.count("failed") + progress.results.count("skipped")
+        if unproven:
+            self._skip(progress, command.name, f"{unproven} of the lane's tests failed or were skipped")
+            return
+        code = await processes.run(command.words, progress.log, self._env, progress.lane.nice)
+        if code == NOT_APPLICABLE:
+            self._skip(progress, command.name, f"see {progress.log}")
+        elif code:
+            self._fail(progress, command.name, f"exit code {code}")
+        else:
+            progress.results.passes(command.name)
+
+    def _skip(self, progress: Progress, name: str, reason: str) -> None:
+        progress.results.skips(name)
+        self._show(summary.not_applicable(progress.lane.name, name, reason))
 
     async def _session(self, progress: Progress, session: Session) -> None:
         """Run pytest, and report each failure when it happens."""

@@ -24,6 +24,11 @@ def failed_now(lane: str, failure: Failure, log: str) -> str:
     return f"FAILED {lane}: {failure.name}\n       {failure.problem}\n       log: {log}"
 
 
+def not_applicable(lane: str, name: str, reason: str) -> str:
+    """Return what is printed when a lane's last command cannot judge the run."""
+    return f"DOES NOT APPLY {lane}: {name}\n       {reason}"
+
+
 def failures(found: Mapping[str, Results], logs: Mapping[str, str]) -> list[str]:
     """Return all failures once more, each with the log to open."""
     rows = [(lane, failure) for lane, results in found.items() for failure in results.failures.values()]

@@ -76,7 +76,35 @@ def test_what_is_absent_is_left_out_and_counted_once() -> None:
     helm = Lack("WITHOUT names it", "remove it from WITHOUT")
     found = plan(tests, {"apiserver": GO, "helm": helm, "cluster": GO})
     assert [*lanes(found)] == ["unit"]
-    assert found.left_out == (LeftOut("apiserver", 1, GO), LeftOut("helm", 1, helm), LeftOut("cluster", 1, GO))
+    counted = [row for row in found.left_out if not row.follows]
+    assert counted == [LeftOut("apiserver", 1, GO), LeftOut("helm", 1, helm), LeftOut("cluster", 1, GO)]
+
+
+@pytest.mark.parametrize(
+    ("absent", "judged", "rows"),
+    [
+        pytest.param("", True, [], id="all of its tests run"),
+        pytest.param("torch", True, [], id="another lane is left out"),
+        pytest.param("alone", False, ["python -m tests.rights check"], id="some of its tests are left out"),
+        pytest.param("cluster", False, ["python -m tests.rights check"], id="it is left out"),
+    ],
+)
+def test_what_judges_a_whole_lane_is_left_out_with_any_of_its_tests(absent: str, judged: bool, rows: list[str]) -> None:
+    tests = named(e2e__x="cluster", e2e__y="cluster alone", tests__z="torch")
+    found = plan(tests, dict.fromkeys(absent.split(), GO))
+    judges = [one.name for track in found.tracks for lane in track for one in lane.judges]
+    assert judges == (["python -m tests.rights check"] if judged else [])
+    assert [row.kind for row in found.left_out if row.follows] == rows
+
+
+def test_a_machine_without_tests_of_a_lane_has_nothing_to_judge() -> None:
+    assert plan(named(tests__x=""), {"cluster": GO}).left_out == (LeftOut("cluster", 0, GO),)
+
+
+def test_the_long_tests_of_a_lane_are_not_judged() -> None:
+    found = plan(named(e2e__x="cluster long", e2e__y="cluster"), {}, long=True)
+    assert [lane.judges for track in found.tracks for lane in track] == [()]
+    assert found.left_out == ()
 
 
 def test_the_rest_of_a_lane_runs_when_a_kind_is_absent() -> None:

@@ -124,6 +124,32 @@ async def test_a_check_that_fails_is_counted_and_the_next_one_runs(shown: Shown)
     assert counts(found) == (1, 1, 0)
 
 
+@pytest.mark.parametrize(
+    ("test", "judge", "expected", "shown_as"),
+    [
+        pytest.param(GOOD, "pass", (2, 0, 0), "", id="it is content"),
+        pytest.param(GOOD, "exit(1)", (1, 1, 0), "FAILED mine: ", id="it is not"),
+        pytest.param(GOOD, "exit(77)", (1, 0, 1), "DOES NOT APPLY mine: ", id="it cannot judge"),
+        pytest.param(BAD, "exit(1)", (0, 1, 1), "DOES NOT APPLY mine: ", id="a test has failed"),
+        pytest.param(
+            f"{GOOD}def test_none():\n    import pytest; pytest.skip('not here')\n",
+            "exit(1)",
+            (1, 0, 2),
+            "DOES NOT APPLY mine: ",
+            id="a test was skipped",
+        ),
+    ],
+)
+async def test_the_judge_of_a_lane_comes_after_its_tests_and_only_if_all_have_passed(
+    shown: Shown, test: str, judge: str, expected: tuple[int, int, int], shown_as: str
+) -> None:
+    (shown.out / "test_it.py").write_text(test)
+    tests = Session("", select(), (), (str(shown.out / "test_it.py"),))
+    found = await shown.lane(sessions=(tests,), judges=(python(judge),))
+    assert counts(found) == expected
+    assert f"{shown_as}{python(judge).name}" in shown.text if shown_as else python(judge).name not in shown.text
+
+
 async def test_a_program_that_is_not_there_fails_the_lane(shown: Shown) -> None:
     found = await shown.lane(commands=(Command(("no-such-program",)),))
     assert problems(found) == ["exit code 127; the tests of this lane did not run"]
