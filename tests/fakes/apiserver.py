@@ -16,6 +16,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 Object = dict[str, Any]
+_SERVERS_OWN = ("uid", "name", "namespace", "creationTimestamp")
+"""Metadata that an update cannot leave out. It replaces all others, labels for instance."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ class FakeApi:
             if meta.get(key, known["metadata"][key]) != known["metadata"][key]:
                 return failure(409, "Conflict", f"the object has another {key}")
         obj = change(known)
-        obj = {**obj, "metadata": {**known["metadata"], **obj["metadata"]}}
+        kept = {key: known["metadata"][key] for key in _SERVERS_OWN if key in known["metadata"]}
+        obj = {**obj, "metadata": {**kept, **obj["metadata"]}}
         return web.json_response(self._store(place.collection, "MODIFIED", obj))
 
     def _delete(self, request: Request, place: Place) -> web.Response:
