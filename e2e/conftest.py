@@ -18,6 +18,8 @@ KUBECONFIG = ROOT / "out" / "kubeconfig"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytorchjob-operator" / "bin"
 SYSTEM = "pytorchjob-system"
 RELEASE = "pytorchjob-operator"
+WITH = "--set jobNetworkPolicies.enabled=true"
+"""What is off unless a user asks for it, and tested here."""
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 
 
@@ -71,7 +73,7 @@ def install(cluster: Kubectl) -> Kubectl:
     # What `make install` does, with the images that `make cluster` has brought into the nodes.
     done = subprocess.run(
         [str(ROOT / "install" / "install.sh"), "chart"],
-        env={**os.environ, "KUBECONFIG": str(KUBECONFIG)},
+        env={**os.environ, "KUBECONFIG": str(KUBECONFIG), "HELM_ARGS": f"{WITH} {os.environ.get('HELM_ARGS', '')}"},
         capture_output=True,
         text=True,
         timeout=400,
