@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pytorchjob_agent.contract.messages import Failed, Join, RoundId
 from tests.rounds.story import expected
-from tests.rounds.transcript import Recorded, new_leader
+from tests.rounds.transcript import Recorded, new_leader, round_of_two
 
 FIRST = RoundId(1, 1)
 
@@ -59,7 +59,7 @@ def end_learned_again() -> Recorded:
     job.hello(0, last_round=FIRST, rank=0, size=3)
     job.hello(1, last_round=FIRST, rank=0, size=3)
     job.hello(1, last_round=FIRST, rank=1, size=2)
-    job.hello(1, last_round=FIRST, rank=4, size=3)
+    job.hello(1, last_round=FIRST, rank=3, size=3)
     job.hello(1, round=FIRST, rank=1, size=3)
     job.hello(0, last_round=FIRST, rank=2, size=3)
     job.hello(2, last_round=RoundId(1, 2), rank=2, size=3)
@@ -71,6 +71,30 @@ def member_of_a_former_pod() -> Recorded:
     job.hello(0, round=FIRST, rank=0, size=2)
     job.hello(0, pod_uid="uid-old", round=RoundId(1, 0), rank=0, size=2)
     job.hello(0, pod_uid="uid-old", round=FIRST, rank=0, size=2)
+    return job
+
+
+def end_reported_by_others() -> Recorded:
+    job = Recorded(3, min_members=1, max_members=2)
+    job.waits(0, 1, 2)
+    job.ends(0)
+    job.clear()
+    job.hello(2, last_round=FIRST, rank=1, size=2)
+    job.hello(0, last_round=FIRST, rank=0, size=2)
+    job.breaks(1)
+    job.passes(3, silent=[1])
+    job.hello(2, last_round=FIRST, rank=1, size=2)
+    job.hello(0, last_round=FIRST, rank=0, size=2)
+    return job
+
+
+def end_reported_after_a_timeout() -> Recorded:
+    job = round_of_two(join_timeout=20.0)
+    job.breaks(1)
+    job.passes(24, silent=[1])
+    job.clear()
+    job.hello(0, round=FIRST, rank=0, size=2)
+    job.hello(0, last_round=FIRST, rank=0, size=2)
     return job
 
 
@@ -118,6 +142,8 @@ STORIES_OF_LEADERS: tuple[Callable[[], Recorded], ...] = (
     adoption_of_a_later_attempt_of_another_size,
     adoption_of_a_later_attempt_with_another_rank,
     end_learned_again,
+    end_reported_by_others,
+    end_reported_after_a_timeout,
     member_of_a_former_pod,
     learned_end,
     end_learned_while_running,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.contract.messages import Join, Restart, RoundId
+from pytorchjob_agent.contract.messages import Heartbeat, Join, Restart, RoundId
 from tests.rounds.story import Job, another_leader, expected, running
 
 
@@ -203,3 +203,23 @@ def test_what_fails_because_the_assignment_of_another_member_was_lost_costs_noth
     job.fails(0, failure)
     job.joins(0, 1)
     assert (job.runs, job.state.restarts) == (True, restarts)
+
+
+def test_what_is_kept_of_a_member_that_connects_again() -> None:
+    job = running(2)
+    job.says(0, Heartbeat(step=7, total=9))
+    job.ends(0)
+    job.breaks(0)
+    job.hello(0, round=job.round, rank=0, size=2, clock=1500.0)
+    member = job.state.members[0]
+    assert (member.step, member.total, member.done) == (7, 9, True)
+    assert (member.connection, member.clock_offset) == (job.links[0], 500.0)
+    assert (member.lost_at, member.replied_at, member.heard_at) == (None, None, job.now)
+
+
+def test_a_member_that_connects_again_does_not_wait_before_it_joins_again() -> None:
+    job = Job(2)
+    job.waits(0)
+    job.hello(0)
+    assert job.state.members[0].port is None
+    assert job.state.members[0].clock_offset is None
