@@ -223,3 +223,15 @@ def test_a_member_that_connects_again_does_not_wait_before_it_joins_again() -> N
     job.hello(0)
     assert job.state.members[0].port is None
     assert job.state.members[0].clock_offset is None
+
+
+def test_a_member_that_is_new_here_may_have_finished_already() -> None:
+    job = Job(2)
+    job.hello(0, done=True, clock=1007.0)
+    assert (job.state.members[0].done, job.state.members[0].clock_offset) == (True, 7.0)
+
+
+def test_before_the_operator_has_reported_the_pods_every_replica_is_accepted() -> None:
+    job = Job(2)
+    job.expect({})
+    assert job.hello(0).kind == "welcome"

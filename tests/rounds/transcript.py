@@ -18,7 +18,18 @@ from pytorchjob_operator.rounds import decide
 from pytorchjob_operator.rounds.state import Close, Input, JobState, Send
 from tests.rounds.story import Job
 
-_SHOWN = ("restarts", "history", "requests", "finished_round", "next_number", "former_uids", "silent", "problems")
+_SHOWN = (
+    "restarts",
+    "history",
+    "requests",
+    "finished_round",
+    "next_number",
+    "former_uids",
+    "silent",
+    "problems",
+    "refused_at",
+    "duplicate_at",
+)
 _QUIET = ("time passed", "a heartbeat")
 
 
