@@ -150,12 +150,12 @@ def between(begin: float, end: float, error: Exception, *verbs: str) -> Fault:
             id="also from one that is no number",
         ),
         pytest.param(
-            Server({}, {3.0: bookmark(None), 4.0: {"type": "BOOKMARK"}}),
-            "0 list 500, 0 watch 10, 21 watch 10, 42 watch 10",
+            Server({}, {3.0: bookmark(None), 4.0: {"type": "BOOKMARK"}}, bookmarks=False),
+            "0 list 500, 0 watch 10, 21 watch 10, 42 list 1, 42 watch 10",
             id="a bookmark without a version is none",
         ),
         pytest.param(
-            Server({}, {3.0: None, 10.0: None, 22.0: None}),
+            Server({}, {3.0: None, 9.0: bookmark("10"), 10.0: None, 21.0: bookmark("10"), 22.0: None}),
             "0 list 500, 0 watch 10, 4 list 1, 4 watch 10, 11 list 1, 11 watch 10, 23 list 1, 23 watch 10, 44 watch 10",
             id="it ends early: the version is checked",
         ),
@@ -327,3 +327,11 @@ def test_all_removals_are_counted() -> None:
 
     server.fault = change
     assert seen(server, 14).counters.swept == 2
+
+
+def test_a_watch_whose_versions_fall_is_one_of_a_restored_server(caplog: pytest.LogCaptureFixture) -> None:
+    server = becomes(Server({"a": 1}, {3.0: bookmark("15"), 4.0: bookmark("12")}), 4, 12, restored=1)
+    found = seen(server, 8)
+    assert (found.requests, found.names) == ("0 list 500, 0 watch 10, 5 list 500, 5 watch 12", "restored")
+    words = ["pods: the server's resourceVersion went back; the cache is refilled"]
+    assert [record.getMessage() for record in caplog.records] == words
