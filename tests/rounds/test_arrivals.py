@@ -3,6 +3,8 @@
 import pytest
 
 from pytorchjob_agent.contract.messages import Heartbeat, Join, Restart, RoundId
+from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.state import MessageReceived
 from tests.rounds.story import Job, another_leader, expected, running
 
 
@@ -235,3 +237,19 @@ def test_before_the_operator_has_reported_the_pods_every_replica_is_accepted() -
     job = Job(2)
     job.expect({})
     assert job.hello(0).kind == "welcome"
+
+
+def test_each_message_is_a_sign_of_life() -> None:
+    job = Job(2)
+    job.hello(0)
+    job.now += 1.5
+    job.says(0, Join(20000))
+    assert job.state.members[0].heard_at == job.now
+
+
+def test_a_message_on_an_old_connection_changes_nothing() -> None:
+    job = Job(2)
+    job.hello(0)
+    decision = decide(job.state, MessageReceived(99, 0, Join(20000)), job.now)
+    assert decision.reason == "a message on an old connection is ignored"
+    assert decision.state.members == job.state.members

@@ -51,6 +51,13 @@ def test_a_term_that_cannot_have_been_is_refused_and_changes_nothing(id_: RoundI
     assert job.round == RoundId(1, 1)
 
 
+def test_a_round_that_a_member_knows_to_be_over_is_not_formed_again() -> None:
+    job = Job(1)
+    job.hello(0)
+    job.says(0, Join(20000, RoundId(1, 1)))
+    assert job.round == RoundId(1, 2)
+
+
 def test_a_term_of_leaders_that_are_forgotten_is_believed() -> None:
     job = Job(1)
     job.hello(0)
