@@ -162,7 +162,7 @@ def test_a_suspended_job_tells_nothing_of_the_pods_that_it_sends_away() -> None:
     ],
 )
 def test_pods_that_are_taken_away(pod: dict[str, Any], job: dict[str, Any], lost: tuple[Cause, ...]) -> None:
-    going = make_pod("worker-0", pod.pop("phase", RUN), deleting=True, **pod)
+    going = make_pod("worker-0", **{"phase": RUN, "deleting": True, **pod})
     plan = plan_for(going, make_pod("worker-1"), **{"status": RUNNING, **job})
     assert plan.lost == lost
     assert plan_for(going, make_pod("worker-1"), reported=plan.reported, **{"status": RUNNING, **job}).lost == ()
