@@ -95,6 +95,23 @@ STARTS = state(Running(NEXT))
         ),
         pytest.param(state(Waiting()), STARTS, (assigned(0, 1), assigned(1, 1)), "on one connection", id="one for two"),
         pytest.param(
+            state(Waiting()), STARTS, (assigned(0, 1, size=1),), "round 3.8 of 1, but round 3.8 runs", id="a size"
+        ),
+        pytest.param(
+            state(Waiting()),
+            STARTS,
+            tuple(assigned(rank, rank, round=RoundId(3, 9)) for rank in (0, 1)),
+            "round 3.9 of 2, but round 3.8 runs",
+            id="a round that does not run",
+        ),
+        pytest.param(
+            state(Waiting()),
+            state(Rendezvous(0.0, "x", replace(ROUND, ranks=(0, 0)))),
+            (),
+            "a member has two ranks",
+            id="two ranks in the last round",
+        ),
+        pytest.param(
             state(Waiting()), state(Running(replace(ROUND, ranks=(0, 0)))), (), "a member has two ranks", id="two ranks"
         ),
         pytest.param(

@@ -1,8 +1,10 @@
 """Between two rounds: who is waited for, when there are enough, which ranks they get, and what those who wait hear."""
 
+from dataclasses import replace
+
 import pytest
 
-from pytorchjob_agent.contract.messages import Join, RoundId
+from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.coordinator_report import PhaseName
 from pytorchjob_operator.rounds.summary import summarize
@@ -230,3 +232,15 @@ def test_agents_that_are_gone_before_the_first_round_do_not_make_the_coordinator
     job.passes(10, silent=[0, 1])
     assert job.problem("CoordinatorUnreachable") is None
     assert "0 of 3 members are ready" in (job.problem("RendezvousWaiting") or "")
+
+
+def test_a_round_begins_without_what_its_members_reported_in_the_last_one() -> None:
+    job = running(2)
+    job.says(0, Heartbeat(step=3, answered=2))
+    member = replace(job.state.members[0], peer_heard_at=job.now)
+    job.state = replace(job.state, members={**job.state.members, 0: member})
+    job.ends(0)
+    job.fails(1)
+    stopped(job, 0, 1)
+    found = job.state.members[0]
+    assert (found.step, found.answered, found.done, found.port, found.peer_heard_at) == (None, 0, False, None, None)
