@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from e2e.kubectl import Kubectl
+from tests.rights import __main__ as rights
 
 ROOT = Path(__file__).parent.parent
 KUBECONFIG = ROOT / "out" / "kubeconfig"
@@ -81,6 +82,7 @@ def install(cluster: Kubectl) -> Kubectl:
     )
     assert done.returncode == 0, done.stderr + system("describe", "pods", check=False)
     system("rollout", "status", f"deployment/{RELEASE}", "--timeout=180s")
+    rights.this_run().keep_roles()
     return system
 
 

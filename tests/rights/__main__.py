@@ -18,10 +18,15 @@ ROOT = Path(__file__).parents[2]
 
 def main(action: str) -> int:
     """Run one step; return its exit code."""
-    run = Run(ROOT / "out", kubectl, uninstall)
+    run = this_run()
     if action == "begin":
         return run.begin(os.environ.get("PROVIDER") != "existing")
     return {"check": run.check, "print": run.show}[action]()
+
+
+def this_run() -> Run:
+    """Return the run of this checkout, on the cluster of `make cluster`."""
+    return Run(ROOT / "out", kubectl, uninstall)
 
 
 def kubectl(*arguments: str) -> str:

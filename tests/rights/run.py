@@ -41,6 +41,10 @@ class Run:
     def _began(self) -> Path:
         return self.out / "rights/began.json"
 
+    @property
+    def _roles(self) -> Path:
+        return self.out / "rights/roles"
+
     def begin(self, has_log: bool = True) -> int:
         """Remember where the run begins in the log.
 
@@ -53,11 +57,19 @@ class Run:
         if self.kubectl("get", "namespace", SPACE, "--ignore-not-found", "-o", "name"):
             self.uninstall()
             self.kubectl("delete", "namespace", SPACE)
+        for roles in self._roles.glob("*.json"):
+            roles.unlink()
         self._began.write_text(json.dumps({"bytes": self.log.stat().st_size}))
         return self._does_not_apply(_NOT_ENDED, 0)
 
+    def keep_roles(self) -> None:
+        """Remember the roles of an installation: a later test may install the operator with other values."""
+        self._roles.mkdir(parents=True, exist_ok=True)
+        number = len(list(self._roles.glob("*.json")))
+        (self._roles / f"{number}.json").write_text(self._present_roles())
+
     def check(self) -> int:
-        """Compare the rights with the requests since the beginning, and write the table."""
+        """Compare the rights of all installations with the requests since the beginning, and write the table."""
         if not self._began.exists():
             return self._does_not_apply(_NO_LOG, NOT_APPLICABLE)
         start = json.loads(self._began.read_text())["bytes"]
@@ -67,8 +79,9 @@ class Run:
         with self.log.open("rb") as file:
             file.seek(start)
             counted = requests(file, USER)
-        objects = json.loads(self.kubectl("get", _KINDS, "--all-namespaces", "-o", "json"))["items"]
-        rights = granted(objects, SPACE, ACCOUNT)
+        kept = [path.read_text() for path in self._roles.glob("*.json")]
+        installed = [json.loads(text)["items"] for text in (*kept, self._present_roles())]
+        rights = sorted({right for objects in installed for right in granted(objects, SPACE, ACCOUNT)})
         found = differences(rights, counted, self.exceptions, SPACE)
         self.table.write_text(page(rights, counted, self.exceptions, found))
         self.show()
@@ -80,6 +93,9 @@ class Run:
             self.table.read_text() if self.table.exists() else "there is no table yet: `make test` writes it\n", end=""
         )
         return 0
+
+    def _present_roles(self) -> str:
+        return self.kubectl("get", _KINDS, "--all-namespaces", "-o", "json")
 
     def _does_not_apply(self, reason: str, code: int) -> int:
         self.table.parent.mkdir(parents=True, exist_ok=True)

@@ -132,3 +132,21 @@ def test_until_all_tests_have_passed_there_is_no_table_of_an_earlier_run(cluster
     cluster.run().check()
     cluster.run().begin()
     assert "not every end-to-end test has passed" in verdict(cluster)
+
+
+def test_the_rights_of_each_installation_count(cluster: Cluster) -> None:
+    cluster.run().begin()
+    cluster.run().keep_roles()
+    cluster.request("create")
+    cluster.rules = [{**RULE, "verbs": ["list"]}]
+    cluster.request("list")
+    assert cluster.run().check() == 0
+    assert verdict(cluster) == "Rights: 2. Used by the end-to-end tests: 2. Exceptions: 0. Differences: 0."
+
+
+def test_installations_of_an_earlier_run_do_not_count(cluster: Cluster) -> None:
+    cluster.run().keep_roles()
+    cluster.run().begin()
+    cluster.rules = [{**RULE, "verbs": ["list"]}]
+    cluster.request("list")
+    assert cluster.run().check() == 0
