@@ -2,10 +2,13 @@
 
 import pytest
 
+from pytorchjob_agent.contract.termination import ExitReason
 from pytorchjob_operator.model import JobStatus, RestartPolicy
+from pytorchjob_operator.model.status import UnfitPod
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan, replicas
 from pytorchjob_operator.plan.restart import PodAction, Replacements, decide, replacements
+from pytorchjob_operator.problem import Crash
 from tests.factories import full_job, make_job, make_pod, observed, pods, workers
 
 RUNNING, SUCCEEDED, FAILED, PENDING = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.PENDING
@@ -89,6 +92,36 @@ def test_no_more_pods_are_replaced_at_a_time_than_a_status_can_list() -> None:
     assert (found.used_up(), len(found.uids())) == (1000, 1000)
     later = replaced(many, *found.uids(), workers=1500)
     assert (later.used_up(), later.uids()) == (0, found.uids())
+
+
+def unfit(**fields: object) -> Pod:
+    """worker-0, whose agent found its node unfit."""
+    return make_pod("worker-0", **{"crash": Crash(1, 1, ExitReason.PREFLIGHT_FAILED), "node": "n", **fields})
+
+
+def known(*seen: tuple[str, str]) -> JobStatus:
+    """A status that lists these unfit pods, by replica and uid."""
+    return JobStatus(unfit_pods=tuple(UnfitPod(name=f"x-{who}", uid=uid) for who, uid in seen))
+
+
+@pytest.mark.parametrize(
+    ("pod", "before", "replaced_as"),
+    [
+        pytest.param(unfit(), (), " on node n", id="the first one"),
+        pytest.param(unfit(node=""), (), "", id="one whose node is unknown"),
+        pytest.param(unfit(), [("worker-0", "uid-old")], " on node n", id="the second one"),
+        pytest.param(unfit(), [("worker-0", "uid-old"), ("worker-0", "uid-older")], None, id="the third one stays"),
+        pytest.param(unfit(), [("worker-0", "uid-old"), ("worker-0", A)], " on node n", id="it is listed itself"),
+        pytest.param(unfit(), [("worker-1", "b"), ("worker-1", "c")], " on node n", id="another replica was unfit"),
+        pytest.param(unfit(deleting=True, phase=PENDING), (), None, id="one that is being deleted"),
+        pytest.param(unfit(crash=Crash(1, 1)), (), None, id="its program failed"),
+    ],
+)
+def test_an_unfit_pod_is_replaced(pod: Pod, before: list[tuple[str, str]], replaced_as: str | None) -> None:
+    job = full_job(**{**TWO, "status": known(*before)})
+    found = replacements(job, replicas.compare(job, (pod,)), (pod,)).pods
+    reasons = [] if replaced_as is None else [f"the agent found it unfit for the job{replaced_as}"]
+    assert found == tuple((pod, reason) for reason in reasons)
 
 
 def status_of(job_status: JobStatus | None, *seen: Pod, restart: str | None = None) -> JobStatus | None:

@@ -11,7 +11,7 @@ from pytorchjob_operator.names import Reason
 from pytorchjob_operator.observed import NodeHealth, NodeState, Observed, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.plan.writes import DeletePod, Plan
-from tests.factories import at, make_job, make_pod, observed
+from tests.factories import at, make_job, make_pod, make_template, observed
 
 NOW = 1000.0
 WHY = "its agent has sent nothing for {} s, although the pod is ready"
@@ -99,6 +99,30 @@ def test_when_it_is_checked_again(seconds: float, health: NodeHealth | None, nod
 def test_a_local_run_has_no_nodes() -> None:
     _, plan = settle(job_of(frozen(node="", ready_since=None), silent(60.0), None))
     assert [write.name for write in deletions(plan)] == ["x-worker-0"]
+
+
+def test_a_pod_that_is_ready_since_its_agent_was_heard_last_is_replaced() -> None:
+    _, plan = settle(job_of(frozen(ready_since=at(NOW - 90)), silent(90.0)))
+    assert [write.name for write in deletions(plan)] == ["x-worker-0"]
+
+
+@pytest.mark.parametrize(
+    ("master", "worker", "deleted"),
+    [
+        pytest.param(RestartPolicy.ON_FAILURE, RestartPolicy.NEVER, ["x-master-0"], id="the Master's allows it"),
+        pytest.param(RestartPolicy.NEVER, RestartPolicy.ON_FAILURE, [], id="the Master's forbids it"),
+    ],
+)
+def test_the_restart_policy_is_that_of_the_silent_replica(
+    master: RestartPolicy, worker: RestartPolicy, deleted: list[str]
+) -> None:
+    roles = {
+        role: {"replicas": 1, "template": make_template(), "restartPolicy": policy.value}
+        for role, policy in (("Master", master), ("Worker", worker))
+    }
+    seen = job_of(frozen(), Report(round="1.1", silent=(SilentPod("uid-master-0", 90.0),)), pytorchReplicaSpecs=roles)
+    _, plan = settle(seen)
+    assert [write.name for write in deletions(plan)] == deleted
 
 
 def test_frozen_agents_use_up_the_backoff_limit() -> None:

@@ -44,6 +44,11 @@ def pod(who: str, phase: PodPhase = PENDING, problem: PodProblem | None = None, 
             id="a pod that has no node",
         ),
         pytest.param(
+            [pod("worker-0", problem=NO_ROOM), pod("worker-1", problem=NO_ROOM)],
+            ("Unschedulable", "pod x-worker-0: 0/3 nodes are available (and 1 more)"),
+            id="two pods that have no node",
+        ),
+        pytest.param(
             [pod("master-0", problem=PULL), *(pod(f"worker-{index}", problem=NO_ROOM) for index in (2, 0, 1))],
             ("Unschedulable", "pod x-worker-0: 0/3 nodes are available (and 2 more)"),
             id="what most of them have, told of the first",

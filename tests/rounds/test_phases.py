@@ -48,6 +48,27 @@ def test_a_transition_is_legal_if_the_table_has_it(source: PhaseName, trigger: T
             check_transition(PHASES[source], trigger, PHASES[target])
 
 
+@pytest.mark.parametrize(
+    ("trigger", "message"),
+    [
+        pytest.param(
+            Trigger.MEMBER_JOINED,
+            "Waiting -> Ended by MEMBER_JOINED: expected Rendezvous",
+            id="a transition to another phase",
+        ),
+        pytest.param(
+            Trigger.SUCCEEDED,
+            "Waiting -> Ended by SUCCEEDED: the table has no such transition",
+            id="a trigger that the phase does not have",
+        ),
+    ],
+)
+def test_an_illegal_transition_is_reported_with_what_the_table_has(trigger: Trigger, message: str) -> None:
+    with pytest.raises(IllegalTransitionError) as raised:
+        check_transition(Waiting(), trigger, PHASES[PhaseName.ENDED])
+    assert str(raised.value) == message
+
+
 def test_every_phase_has_a_name_and_an_end_is_final() -> None:
     assert [name_of(phase) for phase in PHASES.values()] == list(PhaseName)
     assert not any(source is PhaseName.ENDED for source, _ in LEGAL)
