@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,6 +26,8 @@ from tests.attacks.bystander import Bystander, watching_beside
 from tests.attacks.neighbour import neighbour
 from tests.attacks.target import ROOT
 
+_WORK_SECONDS = 0.05
+"""CPU seconds of a worker between two measurements: far more than it takes to write a stack."""
 ZERO = Assigned(RoundId(3, 7), 0, 2, 0, 2, "127.0.0.1", 1, 0, secret="5ec2e7")
 
 
@@ -95,7 +98,9 @@ def test_a_script_cannot_hold_its_agent_up_by_the_stacks_that_it_writes(tmp_path
     meter, times = Meter({0: os.getpid()}, stacks), count(0.0, 10.0)
 
     def measure() -> None:
-        now = next(times)
+        now, used = next(times), time.process_time()
+        while time.process_time() < used + _WORK_SECONDS:  # this process is the worker too
+            pass
         meter.asked.add(0)
         meter.measure(now)
         assert meter.still_for(now) == 0.0
