@@ -8,6 +8,8 @@ from pytorchjob_operator.model import ConditionType, JobStatus
 from pytorchjob_operator.names import EventType, Reason
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
+from pytorchjob_operator.plan.events import build_events
+from pytorchjob_operator.plan.outcome import Outcome, Phase
 from pytorchjob_operator.plan.writes import Event
 from tests.factories import condition, make_job, make_pod, make_template, observed, pods
 
@@ -32,6 +34,12 @@ WARNING = EventType.WARNING
             (),
             [Event(Reason.CREATED_POD, "Created 9 pods: " + "".join(f"x-worker-{n}, " for n in range(8)) + "...")],
             id="a long list is cut",
+        ),
+        pytest.param(
+            {"workers": 8, "master": None},
+            (),
+            [Event(Reason.CREATED_POD, "Created 8 pods: " + ", ".join(f"x-worker-{n}" for n in range(8)))],
+            id="eight pods are all named",
         ),
         pytest.param(
             {"status": RUNNING},
@@ -75,6 +83,46 @@ WARNING = EventType.WARNING
 )
 def test_events(case: dict[str, Any], seen: tuple[Pod, ...], expected: list[Event]) -> None:
     assert list(make_plan(observed(make_job(**case), *seen)).events) == expected
+
+
+def waits(reason: str) -> JobStatus:
+    return JobStatus(conditions=(condition(ConditionType.WAITING, reason=reason),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(
+            JobStatus(), waits("PodGroupPending"), [(Reason.POD_GROUP_PENDING, EventType.NORMAL)], id="it is queued"
+        ),
+        pytest.param(
+            JobStatus(),
+            waits("PodGroupUnschedulable"),
+            [(Reason.POD_GROUP_UNSCHEDULABLE, WARNING)],
+            id="it has no room",
+        ),
+        pytest.param(
+            waits("PodGroupPending"),
+            waits("PodGroupUnschedulable"),
+            [(Reason.POD_GROUP_UNSCHEDULABLE, WARNING)],
+            id="the reason has changed",
+        ),
+        pytest.param(waits("PodGroupPending"), waits("PodGroupPending"), [], id="the reason is the same"),
+        pytest.param(JobStatus(), waits("ImagePullBackOff"), [], id="a pod's reason has an event of its own"),
+        pytest.param(waits("PodGroupPending"), JobStatus(), [], id="it waits no more"),
+    ],
+)
+def test_a_gang_that_is_held_back(
+    before: JobStatus, after: JobStatus, expected: list[tuple[Reason, EventType]]
+) -> None:
+    job = make_job(status=before)
+    events = list(build_events(job, Outcome(Phase.PENDING, ""), (), after))
+    assert events == [Event(reason, "it is Waiting", kind) for reason, kind in expected]
+
+
+def test_a_job_that_stays_suspended_is_not_reported_as_resumed() -> None:
+    job = make_job(status=SUSPENDED)
+    assert list(build_events(job, Outcome(Phase.SUSPENDED, "it is suspended"), (), SUSPENDED)) == []
 
 
 @pytest.mark.parametrize(

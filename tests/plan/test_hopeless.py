@@ -47,6 +47,7 @@ def state(found: Plan, kind: ConditionType) -> str | None:
         pytest.param(crashed(9, ExitReason.WORKER_FAILED, 1), {}, False, id="workers have their own budget"),
         pytest.param(crashed(9), {}, False, id="a plain container keeps v1's restarts"),
         pytest.param(crashed(3), {"early": 3}, True, id="in a local run, the same early exit ends the job"),
+        pytest.param(crashed(1), {"early": 1}, True, id="in a local run that allows none, the first ends the job"),
         pytest.param(crashed(2), {"early": 3}, False, id="in a local run, two do not"),
         pytest.param(crashed(3, code=137), {"early": 3}, False, id="in a local run, a kill comes from outside"),
         pytest.param(crashed(3, NO_TORCH, 78, deleting=True), {}, False, id="a pod that is being deleted"),
@@ -93,6 +94,29 @@ def test_the_crash_loop_names_the_last_line_and_what_to_do() -> None:
     )
 
 
+def shown(*pods: Pod, **case: Any) -> str:
+    """The message of the crash loop of these pods."""
+    seen = observed(make_job(workers=len(pods), **case), make_pod("master-0"), *pods, seconds=60)
+    return state(make_plan(replace(seen, status_due=at(60))), ConditionType.DEGRADED) or ""
+
+
+@pytest.mark.parametrize(
+    ("count", "others"),
+    [(1, "without a message. Read"), (2, "(1 more pods do the same). Read"), (4, "(3 more pods do the same). Read")],
+)
+def test_the_crash_loop_names_the_first_replica_and_counts_the_others(count: int, others: str) -> None:
+    pods = [make_pod(f"worker-{index}", crash=Crash(5, 2)) for index in reversed(range(count))]
+    message = shown(*pods)
+    assert message.startswith("pod x-worker-0 has ended 5 times")
+    assert ": exit code 2 without a message" in message
+    assert others in message
+
+
+def test_a_job_that_limits_its_restarts_is_not_advised_to() -> None:
+    message = shown(crashed(3), runPolicy={"backoffLimit": 9})
+    assert message.endswith("then correct the image, the command or the script")
+
+
 def test_a_crash_loop_beside_a_problem_of_the_training_shows_both() -> None:
     report = Report(problems={"RendezvousWaiting": "waits for replica 1"})
     found = plan(crashed(3), report=report).status
@@ -105,6 +129,18 @@ def test_a_crash_loop_beside_a_problem_of_the_training_shows_both() -> None:
 
 def test_the_next_pass_sees_the_end_of_the_loop() -> None:
     assert plan(crashed(3, since=at(0))).wake_at == at(120)
+
+
+def test_no_pass_waits_for_the_loop_of_a_job_that_has_ended() -> None:
+    ended = plan(crashed(3, NO_TORCH, 78, since=at(0)))
+    assert state(ended, ConditionType.FAILED) is not None
+    assert ended.wake_at is None
+
+
+def test_a_pod_whose_program_failed_is_not_listed_as_unfit() -> None:
+    status = plan(crashed(2)).status
+    assert status is not None
+    assert status.unfit_pods is None
 
 
 def listed(*pods: tuple[str, str]) -> JobStatus:

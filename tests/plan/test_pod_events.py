@@ -11,7 +11,7 @@ from pytorchjob_operator.names import Cause
 from pytorchjob_operator.observed import Pod, PodPhase, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.problem import PodProblem
-from tests.factories import condition, make_job, make_pod, observed
+from tests.factories import condition, make_job, make_pod, make_template, observed
 
 RUN, BAD, PENDING = PodPhase.RUNNING, PodPhase.FAILED, PodPhase.PENDING
 PULL = PodProblem("ImagePullBackOff", "no such image", "container pytorch waiting")
@@ -120,6 +120,27 @@ def test_a_thousand_pods_of_the_same_trouble_make_one_event_that_names_a_few() -
     )
 
 
+def test_eight_pods_are_all_named() -> None:
+    ((_, _, message),) = events_of(plan_for(*stuck_pods(8)))
+    assert message.endswith(f" (and 7 more: {', '.join(f'x-worker-{index}' for index in range(1, 8))})")
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "events"),
+    [
+        pytest.param(7, 1, 1, id="the eighth pod is reported at once"),
+        pytest.param(8, 1, 0, id="the ninth waits for others"),
+        pytest.param(8, 7, 0, id="seven are too few"),
+        pytest.param(8, 8, 1, id="as many as were reported before"),
+    ],
+)
+def test_after_the_first_pods_an_event_waits_for_as_many_more(before: int, new: int, events: int) -> None:
+    reported = [(f"uid-worker-{index}", "ImagePullBackOff") for index in range(before)]
+    plan = plan_for(*stuck_pods(before + new), reported=reported)
+    assert len(events_of(plan)) == events
+    assert len(plan.reported) == before + events * new
+
+
 def test_a_thousand_pods_that_fail_one_after_the_other_make_few_events() -> None:
     reported, events = frozenset[ReportedEvent](), 0
     for count in range(1, 1001, 5):
@@ -147,6 +168,33 @@ def test_a_suspended_job_tells_nothing_of_the_pods_that_it_sends_away() -> None:
     gone = PodProblem("PreemptionByScheduler", "preempted", "condition")
     plan = plan_for(make_pod("worker-0", RUN, deleting=True, problem=gone), runPolicy={"suspend": True}, status=RUNNING)
     assert (plan.pod_events, plan.lost) == ((), ())
+
+
+def test_a_suspended_job_keeps_what_was_reported_of_pods_that_still_exist() -> None:
+    reported = [("uid-worker-0", "ImagePullBackOff"), ("uid-of-another", "ImagePullBackOff")]
+    plan = plan_for(make_pod("worker-0", deleting=True), reported=reported, runPolicy={"suspend": True}, status=RUNNING)
+    assert plan.reported == {("uid-worker-0", "ImagePullBackOff")}
+
+
+def test_a_pod_is_lost_whichever_replica_it_is() -> None:
+    pods = [make_pod("worker-0"), make_pod("worker-1", deleting=True, cause=Cause.PREEMPTED)]
+    assert plan_for(*pods, status=RUNNING).lost == (Cause.PREEMPTED,)
+    master = make_pod("master-0", deleting=True, cause=Cause.PREEMPTED)
+    assert plan_for(master, master=1, workers=None, status=RUNNING).lost == (Cause.PREEMPTED,)
+
+
+def test_a_pod_whose_replica_is_not_restarted_is_not_counted_with_the_others() -> None:
+    roles = {
+        role: {"replicas": 1, "template": make_template(), "restartPolicy": policy}
+        for role, policy in (("Master", "OnFailure"), ("Worker", "Never"))
+    }
+    pods = [make_pod(who, deleting=True, cause=Cause.PREEMPTED) for who in ("master-0", "worker-0")]
+    assert plan_for(*pods, pytorchReplicaSpecs=roles, status=RUNNING).lost == (Cause.PREEMPTED,)
+
+
+def test_a_job_that_has_ended_loses_no_pods() -> None:
+    pods = [make_pod("master-0", PodPhase.SUCCEEDED), make_pod("worker-0", deleting=True)]
+    assert plan_for(*pods, master=1, workers=1, status=RUNNING).lost == ()
 
 
 @pytest.mark.parametrize(
