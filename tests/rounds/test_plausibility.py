@@ -6,7 +6,7 @@ from pytorchjob_agent.contract.fields import MAX_COUNT
 from pytorchjob_agent.contract.messages import Failed, Heartbeat, Join, Resumed, RoundId
 from pytorchjob_operator.rounds.failures import MOST_FAILURES, WHOLE_FAILURES
 from pytorchjob_operator.rounds.phases import Rendezvous
-from pytorchjob_operator.rounds.plausibility import TERMS_AHEAD
+from pytorchjob_operator.rounds.plausibility import MOST_RESTARTS, TERMS_AHEAD
 from tests.rounds.story import Job, running, stopped
 
 HIGHEST = RoundId(1, MAX_COUNT, MAX_COUNT)
@@ -75,7 +75,18 @@ def test_an_answer_to_a_request_that_cannot_have_been_does_not_count() -> None:
     assert request.number == 42
 
 
-@pytest.mark.parametrize(("reported", "known"), [(41, 41), (2**31 - 1, 0), (2**53, 0)])
+def test_the_highest_request_that_an_agent_can_count_is_believed() -> None:
+    job = running(2)
+    job.says(0, Heartbeat(answered=MAX_COUNT))
+    assert job.state.requests == MAX_COUNT
+    job.says(0, Heartbeat(answered=MAX_COUNT + 1))
+    assert job.state.requests == MAX_COUNT
+
+
+@pytest.mark.parametrize(
+    ("reported", "known"),
+    [(41, 41), (MOST_RESTARTS, MOST_RESTARTS), (MOST_RESTARTS + 1, 0), (2**31 - 1, 0), (2**53, 0)],
+)
 def test_restarts_that_cannot_have_been_do_not_count(reported: int, known: int) -> None:
     job = Job(1)
     job.hello(0, round=RoundId(1, 3), rank=0, size=1, restarts=reported)
