@@ -87,6 +87,9 @@ def test_a_pod_stays_if(seen: Observed) -> None:
     ("seconds", "health", "nodes", "check_at"),
     [
         pytest.param(5.0, None, set(), 1055, id="again when it has been silent for long"),
+        pytest.param(
+            60.0, NodeHealth.NOT_READY, set(), 1030, id="not at once, when it has been silent for just so long"
+        ),
         pytest.param(75.0, None, {"n"}, 1030, id="its node is asked for"),
         pytest.param(75.0, NodeHealth.NOT_READY, set(), 1030, id="again when its node may be well"),
     ],
