@@ -29,8 +29,9 @@ WANTED = build({"maxReplicas": 3})
 
 
 def test_a_child_has_the_jobs_name_namespace_labels_and_owner() -> None:
-    meta = WANTED["metadata"]
-    assert {key: value for key, value in WANTED.items() if key != "metadata"} == {
+    child = build({"maxReplicas": 3})
+    meta = child["metadata"]
+    assert {key: value for key, value in child.items() if key != "metadata"} == {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "spec": {"maxReplicas": 3},
@@ -41,13 +42,13 @@ def test_a_child_has_the_jobs_name_namespace_labels_and_owner() -> None:
 
 
 def test_the_hash_depends_on_the_spec_only() -> None:
-    assert len(hash_of(WANTED)) == 16
+    assert len(hash_of(build({}))) == 16
     assert hash_of(build({"a": 1, "b": 2})) == hash_of(build({"b": 2, "a": 1})), "the order of fields says nothing"
     assert hash_of(build({"a": 1}, full_job(name="other"))) == hash_of(build({"a": 1}))
     assert hash_of(build({"a": 1})) != hash_of(build({"a": 2}))
 
 
-def child(**fields: Any) -> Child:
+def found_child(**fields: Any) -> Child:
     return make_child(KIND, **fields)
 
 
@@ -57,13 +58,15 @@ def child(**fields: Any) -> Child:
         pytest.param((), None, [], id="it is neither wanted nor there"),
         pytest.param((), WANTED, [CreateChild(KIND, WANTED)], id="it is missing"),
         pytest.param((make_service(),), WANTED, [CreateChild(KIND, WANTED)], id="a child of another kind is not it"),
-        pytest.param((child(spec_hash=hash_of(WANTED)),), WANTED, [], id="it is as wanted"),
-        pytest.param((child(spec_hash="old"),), WANTED, [UpdateChild(KIND, UID, WANTED)], id="its spec has changed"),
-        pytest.param((child(),), WANTED, [UpdateChild(KIND, UID, WANTED)], id="v1 wrote it, without a hash"),
-        pytest.param((child(name="y"),), None, [DeleteChild(KIND, "y", UID)], id="it is not wanted"),
-        pytest.param((child(deleting=True),), None, [], id="it is being deleted, as wanted"),
+        pytest.param((found_child(spec_hash=hash_of(WANTED)),), WANTED, [], id="it is as wanted"),
         pytest.param(
-            (child(deleting=True),), WANTED, [], id="it is being deleted, and is created again once it is gone"
+            (found_child(spec_hash="old"),), WANTED, [UpdateChild(KIND, UID, WANTED)], id="its spec has changed"
+        ),
+        pytest.param((found_child(),), WANTED, [UpdateChild(KIND, UID, WANTED)], id="v1 wrote it, without a hash"),
+        pytest.param((found_child(name="y"),), None, [DeleteChild(KIND, "y", UID)], id="it is not wanted"),
+        pytest.param((found_child(deleting=True),), None, [], id="it is being deleted, as wanted"),
+        pytest.param(
+            (found_child(deleting=True),), WANTED, [], id="it is being deleted, and is created again once it is gone"
         ),
     ],
 )
@@ -80,7 +83,7 @@ def test_a_kind_that_cannot_be_read_is_not_written() -> None:
 def test_a_job_that_does_not_run_keeps_its_service_only() -> None:
     group = make_child(ChildKind.POD_GROUP, "g", uid="uid-g")
     going = make_child(ChildKind.NETWORK_POLICY, deleting=True)
-    seen = replace(observed(JOB), children=(make_service(), child(), group, going))
+    seen = replace(observed(JOB), children=(make_service(), found_child(), group, going))
     assert list(children.release(seen)) == [
         DeleteChild(KIND, "x", UID),
         DeleteChild(ChildKind.POD_GROUP, "g", "uid-g"),
