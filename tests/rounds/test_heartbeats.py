@@ -1,0 +1,36 @@
+"""What the coordinator keeps of a heartbeat, and when it answers."""
+
+from pytorchjob_agent.contract.messages import HEARTBEAT_REPLY_SECONDS, Heartbeat
+from pytorchjob_operator.rounds.values import Member
+from tests.rounds.story import Job, running
+
+
+def beat(job: Job, seconds: float, **progress: object) -> Member:
+    """Let time pass, then member 0 sends a heartbeat; return what is known of it."""
+    job.now += seconds
+    job.says(0, Heartbeat(**progress))  # type: ignore[arg-type]
+    return job.state.members[0]
+
+
+def test_progress_is_kept_and_a_heartbeat_without_a_step_changes_no_step() -> None:
+    job = running(2)
+    first = beat(job, 1, step=5, total=100, metrics={"loss": 0.5})
+    assert (first.step, first.total, first.metrics) == (5, 100, {"loss": 0.5})
+    second = beat(job, 1, metrics={"loss": 0.4})
+    assert (second.step, second.metrics) == (5, {"loss": 0.4})
+
+
+def test_the_first_step_of_a_round_stays() -> None:
+    job = running(2)
+    for step in (None, 5, 9):
+        beat(job, 1, step=step)
+    assert job.state.round is not None
+    assert job.state.round.first_step == 5
+
+
+def test_the_answer_is_due_so_long_after_the_last_answer() -> None:
+    job = running(2)
+    answered = beat(job, 100).replied_at
+    assert answered == job.now
+    assert beat(job, HEARTBEAT_REPLY_SECONDS - 1).replied_at == answered
+    assert beat(job, 1).replied_at == job.now
