@@ -1,10 +1,11 @@
 """Waiting ends with the first true answer, and in vain with a story."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from tests.waiting import Story, becomes, until, until_async
+from tests.waiting import Story, becomes, connections_close, until, until_async
 
 
 def answers() -> Callable[[], str]:
@@ -34,3 +35,18 @@ async def test_a_question_may_be_a_coroutine() -> None:
 def test_a_wait_in_vain_is_explained(story: Story) -> None:
     with pytest.raises(AssertionError, match="did not come true within 0 s: no pod came"):
         until(lambda: False, 0, story)
+
+
+async def test_the_end_of_a_connection_is_waited_for() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    ends = asyncio.ensure_future(connections_close())
+    await asyncio.sleep(0.05)
+    assert not ends.done()
+    writer.close()
+    await ends
+    server.close()

@@ -11,7 +11,7 @@ from tests.apiserver.cluster import ControlPlane, ControlPlaneError
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.apiserver.takeover import Reign
 from tests.apiserver.v1_process import V1Process
-from tests.waiting import until
+from tests.waiting import connections_close, until
 
 CRD = Path("crds/kubeflow.org_pytorchjobs.yaml")
 _ESTABLISHED = "{.status.conditions[?(@.type=='Established')].status}"
@@ -40,6 +40,7 @@ def control_plane(bare: ControlPlane) -> ControlPlane:
 async def client(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
     async with ApiClient(config.from_kubeconfig([control_plane.kubeconfig]), "test/1") as one:
         yield one
+    await connections_close()
 
 
 @pytest.fixture

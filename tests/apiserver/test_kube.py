@@ -20,7 +20,7 @@ from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.names import EventType
 from tests.apiserver.cluster import ControlPlane
 from tests.fakes.values import Item
-from tests.waiting import until_async
+from tests.waiting import connections_close, until_async
 
 pytestmark = pytest.mark.apiserver
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,6 +31,7 @@ async def client(bare: ControlPlane) -> AsyncIterator[ApiClient]:
     connection = config.load({"KUBECONFIG": str(bare.kubeconfig)})
     async with ApiClient(connection, "pytorchjob-operator/test") as one:
         yield one
+    await connections_close()
 
 
 def pod(name: str, **labels: str) -> Object:
