@@ -36,7 +36,7 @@ class Checks:
         self.assigned: dict[tuple[int, RoundId], dict[int, tuple[Agent, Assigned]]] = {}
         """By the leader's number and the round: the places by rank."""
         self.members: dict[RoundId, dict[int, Agent]] = {}
-        """Who has begun a round, by rank; ids that restart after a lost Lease may take over."""
+        """Who has begun a round, by rank; ids may be lower after a lost Lease, and take over."""
         self.running: dict[RoundId, dict[Agent, None]] = {}
         """Whose workers are there, in the order in which they began."""
         self.sizes: dict[RoundId, int] = {}
@@ -149,10 +149,17 @@ class Checks:
     def island_fenced(self, members: "list[Agent]") -> None:
         """No agent of a group that was cut off for longer than fenceSeconds has workers, unless one was frozen.
 
-        A member that was frozen counts its time without contact from its waking, and so does the group with it.
+        A member that was frozen counts its time without contact from its waking, and so does the group with it. A
+        member that was reached meanwhile, by the end of another fault, was contact for its whole group.
         """
         now = self.world.clock.now
-        still = [each for each in members if each.islanded and each.workers is not None and not each.dead]
+        lived = now - ISLAND_SECONDS
+        at_work = [each for each in members if each.islanded and each.workers is not None and not each.dead]
+        still = [
+            each
+            for each in at_work
+            if all(peer in members or (peer.dead and peer.died < lived) for peer in self._group(each))
+        ]
         if any(each.asleep > now - ISLAND_SECONDS for each in members):
             return
         assert not still, f"{still} were cut off from the control plane as a group, and their workers train on"
@@ -162,9 +169,12 @@ class Checks:
                 self.fenced_rounds.add(id_)
                 self.world.event("a group was cut off for longer than fenceSeconds")
 
+    def _group(self, agent: "Agent") -> "list[Agent]":
+        return list(self.members.get(agent.assigned.round, {}).values()) if agent.assigned else []
+
     def saves(self, agent: "Agent", id_: RoundId) -> None:
         """The workers of a complete group make a step, and may save: the fence must not refuse the newest group."""
-        if agent.deleted or self.world.lost_lease:
+        if agent.deleted or self.world.terms_went_back:
             return
         assert id_ >= self.saved, f"round {id_} of {agent} trains, but a guard has accepted round {self.saved}"
         self.saved = id_
@@ -222,7 +232,7 @@ class Checks:
             return False
         if any(agent.dead or agent.deleted or agent.workers is None for agent in agents):
             return False
-        return len(agents) == 1 or len({agent.alone for agent in agents}) == 1
+        return len(agents) == 1 or not any(agent.alone for agent in agents)
 
     def one_group(self) -> None:
         """At most one round has all of its members at work."""

@@ -13,14 +13,12 @@ from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 from .agent import Agent
 from .checks import Checks
-from .clock import Clock
+from .clock import START, Clock
 from .leader import ERRORS, Leader
 from .network import Link
 from .store import RoundStore
 
 Log = Callable[[str], None]
-TERM = 3
-"""The first leader's term: earlier leaders had other jobs."""
 
 
 class World:
@@ -52,17 +50,17 @@ class World:
         self.twice = 0.0
         self.delay = 0.03
         """How long a message takes at most."""
-        self.lost_lease = False
-        """Whether the Lease was deleted: here terms begin at 1 then, as they did before they were times."""
+        self.terms_went_back = False
+        """Whether the Lease was deleted, and the next leader's clock was behind: terms are times (`kube/lease`)."""
         self.faults = 0
         """How many faults have happened."""
         self.events: Counter[str] = Counter()
         """How often each thing has happened, in words."""
         self._number = 0
         self.leader_number = 1
-        self.terms = {TERM}
+        self.terms = {int(START)}
         ERRORS.first = None  # other tests of this process make the coordinator log errors too
-        self.leader = Leader(self, TERM)
+        self.leader = Leader(self, int(START))
         for index, nproc in enumerate(nprocs):
             self.add_pod(index, nproc)
         self._replace_silent()
@@ -187,13 +185,16 @@ class World:
         """Return all agents that have not ended."""
         return [agent for agent in (*self.agents.values(), *self.old) if not agent.dead]
 
-    def new_leader(self, term: int | None = None) -> None:
-        """Another leader, that knows nothing; of the next term unless the Lease was deleted. No term is repeated."""
+    def new_leader(self, behind: float | None = None) -> None:
+        """Another leader, that knows nothing; `behind`: the Lease is gone, and its clock is so many seconds late."""
         self.leader.die()
         self.leader_number += 1
-        term = self.leader.term + 1 if term is None else term
-        while term in self.terms:
+        term = int(self.clock.now - (behind or 0.0))
+        if behind is None:
+            term = max(term, self.leader.term + 1)
+        while term in self.terms:  # a process that creates the Lease waits for longer than a second
             term += 1
+        self.terms_went_back = self.terms_went_back or term < self.leader.term
         self.terms.add(term)
         self.leader = Leader(self, term)
         self.log("operator", f"a new leader of term {self.leader.term}")
