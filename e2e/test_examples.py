@@ -33,7 +33,7 @@ spec:
 
 def _local(path: Path) -> tuple[int, list[tuple[str, str, str]]]:
     """Exit status and conditions of `pytorchjob run`."""
-    command = [sys.executable, "-m", "pytorchjob_operator.cli", "run", "-f", str(path), "--output", "json"]
+    command = [sys.executable, "-m", "pytorchjob", "run", "-f", str(path), "--output", "json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout, done.stderr
     return done.returncode, _conditions(json.loads(done.stdout))

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from pytorchjob.cli import main
 from pytorchjob_operator import __version__
-from pytorchjob_operator.cli import main
 from tests.local.jobs import ROOT, job, role, write
 
 GOOD = job(Master=role(["x"]), Worker=role(["x"], replicas=2))
@@ -201,8 +201,7 @@ def test_the_plan_of_a_gang_shows_its_pods_although_they_wait() -> None:
 
 def test_help_is_instant_because_nothing_is_loaded() -> None:
     code = (
-        "import sys, pytorchjob_operator.cli; "
-        "print([one for one in ('pydantic', 'yaml', 'jsonschema') if one in sys.modules])"
+        "import sys, pytorchjob.cli; print([one for one in ('pydantic', 'yaml', 'jsonschema') if one in sys.modules])"
     )
     env = {"PYTHONPATH": str(ROOT / "operator")}
     found = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import click
 
 from pytorchjob_operator import __version__
-from pytorchjob_operator.cli import plan_command
 from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.plan_command import plan_command
 from pytorchjob_operator.replay import rounds_command
 
 

@@ -52,7 +52,7 @@ class Run:
         env = {**os.environ, "PYTHONPATH": str(ROOT / "operator"), "TMPDIR": str(directory), **(env or {})}
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "pytorchjob_operator.cli", *arguments],
+                [sys.executable, "-m", "pytorchjob", *arguments],
                 cwd=directory,
                 env=env,
                 stdout=out,

@@ -1,0 +1,35 @@
+"""Every way in which a cluster can refuse: one sentence, the cause, and the next step."""
+
+# ruff: noqa: N818 -- `except JobMissing` reads better than `except JobMissingError`
+
+
+class ClusterError(Exception):
+    """A request failed. `str()` is the sentence with its cause; `remedy` is what to do next, or empty."""
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        self.message, self.remedy = message, remedy
+        super().__init__(message)
+
+
+class NoCluster(ClusterError):
+    """There is no kubeconfig, or it cannot be used."""
+
+
+class Unreachable(ClusterError):
+    """The API server does not answer."""
+
+
+class NoPermission(ClusterError):
+    """This person may not do it; names the verb, the resource and the namespace."""
+
+
+class JobMissing(ClusterError):
+    """There is no job of this name in the namespace."""
+
+
+class NotInstalled(ClusterError):
+    """The cluster does not know PyTorchJobs: the definition is not installed."""
+
+
+class Rejected(ClusterError):
+    """The API server found the object wrong: names each field."""

@@ -1,0 +1,61 @@
+"""`run`: a job on this machine."""
+
+import sys
+
+import click
+
+from pytorchjob_operator.errors import CannotRun, InvalidJob
+from pytorchjob_operator.plan_command import refuse
+
+FAILED = 1
+
+
+@click.command("run")
+@click.option("-f", "--file", "path", metavar="FILE", required=True, help="The job's YAML file; - is standard input.")
+@click.option("--job", metavar="NAME", help="The job to run, if the file contains several.")
+@click.option("-n", "--namespace", metavar="NAME", help="Namespace that the replicas see. Default: the file's.")
+@click.option("--replicas", type=click.IntRange(min=1), metavar="N", help="Number of workers. Default: the file's.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop the job after this time, with exit status 124.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Time from SIGTERM to SIGKILL. Default: the template's terminationGracePeriodSeconds, or 5.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["json", "yaml"]),
+    help="Print the final object to stdout and everything else to stderr.",
+)
+def run_command(  # noqa: PLR0913 - one parameter per option
+    path: str,
+    job: str | None,
+    namespace: str | None,
+    replicas: int | None,
+    timeout: float | None,
+    grace: float | None,
+    output: str | None,
+) -> None:
+    """Run a job on this machine. Each replica is a process group with its own address.
+
+    Names, ranks, restarts and conditions are the same as in a cluster. SIGHUP reads the file again and scales the
+    workers to the new number. Ctrl-C stops all replicas, a second Ctrl-C kills them.
+
+    Exit status: 0 succeeded, 1 failed, 2 the file or the command line is wrong, 124 timed out, 130 interrupted.
+    """
+    from pytorchjob_operator.local.run_command import RunOptions, run
+
+    try:
+        status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output))
+    except InvalidJob as error:
+        sys.exit(refuse(error))
+    except CannotRun as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(FAILED)
+    sys.exit(status)

@@ -1,0 +1,100 @@
+"""`plan FILE`: the objects that the installed operator would create, as YAML; no cluster is contacted.
+
+The operator's image has the command too. It imports what it needs when it runs, so that `--help` is fast.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pytorchjob_operator.errors import InvalidJob, OperatorError
+
+if TYPE_CHECKING:
+    from pytorchjob_operator.model import PyTorchJob
+    from pytorchjob_operator.observed import Observed, Options
+
+INVALID = 2
+"""The exit status for a file or a command line that is wrong."""
+
+
+@click.command("plan")
+@click.argument("file", metavar="FILE")
+def plan_command(file: str) -> None:
+    """Print the objects that the installed operator would create.
+
+    The output is YAML, for each job of the file. FILE - is standard input. The operator has the chart's default values;
+    its environment variables change them, for example PYTORCHJOB_OPERATOR_COORDINATOR=false. The cluster sets the job's
+    uid and the coordinator's certificate.
+    """
+    from pytorchjob_operator import installed
+
+    try:
+        options = installed.options(os.environ)
+    except OperatorError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(INVALID)
+    for job in read_or_exit(file):
+        for document in plan_documents(job, options):
+            click.echo(document, nl=False)
+
+
+def plan_documents(job: "PyTorchJob", options: "Options") -> Iterator[str]:
+    """Yield the objects that the first plan of a job creates as YAML documents, the plan's reason first."""
+    from pytorchjob_operator.local.source import as_stored, override
+    from pytorchjob_operator.observed import Observed
+    from pytorchjob_operator.plan import make_plan
+
+    now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
+    seen = Observed(as_stored(override(job, None, None)), now, options=options)
+    yield f"# {job.metadata.name}: {make_plan(seen).reason}\n"
+    for manifest in _manifests(seen):
+        yield f"---\n# {manifest['kind']} {manifest['metadata']['name']}\n{_to_yaml(manifest)}"
+
+
+def _manifests(seen: "Observed") -> "Iterator[dict[str, Any]]":
+    """Yield what the plan creates; with a gang scheduler also the pods that follow once the PodGroup is admitted."""
+    from pytorchjob_operator.observed import Child
+    from pytorchjob_operator.plan import make_plan
+    from pytorchjob_operator.plan.writes import CreateChild, CreatePod, manifests
+
+    plan = make_plan(seen)
+    yield from manifests(plan)
+    if any(isinstance(write, CreatePod) for write in plan.writes):
+        return
+    writes = [write for write in plan.writes if isinstance(write, CreateChild)]
+    admitted = tuple(Child.from_api(write.kind, {**write.body, "status": {"phase": "Inqueue"}}) for write in writes)
+    yield from manifests(make_plan(replace(seen, children=admitted)))
+
+
+def _to_yaml(manifest: object) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Writes shared parts of the pods' templates out instead of using YAML anchors, which are hard to read."""
+
+        def ignore_aliases(self, data: object) -> bool:
+            return True
+
+    return str(yaml.dump(manifest, Dumper=Dumper, sort_keys=False, allow_unicode=True))
+
+
+def read_or_exit(file: str) -> list["PyTorchJob"]:
+    """Return the jobs of a file; prints what is wrong and ends the process with 2 if there is a problem."""
+    from pytorchjob_operator.local.source import read_jobs
+
+    try:
+        return read_jobs(file)
+    except InvalidJob as error:
+        sys.exit(refuse(error))
+
+
+def refuse(error: InvalidJob) -> int:
+    """Print all problems, one per line, and return the exit status."""
+    for line in str(error).splitlines():
+        click.echo(f"error: {line}", err=True)
+    return INVALID
