@@ -58,6 +58,15 @@ def test_a_new_leader_learns_from_a_member_that_the_last_round_was_ended_for_ano
     assert job.state.restarts == (0 if caused else 1)
 
 
+@pytest.mark.parametrize("caused", [True, False])
+def test_also_from_a_member_that_knows_of_a_later_round_which_it_never_began(caused: bool) -> None:
+    job = leader_between_rounds(running(2))
+    job.hello(1, last_round=RoundId(1, 1), rank=1, size=2)
+    job.says(1, Join(20001, RoundId(1, 2), caused=caused))
+    comes_back(job, 0, RoundId(1, 1), failure="Connection closed by peer")
+    assert job.state.restarts == (0 if caused else 1)
+
+
 def test_eight_failures_and_as_many_leaders_end_a_job_with_two_restarts() -> None:
     job = leader_between_rounds(running(2), max_restarts=2)
     ends = []
