@@ -100,7 +100,7 @@ def _gpus(facts: Facts) -> CheckResult:
     found = f"{torch.visible} visible, {_processes(nproc)}" if torch.kind else "a build of torch for CPUs"
     variable = _assigning_variable(facts)
     asked = facts.request.nproc == "gpu" or variable
-    few = bool(asked) and torch.visible < max(nproc or 0, 1)
+    few = bool(asked) and torch.visible < (nproc or 1)
     by = f"{variable} assigns GPUs" if variable else "--nproc-per-node is gpu"
     why = f" ({torch.problem})" if torch.problem else ""
     processes = "" if facts.request.nproc == "gpu" else f" for {_processes(nproc)}"
@@ -125,9 +125,10 @@ def _assigning_variable(facts: Facts) -> str:
 def _devices(facts: Facts) -> CheckResult:
     text, visible, nproc = facts.env.get(_CUDA_DEVICES), facts.torch.visible, facts.nproc
     if text is None:
-        what = f"{_processes(nproc)} share {visible} devices: two of them on one device fail with NCCL"
+        devices = "1 device" if visible == 1 else f"{visible} devices"
+        what = f"{_processes(nproc)} share {devices}: two of them on one device fail with NCCL"
         remedy = f"start {_processes(visible)}, or --nproc-per-node auto"
-        return _result(f"{_CUDA_DEVICES} is unset: all", 0 < visible < (nproc or 0), what, remedy)
+        return _result(f"{_CUDA_DEVICES} is unset: all", 0 < visible < (nproc or 1), what, remedy)
     entries = [entry.strip() for entry in text.split(",")] if text.strip() else []
     twice = sorted({entry for entry in entries if entries.count(entry) > 1})
     odd = [entry for entry in entries if not _DEVICE.fullmatch(entry) and entry not in ("-1", "NoDevFiles")]
@@ -142,11 +143,11 @@ def _devices(facts: Facts) -> CheckResult:
 
 
 def _shm(facts: Facts) -> CheckResult:
-    size, need = facts.machine.shm, SHM_PER_PROCESS * max(facts.nproc or 1, 1)
+    size, need = facts.machine.shm, SHM_PER_PROCESS * (facts.nproc or 1)
     found = "there is no shared memory" if size is None else f"{size // MIB} MiB"
     what = f"{found} in /dev/shm for {_processes(facts.nproc)}: DataLoader workers and NCCL die when it is full"
     remedy = f"mount an emptyDir of medium Memory at /dev/shm, of {need // MIB} MiB or more"
-    return _result(found, (size or 0) < need, what, remedy)
+    return _result(found, size is None or size < need, what, remedy)
 
 
 def _nofile(facts: Facts) -> CheckResult:
@@ -178,15 +179,14 @@ def _cpu(facts: Facts) -> CheckResult:
         return _result("", True, what, "set it to the number of threads per process, or remove it")
     # torchrun gives each of several processes one thread; a single process uses all cores that it sees.
     threads = int(first[:9]) if first else facts.machine.cores if nproc == 1 else 1
-    limited = "no limit" if limit is None else f"limit {limit:g}"
-    found = f"{nproc} x {threads} threads, {limited}"
-    what = (
-        f"{_processes(nproc)} x {threads} threads share {limit or 0:g} CPUs (the container's limit): they are throttled"
-    )
-    fitting = max(1, int((limit or 1) // nproc))
+    found = f"{nproc} x {threads} threads"
+    if limit is None:
+        return CheckResult(f"{found}, no limit")
+    what = f"{_processes(nproc)} x {threads} threads share {limit:g} CPUs (the container's limit): they are throttled"
+    fitting = max(1, int(limit / nproc))
     remedy = f"set {_THREADS}={fitting}" if threads > fitting else "start fewer processes"
     remedy += ", or raise the limit in resources.limits.cpu"
-    return _result(found, limit is not None and nproc * threads > max(1, math.ceil(limit)), what, remedy)
+    return _result(f"{found}, limit {limit:g}", nproc * threads > math.ceil(limit), what, remedy)
 
 
 def _memory(facts: Facts) -> CheckResult:
@@ -229,7 +229,7 @@ def _interfaces(facts: Facts) -> CheckResult:
     have = ", ".join(there[:20])
     nccl, gloo = facts.env.get(_NCCL_INTERFACES, ""), facts.env.get(_GLOO_INTERFACES, "")
     wrong = [(_GLOO_INTERFACES, name) for name in gloo.split(",") if name and name not in there]
-    exact, wanted = nccl.startswith("="), [name for name in nccl.lstrip("=").split(",") if name]
+    exact, wanted = nccl.startswith("="), [name for name in nccl.removeprefix("=").split(",") if name]
     fits = [here for here in there for name in wanted if (here == name if exact else here.startswith(name))]
     if wanted and not nccl.startswith("^") and not fits:
         wrong.append((_NCCL_INTERFACES, nccl))
