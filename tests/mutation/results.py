@@ -99,9 +99,27 @@ def explained(path: Path) -> Mapping[Key, str]:
 
 
 def stale(keys: Iterable[Key], source: Path) -> list[Key]:
-    """Return the entries whose line is not in the sources any more: they have to be reviewed."""
-    texts = {key[0]: " ".join((source / f"{key[0]}.py").read_text().split()) for key in keys}
-    return [key for key in keys if " ".join(key[2].split()) not in texts[key[0]]]
+    """Return the entries that name no mutant: their function is gone, or no longer has their line."""
+    keys = [*keys]
+    functions = {module: _sources(source / f"{module}.py") for module in {key[0] for key in keys}}
+    return [key for key in keys if _joined(key[2]) not in functions[key[0]].get(key[1], "")]
+
+
+def _sources(path: Path) -> dict[str, str]:
+    """Return the text of all functions by their names, methods as `Class.method`; nothing if the module is gone."""
+    text = path.read_text() if path.exists() else ""
+    lines, body = text.splitlines(), ast.parse(text).body
+    nodes = [("", node) for node in body]
+    nodes += [(f"{node.name}.", child) for node in body if isinstance(node, ast.ClassDef) for child in node.body]
+    return {
+        f"{prefix}{node.name}": _joined("\n".join(lines[node.lineno - 1 : node.end_lineno]))
+        for prefix, node in nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
 
 
 def score(mutants: Iterable[Mutant], reasons: Mapping[Key, str]) -> Score:

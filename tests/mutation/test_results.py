@@ -83,10 +83,39 @@ def test_every_survivor_of_the_committed_list_has_a_reason_and_a_module() -> Non
         assert len(why) > 10, (module, function)
 
 
-def test_an_entry_of_a_line_that_has_changed_is_stale(tmp_path: Path) -> None:
-    (tmp_path / "m.py").write_text("def wait(since, now):\n    return now - since >= 6\n")
-    changed = ("m", "wait", "return now - since >= 6", "return now - since > 6")
-    assert results.stale({EDGE.key: "why", changed: "why"}, tmp_path) == [EDGE.key]
+def test_every_entry_of_the_committed_list_names_a_line_of_its_function() -> None:
+    assert results.stale(results.explained(work.ROOT / "tests/mutation/explained.toml"), work.ROOT / "operator") == []
+
+
+SOURCE = """
+def wait(since, now):
+    return now - since >= 6
+
+def other(since, now):
+    return now - since >= 5
+
+class Round:
+    def has(self, index):
+        return index in (
+            self.ranks
+        )
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "stale"),
+    [
+        pytest.param(("m", "wait", "return now - since >= 6", "x"), False, id="a line of its function"),
+        pytest.param(("m", "Round.has", "return index in ( self.ranks )", "x"), False, id="lines of its method"),
+        pytest.param(EDGE.key, True, id="only another function has the line"),
+        pytest.param(("m", "has", "return index in (", "x"), True, id="only a method has the name"),
+        pytest.param(("m", "gone", "return 1", "x"), True, id="no function has the name"),
+        pytest.param(("gone", "wait", "return now - since >= 6", "x"), True, id="no module has the name"),
+    ],
+)
+def test_an_entry_that_names_no_mutant_is_stale(tmp_path: Path, key: results.Key, stale: bool) -> None:
+    (tmp_path / "m.py").write_text(SOURCE)
+    assert results.stale({key: "why"}, tmp_path) == [key] * stale
 
 
 def test_survivors_and_timeouts_are_tried_again_and_killed_mutants_are_not(tmp_path: Path) -> None:
