@@ -95,6 +95,7 @@ class Seen:
     requests: str
     names: str
     counters: ReflectorCounters
+    versions: str
     reflector: Reflector[Item]
     age: float
 
@@ -116,9 +117,10 @@ async def _story(server: Server, seconds: float, settings: ReflectorSettings) ->
     with suppress(asyncio.CancelledError):
         await task
     names = " ".join(sorted(item.name for item in store.by_owner("job")))
+    versions = " ".join(f"{item.name}@{item.resource_version}" for item in store.by_owner("job"))
     age = reflector.last_contact_age(clock())
     assert store.by_owner("elsewhere"), "another namespace is not touched"
-    return Seen(", ".join(server.requests), names, reflector.counters, reflector, age)
+    return Seen(", ".join(server.requests), names, reflector.counters, versions, reflector, age)
 
 
 def _decode(obj: Object) -> Item | None:
@@ -330,8 +332,18 @@ def test_all_removals_are_counted() -> None:
 
 
 def test_a_watch_whose_versions_fall_is_one_of_a_restored_server(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", Reflector.__module__)
     server = becomes(Server({"a": 1}, {3.0: bookmark("15"), 4.0: bookmark("12")}), 4, 12, restored=1)
     found = seen(server, 8)
     assert (found.requests, found.names) == ("0 list 500, 0 watch 10, 5 list 500, 5 watch 12", "restored")
-    words = ["pods: the server's resourceVersion went back; the cache is refilled"]
-    assert [record.getMessage() for record in caplog.records] == words
+    words = [
+        "pods: the watch failed: Expired (410): the resourceVersion went back from 15 to 12",
+        "pods: the server's resourceVersion went back; the cache is refilled",
+    ]
+    assert [record.getMessage() for record in caplog.records if record.name == Reflector.__module__] == words
+
+
+def test_a_list_replaces_a_newer_state_that_it_would_have_to_contain() -> None:
+    server = Server({"a": 5}, {3.0: event("MODIFIED", "a", 13), 8.0: GONE})
+    assert seen(becomes(server, 8, 12, a=5), 7).versions == "a@13"
+    assert seen(becomes(server, 8, 14, a=5), 12).versions == "a@5"

@@ -194,15 +194,16 @@ class Reflector(Generic[T]):
     def _failed(self, error: ApiError | None) -> None:
         """Resume the watch after a transient failure; after HTTP 410 (Expired) and any other error, list again.
 
-        410 is expected, whenever the server has compacted the history since `_version`, and is not logged.
+        410 is expected, whenever the server has compacted the history since `_version`: no warning.
         """
         self.counters.failures += 1
         self._broken += 1
         resumable = isinstance(error, Unavailable) and self._broken % self._settings.relist_after
         if not resumable:
             self._version = None
-        if error and not isinstance(error, Expired):
-            _log.warning("%s: the watch failed: %s", self.plural, error)
+        if error:
+            level = logging.DEBUG if isinstance(error, Expired) else logging.WARNING
+            _log.log(level, "%s: the watch failed: %s", self.plural, error)
 
 
 def _went_back(version: int, newest: int) -> bool:
