@@ -59,6 +59,11 @@ def test_its_own_uid_is_known_once_it_is_made() -> None:
     assert found == {"name": "PYTORCHJOB_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
 
 
+def test_an_address_may_contain_colons() -> None:
+    options = replace(OPTIONS, coordinator=CoordinatorAccess("[fd00::1]:29600"))
+    assert env(options=options)["PYTORCHJOB_COORDINATOR"] == "[fd00::1]:29600"
+
+
 def test_without_tls_there_is_no_certificate() -> None:
     assert "PYTORCHJOB_COORDINATOR_CA" not in env(options=replace(OPTIONS, coordinator=replace(AT, ca="")))
 
@@ -87,8 +92,10 @@ def test_the_credential_is_a_token_for_the_coordinator_alone_in_a_volume_of_the_
 COMMANDS = [
     pytest.param([], [], True, id="the image's own command: it may be the agent"),
     pytest.param([], ["train.py"], True, id="arguments for the image's own command"),
+    pytest.param([], ["python", "train.py"], True, id="Python for the image's own command"),
     pytest.param(["pytorchjob-agent"], ["run", "train.py"], True, id="the agent"),
     pytest.param(["python", "-m", "pytorchjob_agent", "run"], [], True, id="the agent as a module"),
+    pytest.param(["python"], ["-m", "pytorchjob_agent", "run"], True, id="the agent as a module, by the arguments"),
     pytest.param(["torchrun", "--rdzv-backend=pytorchjob"], ["train.py"], True, id="torchrun with our rendezvous"),
     pytest.param(["/start.sh"], [], True, id="a script of the image: it may start the agent"),
     pytest.param(["sh", "-c", "cd /work && pytorchjob-agent run train.py"], [], True, id="the agent in a shell"),
@@ -203,6 +210,7 @@ def test_the_agent_reads_the_rules_of_hangs_as_they_were_written() -> None:
     text = env(agent={"hang": HANG})["PYTORCHJOB_HANG"]
     rules = HangRules.from_json(text.replace("$$", "$"))  # what the kubelet makes of it
     assert json.loads(rules.to_json()) == HANG
+    assert '"pattern":"loss=$$(N) ([0-9.]+)$$"' in text, "no blanks, and nothing that the kubelet replaces"
 
 
 def inject(**case: Any) -> PyTorchJob:
@@ -221,6 +229,21 @@ def inject(**case: Any) -> PyTorchJob:
             OPTIONS,
             "container pytorch has its own PET_RDZV_BACKEND",
             id="the pod's env has chosen",
+        ),
+        *(
+            pytest.param(
+                inject(elasticPolicy={field: value}),
+                OPTIONS,
+                f"elasticPolicy.{field} chooses another rendezvous",
+                id=f"the policy has chosen by {field}",
+            )
+            for field, value in (("rdzvBackend", "etcd"), ("rdzvHost", "etcd"))
+        ),
+        pytest.param(
+            inject(master=None, elasticPolicy={"standalone": True}),
+            OPTIONS,
+            "elasticPolicy.standalone chooses another rendezvous",
+            id="the policy wants no other node",
         ),
     ],
 )

@@ -39,6 +39,7 @@ def test_it_scales_the_job_between_its_bounds_by_the_users_metrics() -> None:
     job = full_job(master=None, workers=2, elasticPolicy=ELASTIC)
     body = autoscaler.wanted(job)
     assert body is not None
+    assert (body["apiVersion"], body["kind"]) == ("autoscaling/v2", "HorizontalPodAutoscaler")
     assert body["metadata"]["ownerReferences"] == owner.references(job)
     assert body["spec"] == {
         "scaleTargetRef": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "x"},
@@ -100,6 +101,25 @@ def test_metrics_without_effect_are_told(job: PyTorchJob, unserved: dict[ChildKi
     assert (found.reason if found else None) == reason
     assert status is not None
     assert status.conditions[-1].type is ConditionType.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("job", "why", "message"),
+    [
+        pytest.param(elastic(), "Forbidden (403): no", "has no effect: Forbidden (403): no", id="the server's words"),
+        pytest.param(
+            elastic(meta=QUEUED),
+            "",
+            "has no effect on a job that Kueue has admitted: remove the metrics, "
+            "or the label kueue.x-k8s.io/queue-name",
+            id="what to do",
+        ),
+    ],
+)
+def test_why_metrics_have_no_effect(job: PyTorchJob, why: str, message: str) -> None:
+    found = autoscaler.problem(job, {HPA: why})
+    assert found is not None
+    assert found[1] == f"spec.elasticPolicy.metrics {message}"
 
 
 def test_a_worker_that_comes_late_to_the_end_is_not_made() -> None:

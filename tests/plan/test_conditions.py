@@ -3,11 +3,12 @@
 import pytest
 
 from pytorchjob_operator.model import Condition, ConditionStatus, ConditionType
-from pytorchjob_operator.plan.conditions import Conditions, end_running, set_true
+from pytorchjob_operator.plan.conditions import Conditions, end_running, set_false, set_first, set_true
 from tests.factories import at, condition
 
 CREATED, RUNNING, RESTARTING = ConditionType.CREATED, ConditionType.RUNNING, ConditionType.RESTARTING
 SUCCEEDED, FAILED = ConditionType.SUCCEEDED, ConditionType.FAILED
+DEGRADED = ConditionType.DEGRADED
 
 
 def statuses(conditions: Conditions) -> list[str]:
@@ -96,3 +97,59 @@ def test_running_ends_where_it_stands_and_keeps_its_reason() -> None:
 def test_running_ends_once() -> None:
     ended = end_running((condition(RUNNING),), at(9))
     assert end_running(ended, at(10)) == ended
+
+
+def changed(given: Condition, **fields: object) -> Condition:
+    return given.model_copy(update=fields)
+
+
+def test_what_is_true_becomes_false_at_the_end_of_the_list() -> None:
+    given = (condition(RUNNING), condition(CREATED))
+    assert set_false(given, RUNNING, "Stopped", "m", at(60)) == (
+        condition(CREATED),
+        changed(
+            condition(RUNNING, true=False),
+            reason="Stopped",
+            message="m",
+            last_update_time=at(60),
+            last_transition_time=at(60),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [pytest.param((condition(RUNNING, true=False),), id="it is False"), pytest.param((), id="it is not listed")],
+)
+def test_only_what_is_true_becomes_false(given: Conditions) -> None:
+    assert set_false(given, RUNNING, "Stopped", "m", at(60)) == given
+
+
+FIRST = (condition(DEGRADED, reason="Slow"), condition(RUNNING))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason", "message", "expected"),
+    [
+        pytest.param(
+            FIRST[1:],
+            "Slow",
+            "m",
+            changed(FIRST[0], message="m", last_update_time=at(60), last_transition_time=at(60)),
+            id="a new problem",
+        ),
+        pytest.param(FIRST, "Slow", "it is Degraded", FIRST[0], id="the same again changes nothing"),
+        pytest.param(FIRST, "Slow", "m", changed(FIRST[0], message="m", last_update_time=at(60)), id="another message"),
+        pytest.param(
+            FIRST,
+            "Stuck",
+            "it is Degraded",
+            changed(FIRST[0], reason="Stuck", last_update_time=at(60)),
+            id="another reason",
+        ),
+    ],
+)
+def test_a_problem_comes_first_and_keeps_the_time_of_transition(
+    given: Conditions, reason: str, message: str, expected: Condition
+) -> None:
+    assert set_first(given, DEGRADED, reason, message, at(60)) == (expected, condition(RUNNING))

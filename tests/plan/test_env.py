@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytorchjob_agent.contract.environment import ReplicaEnv
-from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob, with_defaults
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan.environment.replica import build_env
 from pytorchjob_operator.plan.replicas import wanted
-from tests.factories import at, condition, full_job, make_template, replica
+from tests.factories import at, condition, full_job, make_job, make_template, replica
 
 ELASTIC = {"minReplicas": 1, "maxReplicas": 2, "rdzvBackend": "c10d"}
 
@@ -218,6 +218,53 @@ def test_a_store_that_outlives_the_job_gets_an_id_for_each_attempt(
     conditions = (condition(ConditionType.SUSPENDED, true=False),) if resumed else ()
     job = full_job(master=None, elasticPolicy=policy, status=JobStatus(start_time=at(4), conditions=conditions))
     assert build_env(job, replica("worker-0"), OPTIONS).to_env().get("PET_RDZV_ID") == expected
+
+
+SUSPENDED = (condition(ConditionType.SUSPENDED),)
+
+
+@pytest.mark.parametrize(
+    ("status", "options", "policy", "expected"),
+    [
+        pytest.param(JobStatus(conditions=SUSPENDED), OPTIONS, {}, "uid-x", id="made suspended: the first attempt"),
+        pytest.param(JobStatus(), Options(legacy=True), {}, None, id="beside pods of v1: as v1 has it"),
+        pytest.param(JobStatus(), Options(legacy=True), {"rdzvId": "run"}, "run", id="beside pods of v1: the user's"),
+    ],
+)
+def test_the_id_before_the_first_attempt_and_beside_pods_of_v1(
+    status: JobStatus, options: Options, policy: dict[str, Any], expected: str | None
+) -> None:
+    job = full_job(master=None, elasticPolicy={"rdzvBackend": "etcd", **policy}, status=status)
+    assert build_env(job, replica("worker-0"), options).to_env().get("PET_RDZV_ID") == expected
+
+
+def on_ports(**ports: int) -> PyTorchJob:
+    """A job of these roles, each with a port of its own."""
+    roles = {role: {"replicas": 1, "template": port(number)} for role, number in ports.items()}
+    job = {"metadata": {"name": "x"}, "spec": {"pytorchReplicaSpecs": roles, "elasticPolicy": {}}}
+    return with_defaults(PyTorchJob.model_validate(job))
+
+
+@pytest.mark.parametrize(
+    ("backend", "ports", "endpoint"),
+    [
+        pytest.param("c10d", {"Master": 2000, "Worker": 3000}, "x-worker-0.x:3000", id="c10d: the first worker's"),
+        pytest.param("static", {"Master": 2000, "Worker": 3000}, "x-master-0.x:2000", id="static: the Master's"),
+        pytest.param("c10d", {"Master": 2000}, "x-worker-0.x:23456", id="c10d without workers: the default"),
+    ],
+)
+def test_the_port_is_that_of_the_pod_which_opens_it(backend: str, ports: dict[str, int], endpoint: str) -> None:
+    job = on_ports(**ports)
+    policy = job.spec.elastic_policy
+    assert policy is not None
+    spec = job.spec.model_copy(update={"elastic_policy": policy.model_copy(update={"rdzv_backend": backend})})
+    found = build_env(job.model_copy(update={"spec": spec}), replica("master-0"), OPTIONS).to_env()
+    assert found["PET_RDZV_ENDPOINT"] == endpoint
+
+
+def test_the_bounds_of_an_elastic_job_without_any_are_its_workers() -> None:
+    found = build_env(make_job(master=None, workers=3, elasticPolicy={}), replica("worker-0"), OPTIONS)
+    assert found.nnodes == "3:3"
 
 
 def test_the_order_is_that_of_v1() -> None:

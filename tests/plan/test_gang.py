@@ -8,7 +8,7 @@ from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob, with
 from pytorchjob_operator.names import ChildKind, EventType, Reason, ReplicaType
 from pytorchjob_operator.observed import Child, Observed, Options, Pod, PodPhase, PodProblem
 from pytorchjob_operator.plan import Plan, gang, make_plan, podgroup
-from pytorchjob_operator.plan.writes import CreateChild, CreatePod, UpdateChild
+from pytorchjob_operator.plan.writes import CreateChild, CreatePod, Event, UpdateChild
 from tests.factories import at, condition, make_child, make_job, make_service, make_template, pods, written
 
 VOLCANO, PLUGINS = ChildKind.VOLCANO_POD_GROUP, ChildKind.POD_GROUP
@@ -138,13 +138,41 @@ def test_what_the_job_waits_for(
     assert any(isinstance(write, CreatePod) for write in plan.writes) is (children == (group(),))
 
 
-def test_the_message_says_volcanos_words_and_what_to_do() -> None:
-    expected_roles = plan_for(gang_job(), group(phase="Pending", problem=FULL)).status
-    missing = plan_for(gang_job(), unserved=ABSENT).status
-    assert expected_roles is not None
-    assert missing is not None
-    assert "NotEnoughResources: 2/2 tasks in gang unschedulable" in expected_roles.conditions[-1].message
-    assert all(word in missing.conditions[-1].message for word in ("could not find", "install volcano", "none"))
+NOT_QUEUED = "PodGroup x is not in volcano's queue yet (phase: Pending)"
+
+
+@pytest.mark.parametrize(
+    ("children", "unserved", "message"),
+    [
+        pytest.param((group(phase="Pending"),), {}, f"{NOT_QUEUED}: no pod is created until it is", id="no room"),
+        pytest.param(
+            (group(phase=""),),
+            {},
+            "PodGroup x is not in volcano's queue yet (phase: none): no pod is created until it is",
+            id="no phase yet",
+        ),
+        pytest.param(
+            (group(phase="Pending", problem=FULL),),
+            {},
+            f"{NOT_QUEUED}: NotEnoughResources: 2/2 tasks in gang unschedulable",
+            id="Volcano's words",
+        ),
+        pytest.param(
+            (),
+            ABSENT,
+            "no pod is created: the resource scheduling.volcano.sh/v1beta1 PodGroup cannot be used: the server could "
+            "not find the requested resource; install volcano with its resources, grant the operator access (chart: "
+            "gangScheduling.enabled), or set spec.runPolicy.schedulingPolicy.gangScheduler to none",
+            id="what to do",
+        ),
+    ],
+)
+def test_the_message_says_volcanos_words_and_what_to_do(
+    children: tuple[Child, ...], unserved: dict[ChildKind, str], message: str
+) -> None:
+    status = plan_for(gang_job(), *children, unserved=unserved).status
+    assert status is not None
+    assert status.conditions[-1].message == message
 
 
 def test_a_kind_that_cannot_be_seen_is_asked_for() -> None:
@@ -205,11 +233,22 @@ def test_what_pods_carry(scheduler: str, expected: gang.Marks) -> None:
 def test_a_scheduler_in_the_template_stays(given: dict[str, str], expected_roles: list[str]) -> None:
     plan = plan_for(gang_job(template=make_template(**given)), group(job=gang_job()))
     names = {write.body["spec"]["schedulerName"] for write in plan.writes if isinstance(write, CreatePod)}
-    warned = [event.message for event in plan.events if event.reason == "SetPodTemplateSchedulerName"]
+    warned = [event for event in plan.events if event.reason == "SetPodTemplateSchedulerName"]
     assert names == {given.get("schedulerName", "volcano")}
-    assert [role in message for role, message in zip(expected_roles, warned, strict=True)] == [True] * len(
-        expected_roles
-    )
+    assert warned == [
+        Event(
+            "SetPodTemplateSchedulerName",
+            f"spec.pytorchReplicaSpecs.{role}.template.spec.schedulerName (mine) is not the gang scheduler volcano and "
+            "stays unchanged: remove it, or set spec.runPolicy.schedulingPolicy.gangScheduler",
+            EventType.WARNING,
+        )
+        for role in expected_roles
+    ]
+
+
+def test_without_a_gang_a_scheduler_in_the_template_is_no_warning() -> None:
+    plan = plan_for(gang_job("none", template=make_template(schedulerName="mine")))
+    assert "SetPodTemplateSchedulerName" not in {event.reason for event in plan.events}
 
 
 def test_the_warning_comes_once() -> None:

@@ -65,6 +65,20 @@ def test_whose_it_runs_as(context: dict[str, int], user: int | None) -> None:
     assert spec(securityContext=context)["initContainers"][0]["securityContext"].get("runAsUser") == user
 
 
+def test_the_whole_init_container() -> None:
+    (first,) = spec()["initContainers"]
+    resources = {"cpu": "250m", "memory": "64Mi"}
+    assert first == {
+        "name": "pytorchjob-agent-install",
+        "image": "agent:1",
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["pytorchjob-agent", "install", PLACE],
+        "resources": {"requests": resources, "limits": resources},
+        "securityContext": first["securityContext"],
+        "volumeMounts": [{"name": "pytorchjob-agent", "mountPath": PLACE}],
+    }
+
+
 def test_a_guaranteed_pod_stays_guaranteed() -> None:
     resources = spec()["initContainers"][0]["resources"]
     assert resources["requests"] == resources["limits"]
@@ -97,6 +111,18 @@ def test_torchrun_is_led_to_it(case: dict[str, Any], nodes: str) -> None:
     assert variables["PET_RDZV_ENDPOINT"] == "coordinator.ops.svc:29600"
     assert (variables["PET_MAX_RESTARTS"], variables["PET_NNODES"]) == ("1000000", nodes)
     assert "PET_RDZV_CONF" not in variables
+
+
+def test_torchrun_keeps_the_users_run_and_settings() -> None:
+    conf = [{"key": "last_call_timeout", "value": "5"}]
+    variables = env(spec(case={"elasticPolicy": {"rdzvId": "run", "rdzvConf": conf}}))
+    assert (variables["PET_RDZV_ID"], variables["PET_RDZV_CONF"]) == ("run", "last_call_timeout=5")
+
+
+def test_an_address_of_the_coordinator_may_contain_colons() -> None:
+    options = Options(coordinator=CoordinatorAccess("[fd00::1]:29600"), agent_image="agent:1")
+    built = build_pod(full_job(agent={"inject": True}), replica("worker-0"), options)["spec"]
+    assert env(built)["PET_RDZV_ENDPOINT"] == "[fd00::1]:29600"
 
 
 def test_the_agent_reads_that_env_too() -> None:

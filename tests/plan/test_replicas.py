@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.observed import Pod, PodPhase
-from pytorchjob_operator.plan.replicas import compare, total, wanted
-from tests.factories import make_job, make_pod, replica
+from pytorchjob_operator.plan.replicas import compare, count, total, wanted
+from tests.factories import at, condition, make_job, make_pod, make_template, replica
 
 
 def test_the_master_comes_first_then_the_workers_by_index() -> None:
@@ -54,6 +55,13 @@ def test_the_master_comes_first_then_the_workers_by_index() -> None:
         ),
         pytest.param(
             {"master": None},
+            (make_pod("worker-5", replica_type=None), make_pod("worker-0")),
+            [],
+            [],
+            id="and so are not the pods after it",
+        ),
+        pytest.param(
+            {"master": None},
             (make_pod("worker-0", name="x-worker-7"),),
             ["worker-0"],
             [],
@@ -65,6 +73,35 @@ def test_compare(case: dict[str, Any], seen: tuple[Pod, ...], missing: list[str]
     compared = compare(make_job(**case), seen)
     assert compared.missing == tuple(replica(who) for who in missing)
     assert [pod.name for pod in compared.surplus] == surplus
+
+
+def test_a_role_without_a_number_has_one_replica() -> None:
+    roles = {"Worker": {"template": make_template()}}
+    job = PyTorchJob.model_validate({"metadata": {"name": "x"}, "spec": {"pytorchReplicaSpecs": roles}})
+    assert count(job, replica("worker-0").type) == 1
+
+
+LIVES = [
+    pytest.param(make_pod("worker-0"), (False, 100), [], id="it is not deleted"),
+    pytest.param(make_pod("worker-0", deleting=True, created_at=at(50)), (None, 100), [], id="no suspension"),
+    pytest.param(make_pod("worker-0", deleting=True, created_at=at(50)), (True, 0), ["x-worker-0"], id="suspended"),
+    pytest.param(make_pod("worker-0", deleting=True, created_at=at(99)), (False, 100), ["x-worker-0"], id="before"),
+    pytest.param(make_pod("worker-0", deleting=True, created_at=at(100)), (False, 100), [], id="with the resume"),
+    pytest.param(make_pod("worker-0", deleting=True), (False, 100), [], id="nobody knows when it was made"),
+    pytest.param(make_pod("worker-0", deleting=True, created_at=at(50)), (False, None), [], id="nor the resume"),
+]
+
+
+@pytest.mark.parametrize(("pod", "suspension", "leaving"), LIVES)
+def test_pods_from_before_the_last_resume(
+    pod: Pod, suspension: tuple[bool | None, float | None], leaving: list[str]
+) -> None:
+    holds, started = suspension
+    conditions = () if holds is None else (condition(ConditionType.SUSPENDED, true=holds),)
+    status = JobStatus(conditions=conditions, start_time=None if started is None else at(started))
+    compared = compare(make_job(master=None, status=status), (pod,))
+    assert [left.name for left in compared.leaving] == leaving
+    assert [place.index for place in compared.present] == ([] if leaving else [0])
 
 
 class CountedPod(Pod):

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import ConditionType, JobStatus
-from pytorchjob_operator.names import Reason
+from pytorchjob_operator.names import ChildKind, Reason
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
-from pytorchjob_operator.plan.writes import Plan
+from pytorchjob_operator.plan.writes import DeleteChild, DeletePod, Plan
 from tests.factories import at, condition, make_job, make_pod, observed, pods, written
 from tests.plan.model_cluster import ModelCluster
 
@@ -155,6 +155,13 @@ def plan(*seen: Pod, suspend: bool, status: JobStatus, service: bool = True, **c
 )
 def test_writes(seen: tuple[Pod, ...], suspend: bool, status: JobStatus, expected: list[str]) -> None:
     assert written(plan(*seen, suspend=suspend, status=status)) == expected
+
+
+def test_only_this_pod_and_this_child_are_deleted() -> None:
+    assert plan(*pods("Running"), suspend=True, status=IS_SUSPENDED).writes == (
+        DeletePod("x-master-0", "uid-master-0", "the job is suspended"),
+        DeleteChild(ChildKind.SERVICE, "x", "uid-service"),
+    )
 
 
 def test_a_resumed_job_says_so_before_it_makes_a_pod() -> None:
