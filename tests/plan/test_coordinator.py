@@ -82,6 +82,18 @@ def test_a_local_run_gives_up_sooner_after_the_same_early_error() -> None:
             id="rdzvConf says how long a round is waited for",
         ),
         pytest.param(conf(last_call_timeout="soon", join_timeout="inf"), Policy(2, 2), id="what is no number is none"),
+        pytest.param(
+            conf(last_call_timeout="0", join_timeout="0.5"),
+            Policy(2, 2, last_call_timeout=0.0, join_timeout=0.5),
+            id="no time, and a part of a second",
+        ),
+        pytest.param(
+            conf(last_call_timeout="-1", join_timeout="2592000"),
+            Policy(2, 2, join_timeout=2592000.0),
+            id="less than no time is none, a month is one",
+        ),
+        pytest.param(conf(join_timeout="2592001"), Policy(2, 2), id="more than a month is none"),
+        pytest.param({"runPolicy": {"backoffLimit": 1}}, Policy(2, 2, max_restarts=0), id="backoffLimit 1 allows none"),
     ],
 )
 def test_policy(spec: dict[str, Any], policy: Policy) -> None:

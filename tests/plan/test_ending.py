@@ -107,3 +107,23 @@ def test_an_end_of_no_known_time_never_expires() -> None:
     status = JobStatus(conditions=(Condition(type=ConditionType.FAILED, status=ConditionStatus.TRUE),))
     job = make_job(status=status, runPolicy={"ttlSecondsAfterFinished": 0})
     assert make_plan(observed(job)).empty
+
+
+def test_a_job_whose_ttl_has_passed_says_so() -> None:
+    assert make_plan(seen(ttlSecondsAfterFinished=0)).reason == "the job has succeeded and its TTL has passed"
+
+
+def test_the_ttl_counts_from_the_end_and_not_from_a_later_condition() -> None:
+    later = condition(ConditionType.CONFIG_VALID, true=False, seconds=70)
+    status = JobStatus(conditions=(condition(ConditionType.FAILED, seconds=50), later))
+    job = make_job(status=status, runPolicy={"ttlSecondsAfterFinished": 30})
+    assert make_plan(observed(job, seconds=60)).wake_at == at(80)
+
+
+def test_a_pod_that_its_deadline_stops_is_deleted_for_that() -> None:
+    plan = make_plan(seen(make_pod("worker-0"), end="Failed", activeDeadlineSeconds=50))
+    assert plan.writes == (DeletePod("x-worker-0", "uid-worker-0", "the job exceeded its deadline"),)
+
+
+def test_a_job_that_failed_at_no_known_time_did_not_exceed_its_deadline() -> None:
+    assert make_plan(seen(*ONE_OF_EACH, end="Failed", completed=None, activeDeadlineSeconds=50)).writes == ()

@@ -9,7 +9,7 @@ from pytorchjob_operator.model import ConditionType, JobStatus
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.plan.writes import DeletePod, Plan, manifests
-from tests.factories import condition, make_job, make_pod, observed, pods, written
+from tests.factories import at, condition, make_job, make_pod, observed, pods, written
 
 RUN, DONE, BAD, WAIT = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.PENDING
 
@@ -108,6 +108,38 @@ def test_the_reason_tells_how_it_stands() -> None:
     assert plan.reason == "Running: 2 pods exist, 1 missing, 1 surplus; 2 writes"
 
 
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        pytest.param(RUN, "Running: 1 pods exist, 1 missing, 0 surplus; 1 write", id="a single write"),
+        pytest.param(
+            None, "Pending: 0 pods exist, 2 missing (held back for their PodGroup), 0 surplus; 1 write", id="held"
+        ),
+    ],
+)
+def test_the_reason_counts_one_write_and_names_what_holds_pods_back(phase: PodPhase | None, reason: str) -> None:
+    policy = {} if phase else {"runPolicy": {"schedulingPolicy": {"gangScheduler": "volcano"}}}
+    assert make_plan(observed(make_job(**policy), *(pods(phase) if phase else ()))).reason == reason
+
+
+def test_a_surplus_pod_is_deleted_by_its_uid() -> None:
+    plan = make_plan(observed(make_job(), *pods(RUN, RUN, RUN)))
+    assert plan.writes == (DeletePod("x-worker-1", "uid-worker-1", "the job was scaled down"),)
+
+
+def test_a_job_that_has_just_failed_waits_for_no_deadline() -> None:
+    limit = {"restart": "Never", "runPolicy": {"activeDeadlineSeconds": 600}}
+    started = JobStatus(start_time=at(0))
+    assert make_plan(observed(make_job(status=started, **limit), *pods(RUN, RUN))).wake_at == at(600)
+    assert make_plan(observed(make_job(status=started, **limit), *pods(RUN, BAD))).wake_at is None
+
+
+def test_a_status_that_is_put_off_is_no_event_yet() -> None:
+    created = make_plan(observed(make_job())).status
+    plan = make_plan(observed(make_job(status=created), *pods(RUN, WAIT), seconds=60))
+    assert (plan.status, plan.events) == (None, ())
+
+
 def test_manifests_are_what_kubectl_apply_takes() -> None:
     plan = make_plan(observed(make_job(), *pods(WAIT), make_pod("worker-1"), service=False))
     assert [manifest["kind"] for manifest in manifests(plan)] == ["Service", "Pod"]
@@ -118,6 +150,7 @@ def test_manifests_are_what_kubectl_apply_takes() -> None:
     [
         pytest.param(None, 1, 4, False, id="no limit"),
         pytest.param(3, 1, 3, True, id="a part, and the next pass at once"),
+        pytest.param(1, 1, 1, True, id="a part of one pod"),
         pytest.param(3, 2, 3, False, id="the last part"),
         pytest.param(3, 5, 0, False, id="nothing is missing"),
     ],

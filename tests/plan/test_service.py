@@ -116,3 +116,24 @@ def test_the_service_of_a_replica_is_v1s_and_resolves_before_it_is_ready() -> No
         "selector": labels,
         "ports": [{"name": "pytorchjob-port", "port": 23456}],
     }
+
+
+def test_the_service_of_a_replica_has_the_ports_of_its_role() -> None:
+    job = two(ports(metrics=1), ports(metrics=2))
+    found = [build_replica_service(job, replica(who))["spec"]["ports"][0] for who in ("master-0", "worker-0")]
+    assert found == [{"name": "metrics", "port": 1}, {"name": "metrics", "port": 2}]
+
+
+def test_what_is_written_for_the_services_of_replicas() -> None:
+    surplus, odd = replica_service("worker-1"), make_child(ChildKind.SERVICE, "odd", replica_type=ReplicaType.WORKER)
+    plan = make_plan(seen(replica_service("master-0"), surplus, odd, options=PER_REPLICA))
+    job = full_job()
+    assert [write for write in plan.writes if isinstance(write, CreateChild | DeleteChild)] == [
+        CreateChild(ChildKind.SERVICE, build_replica_service(job, replica("worker-0"))),
+        DeleteChild(ChildKind.SERVICE, "x-worker-1", "uid-worker-1"),
+    ]
+
+
+def test_the_service_of_a_job_is_written_as_a_service() -> None:
+    plan = make_plan(Observed(make_job(), NOW, (), ()))
+    assert plan.writes[0] == CreateChild(ChildKind.SERVICE, build_service(full_job()))
