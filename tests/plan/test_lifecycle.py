@@ -109,6 +109,12 @@ def test_time_to_running(old: JobStatus, new: JobStatus, seconds: int | None) ->
     assert edges(old, new, **MADE).started_after == expected
 
 
+def test_without_its_times_it_is_unknown_when_a_job_started() -> None:
+    assert edges(status(CREATED), status(CREATED, RUNNING)).started_after is None
+    timeless = RUNNING.model_copy(update={"last_transition_time": None})
+    assert edges(status(CREATED), status(CREATED, timeless), **MADE).started_after is None
+
+
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [

@@ -8,7 +8,7 @@ from pytorchjob_operator.model import Condition, ConditionType, JobStatus
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.plan.writes import Plan
-from tests.factories import at, condition, make_job, make_pod, observed, pods, workers
+from tests.factories import at, condition, make_job, make_pod, make_template, observed, pods, workers
 
 RUN, DONE, BAD = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED
 OVERRAN = "Job x has failed because it was active longer than specified deadline"
@@ -128,3 +128,13 @@ def test_sidecars_under_never_do_not_use_up_the_budget() -> None:
 def test_the_budget_is_looked_at_before_the_deadline() -> None:
     plan = plan_for(again(1), *workers(), policy={"backoffLimit": 1, "activeDeadlineSeconds": 1})
     assert failure(plan) == USED_UP
+
+
+def test_each_role_has_a_policy_of_its_own() -> None:
+    roles = {
+        role: {"template": make_template(), "restartPolicy": policy}
+        for role, policy in (("Master", "Never"), ("Worker", "OnFailure"))
+    }
+    job = make_job(pytorchReplicaSpecs=roles, runPolicy={"backoffLimit": 0})
+    seen = (again(1, who="master-0"), make_pod("worker-0"))
+    assert failure(make_plan(observed(job, *seen))) is None, "sidecars of a pod that is never restarted"

@@ -84,3 +84,9 @@ def test_without_the_right_the_job_trains_and_reports_it() -> None:
     found = plan.status.condition(ConditionType.CONFIG_VALID)
     assert found is not None
     assert found.reason == "NetworkPolicyUnavailable"
+
+
+def test_a_job_that_does_not_ask_reports_nothing() -> None:
+    plan = planned(job(), unserved={KIND: "Forbidden (403): no"})
+    assert plan.status is not None
+    assert plan.status.condition(ConditionType.CONFIG_VALID) is None

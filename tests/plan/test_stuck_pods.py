@@ -98,6 +98,21 @@ def test_no_node_is_asked_for_a_pod(fields: dict[str, Any], wake_at: float | Non
     assert {plan.wake_at} - {plan.status_due, None} == ({at(wake_at)} if wake_at else set())
 
 
+@pytest.mark.parametrize(
+    ("state", "writes", "wake_at", "nodes"),
+    [
+        pytest.param(None, 0, LATER, {"n"}, id="its node is read"),
+        pytest.param(NodeState(READY), 0, LATER, set(), id="its node is read again later"),
+        pytest.param(NodeState(GONE), 1, None, set(), id="it is deleted if its node is gone"),
+    ],
+)
+def test_at_the_moment_at_which_a_pod_is_overdue(
+    state: NodeState | None, writes: int, wake_at: float | None, nodes: set[str]
+) -> None:
+    plan = decided(state, options=Options(stuck_pod_seconds=100))
+    assert (len(plan.writes), plan.wake_at, plan.nodes) == (writes, None if wake_at is None else at(wake_at), nodes)
+
+
 def test_nought_seconds_of_patience_are_patience_for_ever() -> None:
     plan = decided(NodeState(GONE), options=Options(stuck_pod_seconds=0))
     assert (plan.empty, plan.wake_at) == (True, None)
