@@ -38,6 +38,10 @@ def test_what_is_restored(
     assert restore(history, numbers, 0, 1000.0) == expected
 
 
+def test_a_failure_of_this_moment_has_no_age() -> None:
+    assert [encode((replace(FAILED, at=at),), 1000.0)[0] for at in (999.0, 1000.0, 1001.0)] == [1, 0, 0]
+
+
 def test_the_last_failures_survive() -> None:
     many = tuple(replace(FAILED, at=float(second)) for second in range(MOST + 5))
     numbers = encode(many, 1000.0)
