@@ -2,6 +2,8 @@
 
 # ruff: noqa: N818 -- `except JobMissing` reads better than `except JobMissingError`
 
+from typing import Any
+
 
 class ClusterError(Exception):
     """A request failed. `str()` is the sentence with its cause; `remedy` is what to do next, or empty."""
@@ -23,7 +25,11 @@ class NoPermission(ClusterError):
     """This person may not do it; names the verb, the resource and the namespace."""
 
 
-class JobMissing(ClusterError):
+class Missing(ClusterError):
+    """An object does not exist: a job, a pod, a namespace."""
+
+
+class JobMissing(Missing):
     """There is no job of this name in the namespace."""
 
 
@@ -33,3 +39,11 @@ class NotInstalled(ClusterError):
 
 class Rejected(ClusterError):
     """The API server found the object wrong: names each field."""
+
+
+class AlreadyExists(ClusterError):
+    """An object of this kind and name exists; `existing` is it, if this person may read it."""
+
+    def __init__(self, message: str, remedy: str = "", existing: dict[str, Any] | None = None) -> None:
+        self.existing = existing
+        super().__init__(message, remedy)
