@@ -1,0 +1,152 @@
+"""The options that all commands of a cluster share: kubectl's names, with kubectl's meanings.
+
+    @click.command("events")
+    @job_argument
+    @with_cluster
+    def events_command(cluster: Cluster, job: str) -> None: ...
+
+`with_cluster` connects, hands over the cluster, and turns every `ClusterError` into a sentence and an exit status. A
+test passes its own cluster: `CliRunner().invoke(main, ["events", "digits"], obj=lambda options: fake)`.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, cast
+
+import click
+from click.shell_completion import CompletionItem
+
+from pytorchjob.cluster.api import Cluster
+from pytorchjob.cluster.errors import ClusterError
+from pytorchjob.cluster.options import ConnectOptions
+from pytorchjob.commands.outcome import INTERRUPTED, fail_with
+
+Connect = Callable[[ConnectOptions], Cluster]
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_META = "pytorchjob.connect_options"
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
+
+
+class Duration(click.ParamType):
+    """A time as kubectl takes it: 30, 30s, 1m30s, 2h. The value is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds."""
+        if isinstance(value, int | float):
+            return float(value)
+        parts = _DURATION.findall(value)
+        if not parts or "".join(number + unit for number, unit in parts) != value:
+            self.fail(f"{value!r} is not a duration, for example 30s, 5m or 1h30m", param, ctx)
+        return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+DURATION = Duration()
+
+
+def _complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The names of the jobs in the chosen namespace; nothing if the cluster does not answer."""
+    try:
+        jobs = _connect(ctx, _options(ctx.params)).jobs()
+    except ClusterError:
+        return []
+    names = (str(job["metadata"]["name"]) for job in jobs)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+job_argument: Decorator = click.argument("job", metavar="JOB", shell_complete=_complete_jobs)
+"""One job, by its name."""
+jobs_argument: Decorator = click.argument("jobs", metavar="JOB...", nargs=-1, shell_complete=_complete_jobs)
+"""Any number of jobs."""
+all_namespaces_option: Decorator = click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
+selector_option: Decorator = click.option(
+    "-l", "--selector", default="", metavar="SELECTOR", help="Jobs with these labels only, for example team=vision."
+)
+
+
+def output_option(*formats: str) -> Decorator:
+    """`-o` with kubectl's names of formats."""
+    return click.option("-o", "--output", type=click.Choice(formats), help="How to print the answer.")
+
+
+_CLUSTER_OPTIONS: tuple[Decorator, ...] = (
+    click.option("-n", "--namespace", metavar="NAME", help="Namespace. Default: that of the kubeconfig's context."),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig. Default: its current context."),
+    click.option(
+        "--kubeconfig", metavar="FILE", help="Kubeconfig. Default: $KUBECONFIG, ~/.kube/config, or the pod's."
+    ),
+    click.option("--as", "as_user", metavar="USER", help="Act as this user, if your own rights allow it."),
+    click.option("--as-group", "as_groups", metavar="GROUP", multiple=True, help="Act as a member of this group."),
+    click.option(
+        "--request-timeout",
+        type=DURATION,
+        metavar="TIME",
+        help="Time for one request: 5s, 1m; 0: no limit. Default: 30s.",
+    ),
+)
+
+
+def with_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose a cluster; the command gets `cluster` in their place."""
+
+    @wraps(command)
+    def connected(**given: Any) -> None:
+        ctx = click.get_current_context()
+        options = _options(given)
+        ctx.meta[_META] = options
+        rest = {name: value for name, value in given.items() if name not in _NAMES}
+        guard(lambda: command(cluster=_connect(ctx, options), **rest))
+
+    for option in reversed(_CLUSTER_OPTIONS):
+        connected = cast("Callable[..., None]", option(connected))
+    return connected
+
+
+_NAMES = frozenset({"namespace", "context", "kubeconfig", "as_user", "as_groups", "request_timeout"})
+
+
+def guard(action: Callable[[], None]) -> None:
+    """Run a command's work; a `ClusterError` becomes a sentence and an exit status, Ctrl-C becomes 130."""
+    try:
+        action()
+    except ClusterError as error:
+        fail_with(error)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def chosen_options() -> ConnectOptions:
+    """Return what the person chose on this command line, for handing over to kubectl."""
+    options: ConnectOptions = click.get_current_context().meta[_META]
+    return options
+
+
+def _options(given: dict[str, Any]) -> ConnectOptions:
+    if given.get("as_groups") and not given.get("as_user"):
+        raise click.UsageError("--as-group needs --as: a group alone cannot act")
+    return ConnectOptions(
+        kubeconfig=given.get("kubeconfig"),
+        context=given.get("context"),
+        namespace=given.get("namespace"),
+        as_user=given.get("as_user"),
+        as_groups=tuple(given.get("as_groups") or ()),
+        request_seconds=given.get("request_timeout"),
+    )
+
+
+def _connect(ctx: click.Context, options: ConnectOptions) -> Cluster:
+    if callable(given := ctx.find_root().obj):
+        return cast("Connect", given)(options)
+    from pytorchjob.cluster.connect import connect
+
+    return connect(options, warn=lambda text: click.echo(f"warning: {text}", err=True))
+
+
+def names_of(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the names of objects."""
+    return [str(body["metadata"]["name"]) for body in objects]

@@ -1,0 +1,60 @@
+"""How a command ends: the sentence, the next step, and the exit status. docs/cli.md has the table of the statuses."""
+
+import sys
+from typing import NoReturn
+
+import click
+
+from pytorchjob.cluster.errors import (
+    ClusterError,
+    Missing,
+    NoCluster,
+    NoPermission,
+    NotInstalled,
+    Rejected,
+    Unreachable,
+)
+
+FAILED = 1
+INVALID = 2
+NO_ACCESS = 3
+MISSING = 4
+TIMED_OUT = 124
+INTERRUPTED = 130
+
+_STATUS: tuple[tuple[type[ClusterError], int], ...] = (
+    (Rejected, INVALID),
+    (NoCluster, NO_ACCESS),
+    (Unreachable, NO_ACCESS),
+    (NoPermission, NO_ACCESS),
+    (NotInstalled, NO_ACCESS),
+    (Missing, MISSING),
+)
+
+
+def status_of(error: ClusterError) -> int:
+    """Return the exit status for an error."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), FAILED)
+
+
+def explain(message: str, remedy: str = "") -> None:
+    """Print `error:` and, if there is a next step, `next:` to stderr."""
+    click.echo(f"error: {message}", err=True)
+    if remedy:
+        click.echo(f"next: {remedy}", err=True)
+
+
+def fail(message: str, remedy: str = "", status: int = FAILED) -> NoReturn:
+    """Explain, then end the process with this status."""
+    explain(message, remedy)
+    sys.exit(status)
+
+
+def fail_with(error: ClusterError) -> NoReturn:
+    """Explain an error of the cluster, then end the process with its status."""
+    fail(error.message, error.remedy, status_of(error))
+
+
+def suggest(line: str) -> None:
+    """Print a next step to stderr, so that a pipe gets the answer alone."""
+    click.echo(f"next: {line}", err=True)
