@@ -32,7 +32,7 @@ def timestamp(seconds: float = 0) -> str:
 
 
 def a_job(name: str = "digits", *, workers: int = 2, state: str = "Running", **fields: Any) -> Object:
-    """A job of one master and some workers in this state (empty: not seen yet by an operator); keywords are its spec's."""
+    """A job of one master and some workers in this state (empty: unknown to an operator); keywords go into its spec."""
     template = {"spec": {"containers": [{"name": names.CONTAINER, "image": "train:1"}]}}
     roles = {"Master": {"replicas": 1, "template": template}, "Worker": {"replicas": workers, "template": template}}
     condition = {"type": state, "status": "True", "reason": f"{names.KIND}{state}", "lastTransitionTime": timestamp()}
@@ -143,7 +143,7 @@ class FakeCluster:
         with self._more:
             log = self._logs.setdefault((pod, container, previous), [])
             for line in lines:
-                log.append(f"{timestamp(len(log))} {line}".encode() if isinstance(line, str) else line)
+                log.append(f"{timestamp(len(log))} {line}\n".encode() if isinstance(line, str) else line)
             self._more.notify_all()
 
     def restart(self, pod: str, container: str = names.CONTAINER) -> None:

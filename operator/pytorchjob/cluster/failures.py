@@ -1,0 +1,163 @@
+"""What a refused or broken request means to a person: one sentence with the cause, and the next step. Pure.
+
+The table of the status codes is `_KINDS`; the rest finds the words that matter in the API server's message.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pytorchjob.cluster.errors import (
+    AlreadyExists,
+    ClusterError,
+    Missing,
+    NoCluster,
+    NoPermission,
+    NotInstalled,
+    Rejected,
+    Unreachable,
+)
+from pytorchjob_operator import names
+
+_INSTALL = "an administrator has to install the operator; `pytorchjob run` runs a job on this machine meanwhile"
+_CANNOT = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)"| at the cluster scope)?'
+)
+_NO_NAMESPACE = re.compile(r'namespaces "([^"]+)" not found')
+_SHOWN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An answer that is not what the request asked for."""
+
+    status: int
+    text: str
+    """The body as the server sent it: a Status object, or the plain text of something in between."""
+    source: str = ""
+    """The context and the file that chose this cluster."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The Status object; empty if the server sent something else."""
+        try:
+            found = json.loads(self.text)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def message(self) -> str:
+        """The server's own words."""
+        plain = "" if self.text.lstrip().startswith("<") else self.text  # a proxy's page helps no reader
+        return str(self.body.get("message") or plain or f"HTTP {self.status}").strip()[:_SHOWN]
+
+
+def explain(failure: Failure) -> ClusterError:
+    """Return the error for an answer with a status of 400 or more."""
+    return _KINDS.get(failure.status, _unknown)(failure)
+
+
+def _unauthorized(failure: Failure) -> ClusterError:
+    remedy = "your token or certificate has expired or belongs to another cluster: log in again, or choose --context"
+    return NoCluster(f"the API server does not accept your credentials ({failure.source}): {failure.message}", remedy)
+
+
+def _forbidden(failure: Failure) -> ClusterError:
+    found = _CANNOT.search(failure.message)
+    if found is None:
+        if "exceeded quota" in failure.message:
+            remedy = "ask for less, delete what you do not need, or ask an administrator for more quota"
+            return Rejected(failure.message, remedy)
+        if failure.body.get("details", {}).get("causes") or "denied the request" in failure.message:
+            return Rejected(failure.message, "change the object as the message asks, or ask an administrator")
+        return NoPermission(f"the API server refuses it: {failure.message}", "ask an administrator")
+    resource = ".".join(part for part in (found["resource"], found["group"]) if part)
+    place = f" in the namespace {found['namespace']}" if found["namespace"] else " in the whole cluster"
+    where = f" -n {found['namespace']}" if found["namespace"] else " --all-namespaces"
+    check = f"ask an administrator for it; `kubectl auth can-i {found['verb']} {resource}{where}` checks it"
+    return NoPermission(f"{found['user']} may not {found['verb']} {resource}{place}", check)
+
+
+def _not_found(failure: Failure) -> ClusterError:
+    if space := _NO_NAMESPACE.search(failure.message):
+        remedy = f"choose another with -n, or create it: kubectl create namespace {space[1]}"
+        return Missing(f"the namespace {space[1]} does not exist", remedy)
+    if not failure.body:
+        return NotInstalled(f"the cluster does not know {names.KIND}s ({failure.source})", _INSTALL)
+    return Missing(failure.message)
+
+
+def _conflict(failure: Failure) -> ClusterError:
+    if failure.body.get("reason") == "AlreadyExists":
+        details = failure.body.get("details") or {}
+        what = f"{details.get('kind', 'object')} {details.get('name', '')}".strip()
+        return AlreadyExists(f"{what} already exists", "choose another name, or delete it first")
+    return ClusterError(f"another client changed it at the same moment: {failure.message}", "repeat the command")
+
+
+def _invalid(failure: Failure) -> ClusterError:
+    causes = (failure.body.get("details") or {}).get("causes") or []
+    lines = [f"{cause['field']}: {cause['message']}" for cause in causes if cause.get("field") and cause.get("message")]
+    listed = "\n  ".join(dict.fromkeys(lines)) or failure.message
+    return Rejected(f"the API server refuses the object:\n  {listed}", "correct these fields")
+
+
+def _bad_request(failure: Failure) -> ClusterError:
+    return Rejected(f"the API server does not understand the request: {failure.message}")
+
+
+def _busy(failure: Failure) -> ClusterError:
+    remedy = "repeat the command in a minute"
+    return Unreachable(f"the API server has too much to do and refused several attempts: {failure.message}", remedy)
+
+
+def _unknown(failure: Failure) -> ClusterError:
+    if failure.status >= 500:
+        remedy = "repeat the command; if it stays, ask whoever runs the cluster"
+        return Unreachable(f"the API server fails with {failure.status}: {failure.message}", remedy)
+    return ClusterError(f"the API server refuses it with {failure.status}: {failure.message}")
+
+
+_KINDS: dict[int, Callable[[Failure], ClusterError]] = {
+    400: _bad_request,
+    401: _unauthorized,
+    403: _forbidden,
+    404: _not_found,
+    409: _conflict,
+    422: _invalid,
+    429: _busy,
+}
+
+
+def unreachable(kind: str, why: str, server: str, source: str) -> Unreachable:
+    """Return the error for a request without an answer; `kind` is the name of the HTTP library's exception."""
+    cause, remedy = _NO_ANSWER.get(kind, (why, "check the network, and whether the cluster runs"))
+    if kind == "NewConnectionError" and "refused" not in why:
+        cause, remedy = (
+            why.rpartition(": ")[2],
+            "check the network and your VPN, or choose another context with --context",
+        )
+    if "CERTIFICATE_VERIFY_FAILED" in why or "Hostname mismatch" in why:
+        cause = f"its certificate is not trusted: {_reason(why)}"
+        remedy = "the kubeconfig's certificate-authority or tls-server-name does not fit this server: get a new one"
+    return Unreachable(f"the API server {server} does not answer ({source}): {cause}", remedy)
+
+
+def _reason(why: str) -> str:
+    found = re.search(r"verify failed: ([^(\]]+)", why)
+    return found[1].strip() if found else why
+
+
+_RUNS = "check that the cluster runs, or choose another context with --context"
+_NO_ANSWER = {
+    "NewConnectionError": ("it refuses connections", _RUNS),
+    "NameResolutionError": ("its name is unknown", "check the server's name in the kubeconfig, your DNS and your VPN"),
+    "ConnectTimeoutError": ("no connection within the time limit", "check your VPN, firewall and proxy-url"),
+    "ReadTimeoutError": ("no answer within the time limit", "repeat it with a longer --request-timeout"),
+    "ProxyError": ("the proxy refuses the connection", "check proxy-url in the kubeconfig, or HTTPS_PROXY"),
+    "ProtocolError": ("it closed the connection", "repeat the command"),
+}

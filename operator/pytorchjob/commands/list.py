@@ -1,0 +1,53 @@
+"""`list`: all jobs, one line each."""
+
+from datetime import UTC, datetime
+
+import click
+
+from pytorchjob.cluster.api import Cluster
+from pytorchjob.commands.options import all_namespaces_option, output_option, selector_option, with_cluster
+from pytorchjob.screen import plain
+from pytorchjob.view.listing import UNKNOWN, JobLine, job_line
+
+_HEADER = ("NAME", "STATE", "READY", "RESTARTS", "STEP", "PROGRESS", "ETA", "AGE")
+_WIDE = ("REASON",)
+
+
+@click.command("list")
+@all_namespaces_option
+@selector_option
+@output_option("json", "yaml", "wide", "name")
+@with_cluster
+def list_command(cluster: Cluster, all_namespaces: bool, selector: str, output: str | None) -> None:
+    """List the jobs of a namespace.
+
+    READY is running pods of wanted pods. STEP, PROGRESS and ETA need a script that reports its progress.
+    """
+    found = cluster.jobs(selector, all_namespaces=all_namespaces)
+    if output in ("json", "yaml", "name"):
+        click.echo(plain.objects(found, output), nl=bool(found) or output != "name")
+        return
+    if not found:
+        place = "" if all_namespaces else f" in the namespace {cluster.namespace}"
+        click.echo(f"No jobs found{place}.", err=True)
+        return
+    now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
+    lines = [job_line(job) for job in found]
+    rows = [[*_cells(line, now), *((line.reason,) if output == "wide" else ())] for line in lines]
+    header = [*_HEADER, *(_WIDE if output == "wide" else ())]
+    if all_namespaces:
+        header, rows = ["NAMESPACE", *header], [[line.namespace, *row] for line, row in zip(lines, rows, strict=True)]
+    click.echo(plain.columns(header, rows))
+
+
+def _cells(line: JobLine, now: datetime) -> list[str]:
+    return [
+        line.name,
+        line.state,
+        line.ready,
+        str(line.restarts),
+        line.step,
+        UNKNOWN if line.percent is None else f"{line.percent}%",
+        UNKNOWN if line.remaining is None else plain.age(line.remaining),
+        plain.since(line.created, now),
+    ]

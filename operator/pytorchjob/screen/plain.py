@@ -1,0 +1,63 @@
+"""Plain text for terminals and pipes alike: aligned columns, kubectl's ages, and objects as YAML, JSON or names."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pytorchjob_operator import names
+
+_GAP = "   "
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as kubectl prints it: the widest cell decides a column; the last column is not padded."""
+    table = [list(header), *map(list, rows)]
+    widths = [max(len(row[index]) for row in table) for index in range(len(header))]
+    padded = (_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table)
+    return "\n".join(padded)
+
+
+def age(seconds: float) -> str:
+    """Return a time span as kubectl writes it: 42s, 3m5s, 25m, 3h10m, 28h, 2d4h, 9d."""
+    left = max(int(seconds), 0)
+    if left < 120:
+        return f"{left}s"
+    minutes, left = divmod(left, 60)
+    if minutes < 10:
+        return f"{minutes}m{left}s" if left else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 8:
+        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours}h" if days < 8 and hours else f"{days}d"
+
+
+def since(moment: str | None, now: datetime) -> str:
+    """Return the age of a moment as Kubernetes writes it; `<unknown>` without one."""
+    if not moment:
+        return "<unknown>"
+    return age((now - datetime.fromisoformat(moment)).total_seconds())
+
+
+def objects(found: Sequence[dict[str, Any]], form: str, *, single: bool = False) -> str:
+    """Return objects as kubectl prints them with `-o json`, `yaml` or `name`; `single`: one object, not a List."""
+    if form == "name":
+        return "\n".join(map(reference, found))
+    body: Any = found[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(found)}
+    if form == "json":
+        return json.dumps(body, indent=4, ensure_ascii=False)
+    import yaml
+
+    return str(yaml.safe_dump(body, sort_keys=False, allow_unicode=True)).rstrip("\n")
+
+
+def reference(body: dict[str, Any]) -> str:
+    """Return kind and name as kubectl writes them: `pytorchjob.kubeflow.org/digits`, `configmap/settings`."""
+    group = str(body.get("apiVersion", "")).rpartition("/")[0]
+    kind = str(body.get("kind", names.KIND)).lower()
+    return f"{kind}{f'.{group}' if group else ''}/{body['metadata']['name']}"
