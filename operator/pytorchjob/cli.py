@@ -3,28 +3,51 @@
 A command's module is imported when the command runs: the index alone starts in a tenth of a second.
 """
 
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from typing import Any, NoReturn
 
 import click
 
 from pytorchjob import __version__
+from pytorchjob.commands.outcome import FAILED, INTERRUPTED, INVALID, explain
 
 COMMANDS = {
+    "completion": (
+        "pytorchjob.commands.completion:completion_command",
+        "Print the completion script of a shell.",
+    ),
+    "delete": ("pytorchjob.commands.delete:delete_command", "Delete jobs with their pods."),
+    "events": ("pytorchjob.commands.events:events_command", "Show the events of a job and of its pods."),
+    "exec": ("pytorchjob.commands.exec:exec_command", "Run a command in the pod of a rank."),
+    "init": ("pytorchjob.commands.init:init_command", "Write the file of a new job, and a Dockerfile."),
+    "list": ("pytorchjob.commands.list:list_command", "List the jobs of a namespace."),
     "plan": (
         "pytorchjob_operator.plan_command:plan_command",
         "Print the objects that the installed operator would create.",
     ),
+    "restart": ("pytorchjob.commands.change:restart_command", "Start all pods of a job again, or one of them."),
+    "resume": ("pytorchjob.commands.change:resume_command", "Start a suspended job again."),
     "run": ("pytorchjob.commands.run:run_command", "Run a job on this machine."),
+    "scale": ("pytorchjob.commands.change:scale_command", "Change the number of workers of a job."),
+    "submit": ("pytorchjob.commands.submit:submit_command", "Create the jobs of files in the cluster."),
+    "suspend": ("pytorchjob.commands.change:suspend_command", "Delete the pods of a job and keep the job."),
     "validate": (
         "pytorchjob.commands.validate:validate_command",
         "Check the jobs of a file by the API server's rules.",
     ),
+    "version": ("pytorchjob.commands.version:version_command", "Print the versions of all parts."),
 }
 """Each command: where it is, and its line in `--help`."""
 
+_NAME = "pytorchjob"
+_PLUGIN = "kubectl pytorch"
+
 
 class _Index(click.Group):
-    """Lists commands without importing them."""
+    """Lists commands without importing them, and explains a wrong command line as every command explains a failure."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -38,13 +61,56 @@ class _Index(click.Group):
         command: click.Command = getattr(import_module(module), name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of a command line; raises UsageError with the name that was meant."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise click.UsageError(f"There is no command {args[0]}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
 
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command; a wrong command line becomes two lines and exit status 2."""
+        if not extra.pop("standalone_mode", True):
+            return super().main(args, prog_name, standalone_mode=False, **extra)
+        try:
+            status = super().main(args, prog_name, standalone_mode=False, **extra)
+        except click.UsageError as error:
+            _refuse(error)
+        except click.ClickException as error:
+            explain(error.format_message())
+            sys.exit(FAILED)
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(INTERRUPTED)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _refuse(error: click.UsageError) -> NoReturn:
+    path = error.ctx.command_path if error.ctx else _NAME
+    explain(error.format_message(), f"`{path} --help` shows what is possible")
+    sys.exit(INVALID)
+
 
 @click.group(cls=_Index, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="pytorchjob")
+@click.version_option(__version__, prog_name=_NAME)
 def main() -> None:
     """Run, submit, watch and understand kubeflow.org/v1 PyTorchJobs."""
+
+
+def kubectl_main() -> None:
+    """Run as kubectl's plugin: the program kubectl-pytorch."""
+    main(prog_name=_PLUGIN)
+
+
+def kubectl_complete() -> None:
+    """Complete a command line for kubectl: the program kubectl_complete-pytorch."""
+    from pytorchjob.commands.completion import candidates
+
+    click.echo("\n".join(candidates(sys.argv[1:])))

@@ -95,16 +95,26 @@ def with_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose a cluster; the command gets `cluster` in their place."""
 
     @wraps(command)
-    def connected(**given: Any) -> None:
+    def connected(connect: Callable[[], Cluster], **given: Any) -> None:
+        command(cluster=connect(), **given)
+
+    return with_connect(connected)
+
+
+def with_connect(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the same options for a command that may not need a cluster: it gets `connect`, which gives one."""
+
+    @wraps(command)
+    def guarded(**given: Any) -> None:
         ctx = click.get_current_context()
         options = _options(given)
         ctx.meta[_META] = options
         rest = {name: value for name, value in given.items() if name not in _NAMES}
-        guard(lambda: command(cluster=_connect(ctx, options), **rest))
+        guard(lambda: command(connect=lambda: _connect(ctx, options), **rest))
 
     for option in reversed(_CLUSTER_OPTIONS):
-        connected = cast("Callable[..., None]", option(connected))
-    return connected
+        guarded = cast("Callable[..., None]", option(guarded))
+    return guarded
 
 
 _NAMES = frozenset({"namespace", "context", "kubeconfig", "as_user", "as_groups", "request_timeout"})

@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.local.notes import RUN_POLICY
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.model.load import load_jobs, validate_dict
+from pytorchjob_operator.model.load import load_jobs, load_objects, validate_dict
 
 STDIN = "-"
 DEFAULT_NAMESPACE = "default"
@@ -15,7 +16,16 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 def read_jobs(path: str) -> list[PyTorchJob]:
     """Read and check every job of a file; raises InvalidJob with all problems."""
-    return load_jobs(_read(path), "standard input" if path == STDIN else path)
+    return load_jobs(_read(path), _source(path))
+
+
+def read_objects(path: str) -> list[dict[str, Any]]:
+    """Read every object of a file, of any kind, and check the jobs; raises InvalidJob with all problems."""
+    return load_objects(_read(path), _source(path))
+
+
+def _source(path: str) -> str:
+    return "standard input" if path == STDIN else path
 
 
 def choose(jobs: list[PyTorchJob], name: str | None, path: str) -> PyTorchJob:

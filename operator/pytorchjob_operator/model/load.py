@@ -1,4 +1,7 @@
-"""From a file's text to checked jobs, for `plan`, `validate` and `run`; needs no API server."""
+"""From a file's text to checked jobs, for `plan`, `validate`, `run` and `submit`; needs no API server.
+
+A file may contain other objects too, such as the ConfigMap that a job mounts. Only jobs are checked.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +13,28 @@ from pytorchjob_operator.model.job import PyTorchJob
 from pytorchjob_operator.model.parse import parse_job
 from pytorchjob_operator.model.text import documents
 
-__all__ = ["load_jobs", "validate_dict"]
+__all__ = ["is_job", "load_jobs", "load_objects", "validate_dict"]
 
 
 def load_jobs(text: str, source: str) -> list[PyTorchJob]:
     """Return every job of a YAML text; raises InvalidJob with all problems of all of them."""
+    objects = load_objects(text, source)
+    jobs = [parse_job(without_nulls(obj)) for obj in objects if is_job(obj)]
+    if not jobs:
+        others = ", ".join(f"{obj['kind']} {_name(obj)}" for obj in objects)
+        raise InvalidJob([Problem("", f"{source}: contains no {names.KIND}; it contains: {others}")])
+    return jobs
+
+
+def is_job(obj: object) -> bool:
+    """Whether an object is a job, or was meant to be a job: its kind or its API group is a job's, or it has neither."""
+    if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str) or not isinstance(obj.get("apiVersion"), str):
+        return True
+    return obj["kind"].lower() == names.KIND.lower() or obj["apiVersion"].partition("/")[0] == names.GROUP
+
+
+def load_objects(text: str, source: str) -> list[dict[str, Any]]:
+    """Return every object of a YAML text as it is written; raises InvalidJob with all problems of all jobs."""
     found = documents(text, source)
     objects = [item for document in found for item in _items(document)]
     if not objects:
@@ -22,11 +42,22 @@ def load_jobs(text: str, source: str) -> list[PyTorchJob]:
     problems = [
         Problem(f"{_document(source, index, objects)}{problem.field}", problem.message)
         for index, obj in enumerate(objects)
-        for problem in validate_dict(obj)
+        for problem in (validate_dict(obj) if is_job(obj) else _problems(obj))
     ]
     if problems:
         raise InvalidJob(problems)
-    return [parse_job(without_nulls(obj)) for obj in objects]
+    return objects
+
+
+def _problems(obj: dict[str, Any]) -> Iterator[Problem]:
+    """Yield what every API server refuses in an object of another kind."""
+    if not _name(obj):
+        yield Problem("metadata.name", "is required")
+
+
+def _name(obj: dict[str, Any]) -> str:
+    meta = obj.get("metadata")
+    return str(meta.get("name") or meta.get("generateName") or "") if isinstance(meta, dict) else ""
 
 
 def _items(document: Any) -> Iterator[Any]:

@@ -1,0 +1,174 @@
+"""`scale`, `suspend`, `resume`, `restart`: changes of a job's spec, which the operator then carries out."""
+
+from typing import Any
+
+import click
+
+from pytorchjob.cluster.api import Cluster, Object
+from pytorchjob.commands.deadline import deadline
+from pytorchjob.commands.options import DURATION, job_argument, with_cluster
+from pytorchjob.commands.outcome import INVALID, fail, suggest
+from pytorchjob.screen.plain import reference
+from pytorchjob.view.listing import ended
+from pytorchjob_operator import names
+from pytorchjob_operator.names import ReplicaType
+
+_WORKER = ReplicaType.WORKER.value
+_SUSPENDED = "Suspended"
+_NEVER = "Never"
+_WAIT_SECONDS = 120.0
+
+
+@click.command("scale")
+@job_argument
+@click.argument("workers", metavar="[N]", type=click.IntRange(min=1), required=False)
+@click.option("--replicas", type=click.IntRange(min=1), metavar="N", help="The number of workers; the same as N.")
+@click.option("--dry-run", is_flag=True, help="The API server checks the change and stores nothing.")
+@with_cluster
+def scale_command(cluster: Cluster, job: str, workers: int | None, replicas: int | None, dry_run: bool) -> None:
+    """Change the number of workers of a job, without its Master.
+
+    The other pods stay. An elastic job trains on and takes the new workers in.
+    """
+    count = replicas if workers is None else workers
+    if count is None or (workers is not None and replicas not in (None, workers)):
+        raise click.UsageError("give the number of workers once: `pytorchjob scale JOB N`, or --replicas N")
+    found = _running(cluster, job, "scaled")
+    specs = found["spec"]["pytorchReplicaSpecs"]
+    if _WORKER not in specs:
+        fail(f"the job {job} has no workers, only a Master", "add a Worker to its file and submit it again", INVALID)
+    _check_range(job, found["spec"].get("elasticPolicy") or {}, count)
+    before = specs[_WORKER].get("replicas", 1)
+    cluster.patch(job, {"spec": {"pytorchReplicaSpecs": {_WORKER: {"replicas": count}}}}, dry_run=dry_run)
+    click.echo(f"{reference(found)} scaled from {before} to {count} {_plural(count)}{_dry(dry_run)}")
+    if _queue(found) and count != before:
+        click.echo(f"note: {_queue_note(found)} stops the job and admits it again with its new size", err=True)
+
+
+def _check_range(job: str, policy: dict[str, Any], count: int) -> None:
+    """An autoscaler, and rendezvous itself, keep to the range of the elasticPolicy."""
+    low, high = policy.get("minReplicas"), policy.get("maxReplicas")
+    if (low and count < low) or (high and count > high):
+        limits = f"{low or 1} to {high}" if high else f"at least {low}"
+        remedy = "choose a number in this range; the range itself is part of the job's file"
+        fail(f"the elasticPolicy of {job} allows {limits} workers, got {count}", remedy, INVALID)
+
+
+@click.command("suspend")
+@job_argument
+@with_cluster
+def suspend_command(cluster: Cluster, job: str) -> None:
+    """Delete the pods of a job and keep the job: `resume` starts it again from its last checkpoint.
+
+    The pods get SIGTERM first, so that a script that saves on request loses no step.
+    """
+    found = _running(cluster, job, "suspended")
+    if _is_suspended(found):
+        click.echo(f"{reference(found)} is suspended already")
+        return
+    _set_suspend(cluster, job, True)
+    click.echo(f"{reference(found)} suspended")
+    if _queue(found):
+        click.echo(f"note: {_queue_note(found)} may start the job again", err=True)
+    suggest(f"pytorchjob resume {job}")
+
+
+@click.command("resume")
+@job_argument
+@with_cluster
+def resume_command(cluster: Cluster, job: str) -> None:
+    """Start a suspended job again."""
+    found = _running(cluster, job, "resumed")
+    if not _is_suspended(found):
+        click.echo(f"{reference(found)} is not suspended")
+        return
+    _set_suspend(cluster, job, False)
+    click.echo(f"{reference(found)} resumed")
+    if _queue(found):
+        click.echo(f"note: {_queue_note(found)} decides when the job starts", err=True)
+    suggest(f"pytorchjob status {job}")
+
+
+@click.command("restart")
+@job_argument
+@click.option("--replica", metavar="NAME", help="Only this pod, for example master-0 or worker-3.")
+@click.option(
+    "--timeout", type=DURATION, default=_WAIT_SECONDS, metavar="TIME", help="Time for the operator to stop the pods."
+)
+@with_cluster
+def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: float) -> None:
+    """Start all pods of a job again, or one of them. It costs no restart of the job's limits.
+
+    The whole job is suspended and resumed, so that no worker trains with an old one. It continues from its last
+    checkpoint. One pod is deleted, and the operator creates it again; the others train on or wait, as after a lost pod.
+    """
+    found = _running(cluster, job, "restarted")
+    if _is_suspended(found):
+        fail(f"the job {job} is suspended, so nothing runs", f"pytorchjob resume {job}")
+    if replica is not None:
+        _restart_pod(cluster, found, replica)
+        return
+    _set_suspend(cluster, job, True)
+    try:
+        over = f"the operator has not suspended the job {job} within {timeout:g} s"
+        with deadline(timeout, over, "check that the operator runs: pytorchjob doctor; the job is resumed now"):
+            _wait_until_suspended(cluster, job)
+    finally:
+        _set_suspend(cluster, job, False)
+    click.echo(f"{reference(found)} restarted")
+    suggest(f"pytorchjob status {job}")
+
+
+def _wait_until_suspended(cluster: Cluster, job: str) -> None:
+    """Wait for the condition: from then on the operator deletes all pods, and creates new ones only afterwards."""
+    for change in cluster.watch(job):
+        conditions = (change.object.get("status") or {}).get("conditions") or []
+        if any(entry["type"] == _SUSPENDED and entry["status"] == "True" for entry in conditions):
+            return
+        if change.kind == "DELETED":
+            fail(f"the job {job} was deleted meanwhile")
+
+
+def _restart_pod(cluster: Cluster, job: Object, replica: str) -> None:
+    name = job["metadata"]["name"]
+    role = replica.rpartition("-")[0]
+    pods = {pod["metadata"]["name"].removeprefix(f"{name}-"): pod for pod in cluster.pods(name)}
+    if replica not in pods:
+        fail(f"the job {name} has no pod {replica}", f"it has: {', '.join(pods) or 'none'}", INVALID)
+    if job["spec"]["pytorchReplicaSpecs"].get(role.capitalize(), {}).get("restartPolicy") == _NEVER:
+        remedy = f"`pytorchjob restart {name}` restarts the whole job"
+        fail(f"{replica} has restartPolicy {_NEVER}: without it the job ends as failed", remedy, INVALID)
+    cluster.delete(f"pods/{name}-{replica}")
+    click.echo(f"pod/{name}-{replica} deleted; the operator creates it again")
+
+
+def _running(cluster: Cluster, name: str, verb: str) -> Object:
+    """Return a job that has not ended; ends the process if it has."""
+    found = cluster.job(name)
+    if end := ended(found):
+        fail(f"the job {name} has ended ({end}) and cannot be {verb}", "submit it again under another name")
+    return found
+
+
+def _set_suspend(cluster: Cluster, job: str, value: bool) -> None:
+    cluster.patch(job, {"spec": {"runPolicy": {"suspend": value}}})
+
+
+def _is_suspended(job: Object) -> bool:
+    return (job["spec"].get("runPolicy") or {}).get("suspend") is True
+
+
+def _queue(job: Object) -> str:
+    return str((job["metadata"].get("labels") or {}).get(names.LABEL_KUEUE_QUEUE) or "")
+
+
+def _queue_note(job: Object) -> str:
+    return f"the job belongs to Kueue's queue {_queue(job)}, which"
+
+
+def _plural(count: int) -> str:
+    return "worker" if count == 1 else "workers"
+
+
+def _dry(dry_run: bool) -> str:
+    return " (server dry run)" if dry_run else ""

@@ -1,0 +1,65 @@
+"""`events`: what happened to a job, to its pods and to all else that belongs to it."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from pytorchjob.cluster.api import Cluster, Object
+from pytorchjob.commands.options import job_argument, output_option, with_cluster
+from pytorchjob.screen import plain
+
+_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
+
+
+@click.command("events")
+@job_argument
+@click.option("--types", metavar="TYPE", help="Only events of this type: Normal or Warning.")
+@output_option("json", "yaml")
+@with_cluster
+def events_command(cluster: Cluster, job: str, types: str | None, output: str | None) -> None:
+    """Show the events of a job and of its pods, also of pods that are gone, the oldest first.
+
+    The API server forgets events after an hour, unless it is configured otherwise.
+    """
+    found = [event for event in cluster.events() if _belongs(event, job)]
+    if not found:
+        cluster.job(job)  # raises if there is no such job
+    chosen = [event for event in found if types in (None, event.get("type"))]
+    if output:
+        click.echo(plain.objects(chosen, output))
+        return
+    if not chosen:
+        click.echo(f"No events found for the job {job}.", err=True)
+        return
+    click.echo(plain.columns(_HEADER, _rows(chosen)))
+
+
+def _belongs(event: Object, job: str) -> bool:
+    """Whether an event is about the job, or an object that the operator made for it."""
+    name = str(event["involvedObject"].get("name") or "")
+    return name == job or re.fullmatch(rf"{re.escape(job)}-(master|worker)-\d+", name) is not None
+
+
+def _rows(events: Sequence[Object]) -> list[tuple[str, ...]]:
+    now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
+    return [
+        (
+            _seen(event, now),
+            str(event.get("type") or ""),
+            str(event.get("reason") or ""),
+            f"{str(event['involvedObject'].get('kind') or '').lower()}/{event['involvedObject'].get('name')}",
+            " ".join(str(event.get("message") or "").split()),
+        )
+        for event in events
+    ]
+
+
+def _seen(event: Object, now: datetime) -> str:
+    """Return when an event was last seen, and how often since when if it was seen more than once."""
+    series = event.get("series") or {}
+    last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    count = series.get("count") or event.get("count") or 1
+    first = event.get("firstTimestamp") or event.get("eventTime")
+    return plain.since(last, now) + (f" (x{count} over {plain.since(first, now)})" if count > 1 and first else "")

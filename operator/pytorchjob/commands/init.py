@@ -1,0 +1,133 @@
+"""`init`: a job's file and a Dockerfile to begin with. It overwrites nothing."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from pytorchjob.commands.outcome import INVALID, fail, suggest
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_LONGEST = 40
+JOB_FILE, DOCKERFILE = "pytorchjob.yaml", "Dockerfile"
+
+_JOB = """\
+# Check it: pytorchjob validate {file}     Try it here, without a cluster: pytorchjob run -f {file}
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata:
+  name: {name}
+spec:
+  nprocPerNode: "{processes}"  # worker processes in each pod{why}
+  agent:
+    inject: true  # pods may be lost without a restart of the others; the image needs torchrun of PyTorch 2.6 or newer
+{elastic}  pytorchReplicaSpecs:
+    Worker:
+      replicas: {workers}
+      restartPolicy: OnFailure
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: {image}
+              command: [torchrun, {script}]
+              resources:
+                requests: {{cpu: "{cpus}", memory: {memory}{gpu_request}}}
+                limits: {{memory: {memory}{gpu_request}}}
+"""
+_ELASTIC = """\
+  elasticPolicy:
+    minReplicas: {low}  # training continues with so many pods, and stops below
+    maxReplicas: {high}
+    maxRestarts: 10
+"""
+_DOCKER = """\
+# The image of {name}. Build it where your cluster can pull it: docker build -t {image} . && docker push {image}
+# Choose the PyTorch and CUDA versions that fit your GPUs.
+FROM pytorch/pytorch:latest
+WORKDIR /workspace
+COPY {script} ./
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """What the files are about."""
+
+    name: str
+    image: str
+    script: str
+    workers: int
+    gpus: int
+    low: int | None
+
+    def job(self) -> str:
+        """Return the job's file."""
+        return _JOB.format(
+            file=JOB_FILE,
+            name=self.name,
+            image=self.image,
+            script=self.script,
+            workers=self.workers,
+            processes=self.gpus or 1,
+            why=", one for each GPU" if self.gpus else "",
+            elastic=_ELASTIC.format(low=self.low, high=self.workers) if self.low else "",
+            cpus=8 * self.gpus or 1,
+            memory=f"{64 * self.gpus}Gi" if self.gpus else "2Gi",
+            gpu_request=f", nvidia.com/gpu: {self.gpus}" if self.gpus else "",
+        )
+
+    def dockerfile(self) -> str:
+        """Return the Dockerfile."""
+        return _DOCKER.format(name=self.name, image=self.image, script=self.script)
+
+
+@click.command("init")
+@click.argument("name", default="train")
+@click.option("--image", metavar="IMAGE", help="The image of the pods. Default: NAME:1.")
+@click.option("--script", default="train.py", show_default=True, metavar="FILE", help="The training script.")
+@click.option("--workers", default=2, show_default=True, type=click.IntRange(min=1), metavar="N", help="Pods.")
+@click.option("--gpus", default=0, show_default=True, type=click.IntRange(min=0), metavar="N", help="GPUs of each pod.")
+@click.option(
+    "--min-workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Make the job elastic: it trains with N pods or more.",
+)
+@click.option("--directory", default=".", metavar="FOLDER", help="Where to write the files. Default: here.")
+def init_command(  # noqa: PLR0913 - one parameter per option
+    name: str, image: str | None, script: str, workers: int, gpus: int, min_workers: int | None, directory: str
+) -> None:
+    """Write pytorchjob.yaml and a Dockerfile for a new job called NAME.
+
+    Existing files are never changed.
+    """
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        remedy = f"use at most {_LONGEST} small letters, digits and dashes, for example {_suggested(name)}"
+        fail(f"{name!r} cannot be the name of a job", remedy, INVALID)
+    if min_workers is not None and min_workers > workers:
+        fail(f"--min-workers {min_workers} is more than --workers {workers}", "correct one of the two", INVALID)
+    scaffold = Scaffold(name, image or f"{name}:1", script, workers, gpus, min_workers)
+    _write(Path(directory) / JOB_FILE, scaffold.job(), required=True)
+    _write(Path(directory) / DOCKERFILE, scaffold.dockerfile(), required=False)
+    suggest(f"pytorchjob run -f {Path(directory) / JOB_FILE} runs it on this machine; `pytorchjob submit` in a cluster")
+
+
+def _write(path: Path, text: str, *, required: bool) -> None:
+    try:
+        with path.open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        if required:
+            fail(f"{path} exists", "remove it, or choose another folder with --directory", INVALID)
+        click.echo(f"{path} exists and stays as it is")
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror}", "choose another folder with --directory", INVALID)
+    else:
+        click.echo(f"{path} written")
+
+
+def _suggested(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-0123456789")
+    return plain[:_LONGEST].strip("-") or "train"

@@ -1,0 +1,151 @@
+"""`submit`: create the objects of a file in the cluster; `--watch` follows its jobs to their end."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+from pytorchjob.cluster.api import Cluster, Object
+from pytorchjob.cluster.errors import AlreadyExists, Rejected
+from pytorchjob.commands.deadline import deadline
+from pytorchjob.commands.follow import follow
+from pytorchjob.commands.options import DURATION, names_of, output_option, with_connect
+from pytorchjob.commands.outcome import suggest
+from pytorchjob.screen import plain
+from pytorchjob_operator import names
+from pytorchjob_operator.errors import InvalidJob
+from pytorchjob_operator.plan_command import refuse
+
+_NONE, _CLIENT, _SERVER = "none", "client", "server"
+_DONE = {_NONE: "created", _CLIENT: "created (dry run)", _SERVER: "created (server dry run)"}
+
+
+class DryRunCommand(click.Command):
+    """Reads `--dry-run` without a value as kubectl does: the next argument is no value of it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Complete the flag, then parse as usual."""
+        return super().parse_args(ctx, [f"--dry-run={_SERVER}" if each == "--dry-run" else each for each in args])
+
+
+@click.command("submit", cls=DryRunCommand)
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path())
+@click.option("-f", "--filename", "named", metavar="FILE", multiple=True, help="The same; - is standard input.")
+@click.option("-w", "--watch", is_flag=True, help="Follow the jobs until they end; exit status 1 if one fails.")
+@click.option("--timeout", type=DURATION, metavar="TIME", help="Stop watching after this time, with exit status 124.")
+@click.option(
+    "--dry-run",
+    type=click.Choice([_NONE, _CLIENT, _SERVER]),
+    default=_NONE,
+    help="client: check the file and stop. server: the API server checks it too and stores nothing. Alone: server.",
+)
+@output_option("json", "yaml", "name")
+@with_connect
+def submit_command(  # noqa: PLR0913 - one parameter per option
+    connect: Callable[[], Cluster],
+    files: tuple[str, ...],
+    named: tuple[str, ...],
+    watch: bool,
+    timeout: float | None,
+    dry_run: str,
+    output: str | None,
+) -> None:
+    """Create the jobs of files in the cluster, and the other objects that the files contain.
+
+    All files are checked before the first object is created. A file may have several documents. An object of another
+    kind that exists with the same content is left as it is. Ctrl-C ends --watch; the job continues.
+    """
+    if not files and not named:
+        raise click.UsageError("no file is given: `pytorchjob submit FILE`, or -f FILE")
+    objects = _read((*files, *named))
+    if dry_run == _CLIENT:
+        _print(objects, output, dry_run)
+        return
+    cluster = connect()
+    _check_namespaces(objects, cluster.namespace, given=_namespace_given())
+    made = [_create(cluster, body, output, dry_run) for body in objects]
+    if output:
+        _print(made, output, dry_run)
+    jobs = names_of(body for body in objects if body["kind"] == names.KIND)
+    if dry_run == _NONE and jobs:
+        _after(cluster, jobs, watch, timeout)
+
+
+def _read(paths: Iterable[str]) -> list[Object]:
+    """Read and check all files; ends the process with 2 if there is a problem."""
+    from pytorchjob_operator.local.source import read_objects
+    from pytorchjob_operator.model.deprecated import warnings
+    from pytorchjob_operator.model.load import is_job
+    from pytorchjob_operator.model.parse import parse_job
+
+    try:
+        objects = [body for path in paths for body in read_objects(path)]
+    except InvalidJob as error:
+        sys.exit(refuse(error))
+    for body in objects:
+        for warning in warnings(parse_job(body)) if is_job(body) else ():
+            click.echo(f"warning: {warning}", err=True)
+    return objects
+
+
+def _namespace_given() -> bool:
+    return bool(click.get_current_context().params.get("namespace"))
+
+
+def _check_namespaces(objects: Sequence[Object], namespace: str, *, given: bool) -> None:
+    """As kubectl: `-n` may not contradict a file."""
+    for body in objects:
+        own = body["metadata"].get("namespace")
+        if given and own and own != namespace:
+            name = plain.reference(body)
+            raise Rejected(
+                f"{name} belongs to the namespace {own}, not to {namespace}", "leave -n out, or change the file"
+            )
+
+
+def _create(cluster: Cluster, body: Object, output: str | None, dry_run: str) -> Object:
+    try:
+        made = cluster.create(body, dry_run=dry_run == _SERVER)
+    except AlreadyExists as error:
+        if body["kind"] != names.KIND and error.existing is not None and _contains(error.existing, body):
+            if not output:
+                click.echo(f"{plain.reference(body)} unchanged")
+            return error.existing
+        raise _exists(error, body) from error
+    if not output:
+        click.echo(f"{plain.reference(made)} {_DONE[dry_run]}")
+    return made
+
+
+def _exists(error: AlreadyExists, body: Object) -> AlreadyExists:
+    name = body["metadata"].get("name")
+    if body["kind"] == names.KIND:
+        remedy = f"`pytorchjob delete {name}` deletes it; or choose another name, or metadata.generateName"
+    else:
+        remedy = "its content differs: `kubectl apply -f FILE` changes it"
+    return AlreadyExists(error.message, remedy, error.existing)
+
+
+def _contains(stored: Any, wanted: Any) -> bool:
+    """Whether a stored object has all that the file says; the server adds fields of its own."""
+    if isinstance(wanted, dict):
+        return isinstance(stored, dict) and all(_contains(stored.get(key), value) for key, value in wanted.items())
+    return bool(stored == wanted)
+
+
+def _print(objects: Sequence[Object], output: str | None, dry_run: str) -> None:
+    if output:
+        click.echo(plain.objects(objects, output, single=len(objects) == 1))
+        return
+    for body in objects:
+        click.echo(f"{plain.reference(body)} {_DONE[dry_run]}")
+
+
+def _after(cluster: Cluster, jobs: list[str], watch: bool, timeout: float | None) -> None:
+    if not watch:
+        suggest(f"pytorchjob status {jobs[0]}; pytorchjob logs -f {jobs[0]}")
+        return
+    over = f"after {timeout:g} s {', '.join(jobs)} still runs" if timeout else ""
+    with deadline(timeout, over, f"the job continues: pytorchjob status {jobs[0]}"):
+        sys.exit(follow(cluster, jobs))
