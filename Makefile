@@ -76,6 +76,7 @@ generate: .venv ## Write every generated file: CRD and its copies, chart README,
 	python -m pytorchjob_operator.crd
 	python charts/generate_readme.py
 	python -m pytorchjob_operator.rounds.diagram docs/rounds.md
+	python -m pytorchjob.reference docs/cli.md
 	python -m benchmarks.attacks
 
 pod-template-schema: .venv ## Renew the pod template's schema from the API server that KUBECONFIG names

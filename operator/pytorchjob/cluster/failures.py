@@ -117,7 +117,7 @@ def _busy(failure: Failure) -> ClusterError:
 
 def _unknown(failure: Failure) -> ClusterError:
     if failure.status >= 500:
-        remedy = "repeat the command; if it stays, ask whoever runs the cluster"
+        remedy = "repeat the command; if it fails again, ask an administrator"
         return Unreachable(f"the API server fails with {failure.status}: {failure.message}", remedy)
     return ClusterError(f"the API server refuses it with {failure.status}: {failure.message}")
 

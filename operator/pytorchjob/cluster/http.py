@@ -71,7 +71,7 @@ class Http:
 
     @contextmanager
     def lines(self, request: Request, silence: float | None = None) -> Iterator[Iterator[bytes]]:
-        """Open a stream of lines with their ends; `silence`: the seconds without data after which it is broken."""
+        """Open a stream of lines with their ends; `silence`: seconds without data after which it is broken."""
         response = self._answer(request, silence)
         try:
             yield self._split(response)

@@ -25,7 +25,7 @@ def delete_command(
     Checkpoints on volumes stay. A job that does not exist does not keep the others from being deleted.
     """
     if bool(jobs) + bool(selector) + all_jobs != 1:
-        raise click.UsageError("say which jobs: names, or -l SELECTOR, or --all")
+        raise click.UsageError("choose the jobs: names, or -l SELECTOR, or --all")
     chosen = jobs or tuple(names_of(cluster.jobs(selector)))
     if not chosen:
         click.echo(f"No jobs found in the namespace {cluster.namespace}.", err=True)

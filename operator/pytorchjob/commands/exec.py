@@ -70,7 +70,7 @@ def _by_rank(job: Object, pods: Sequence[Object], rank: int) -> Object:
         fail(f"the job {name} has no pods", f"pytorchjob status {name}")
     if processes is None and rank:
         fail(
-            "the job does not say how many processes a pod has (nprocPerNode)",
+            "the number of processes in a pod is known in the pod only (nprocPerNode)",
             "choose a pod: --replica worker-0",
             INVALID,
         )

@@ -38,7 +38,7 @@ spec:
 """
 _ELASTIC = """\
   elasticPolicy:
-    minReplicas: {low}  # training continues with so many pods, and stops below
+    minReplicas: {low}  # training continues with this number of pods, and stops below
     maxReplicas: {high}
     maxRestarts: 10
 """
