@@ -233,7 +233,7 @@ def test_a_watch_continues_from_the_last_event(serve: Serve) -> None:
 
 def test_a_watch_gives_up_on_a_server_that_stays_away(serve: Serve) -> None:
     naps: list[float] = []
-    http = client(serve(page(), status(500, "gone")))
+    http = client(serve(page(), status(500, "gone")), sleep=naps.append)
     with pytest.raises(Unreachable):
-        list(Watch(http, JOBS, {}, naps.append))
+        list(Watch(http, JOBS, {}))
     assert sum(naps) > 280

@@ -54,7 +54,7 @@ class Http:
         warn: Callable[[str], None] = lambda text: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._load, self._warn, self._sleep = load, warn, sleep
+        self._load, self._warn, self.sleep = load, warn, sleep
         self._seconds = DEFAULT_SECONDS if seconds is None else seconds or None
         self._use(load())
 
@@ -118,7 +118,7 @@ class Http:
                 renewed = True
                 self._use(self._load())
             elif (pause := _pause(request, response)) is not None and attempt < _ATTEMPTS - 1:
-                self._sleep(pause)
+                self.sleep(pause)
             else:
                 break
         raise explain(Failure(response.status, text, self.access.source))

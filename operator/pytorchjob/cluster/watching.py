@@ -1,8 +1,7 @@
 """A watch that lasts: opened again after every end, without a change lost or reported twice."""
 
 import json
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +56,6 @@ class Watch:
     http: Http
     path: str
     query: Query
-    sleep: Callable[[float], None] = time.sleep
     known: Known = field(default_factory=Known)
     _position: str | None = None
     """The version that the next watch continues from; None: list first."""
@@ -73,13 +71,13 @@ class Watch:
                 for change in self._events():
                     failures = 0
                     yield change
-                self.sleep(_PAUSES[0])  # the server has ended the watch
+                self.http.sleep(_PAUSES[0])  # the server has ended the watch
             except _Expired:
                 self._position = None
             except Unreachable:
                 if failures == len(_PAUSES):
                     raise
-                self.sleep(_PAUSES[failures])
+                self.http.sleep(_PAUSES[failures])
                 failures += 1
 
     def _list(self) -> Iterator[Change]:

@@ -1,0 +1,158 @@
+"""What all commands have in common: the index, wrong command lines, errors and exit statuses."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytorchjob import reference
+from pytorchjob.cli import COMMANDS, main
+from pytorchjob.cluster.errors import (
+    AlreadyExists,
+    ClusterError,
+    JobMissing,
+    Missing,
+    NoCluster,
+    NoPermission,
+    NotInstalled,
+    Rejected,
+    Unreachable,
+)
+from pytorchjob.commands.completion import candidates
+from pytorchjob.commands.options import DURATION
+from tests.people.calling import call
+from tests.people.fake_cluster import FakeCluster, a_job
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "cli.md"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "step"),
+    [
+        pytest.param(["lst"], "There is no command lst. Did you mean list?", "pytorchjob --help", id="a command"),
+        pytest.param(["list", "--al"], "--all-namespaces", "pytorchjob list --help", id="an option"),
+        pytest.param(["list", "-o", "jsn"], "'jsn' is not one of 'json'", "pytorchjob list --help", id="a value"),
+        pytest.param(["scale", "digits", "many"], "'many' is not a valid integer", "scale --help", id="a number"),
+        pytest.param(["scale", "digits"], "give the number of workers once", "scale --help", id="something missing"),
+        pytest.param(
+            ["list", "--as-group", "a"], "--as-group needs --as", "list --help", id="options that need others"
+        ),
+        pytest.param(["list", "--request-timeout", "soon"], "'soon' is not a duration", "list --help", id="a time"),
+        pytest.param(["submit"], "no file is given", "pytorchjob submit --help", id="no file"),
+        pytest.param(["delete"], "choose the jobs", "pytorchjob delete --help", id="no job"),
+        pytest.param(["exec", "digits"], "Missing argument", "pytorchjob exec --help", id="no command"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_names_what_was_meant(arguments: list[str], error: str, step: str) -> None:
+    result = call(FakeCluster(), *arguments)
+    first, last = result.stderr.splitlines()
+    assert (result.exit_code, first.startswith("error: "), last.startswith("next: ")) == (2, True, True)
+    assert error in first
+    assert step in last
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ClusterError("x"), 1),
+        (AlreadyExists("x"), 1),
+        (Rejected("x"), 2),
+        (NoCluster("x"), 3),
+        (Unreachable("x"), 3),
+        (NoPermission("x"), 3),
+        (NotInstalled("x"), 3),
+        (Missing("x"), 4),
+        (JobMissing("x"), 4),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_each_error_has_its_exit_status(error: ClusterError, status: int) -> None:
+    cluster = FakeCluster()
+    error.remedy = "do that"
+    cluster.fail("jobs", error)
+    result = call(cluster, "list")
+    assert (result.exit_code, result.stderr, result.stdout) == (status, "error: x\nnext: do that\n", "")
+
+
+def test_an_interruption_ends_with_130() -> None:
+    class Interrupted(FakeCluster):
+        def jobs(self, selector: str = "", *, all_namespaces: bool = False) -> list[dict[str, object]]:
+            raise KeyboardInterrupt
+
+    assert call(Interrupted(), "list").exit_code == 130
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_each_command_explains_itself(name: str) -> None:
+    result = call(None, name, "--help")
+    assert result.exit_code == 0
+    assert result.output.startswith(f"Usage: main {name}")
+
+
+def test_the_index_lists_every_command() -> None:
+    listed = re.findall(r"^  (\w+)  ", call(None, "--help").output.partition("Commands:")[2], re.MULTILINE)
+    assert listed == sorted(COMMANDS)
+
+
+def test_the_reference_is_what_the_commands_say() -> None:
+    page = PAGE.read_text()
+    assert reference.insert(page) == page, "run `make generate`"
+
+
+def test_a_page_without_markers_is_refused() -> None:
+    with pytest.raises(ValueError, match="no lines"):
+        reference.insert("text")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("30", 30), ("1.5s", 1.5), ("2m", 120), ("1h30m", 5400), ("250ms", 0.25)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert DURATION.convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        pytest.param(["sub"], ["submit\tCreate the jobs of files in the cluster.", ":4"], id="a command"),
+        pytest.param(["submit", "--wa"], ["--watch", ":4"], id="an option"),
+        pytest.param(["list", "-o", "y"], ["yaml", ":4"], id="a value"),
+        pytest.param(["submit", ""], [":0"], id="a file"),
+    ],
+)
+def test_kubectl_completes_the_plugin(words: list[str], found: list[str]) -> None:
+    lines = candidates(words)
+    assert [line.partition("\t")[0] for line in lines] == [line.partition("\t")[0] for line in found]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion(shell: str) -> None:
+    result = call(None, "completion", shell)
+    assert (result.exit_code, "_PYTORCHJOB_COMPLETE" in result.output) == (0, True)
+
+
+def test_the_names_of_jobs_are_completed() -> None:
+    cluster = FakeCluster(a_job("digits"), a_job("other"))
+    context = main.make_context("pytorchjob", ["suspend"], resilient_parsing=True, obj=lambda options: cluster)
+    command = main.get_command(context, "suspend")
+    assert command is not None
+    inner = command.make_context("suspend", [], parent=context, resilient_parsing=True)
+    (argument,) = [parameter for parameter in command.params if parameter.name == "job"]
+    assert [item.value for item in argument.shell_complete(inner, "di")] == ["digits"]
+
+
+def test_the_index_loads_no_library_of_a_cluster() -> None:
+    heavy = ("kubernetes", "pydantic", "rich", "urllib3", "yaml", "jsonschema")
+    code = f"import sys, pytorchjob.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT / "operator")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,196 @@
+"""`events`, `exec`, `init`, `version`."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytorchjob import __version__
+from pytorchjob.cluster.errors import Unreachable
+from pytorchjob.commands.exec import processes_of
+from pytorchjob_operator.model.load import load_jobs
+from tests.people.calling import call
+from tests.people.fake_cluster import FakeCluster, a_job, a_pod, an_event
+
+
+def test_events_are_those_of_the_job_and_of_its_pods() -> None:
+    cluster = FakeCluster(
+        an_event("digits", "PyTorchJobCreated", "The job\nis created."),
+        an_event("digits-worker-0", "FailedScheduling", "0/3 nodes", kind="Pod", seconds=1),
+        an_event("digits-2", "PyTorchJobCreated", "another job"),
+        an_event("digits-worker-0-x", "Started", "another pod", kind="Pod"),
+    )
+    lines = call(cluster, "events", "digits").stdout.splitlines()
+    assert lines[0].split("   ")[0] == "LAST SEEN"
+    assert [line.split()[1:] for line in lines[1:]] == [
+        ["Normal", "PyTorchJobCreated", "pytorchjob/digits", "The", "job", "is", "created."],
+        ["Warning", "FailedScheduling", "pod/digits-worker-0", "0/3", "nodes"],
+    ]
+
+
+def test_events_of_one_type_as_objects() -> None:
+    cluster = FakeCluster(an_event("digits", "Created", "x"), an_event("digits", "FailedCreatePod", "y"))
+    found = json.loads(call(cluster, "events", "digits", "--types", "Warning", "-o", "json").stdout)
+    assert [event["reason"] for event in found["items"]] == ["FailedCreatePod"]
+
+
+def test_a_job_without_events_and_no_job() -> None:
+    cluster = FakeCluster(a_job())
+    assert call(cluster, "events", "digits").stderr == "No events found for the job digits.\n"
+    assert call(cluster, "events", "digit").exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "processes"),
+    [
+        ({"nprocPerNode": "8"}, {}, 8),
+        ({"nprocPerNode": "auto"}, {}, None),
+        ({}, {}, None),
+        ({"nprocPerNode": "auto"}, {"elastic": {"worldSize": 12, "members": 3}}, 4),
+        ({"elasticPolicy": {"nProcPerNode": 2}}, {}, 2),
+    ],
+)
+def test_the_processes_of_a_pod(spec: dict[str, Any], status: dict[str, Any], processes: int | None) -> None:
+    job = a_job(**spec)
+    job["status"] |= status
+    assert processes_of(job) == processes
+
+
+PODS = [a_pod("digits", name) for name in ("master-0", "worker-0", "worker-1")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pod"),
+    [
+        pytest.param([], "digits-master-0", id="rank 0"),
+        pytest.param(["--rank", "5"], "digits-worker-1", id="a rank"),
+        pytest.param(["--replica", "worker-0"], "digits-worker-0", id="a replica"),
+    ],
+)
+def test_exec_hands_over_to_kubectl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], pod: str
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text('#!/bin/sh\necho "$@"\n')
+    kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code = (
+        "from pytorchjob.cli import main; from tests.people.test_small_commands import PODS;"
+        "from tests.people.fake_cluster import FakeCluster, a_job;"
+        f"main({['exec', 'digits', '--context', 'dev', '-i', *arguments, '--', 'ls', '-l']!r},"
+        "obj=lambda options: FakeCluster(a_job(nprocPerNode='2'), *PODS))"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{Path.cwd()}/operator:{Path.cwd()}"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == f"exec --context=dev --namespace=team -i {pod} -c pytorch -- ls -l\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        pytest.param(["--rank", "6"], 2, "its ranks are 0 to 5", id="a rank that is not"),
+        pytest.param(["--replica", "worker-7"], 2, "it has: master-0, worker-0, worker-1", id="a replica that is not"),
+        pytest.param(["--rank", "1", "--replica", "worker-0"], 2, "exclude each other", id="both"),
+        pytest.param([], 1, "exec needs kubectl", id="no kubectl"),
+    ],
+)
+def test_exec_explains_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], status: int, sentence: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cluster = FakeCluster(a_job(nprocPerNode="2"), *PODS)
+    result = call(cluster, "exec", "digits", *arguments, "--", "ls")
+    assert (result.exit_code, sentence in result.stderr) == (status, True)
+
+
+@pytest.mark.parametrize(
+    ("pods", "spec", "arguments", "sentence"),
+    [
+        pytest.param([], {}, [], "has no pods", id="no pods"),
+        pytest.param(PODS, {"nprocPerNode": "auto"}, ["--rank", "3"], "--replica worker-0", id="unknown processes"),
+        pytest.param(
+            [a_pod("digits", "master-0", phase="Failed")], {}, [], "has ended (Failed)", id="a pod that ended"
+        ),
+    ],
+)
+def test_exec_needs_a_pod_that_runs(
+    pods: list[dict[str, Any]], spec: dict[str, Any], arguments: list[str], sentence: str
+) -> None:
+    result = call(FakeCluster(a_job(**spec), *pods), "exec", "digits", *arguments, "--", "ls")
+    assert result.exit_code != 0
+    assert sentence in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--workers", "3", "--gpus", "8"], ["--min-workers", "1"], ["--script", "run.py", "--image", "my/image:2"]],
+)
+def test_what_init_writes_is_valid(tmp_path: Path, options: list[str]) -> None:
+    result = call(None, "init", "my-job", "--directory", tmp_path, *options)
+    assert result.exit_code == 0
+    (job,) = load_jobs((tmp_path / "pytorchjob.yaml").read_text(), "file")
+    assert job.metadata.name == "my-job"
+    assert call(None, "validate", tmp_path / "pytorchjob.yaml").exit_code == 0
+
+
+def test_the_numbers_of_init_are_in_the_file(tmp_path: Path) -> None:
+    call(None, "init", "--directory", tmp_path, "--workers", "3", "--gpus", "4", "--min-workers", "2")
+    spec = yaml.safe_load((tmp_path / "pytorchjob.yaml").read_text())["spec"]
+    worker = spec["pytorchReplicaSpecs"]["Worker"]
+    limits = worker["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert (spec["nprocPerNode"], spec["elasticPolicy"]["minReplicas"], worker["replicas"]) == ("4", 2, 3)
+    assert limits["nvidia.com/gpu"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence", "step"),
+    [
+        pytest.param(["My_Job"], "'My_Job' cannot be the name of a job", "my-job", id="a name with capitals"),
+        pytest.param(["x" * 60], "cannot be the name of a job", "at most 40", id="a long name"),
+        pytest.param(
+            ["--min-workers", "3"], "--min-workers 3 is more than --workers 2", "correct", id="unequal numbers"
+        ),
+        pytest.param(["--directory", "no/such"], "cannot be written", "another folder", id="no folder"),
+    ],
+)
+def test_init_refuses_what_cannot_be(arguments: list[str], sentence: str, step: str) -> None:
+    result = call(None, "init", *arguments)
+    assert (result.exit_code, sentence in result.stderr, step in result.stderr) == (2, True, True)
+
+
+def test_init_overwrites_nothing(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("mine")
+    assert "Dockerfile exists and stays as it is" in call(None, "init", "--directory", tmp_path).stdout
+    again = call(None, "init", "--directory", tmp_path)
+    assert (again.exit_code, "pytorchjob.yaml exists" in again.stderr) == (2, True)
+    assert (tmp_path / "Dockerfile").read_text() == "mine"
+
+
+def test_the_version_of_the_client_needs_no_cluster() -> None:
+    assert call(None, "version", "--client").stdout == f"client: {__version__}\n"
+
+
+def test_all_versions() -> None:
+    cluster = FakeCluster()
+    cluster.serve("/version", {"gitVersion": "v1.37.0"})
+    cluster.serve("/apis/kubeflow.org/v1", {"resources": []})
+    operator = {"metadata": {"labels": {"app.kubernetes.io/version": "9.9"}}}
+    selector = "app.kubernetes.io%2Fname%3Dpytorchjob-operator"
+    cluster.serve(f"/apis/apps/v1/deployments?labelSelector={selector}", {"items": [operator]})
+    found = json.loads(call(cluster, "version", "-o", "json").stdout)
+    assert found == {"client": __version__, "operator": "9.9", "api": "kubeflow.org/v1", "cluster": "v1.37.0"}
+
+
+def test_a_cluster_without_an_operator_and_one_that_is_away() -> None:
+    cluster = FakeCluster()
+    cluster.serve("/version", {"gitVersion": "v1.37.0"})
+    assert "operator: not installed" in call(cluster, "version").stdout
+    cluster.fail("read", Unreachable("the API server x does not answer"))
+    result = call(cluster, "version")
+    assert (result.exit_code, "cluster: not reachable: the API server x" in result.stdout) == (0, True)
