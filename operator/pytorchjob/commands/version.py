@@ -20,7 +20,7 @@ _UNKNOWN = "unknown (this person may not read the operator's Deployment)"
 
 @click.command("version")
 @click.option("--client", is_flag=True, help="Only of this command; no cluster is contacted.")
-@output_option("json", "yaml")
+@output_option("json")
 @with_connect
 def version_command(connect: Callable[[], Cluster], client: bool, output: str | None) -> None:
     """Print the versions of this command, of the operator and of the cluster."""
