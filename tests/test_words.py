@@ -80,6 +80,7 @@ CLEAN_PAGES = [
     "docs/accelerators.md",
     "docs/agent.md",
     "docs/attacks.md",
+    "docs/cli.md",
     "docs/cluster.md",
     "docs/compatibility.md",
     "docs/decisions/0001-architecture.md",
