@@ -116,6 +116,17 @@ def test_a_restart_without_an_operator_resumes_the_job() -> None:
     assert cluster.changes[-1] == ("patch", "digits", suspend(False))
 
 
+@pytest.mark.parametrize(("policy", "status"), [("OnFailure", 0), ("Never", 2)])
+def test_the_pods_of_a_job_of_kueue_are_deleted_unless_that_ends_the_job(policy: str, status: int) -> None:
+    job = a_job()
+    job["metadata"]["labels"] = QUEUE
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = policy
+    cluster = FakeCluster(job, a_pod("digits", "master-0"), a_pod("digits", "worker-0"))
+    assert call(cluster, "restart", "digits").exit_code == status
+    deleted = [("delete", "pods/digits-worker-0"), ("delete", "pods/digits-master-0")]
+    assert cluster.changes == (deleted if status == 0 else [])
+
+
 def test_a_pod_is_restarted_alone() -> None:
     cluster = FakeCluster(a_job(), a_pod("digits", "worker-0"), a_pod("digits", "worker-1"))
     result = call(cluster, "restart", "digits", "--replica", "worker-1")

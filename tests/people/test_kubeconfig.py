@@ -173,6 +173,23 @@ def test_the_cluster_of_a_company(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("server", "proxy"),
+    [
+        pytest.param("https://c:6443", "http://env:3128", id="a server elsewhere"),
+        pytest.param("https://127.0.0.1:6443", None, id="this machine"),
+        pytest.param("https://localhost:6443", None, id="this machine by name"),
+    ],
+)
+def test_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, proxy: str | None
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://env:3128")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert read(written(tmp_path, cluster(server=server))).configuration.proxy == proxy
+
+
+@pytest.mark.parametrize(
     ("fields", "options", "headers"),
     [
         pytest.param({}, {}, [], id="nobody else"),

@@ -10,9 +10,10 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from kubernetes.client.configuration import Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config, load_kube_config_from_dict
@@ -116,9 +117,20 @@ def _from_files(paths: list[str], options: ConnectOptions) -> Access:
         _need_token(configuration, user)
     else:
         load_kube_config_from_dict(_flat(cluster, user), client_configuration=configuration, persist_config=False)
+    if not cluster.body.get("proxy-url") and _is_this_machine(configuration.host):
+        configuration.proxy = None
     namespace = options.namespace or str(context.body.get("namespace") or "default")
     source = f"context {name} of {', '.join(paths)}"
     return Access(configuration, namespace, tuple(_impersonation(options, user.body)), source)
+
+
+def _is_this_machine(url: str) -> bool:
+    """Whether a server is on this machine: then no proxy of the environment counts, as for kubectl."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _need_token(configuration: Configuration, user: _Entry) -> None:

@@ -1,10 +1,12 @@
 """`scale`, `suspend`, `resume`, `restart`: changes of a job's spec, which the operator then carries out."""
 
+from contextlib import suppress
 from typing import Any
 
 import click
 
 from pytorchjob.cluster.api import Cluster, Object
+from pytorchjob.cluster.errors import Missing
 from pytorchjob.commands.deadline import deadline
 from pytorchjob.commands.options import DURATION, job_argument, with_cluster
 from pytorchjob.commands.outcome import INVALID, fail, suggest
@@ -100,13 +102,17 @@ def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: fl
     """Start all pods of a job again, or one of them. It costs no restart of the job's limits.
 
     The whole job is suspended and resumed, so that no worker trains with an old one. It continues from its last
-    checkpoint. One pod is deleted, and the operator creates it again; the others train on or wait, as after a lost pod.
+    checkpoint. If Kueue manages the job, its pods are deleted instead. One pod is deleted, and the operator creates it
+    again; the others train on or wait, as after a lost pod.
     """
     found = _running(cluster, job, "restarted")
     if _is_suspended(found):
         fail(f"the job {job} is suspended, so nothing runs", f"pytorchjob resume {job}")
     if replica is not None:
         _restart_pod(cluster, found, replica)
+        return
+    if _queue(found):
+        _delete_pods(cluster, found)
         return
     _set_suspend(cluster, job, True)
     try:
@@ -127,6 +133,18 @@ def _wait_until_suspended(cluster: Cluster, job: str) -> None:
             return
         if change.kind == "DELETED":
             fail(f"the job {job} was deleted meanwhile")
+
+
+def _delete_pods(cluster: Cluster, job: Object) -> None:
+    """Delete all pods, the Master's last: Kueue alone decides about `suspend`."""
+    name = job["metadata"]["name"]
+    if any((role or {}).get("restartPolicy") == _NEVER for role in job["spec"]["pytorchReplicaSpecs"].values()):
+        remedy = "submit it again under another name"
+        fail(f"the job {name} has restartPolicy {_NEVER}: without its pods it ends as failed", remedy, INVALID)
+    for pod in reversed(cluster.pods(name)):
+        with suppress(Missing):
+            cluster.delete(f"pods/{pod['metadata']['name']}")
+    click.echo(f"{reference(job)} restarted: the operator creates its pods again")
 
 
 def _restart_pod(cluster: Cluster, job: Object, replica: str) -> None:

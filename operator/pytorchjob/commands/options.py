@@ -12,6 +12,7 @@ test passes its own cluster: `CliRunner().invoke(main, ["events", "digits"], obj
 import re
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ Connect = Callable[[ConnectOptions], Cluster]
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _META = "pytorchjob.connect_options"
+_COMPLETION_SECONDS = 3.0
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 
@@ -50,10 +52,10 @@ DURATION = Duration()
 
 
 def _complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of the jobs in the chosen namespace; nothing if the cluster does not answer."""
+    """The names of the jobs in the chosen namespace; nothing if the cluster does not answer soon."""
     try:
-        jobs = _connect(ctx, _options(ctx.params)).jobs()
-    except ClusterError:
+        jobs = _connect(ctx, replace(_options(ctx.params), request_seconds=_COMPLETION_SECONDS)).jobs()
+    except (ClusterError, click.UsageError):
         return []
     names = (str(job["metadata"]["name"]) for job in jobs)
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
