@@ -33,7 +33,7 @@ PAGE = ROOT / "docs" / "cli.md"
     ("arguments", "error", "step"),
     [
         pytest.param(["lst"], "There is no command lst. Did you mean list?", "pytorchjob --help", id="a command"),
-        pytest.param(["list", "--al"], "--all-namespaces", "pytorchjob list --help", id="an option"),
+        pytest.param(["list", "--all-namespace"], "--all-namespaces", "pytorchjob list --help", id="an option"),
         pytest.param(["list", "-o", "jsn"], "'jsn' is not one of 'json'", "pytorchjob list --help", id="a value"),
         pytest.param(["scale", "digits", "many"], "'many' is not a valid integer", "scale --help", id="a number"),
         pytest.param(["scale", "digits"], "give the number of workers once", "scale --help", id="something missing"),

@@ -218,9 +218,8 @@ EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too o
 )
 def test_a_watch_loses_nothing_and_repeats_nothing(serve: Serve, answers: list[Answer], seen: list[str]) -> None:
     changes = remote(serve(*answers)).watch()
-    assert [
-        f"{change.kind} {change.object['metadata']['name']}" for change, _ in zip(changes, seen, strict=False)
-    ] == seen
+    found = [f"{change.kind} {change.object['metadata']['name']}" for _, change in zip(seen, changes, strict=False)]
+    assert found == seen
 
 
 def test_a_watch_continues_from_the_last_event(serve: Serve) -> None:

@@ -72,7 +72,7 @@ def _forbidden(failure: Failure) -> ClusterError:
         if "exceeded quota" in failure.message:
             remedy = "ask for less, delete what you do not need, or ask an administrator for more quota"
             return Rejected(failure.message, remedy)
-        if failure.body.get("details", {}).get("causes") or "denied the request" in failure.message:
+        if (failure.body.get("details") or {}).get("causes") or "denied the request" in failure.message:
             return Rejected(failure.message, "change the object as the message asks, or ask an administrator")
         return NoPermission(f"the API server refuses it: {failure.message}", "ask an administrator")
     resource = ".".join(part for part in (found["resource"], found["group"]) if part)
