@@ -128,6 +128,16 @@ def test_watch_follows_a_job_to_its_end(tmp_path: Path, end: str, status: int) -
     )
 
 
+def test_a_job_is_followed_where_the_file_puts_it(tmp_path: Path) -> None:
+    cluster = FakeCluster()
+    path = job_file(tmp_path)
+    body = yaml.safe_load(path.read_text())
+    body["metadata"]["namespace"] = "theirs"
+    path.write_text(yaml.safe_dump(body))
+    assert "next: pytorchjob status digits -n theirs; " in call(cluster, "submit", path).stderr
+    assert cluster.namespace == "team"
+
+
 def test_watch_ends_with_a_deleted_job(tmp_path: Path) -> None:
     cluster = FakeCluster()
     cluster.script(lambda: cluster.remove("PyTorchJob", "digits"))

@@ -67,7 +67,7 @@ def submit_command(  # noqa: PLR0913 - one parameter per option
     made = [_create(cluster, body, output, dry_run) for body in objects]
     if output:
         _print(made, output, dry_run)
-    jobs = names_of(body for body in objects if body["kind"] == names.KIND)
+    jobs = [body for body in made if body["kind"] == names.KIND]
     if dry_run == _NONE and jobs:
         _after(cluster, jobs, watch, timeout)
 
@@ -121,7 +121,7 @@ def _create(cluster: Cluster, body: Object, output: str | None, dry_run: str) ->
 def _exists(error: AlreadyExists, body: Object) -> AlreadyExists:
     name = body["metadata"].get("name")
     if body["kind"] == names.KIND:
-        remedy = f"`pytorchjob delete {name}` deletes it; or choose another name, or metadata.generateName"
+        remedy = f"`pytorchjob delete {name}` deletes it, or choose another name"
     else:
         remedy = "its content differs: `kubectl apply -f FILE` changes it"
     return AlreadyExists(error.message, remedy, error.existing)
@@ -142,10 +142,21 @@ def _print(objects: Sequence[Object], output: str | None, dry_run: str) -> None:
         click.echo(f"{plain.reference(body)} {_DONE[dry_run]}")
 
 
-def _after(cluster: Cluster, jobs: list[str], watch: bool, timeout: float | None) -> None:
+def _after(cluster: Cluster, jobs: Sequence[Object], watch: bool, timeout: float | None) -> None:
+    """Follow the jobs, or name what a person probably wants next."""
+    by_space: dict[str, list[str]] = {}
+    for job in jobs:
+        by_space.setdefault(job["metadata"].get("namespace") or cluster.namespace, []).append(job["metadata"]["name"])
+    space, (first, *_) = next(iter(by_space.items()))
+    status = f"pytorchjob status {first}" + (f" -n {space}" if space != cluster.namespace or _namespace_given() else "")
     if not watch:
-        suggest(f"pytorchjob status {jobs[0]}; pytorchjob logs -f {jobs[0]}")
+        suggest(f"{status}; {status.replace('status', 'logs -f', 1)}")
         return
-    over = f"after {timeout:g} s {', '.join(jobs)} still runs" if timeout else ""
-    with deadline(timeout, over, f"the job continues: pytorchjob status {jobs[0]}"):
-        sys.exit(follow(cluster, jobs))
+    over = f"after {timeout:g} s {', '.join(names_of(jobs))} still runs" if timeout else ""
+    with deadline(timeout, over, f"the job continues: {status}"):
+        sys.exit(max(_follow(cluster, space, found) for space, found in by_space.items()))
+
+
+def _follow(cluster: Cluster, namespace: str, jobs: Sequence[str]) -> int:
+    cluster.namespace = namespace
+    return follow(cluster, jobs)

@@ -60,4 +60,5 @@ def reference(body: dict[str, Any]) -> str:
     """Return kind and name as kubectl writes them: `pytorchjob.kubeflow.org/digits`, `configmap/settings`."""
     group = str(body.get("apiVersion", "")).rpartition("/")[0]
     kind = str(body.get("kind", names.KIND)).lower()
-    return f"{kind}{f'.{group}' if group else ''}/{body['metadata']['name']}"
+    name = body["metadata"].get("name") or body["metadata"].get("generateName")
+    return f"{kind}{f'.{group}' if group else ''}/{name}"
