@@ -27,31 +27,6 @@ def test_the_message_says_what_would_be_right(path: str, value: object, message:
     assert validate_dict(corpus.changed(corpus.job(), {path: value})) == [(path, message)]
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "hint"),
-    [
-        ("spec.runPolicy.cleanPodPolicy", "all", "; did you mean All?"),
-        ("spec.pytorchReplicaSpecs.Worker.restartPolicy", "onfailure", "; did you mean OnFailure?"),
-        ("spec.elasticPolicy.rdzvId", 7, '; quote it: "7"'),
-        ("spec.elasticPolicy.rdzvId", True, '; quote it: "true"'),
-        ("spec.runPolicy.suspend", "true", "; write it without quotes: true"),
-        ("spec.runPolicy.backoffLimit", "3", "; write it without quotes: 3"),
-    ],
-)
-def test_the_message_ends_with_what_was_meant(path: str, value: object, hint: str) -> None:
-    assert [
-        problem.message.endswith(hint) for problem in validate_dict(corpus.changed(corpus.job(), {path: value}))
-    ] == [True]
-
-
-@pytest.mark.parametrize(
-    ("key", "hint"), [("Workers", "; did you mean Worker?"), ("Masters", "; did you mean Master?"), ("X", ": X")]
-)
-def test_a_misspelt_role_names_the_role_that_was_meant(key: str, hint: str) -> None:
-    job = corpus.changed(corpus.job(), {f"spec.pytorchReplicaSpecs.{key}": corpus.role()})
-    assert [problem.message.endswith(hint) for problem in validate_dict(job)] == [True]
-
-
 def test_every_problem_is_listed() -> None:
     job = corpus.changed(corpus.job("BAD"), {"spec.nprocPerNode": "0", "spec.runPolicy.backoffLimit": -1})
     fields = {problem.field for problem in validate_dict(job)}

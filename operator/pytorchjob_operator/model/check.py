@@ -3,9 +3,8 @@
 `jsonschema` is loaded only when a job is checked, which the operator never does.
 """
 
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from pytorchjob_operator.errors import Problem
 from pytorchjob_operator.model.base import QUANTITY_PATTERN
 from pytorchjob_operator.model.parse import field_path
 from pytorchjob_operator.model.rules import RULES
-from pytorchjob_operator.model.rules.rule import Rule
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -99,19 +97,12 @@ def _pruned(value: Any, schema: Any) -> Any:
 def broken_rules(obj: dict[str, Any]) -> list[Problem]:
     """Return the rules that a job breaks whose structure fits the schema."""
     return [
-        Problem(field_path((*path, *filter(None, (rule.field,)))), rule.explain(node) + _meant_roles(rule, node))
+        Problem(field_path((*path, *filter(None, (rule.field,)))), rule.explain(node))
         for rule in RULES
         if rule.broken is not None
         for path, node in _nodes(obj, tuple(filter(None, rule.path.split("."))))
         if rule.broken(node)
     ]
-
-
-def _meant_roles(rule: Rule, node: Any) -> str:
-    """Return the role that a misspelt key is most like; for rules that list such keys."""
-    if rule.culprits is None:
-        return ""
-    return next(filter(None, (did_you_mean(key, map(str, names.ReplicaType)) for key in rule.culprits(node))), "")
 
 
 def _nodes(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[object, ...], Any]]:
@@ -140,33 +131,14 @@ def _message(error: "ValidationError") -> str:
     kind, limit = str(error.validator), error.validator_value
     got = f", got {_shown(error.instance)}"
     if kind == "type":
-        return f"must be {_KINDS.get(str(limit), limit)}{got}{_quotes(str(limit), error.instance)}"
+        return f"must be {_KINDS.get(str(limit), limit)}{got}"
     if kind == "enum" and isinstance(limit, list):
-        choices = [str(choice) for choice in limit if choice]
-        return f"must be one of {', '.join(choices)}{got}{did_you_mean(error.instance, choices)}"
+        return f"must be one of {', '.join(str(choice) for choice in limit if choice)}{got}"
     if limit == QUANTITY_PATTERN:
         return f"must be a quantity such as 2, 500m or 4Gi{got}"
     if kind in _MESSAGES:
         return _MESSAGES[kind].format(limit=limit) + got
     return error.message
-
-
-def _quotes(kind: str, value: object) -> str:
-    """Return what to do about a text without quotes that YAML reads as a number or as true, and the reverse."""
-    if kind == "string" and isinstance(value, bool | int | float):
-        return f"; quote it: {json.dumps(json.dumps(value))}"
-    if kind == "integer" and isinstance(value, str) and re.fullmatch(r"-?\d+", value, re.ASCII):
-        return f"; write it without quotes: {value}"
-    if kind == "boolean" and isinstance(value, str) and value in ("true", "false"):
-        return f"; write it without quotes: {value}"
-    return ""
-
-
-def did_you_mean(value: object, choices: Iterable[str]) -> str:
-    """Return a question for the choice that is most like a value, whatever its case; empty if no choice is like it."""
-    known = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(str(value).lower(), known, n=1)
-    return f"; did you mean {known[near[0]]}?" if near else ""
 
 
 def _shown(value: object) -> str:
@@ -225,7 +197,9 @@ def _properties(
         if key in properties:
             yield from validator.descend(inner, properties[key], path=key)  # type: ignore[attr-defined]
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
-            yield ValidationError(f"unknown field{did_you_mean(key, properties)}", path=[key], validator="unknown")
+            near = get_close_matches(str(key), properties, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield ValidationError(f"unknown field{hint}", path=[key], validator="unknown")
 
 
 def _required(_: "Validator", keys: list[str], value: object, __: dict[str, Any]) -> Iterator["ValidationError"]:

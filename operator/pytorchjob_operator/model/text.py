@@ -58,25 +58,9 @@ def _where(error: yaml.YAMLError) -> str:
     return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
 
 
-_WORDS = {
-    "mapping values are not allowed": "a key begins where none can be: check the indentation; quote texts with ': '",
-    "expected <block end>": "the indentation changes in the middle of a map or list: align it with the lines above",
-    "did not find expected": "the indentation changes in the middle of a map or list: align it with the lines above",
-    "could not find expected ':'": "a key has no ':' after it",
-    "but got '<stream end>'": "the file ends before a bracket is closed",
-    "expected ',' or": "a ',' or a closing bracket is missing",
-    "found character '\\t'": "a tab is used for indentation: use spaces",
-    "while scanning a quoted scalar": "a quote is not closed",
-    "found undefined alias": "an alias (*name) has no anchor (&name) before it",
-    "could not determine a constructor": "a tag (!name) is not allowed here: remove it",
-}
-"""What PyYAML's words mean to the person at the file; the first that occurs counts."""
-
-
 def _what(error: yaml.YAMLError) -> str:
     parts = (getattr(error, "context", None), getattr(error, "problem", None))
-    text = ", ".join(part for part in parts if part) or str(error)
-    return next((meaning for words, meaning in _WORDS.items() if words in text), text)
+    return ", ".join(part for part in parts if part) or str(error)
 
 
 def _too_large(root: Any) -> bool:
