@@ -98,7 +98,7 @@ def _refuse(error: click.UsageError) -> NoReturn:
     sys.exit(INVALID)
 
 
-@click.group(cls=_Index, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(_NAME, cls=_Index, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=_NAME)
 def main() -> None:
     """Run, submit, watch and understand kubeflow.org/v1 PyTorchJobs."""

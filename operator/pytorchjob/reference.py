@@ -1,6 +1,6 @@
 """Writes the command reference into a page: `python -m pytorchjob.reference docs/cli.md`. `make generate` calls it.
 
-The page keeps its text; what stands between the two markers is replaced by what the commands say of themselves.
+The page keeps its text; what stands between the two markers is replaced by what each command describes.
 """
 
 import inspect

@@ -89,7 +89,7 @@ def test_an_interruption_ends_with_130() -> None:
 def test_each_command_explains_itself(name: str) -> None:
     result = call(None, name, "--help")
     assert result.exit_code == 0
-    assert result.output.startswith(f"Usage: main {name}")
+    assert result.output.startswith(f"Usage: pytorchjob {name}")
 
 
 def test_the_index_lists_every_command() -> None:

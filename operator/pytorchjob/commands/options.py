@@ -33,7 +33,7 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|)")
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # click 8.2 knows no argument here
     """A time as kubectl takes it: 30, 30s, 1m30s, 2h. The value is seconds."""
 
     name = "duration"
@@ -114,9 +114,10 @@ def with_connect(command: Callable[..., None]) -> Callable[..., None]:
         rest = {name: value for name, value in given.items() if name not in _NAMES}
         guard(lambda: command(connect=lambda: _connect(ctx, options), **rest))
 
+    with_options: Callable[..., None] = guarded
     for option in reversed(_CLUSTER_OPTIONS):
-        guarded = cast("Callable[..., None]", option(guarded))
-    return guarded
+        with_options = option(with_options)
+    return with_options
 
 
 _NAMES = frozenset({"namespace", "context", "kubeconfig", "as_user", "as_groups", "request_timeout"})

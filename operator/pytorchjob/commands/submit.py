@@ -128,7 +128,7 @@ def _exists(error: AlreadyExists, body: Object) -> AlreadyExists:
 
 
 def _contains(stored: Any, wanted: Any) -> bool:
-    """Whether a stored object has all that the file says; the server adds fields of its own."""
+    """Whether a stored object has all that the file has; the server adds fields of its own."""
     if isinstance(wanted, dict):
         return isinstance(stored, dict) and all(_contains(stored.get(key), value) for key, value in wanted.items())
     return bool(stored == wanted)

@@ -30,7 +30,8 @@ def is_job(obj: object) -> bool:
     """Whether an object is a job, or was meant to be a job: its kind or its API group is a job's, or it has neither."""
     if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str) or not isinstance(obj.get("apiVersion"), str):
         return True
-    return obj["kind"].lower() == names.KIND.lower() or obj["apiVersion"].partition("/")[0] == names.GROUP
+    kind, version = str(obj["kind"]), str(obj["apiVersion"])
+    return kind.lower() == names.KIND.lower() or version.partition("/")[0] == names.GROUP
 
 
 def load_objects(text: str, source: str) -> list[dict[str, Any]]:
