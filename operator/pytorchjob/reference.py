@@ -26,7 +26,8 @@ SHARED = click.command("shared")(with_connect(_nothing))
 def reference() -> str:
     """Return a section for each command: usage, description, options."""
     ctx = click.Context(main, info_name="pytorchjob")
-    return "\n\n".join("\n".join(_section(name, ctx)) for name in sorted(COMMANDS))
+    sections = ("\n".join(_section(name, ctx)).strip() for name in sorted(COMMANDS))
+    return "\n\n".join(sections).replace("\n\n\n", "\n\n")
 
 
 def shared_options() -> str:
@@ -54,7 +55,7 @@ def _section(name: str, parent: click.Context) -> Iterator[str]:
     yield from (f"### {name}", "", "```text", usage, "```", "", *_text(command.help or ""))
     own = [parameter for parameter in command.params if not (needs_cluster and parameter.name in shared)]
     if any(isinstance(parameter, click.Option) for parameter in own):
-        yield from ("", *_table(own))
+        yield from _table(own)
     if needs_cluster:
         yield from ("", "Also the options of all commands that need a cluster.")
 
@@ -78,7 +79,7 @@ def _table(parameters: list[click.Parameter]) -> Iterator[str]:
 
 def _choices(option: click.Option) -> str:
     return (
-        "|".join(map(str, option.type.choices)) if isinstance(option.type, click.Choice) else option.type.name.upper()
+        "/".join(map(str, option.type.choices)) if isinstance(option.type, click.Choice) else option.type.name.upper()
     )
 
 
