@@ -75,6 +75,7 @@ bench-recovery: .venv cluster ## Faults on the cluster, ours beside torchrun: ho
 generate: .venv ## Write every generated file: CRD and its copies, chart README, tables
 	python -m pytorchjob_operator.crd
 	python charts/generate_readme.py
+	python -m monitoring
 	python -m pytorchjob_operator.rounds.diagram docs/rounds.md
 	python -m pytorchjob.reference docs/cli.md
 	python -m benchmarks.attacks

@@ -99,6 +99,7 @@ CLEAN_PAGES = [
     "docs/monitoring.md",
     "docs/progress.md",
     "docs/rounds.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/runbooks/*.md")),
     "docs/scheduling.md",
     "docs/security.md",
     "docs/standalone.md",

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
-# usage: binaries.sh [apiserver|tests|clients|metrics|node|all]   (apiserver: an API server for tests and benchmarks; tests: all
+# usage: binaries.sh [apiserver|tests|clients|metrics|prometheus|node|all]   (apiserver: an API server for tests and benchmarks; tests: all
 #                    that tests without a cluster need; clients: what users of a cluster need; metrics: what autoscalers need
-#                    in it; node: what a node image is made from)
+#                    in it; prometheus: what reads dashboards and alerts; node: what a node image is made from)
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./common.sh
@@ -73,6 +73,7 @@ tests() {
     apiserver
     kubernetes kube-scheduler
     helm
+    prometheus
 }
 
 clients() {
@@ -83,6 +84,15 @@ clients() {
 
 helm() {
     build helm helm helm.sh/helm/v3/cmd/helm "-X helm.sh/helm/v3/internal/version.version=$(version_of helm helm.sh/helm/v3)"
+}
+
+# Both read the chart's dashboards and alerts in tests. Of the service discoveries files suffice: the others bring the clouds' libraries.
+prometheus() {
+    local name module=github.com/prometheus/prometheus
+    for name in prometheus promtool; do
+        GOFLAGS="$(go env GOFLAGS) -tags=remove_all_sd" build prometheus "$name" "$module/cmd/$name" \
+            "-X github.com/prometheus/common/version.Version=$(version_of prometheus $module)"
+    done
 }
 
 metrics() {
@@ -106,6 +116,7 @@ node) node ;;
 clients) clients ;;
 helm) helm ;;
 metrics) metrics ;;
+prometheus) prometheus ;;
 all) apiserver && clients && metrics && node ;;
-*) fail "unknown group '$1': use apiserver, tests, clients, metrics, node or all" ;;
+*) fail "unknown group '$1': use apiserver, tests, clients, metrics, prometheus, node or all" ;;
 esac

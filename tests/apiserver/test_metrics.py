@@ -43,7 +43,7 @@ class Scrape:
     def pod_restarts(self) -> dict[str, float]:
         """The causes that some pod was lost by."""
         name = "pytorchjob_operator_pod_restarts_total"
-        return {one.labels["cause"]: one.value for one in self._samples if one.name == name}
+        return {one.labels["cause"]: one.value for one in self._samples if one.name == name and one.value}
 
     def starts(self) -> float:
         return self._value("pytorchjob_operator_time_to_running_seconds_count", {})

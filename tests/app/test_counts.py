@@ -86,11 +86,18 @@ def test_pods_that_are_made_again_count_by_their_cause() -> None:
     }
 
 
-def test_the_counters_of_a_namespace_begin_at_0() -> None:
+@pytest.mark.parametrize(
+    ("counter", "labels"),
+    [
+        ("training_operator_jobs_failed_total", {"framework": "pytorch"}),
+        ("pytorchjob_operator_pod_restarts_total", {"cause": "OOMKilled"}),
+        ("pytorchjob_operator_rounds_news_total", {"reason": "WorkersHang"}),
+    ],
+)
+def test_the_counters_of_a_namespace_begin_at_0(counter: str, labels: dict[str, str]) -> None:
     desk = Desk()
     desk.life(NEW)
-    labels = {"job_namespace": "ns", "framework": "pytorch"}
-    assert desk.metrics.registry.get_sample_value("training_operator_jobs_failed_total", labels) == 0.0
+    assert desk.metrics.registry.get_sample_value(counter, {"job_namespace": "ns", **labels}) == 0.0
 
 
 def test_jobs_are_counted_by_phase() -> None:

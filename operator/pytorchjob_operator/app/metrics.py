@@ -95,6 +95,10 @@ class Metrics:
         """Create the namespace's counters at 0: Prometheus sees no increase in a series that starts at 1."""
         for counter in self._jobs.values():
             counter.labels(namespace, _FRAMEWORK)
+        for cause in Cause:
+            self._pod_restarts.labels(namespace, cause.value)
+        for reason in TrainingReason:
+            self._rounds.labels(namespace, reason.value)
 
     def on_job(self, namespace: str, what: JobCount) -> None:
         """Count one transition of a job."""
