@@ -206,6 +206,19 @@ def test_the_agent_knows_its_grace_period(pod: dict[str, Any], found: str | None
     assert env(template=make_template(**pod)).get("PYTORCHJOB_GRACE_SECONDS") == found
 
 
+def test_without_a_coordinator_no_agent_needs_its_grace_period() -> None:
+    assert "PYTORCHJOB_GRACE_SECONDS" not in env(
+        options=Options(), template=make_template(terminationGracePeriodSeconds=120)
+    )
+
+
+def test_each_role_has_a_template_of_its_own() -> None:
+    own = template({"name": "PYTORCHJOB_PREFLIGHT", "value": "off"})
+    roles = {"Master": {"template": own}, "Worker": {"template": make_template()}}
+    found = [env(who, agent={"preflight": "Fail"}, pytorchReplicaSpecs=roles) for who in ("master-0", "worker-0")]
+    assert [variables["PYTORCHJOB_PREFLIGHT"] for variables in found] == ["off", "fail"]
+
+
 def test_the_agent_reads_the_rules_of_hangs_as_they_were_written() -> None:
     text = env(agent={"hang": HANG})["PYTORCHJOB_HANG"]
     rules = HangRules.from_json(text.replace("$$", "$"))  # what the kubelet makes of it

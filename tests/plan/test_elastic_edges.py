@@ -50,6 +50,14 @@ def test_the_remaining_seconds_at_the_speed_since_the_last_status(
     assert (found.time, found.remaining_seconds) == (at(100), remaining)
 
 
+@pytest.mark.parametrize("unknown", ["step", "time"])
+def test_without_an_earlier_step_or_time_there_is_no_speed(unknown: str) -> None:
+    stored = STEP.model_copy(update={"remaining_seconds": 9, unknown: None})
+    found = after(running(elastic=SHOWN, progress=stored), replace(ROUND, step=300, total=1000)).progress
+    assert found is not None
+    assert (found.step, found.remaining_seconds) == (300, None)
+
+
 @pytest.mark.parametrize(
     ("last", "seconds", "expected"),
     [

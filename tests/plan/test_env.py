@@ -260,6 +260,14 @@ def test_the_port_is_that_of_the_pod_which_opens_it(backend: str, ports: dict[st
     spec = job.spec.model_copy(update={"elastic_policy": policy.model_copy(update={"rdzv_backend": backend})})
     found = build_env(job.model_copy(update={"spec": spec}), replica("master-0"), OPTIONS).to_env()
     assert found["PET_RDZV_ENDPOINT"] == endpoint
+    assert found["MASTER_PORT"] == "2000"
+
+
+def test_each_role_has_limits_of_its_own() -> None:
+    roles = {role: {"template": limited(cpu=cpus)} for role, cpus in (("Master", "2"), ("Worker", "3"))}
+    job = full_job(pytorchReplicaSpecs=roles)
+    envs = [build_env(job, replica(who), OPTIONS) for who in ("master-0", "worker-0")]
+    assert [env.nproc_per_node for env in envs] == ["2", "3"]
 
 
 def test_the_bounds_of_an_elastic_job_without_any_are_its_workers() -> None:

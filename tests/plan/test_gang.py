@@ -175,6 +175,12 @@ def test_the_message_says_volcanos_words_and_what_to_do(
     assert status.conditions[-1].message == message
 
 
+def test_the_message_names_the_scheduler_of_the_cluster() -> None:
+    status = plan_for(gang_job(None), cluster="volcano", unserved=ABSENT).status
+    assert status is not None
+    assert "; install volcano with its resources" in status.conditions[-1].message
+
+
 def test_a_kind_that_cannot_be_seen_is_asked_for() -> None:
     assert plan_for(gang_job(), unserved=UNSEEN).needs == {VOLCANO}
     assert plan_for(gang_job(status=ENDED), unserved=UNSEEN).needs == {VOLCANO}

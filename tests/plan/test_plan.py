@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import ConditionType, JobStatus
+from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.plan.writes import DeletePod, Plan, manifests
-from tests.factories import at, condition, make_job, make_pod, observed, pods, written
+from tests.factories import at, condition, make_child, make_job, make_pod, observed, pods, written
 
 RUN, DONE, BAD, WAIT = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.PENDING
 
@@ -135,9 +136,17 @@ def test_a_job_that_has_just_failed_waits_for_no_deadline() -> None:
 
 
 def test_a_status_that_is_put_off_is_no_event_yet() -> None:
-    created = make_plan(observed(make_job())).status
-    plan = make_plan(observed(make_job(status=created), *pods(RUN, WAIT), seconds=60))
+    volcano = {"runPolicy": {"schedulingPolicy": {"gangScheduler": "volcano"}}}
+    created = make_plan(observed(make_job(**volcano))).status
+    seen = observed(make_job(status=created, **volcano), seconds=60)
+    group = make_child(ChildKind.VOLCANO_POD_GROUP, phase="Pending")
+    plan = make_plan(replace(seen, children=(*seen.children, group)))
     assert (plan.status, plan.events) == (None, ())
+
+
+def test_a_job_needs_no_kind_that_it_does_not_use() -> None:
+    unserved = {ChildKind.AUTOSCALER: "", ChildKind.NETWORK_POLICY: "", ChildKind.VOLCANO_POD_GROUP: ""}
+    assert make_plan(replace(observed(make_job()), unserved=unserved)).needs == frozenset()
 
 
 def test_manifests_are_what_kubectl_apply_takes() -> None:

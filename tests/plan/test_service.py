@@ -125,12 +125,14 @@ def test_the_service_of_a_replica_has_the_ports_of_its_role() -> None:
 
 
 def test_what_is_written_for_the_services_of_replicas() -> None:
-    surplus, odd = replica_service("worker-1"), make_child(ChildKind.SERVICE, "odd", replica_type=ReplicaType.WORKER)
-    plan = make_plan(seen(replica_service("master-0"), surplus, odd, options=PER_REPLICA))
-    job = full_job()
+    second = replica_service("master-1")
+    surplus, odd = replica_service("worker-3"), make_child(ChildKind.SERVICE, "odd", replica_type=ReplicaType.WORKER)
+    plan = make_plan(seen(replica_service("master-0"), surplus, second, odd, options=PER_REPLICA, workers=3))
+    job = full_job(workers=3)
     assert [write for write in plan.writes if isinstance(write, CreateChild | DeleteChild)] == [
-        CreateChild(ChildKind.SERVICE, build_replica_service(job, replica("worker-0"))),
-        DeleteChild(ChildKind.SERVICE, "x-worker-1", "uid-worker-1"),
+        *(CreateChild(ChildKind.SERVICE, build_replica_service(job, replica(f"worker-{index}"))) for index in range(3)),
+        DeleteChild(ChildKind.SERVICE, "x-worker-3", "uid-worker-3"),
+        DeleteChild(ChildKind.SERVICE, "x-master-1", "uid-master-1"),
     ]
 
 

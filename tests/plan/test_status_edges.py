@@ -142,6 +142,24 @@ def test_a_pod_that_is_counted_is_counted_once(
     assert (status.restarts, status.replacing) == (1, replacing)
 
 
+def test_a_suspended_job_forgets_counted_pods_that_are_gone() -> None:
+    counted = JobStatus(restarts=2, replacing=("uid-gone", "uid-worker-0"))
+    assert status_after(make_job(status=counted, **HELD), *pods(RUN, BAD)).replacing == ("uid-worker-0",)
+
+
+def test_a_spec_without_an_error_is_not_reported_any_more() -> None:
+    wrong = status_after(make_job(agent={"inject": True}), seconds=0)
+    assert wrong.condition(ConditionType.CONFIG_VALID) is not None
+    assert status_after(make_job(status=wrong)).condition(ConditionType.CONFIG_VALID) is None
+
+
+def test_a_job_that_has_run_shows_at_once_what_it_waits_for() -> None:
+    ran = status_after(make_job(), *pods(RUN, RUN), seconds=0)
+    plan = make_plan(observed(make_job(status=ran), make_pod("master-0", WAIT), NO_ROOM, seconds=60))
+    assert plan.status is not None
+    assert plan.status.conditions[-1].type is WAITING
+
+
 def test_a_suspended_job_forgets_its_unfit_pods() -> None:
     unfit = JobStatus(unfit_pods=(UnfitPod(name="x-worker-0", uid="uid-old", node="n"),))
     assert status_after(make_job(status=unfit), *pods(RUN, WAIT)).unfit_pods == unfit.unfit_pods

@@ -48,6 +48,7 @@ def decided(state: NodeState | None, seen: Observed | None = None, **changes: An
     [
         pytest.param(NodeState(GONE), "node n is gone", id="its node is gone"),
         pytest.param(NodeState(OUT), "node n is out of service", id="its node is out of service"),
+        pytest.param(NodeState(GONE, at(800)), "node n is gone", id="its node is gone since then"),
         pytest.param(
             NodeState(NOT_READY, at(800)), "node n has not been ready for 200 s", id="its node has not been ready long"
         ),
