@@ -158,6 +158,7 @@ def test_a_group_that_no_one_hears_may_train_as_long_as_its_pods_run(
         pytest.param((0, None, None), 4, [1], True, id="two are unknown, and two pods are left"),
         pytest.param((0, None), -2, [], False, id="the unknown one has succeeded"),
         pytest.param((0, None, None), -3, [], True, id="one of two has succeeded, and one pod is left"),
+        pytest.param((0, None, None), -2, [], False, id="one of two has succeeded, and no pod is left"),
     ],
 )
 def test_whether_unknown_members_may_connect(

@@ -61,7 +61,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
     round_ = transition.state.round
     if round_ is not None and round_.has(member.index):
         _record_first_step(transition, message)
-        _record_peers(transition, member, message, round_)
+        _record_peers(transition, message, round_)
 
 
 def _record_first_step(transition: Transition, message: Heartbeat) -> None:
@@ -70,12 +70,12 @@ def _record_first_step(transition: Transition, message: Heartbeat) -> None:
         transition.update(replace(phase, round=replace(phase.round, first_step=message.step)))
 
 
-def _record_peers(transition: Transition, member: Member, message: Heartbeat, round_: Round) -> None:
+def _record_peers(transition: Transition, message: Heartbeat, round_: Round) -> None:
     """A member hears its peers through the round's store; it matters for peers that the coordinator does not hear."""
     for rank, age in zip_longest(message.heard, message.heard_ages[: len(message.heard)], fillvalue=UNKNOWN_AGE):
         index = round_.ranks[rank] if rank < len(round_.ranks) else None
         peer = None if index is None else transition.state.members.get(index)
-        if peer is None or peer is member:
+        if peer is None:
             continue
         if peer.lost_at is not None or transition.now - peer.heard_at > HEARTBEAT_SECONDS:
             at = max(transition.now - age / 10, peer.peer_heard_at or 0.0)
