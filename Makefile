@@ -78,6 +78,7 @@ generate: .venv ## Write every generated file: CRD and its copies, chart README,
 	python -m monitoring
 	python -m pytorchjob_operator.rounds.diagram docs/rounds.md
 	python -m pytorchjob.reference docs/cli.md
+	python -m pytorchjob.view.causes.page docs/troubleshooting.md
 	python -m benchmarks.attacks
 
 pod-template-schema: .venv ## Renew the pod template's schema from the API server that KUBECONFIG names

@@ -104,6 +104,7 @@ CLEAN_PAGES = [
     "docs/security.md",
     "docs/standalone.md",
     "docs/torchrun.md",
+    "docs/troubleshooting.md",
     "docs/warm.md",
     "examples/README.md",
 ]

@@ -20,6 +20,7 @@ COMMANDS = {
         "Print the completion script of a shell.",
     ),
     "delete": ("pytorchjob.commands.delete:delete_command", "Delete jobs with their pods."),
+    "doctor": ("pytorchjob.commands.doctor:doctor_command", "Name the cause of a problem, and the remedy."),
     "events": ("pytorchjob.commands.events:events_command", "Show the events of a job and of its pods."),
     "exec": ("pytorchjob.commands.exec:exec_command", "Run a command in the pod of a rank."),
     "init": ("pytorchjob.commands.init:init_command", "Write the file of a new job, and a Dockerfile."),
@@ -32,6 +33,7 @@ COMMANDS = {
     "resume": ("pytorchjob.commands.change:resume_command", "Start a suspended job again."),
     "run": ("pytorchjob.commands.run:run_command", "Run a job on this machine."),
     "scale": ("pytorchjob.commands.change:scale_command", "Change the number of workers of a job."),
+    "status": ("pytorchjob.commands.status:status_command", "Show one screen about a job."),
     "submit": ("pytorchjob.commands.submit:submit_command", "Create the jobs of files in the cluster."),
     "suspend": ("pytorchjob.commands.change:suspend_command", "Delete the pods of a job and keep the job."),
     "validate": (

@@ -1,0 +1,157 @@
+"""Reads what a view and a diagnosis need, with as few requests as the job's state asks for.
+
+What this person may not read stays unknown (None), and the rules conclude nothing from it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from pytorchjob.cluster.api import Cluster, LogRequest, Object
+from pytorchjob.cluster.errors import ClusterError, NoPermission, NotInstalled
+from pytorchjob.cluster.last_lines import read_last_lines
+from pytorchjob.view import reading
+from pytorchjob.view.causes.endings import Ending, find_endings
+from pytorchjob.view.causes.installation import is_behind, untouched_for
+from pytorchjob.view.seen import OperatorObjects, Seen
+from pytorchjob_operator.names import GROUP, LABEL_KUEUE_QUEUE, PLURAL
+
+OPERATOR = "pytorchjob-operator"
+"""Name of the operator's Lease, and its label `app.kubernetes.io/name`."""
+DEPLOYMENTS = f"/apis/apps/v1/deployments?labelSelector=app.kubernetes.io%2Fname%3D{OPERATOR}"
+LEASES = f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{OPERATOR}"
+DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{PLURAL}.{GROUP}"
+VERSION = "/version"
+KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+_LINES = 40
+"""Lines that are read of the log of a container that failed without a termination message."""
+_MOST_LOGS = 3
+T = TypeVar("T")
+
+
+def gather_job(cluster: Cluster, name: str, now: datetime, *, deep: bool = False) -> Seen:
+    """Read a job and what is around it; `deep` reads all that the rules may use, also logs of failed containers."""
+    job = cluster.job(name)
+    found = _allowed(lambda: cluster.pods(name), None)
+    pods: Sequence[Object] = found or ()
+    seen = Seen(
+        now,
+        cluster.namespace,
+        job,
+        pods,
+        events=_allowed(lambda: cluster.events([name, *map(reading.name_of, pods)]), ()),
+        nodes=cluster.nodes() if deep or any(map(_concerns_nodes, pods)) else None,
+        workloads=_workloads(cluster, job),
+        claims=_claims(cluster, pods),
+        readable=found is not None,
+    )
+    reads_operator = deep or untouched_for(seen) > 0 or is_behind(seen)
+    return replace(
+        seen,
+        operator=_operator(cluster) if reads_operator else OperatorObjects(installed=True),
+        logs=_logs(cluster, find_endings(seen)) if deep else {},
+        last_lines={} if deep else read_last_lines(cluster, _running(pods)),
+    )
+
+
+def _running(pods: Sequence[Object]) -> list[str]:
+    """Return the pods of which container `pytorch` runs."""
+    return [reading.name_of(pod) for pod in pods if "running" in reading.part(reading.main_status(pod), "state")]
+
+
+def gather_cluster(cluster: Cluster, now: datetime) -> Seen:
+    """Read what is needed to judge the operator's installation."""
+    try:
+        cluster.jobs()
+    except NoPermission:
+        pass
+    except NotInstalled:
+        return missing_definition(cluster, now)
+    return Seen(now, cluster.namespace, nodes=cluster.nodes(), operator=_operator(cluster))
+
+
+def missing_definition(cluster: Cluster, now: datetime) -> Seen:
+    """Return the snapshot of a cluster that does not know PyTorchJobs."""
+    return Seen(now, cluster.namespace, operator=OperatorObjects(installed=False, version=_version(cluster)))
+
+
+def _allowed(read: Callable[[], T], otherwise: T) -> T:
+    try:
+        return read()
+    except NoPermission:
+        return otherwise
+
+
+def _items(cluster: Cluster, path: str) -> Sequence[Object] | None:
+    found = cluster.read(path)
+    return None if found is None else list(found.get("items") or ())
+
+
+def _operator(cluster: Cluster) -> OperatorObjects:
+    return OperatorObjects(
+        installed=True,
+        deployments=_items(cluster, DEPLOYMENTS),
+        leases=_items(cluster, LEASES),
+        definition=cluster.read(DEFINITION),
+        version=_version(cluster),
+    )
+
+
+def _version(cluster: Cluster) -> str:
+    return str((cluster.read(VERSION) or {}).get("gitVersion") or "")
+
+
+def _concerns_nodes(pod: Object) -> bool:
+    """Whether the pod's state may be the fault of nodes: it has none, or it is on its node and not ready."""
+    phase = reading.part(pod, "status").get("phase")
+    ready = bool(reading.condition(pod, "Ready"))
+    return (phase not in ("Succeeded", "Failed") and not ready) or reading.deleting(pod)
+
+
+def _workloads(cluster: Cluster, job: Object) -> Sequence[Object] | None:
+    """Return Kueue's Workloads of a job that waits for a queue."""
+    labels = reading.part(job, "metadata", "labels")
+    if not labels.get(LABEL_KUEUE_QUEUE) or not reading.part(job, "spec", "runPolicy").get("suspend"):
+        return None
+    for version in KUEUE_VERSIONS:
+        path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{cluster.namespace}/workloads"
+        found = _items(cluster, path)
+        if found is not None:
+            return [workload for workload in found if _belongs(workload, job)]
+    return None
+
+
+def _belongs(obj: Object, job: Object) -> bool:
+    owners = reading.items(obj, "metadata", "ownerReferences")
+    return any(owner.get("uid") == reading.uid_of(job) for owner in owners)
+
+
+def _claims(cluster: Cluster, pods: Sequence[Object]) -> dict[str, Object | None]:
+    """Read the claims of pods that have no node."""
+    names = {name for pod in pods if not reading.part(pod, "spec").get("nodeName") for name in _claims_of(pod)}
+    path = f"/api/v1/namespaces/{cluster.namespace}/persistentvolumeclaims"
+    return {name: cluster.read(f"{path}/{name}") for name in sorted(names)}
+
+
+def _claims_of(pod: Object) -> Iterator[str]:
+    for volume in reading.items(pod, "spec", "volumes"):
+        if name := reading.part(volume, "persistentVolumeClaim").get("claimName"):
+            yield str(name)
+
+
+def _logs(cluster: Cluster, endings: Sequence[Ending]) -> dict[str, str]:
+    """Read the last lines of the first containers that failed and left no message."""
+    silent = [ending for ending in endings if not ending.words.strip()][:_MOST_LOGS]
+    return {ending.pod: text for ending in silent if (text := _tail(cluster, ending))}
+
+
+def _tail(cluster: Cluster, ending: Ending) -> str:
+    """Return the end of the log of the container that failed: the previous one if it was started again."""
+    request = LogRequest(ending.pod, ending.container, previous=ending.again, tail=_LINES)
+    try:
+        with cluster.log(request) as lines:
+            texts = [line.decode(errors="replace").rstrip("\n") for line in lines]
+    except ClusterError:
+        return ""
+    return "\n".join(text.partition(" ")[2] for text in texts)

@@ -1,0 +1,77 @@
+"""`status JOB`: one screen about a job."""
+
+import json
+import sys
+from datetime import UTC, datetime
+
+import click
+
+from pytorchjob.cluster.api import Cluster
+from pytorchjob.cluster.gather import gather_job
+from pytorchjob.commands.options import DURATION, job_argument, output_option, with_cluster
+from pytorchjob.screen.status import print_status
+from pytorchjob.view.job_view import JobView, make_job_view
+from pytorchjob.view.state import State
+
+_ENDS = (State.SUCCEEDED, State.FAILED)
+
+
+@click.command("status")
+@job_argument
+@click.option("-w", "--watch", is_flag=True, help="Print the screen again after each change, until the job has ended.")
+@click.option(
+    "--interval",
+    type=DURATION,
+    default=2.0,
+    show_default="2s",
+    metavar="TIME",
+    help="Time between two reads of --watch.",
+)
+@output_option("json", "yaml")
+@with_cluster
+def status_command(cluster: Cluster, job: str, watch: bool, interval: float, output: str | None) -> None:
+    """Show one screen about a job: state, reason, pods with their ranks, round, recent causes, next step.
+
+    The exit status is 0, whatever the job's state is; `pytorchjob doctor JOB` ends with 1 if it finds a cause.
+    """
+    shown = ""
+    while True:
+        view = make_job_view(gather_job(cluster, job, _now()))
+        text = _text(view, output)
+        if _changed(view, output) != shown:
+            shown = _changed(view, output)
+            _print(text, clear=watch and output is None)
+        if not watch or view.state in _ENDS:
+            return
+        _pause(interval)
+
+
+def _text(view: JobView, output: str | None) -> str:
+    if output == "json":
+        return json.dumps(view.to_json(), indent=4, ensure_ascii=False)
+    if output == "yaml":
+        import yaml
+
+        return str(yaml.safe_dump(view.to_json(), sort_keys=False, allow_unicode=True)).rstrip("\n")
+    return print_status(view)
+
+
+def _changed(view: JobView, output: str | None) -> str:
+    """Return what decides whether a screen is printed again: ages alone are no change, except on a terminal."""
+    return _text(view, None) if output is None and sys.stdout.isatty() else json.dumps(view.to_json(), default=str)
+
+
+def _print(text: str, *, clear: bool) -> None:
+    if clear and sys.stdout.isatty():
+        click.clear()
+    click.echo(text)
+
+
+def _pause(seconds: float) -> None:
+    import time
+
+    time.sleep(seconds)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - a shell: here time is read

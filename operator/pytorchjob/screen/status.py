@@ -1,0 +1,121 @@
+"""The screen of one job: plain lines, which a terminal shows in colour."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from pytorchjob.screen import plain
+from pytorchjob.screen.colour import Line, paint
+from pytorchjob.view.causes.cause import Finding
+from pytorchjob.view.job_view import JobView, ProgressView, RoundView
+from pytorchjob.view.rows import Row, counts
+from pytorchjob.view.state import State
+
+_HEADER = ("ROLE", "RANKS", "POD", "NODE", "PHASE", "STATE", "RESTARTS", "STEP", "LAST LINE")
+_GOOD = (State.TRAINING, State.RUNNING, State.SUCCEEDED)
+_BAD = (State.FAILED, State.CRASHING, State.REFUSED)
+_MOST_ROWS = 64
+_LINE = 60
+
+
+def status_lines(view: JobView) -> Iterator[Line]:
+    """Yield the lines of the screen."""
+    yield Line(f"PyTorchJob {view.namespace}/{view.name}", "bold")
+    since = f" for {_age(view.since, view.now)}" if view.since else ""
+    yield Line(f"State:     {view.state.value}{since}", _colour(view.state))
+    yield Line(f"Reason:    {view.reason}")
+    age = _age(view.created, view.now) if view.created else "unknown"
+    yield Line(f"Pods:      {view.ready}/{view.wanted} ready, {_restarts(view.restarts)}, age {age}")
+    if view.round:
+        yield from _round(view.round, view.now)
+    if view.progress:
+        yield Line(f"Progress:  {_progress(view.progress, view.now)}")
+    yield from _table(view.rows)
+    yield from _recent(view)
+    for finding in view.findings[1:]:
+        yield Line(f"Also:      {finding.why}")
+    if view.next_step:
+        command = f"  {view.next_command}" if view.next_command else ""
+        yield Line("")
+        yield Line(f"Next:      {view.next_step}{command}", "bold")
+
+
+def print_status(view: JobView) -> str:
+    """Return the screen as text, in colour if stdout is a terminal."""
+    return paint(status_lines(view))
+
+
+def _round(round_: RoundView, now: datetime) -> Iterator[Line]:
+    size = f"{round_.members} pods, {round_.workers} workers" if round_.members is not None else "no round yet"
+    restarts = f", {_restarts(round_.restarts)} inside pods" if round_.restarts else ""
+    yield Line(f"Round:     {round_.id or '-'}: {size}{restarts}")
+    if round_.last_restart:
+        when = f"{_age(round_.last_restart_at, now)} ago, " if round_.last_restart_at else ""
+        yield Line(f"Restarted: {when}{round_.last_restart}")
+
+
+def _progress(progress: ProgressView, now: datetime) -> str:
+    of = f" of {progress.total}" if progress.total is not None else ""
+    parts = [f"step {progress.step}{of}" if progress.step is not None else ""]
+    parts += [f"{progress.percent}%" if progress.percent is not None else ""]
+    parts += [f"{plain.age(progress.remaining_seconds)} left" if progress.remaining_seconds is not None else ""]
+    parts += [f"{name} {value:g}" for name, value in progress.metrics.items()]
+    parts += [f"reported {_age(progress.at, now)} ago" if progress.at else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _table(rows: tuple[Row, ...]) -> Iterator[Line]:
+    """Yield the pods; of very many, those that do not run."""
+    if not rows:
+        return
+    shown = rows if len(rows) <= _MOST_ROWS else [row for row in rows if row.phase != "Running"][:_MOST_ROWS]
+    yield Line("")
+    if len(shown) < len(rows):
+        phases = ", ".join(f"{count} {phase}" for phase, count in counts(rows))
+        yield Line(f"{len(rows)} pods: {phases}. `-o json` shows all of them.")
+    lines = plain.columns(_HEADER, [_cells(row) for row in shown]).splitlines()
+    yield Line(lines[0], "bold")
+    for row, line in zip(shown, lines[1:], strict=True):
+        yield Line(line, "" if row.phase in ("Running", "Succeeded") else "yellow" if row.phase != "Failed" else "red")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    last = row.last_line if len(row.last_line) <= _LINE else f"{row.last_line[: _LINE - 3]}..."
+    place = f"{row.role.lower()}-{row.index}"
+    step = "" if row.step is None else str(row.step)
+    cells = (place, row.ranks, row.pod, row.node, row.phase, row.state, str(row.restarts), step, last)
+    return tuple(cell or "-" for cell in cells)
+
+
+def _recent(view: JobView) -> Iterator[Line]:
+    if not view.recent:
+        return
+    yield Line("")
+    yield Line("Recently:", "bold")
+    for happened in view.recent:
+        when = f"{_age(happened.at, view.now)} ago" if happened.at else "-"
+        yield Line(f"  {when:<10} {happened.reason}: {happened.text}")
+
+
+def finding_lines(finding: Finding, number: int) -> Iterator[Line]:
+    """Yield a cause with its evidence and its remedy."""
+    yield Line(f"{number}. {finding.cause.name}: {finding.why}", "red")
+    if len(finding.pods) > 1:
+        more = f" and {len(finding.pods) - 4} more" if len(finding.pods) > 4 else ""
+        yield Line(f"   pods: {', '.join(finding.pods[:4])}{more}")
+    yield from (Line(f"   seen: {evidence.source}: {evidence.text}") for evidence in finding.evidence)
+    for step in finding.steps:
+        yield Line(f"   - {step.text}")
+        if step.command:
+            yield Line(f"     $ {step.command}", "cyan")
+
+
+def _colour(state: State) -> str:
+    return "green" if state in _GOOD else "red" if state in _BAD else "yellow"
+
+
+def _restarts(number: int) -> str:
+    return f"{number} restart" if number == 1 else f"{number} restarts"
+
+
+def _age(moment: datetime | None, now: datetime) -> str:
+    return plain.age((now - moment).total_seconds()) if moment else "-"

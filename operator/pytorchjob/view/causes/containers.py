@@ -1,0 +1,171 @@
+"""Containers that cannot be created: volumes, Secrets, the runtime and the pod's network, by the kubelet's reports."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.reading import Object
+from pytorchjob.view.seen import Seen
+
+_DESCRIBE = Step("Read the pod's events.", "kubectl describe pod {pod} -n {namespace}")
+
+CONFIG_MISSING = Cause(
+    "SecretOrConfigMapMissing",
+    Symptom.NOT_STARTING,
+    "The container waits with `CreateContainerConfigError`, or the event `FailedMount` has `secret` or `configmap` and"
+    " `not found`.",
+    "The {kind} {name} that {pod} uses does not exist in the namespace {namespace}.",
+    (
+        Step("See which exist.", "kubectl get secrets,configmaps -n {namespace}"),
+        Step("Create it; the kubelet tries again by itself. Or correct the name in the job's file."),
+    ),
+)
+KEY_MISSING = Cause(
+    "KeyMissing",
+    Symptom.NOT_STARTING,
+    "The container waits with `CreateContainerConfigError`, and the message has `couldn't find key`.",
+    "The {kind} {name} has no key {key}, which {pod} uses.",
+    (
+        Step("See its keys.", "kubectl describe {kind} {name} -n {namespace}"),
+        Step("Add the key; the kubelet tries again by itself. Or correct the name in the job's file."),
+    ),
+)
+ROOT_IMAGE = Cause(
+    "ImageRunsAsRoot",
+    Symptom.NOT_STARTING,
+    "The container waits with `CreateContainerConfigError`, and the message has `runAsNonRoot`.",
+    "{pod} must not run as root, and its image does.",
+    delete_and_apply("Set `securityContext.runAsUser` to a number other than 0, or `USER 1000` in the Dockerfile."),
+)
+NO_COMMAND = Cause(
+    "NoCommand",
+    Symptom.NOT_STARTING,
+    "The container waits with `CreateContainerError`, and the message has `no command specified`.",
+    "The image of {pod} has no default command, and the job names none.",
+    delete_and_apply("Set `command` of the container in the job's file."),
+)
+VOLUME_IN_USE = Cause(
+    "VolumeInUse",
+    Symptom.NOT_STARTING,
+    "The event `FailedAttachVolume` has `Multi-Attach error`.",
+    "The volume of {pod} can be attached to a single node, and another node has it.",
+    (
+        _DESCRIBE,
+        Step("Use a volume with the access mode ReadWriteMany (NFS, CephFS, Lustre) for data that all pods share."),
+    ),
+)
+MOUNT_FAILS = Cause(
+    "VolumeMountFails",
+    Symptom.NOT_STARTING,
+    "The event `FailedMount` or `FailedAttachVolume`, for minutes.",
+    "A volume of {pod} cannot be mounted: {words}",
+    (_DESCRIBE, Step("See whether the driver of the storage runs.", "kubectl get csidrivers,pods -n kube-system")),
+)
+SANDBOX = Cause(
+    "PodNetworkFails",
+    Symptom.NOT_STARTING,
+    "The event `FailedCreatePodSandBox`.",
+    "The node {node} cannot set up the network of {pod}.",
+    (
+        _DESCRIBE,
+        Step(
+            "See whether the network plugin runs on the node.", "kubectl get pods -n kube-system -o wide | grep {node}"
+        ),
+        Step("Try another node.", "kubectl cordon {node} && kubectl delete pod {pod} -n {namespace}"),
+    ),
+)
+CANNOT_CREATE = Cause(
+    "ContainerCannotBeCreated",
+    Symptom.NOT_STARTING,
+    "The container waits with `CreateContainerError` or `RunContainerError`.",
+    "A container of {pod} cannot be created: {words}",
+    (_DESCRIBE,),
+)
+CAUSES = (
+    CONFIG_MISSING,
+    KEY_MISSING,
+    ROOT_IMAGE,
+    NO_COMMAND,
+    VOLUME_IN_USE,
+    MOUNT_FAILS,
+    SANDBOX,
+    CANNOT_CREATE,
+)
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str]
+    cause: Cause
+
+
+_WAITING = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CreatePodSandboxError")
+_RULES = (
+    _Rule(
+        re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?:[^/\s]+/)?(?P<name>\S+)"),
+        KEY_MISSING,
+    ),
+    _Rule(re.compile(r"(?P<kind>secret|configmap) \"(?P<name>[^\"]+)\" not found"), CONFIG_MISSING),
+    _Rule(re.compile(r"runAsNonRoot"), ROOT_IMAGE),
+    _Rule(re.compile(r"no command specified"), NO_COMMAND),
+)
+_EVENTS = {
+    "FailedAttachVolume": (_Rule(re.compile("Multi-Attach error"), VOLUME_IN_USE), _Rule(re.compile(""), MOUNT_FAILS)),
+    "FailedMount": (_RULES[1], _Rule(re.compile(""), MOUNT_FAILS)),
+    "FailedCreatePodSandBox": (_Rule(re.compile(""), SANDBOX),),
+}
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Yield why containers cannot be created: each cause once, with the pods that have it."""
+    found: dict[str, list[Finding]] = {}
+    for pod in seen.living_pods():
+        finding = _waiting(pod) or _events(seen, pod)
+        if finding is not None:
+            found.setdefault(f"{finding.cause.name} {finding.values.get('name')}", []).append(finding)
+    for same in found.values():
+        pods = tuple(name for finding in same for name in finding.pods)
+        yield Finding(same[0].cause, same[0].values, same[0].evidence, pods)
+
+
+def _waiting(pod: Object) -> Finding | None:
+    for container in reading.containers(pod):
+        waiting = reading.part(container, "state", "waiting")
+        if waiting.get("reason") in _WAITING:
+            message = str(waiting.get("message") or "")
+            source = f"container {container.get('name')} waits: {waiting.get('reason')}"
+            return _finding(pod, (*_RULES, _Rule(re.compile(""), CANNOT_CREATE)), message, source)
+    return None
+
+
+def _events(seen: Seen, pod: Object) -> Finding | None:
+    """Return why a pod that has a node, and no container yet, does not get further."""
+    states = [reading.part(container, "state") for container in reading.containers(pod)]
+    starts = all("waiting" in state or not state for state in states)
+    if not (starts and reading.part(pod, "spec").get("nodeName") and pod_is_pending(pod)):
+        return None
+    for event in seen.events_of(pod):
+        rules = _EVENTS.get(str(event.get("reason")))
+        if rules:
+            return _finding(pod, rules, str(event.get("message") or ""), f"event {event.get('reason')}")
+    return None
+
+
+def pod_is_pending(pod: Object) -> bool:
+    """Whether the pod's phase is Pending."""
+    return reading.part(pod, "status").get("phase") in (None, "", "Pending")
+
+
+def _finding(pod: Object, rules: tuple[_Rule, ...], message: str, source: str) -> Finding:
+    """Return the finding of the first rule that fits; the last one fits every message."""
+    for rule in rules:
+        if found := rule.pattern.search(message):
+            values = {
+                "pod": reading.name_of(pod),
+                "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+                "words": reading.line_of(message, 200),
+                **found.groupdict(),
+            }
+            return Finding(rule.cause, values, (from_pod(pod, source, message),), (reading.name_of(pod),))
+    raise AssertionError(f"no rule fits {message!r}")

@@ -1,0 +1,143 @@
+"""Containers of a job that ended with an error, and what is known about why: the material of several rules.
+
+A container that has run well again for a while is over its error, which is then no cause of anything present.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes.cause import Evidence
+from pytorchjob.view.reading import Object
+from pytorchjob.view.seen import Seen
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.termination import TerminationMessage
+from pytorchjob_operator.names import Reason
+from pytorchjob_operator.problem import read_time
+
+RECENT = timedelta(seconds=120)
+"""A container that runs this long again is over its error, and so is a round."""
+_JOB = "the job"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A container that ended with an error."""
+
+    pod: str
+    container: str
+    node: str
+    code: int
+    reason: str
+    """The kubelet's: Error, OOMKilled, StartError."""
+    agent: TerminationMessage | None
+    """What an agent wrote; None for any other container."""
+    text: str
+    """The end of what it wrote, or the kubelet's message."""
+    at: datetime | None
+    again: bool
+    """Whether the container was started again since."""
+    image: str
+
+    @property
+    def evidence(self) -> Evidence:
+        """Return what the pod's status shows of it."""
+        agent = f", {self.agent.reason}" if self.agent else ""
+        rank = f" (rank {self.agent.rank})" if self.agent and self.agent.rank is not None else ""
+        lines = [line.strip() for line in self.words.splitlines() if line.strip()]
+        source = f"pod {self.pod}, container {self.container} ended with code {self.code}, {self.reason}{agent}{rank}"
+        return Evidence(source, reading.line_of(lines[-1] if lines else "it wrote nothing"))
+
+    @property
+    def words(self) -> str:
+        """Return the message for people: the agent's, or the text."""
+        return self.agent.message if self.agent else self.text
+
+    @property
+    def everything(self) -> str:
+        """Return all that is known of its output."""
+        return f"{self.agent.message}\n{self.agent.traceback}" if self.agent else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A text about a failure, with where it was read; `pod` is empty if it is the job's."""
+
+    text: str
+    evidence: Evidence
+    pod: str = ""
+    at: datetime | None = None
+
+
+def find_endings(seen: Seen) -> list[Ending]:
+    """Return the containers that ended with an error, the earliest first: it is the likeliest root."""
+    if seen.ended == "Succeeded":
+        return []
+    found = [ending for pod in seen.pods for ending in _of_pod(seen, pod)]
+    return sorted(found, key=lambda ending: (ending.at is None, ending.at or seen.now))
+
+
+def _of_pod(seen: Seen, pod: Object) -> Iterator[Ending]:
+    for container in reading.containers(pod):
+        ended = _error(seen, container)
+        if not ended:
+            continue
+        name = reading.name_of(pod)
+        message = str(ended.get("message") or "")
+        agent = _agent(message)
+        yield Ending(
+            pod=name,
+            container=str(container.get("name")),
+            node=str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+            code=reading.whole(ended.get("exitCode")) or 0,
+            reason=str(ended.get("reason") or "Error"),
+            agent=agent,
+            text=message or seen.logs.get(name, ""),
+            at=read_time(ended.get("finishedAt")),
+            again="running" in reading.part(container, "state"),
+            image=str(container.get("image") or ""),
+        )
+
+
+def _error(seen: Seen, container: Object) -> Object:
+    """Return how the container ended, if that was an error that is not over."""
+    now = reading.part(container, "state", "terminated")
+    if now:
+        return now if now.get("exitCode") else {}
+    last = reading.part(container, "lastState", "terminated")
+    started = read_time(reading.part(container, "state", "running").get("startedAt"))
+    over = started is not None and seen.now - started > RECENT
+    return last if last.get("exitCode") and not over else {}
+
+
+def _agent(message: str) -> TerminationMessage | None:
+    try:
+        return TerminationMessage.from_json(message)
+    except ContractError:
+        return None
+
+
+def statements(seen: Seen) -> list[Statement]:
+    """Return all texts about present failures: of containers first, then those of the job's status."""
+    found = [
+        Statement(ending.everything, ending.evidence, ending.pod, ending.at)
+        for ending in find_endings(seen)
+        if ending.reason != "OOMKilled"
+    ]
+    return [*found, *_of_job(seen)]
+
+
+def _of_job(seen: Seen) -> Iterator[Statement]:
+    failed, degraded = reading.condition(seen.job, "Failed"), reading.condition(seen.job, "Degraded")
+    for shown, kind in ((failed, "Failed"), (degraded, "Degraded")):
+        if shown and (kind == "Failed" or shown.get("reason") == Reason.CRASH_LOOP):
+            text = str(shown.get("message") or "")
+            source = f"{_JOB}'s condition {kind}, {shown.get('reason')}"
+            yield Statement(text, Evidence(source, reading.line_of(text, 600)), at=reading.changed_at(shown))
+    last = reading.part(seen.status, "elastic", "lastRestart")
+    time = read_time(last.get("time"))
+    if time is not None and (seen.ended == "Failed" or seen.now - time <= RECENT):
+        text = str(last.get("message") or "")
+        source = f"{_JOB}'s last restart, {last.get('reason')}"
+        yield Statement(text, Evidence(source, reading.line_of(text, 600)), at=time)

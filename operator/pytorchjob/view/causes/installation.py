@@ -1,0 +1,255 @@
+"""The operator's installation: the definition, the pods, the Lease; and jobs that no operator serves."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom
+from pytorchjob.view.reading import Object
+from pytorchjob.view.seen import Seen
+from pytorchjob_operator.names import GROUP, PLURAL, Reason
+from pytorchjob_operator.problem import read_time
+
+_INSTALL = "helm upgrade --install pytorchjob-operator CHART --namespace pytorchjob-system --create-namespace --wait"
+_PODS = "kubectl get pods --all-namespaces -l app.kubernetes.io/name=pytorchjob-operator"
+
+NOT_INSTALLED = Cause(
+    "DefinitionMissing",
+    Symptom.NO_REACTION,
+    'kubectl reports `the server doesn\'t have a resource type "pytorchjobs"`.',
+    "The cluster does not know PyTorchJobs: the resource definition is not installed.",
+    (
+        Step("Install the operator; its chart brings the definition.", _INSTALL),
+        Step("docs/installing.md has the other ways."),
+    ),
+)
+DEFINITION_BROKEN = Cause(
+    "DefinitionNotServed",
+    Symptom.NO_REACTION,
+    "The custom resource definition is not `Established`.",
+    "The API server does not serve the definition of PyTorchJobs.",
+    (
+        Step("Read its conditions.", f"kubectl describe crd {PLURAL}.{GROUP}"),
+        Step("Install it again.", _INSTALL),
+    ),
+)
+NO_OPERATOR = Cause(
+    "OperatorMissing",
+    Symptom.NO_REACTION,
+    "The job has no condition, and there is no Deployment of the operator.",
+    "No operator is installed: nothing acts on PyTorchJobs.",
+    (Step("Install the operator.", _INSTALL),),
+)
+OPERATOR_DOWN = Cause(
+    "OperatorDown",
+    Symptom.NO_REACTION,
+    "The operator's pods are not ready, or its Lease is old.",
+    "The operator does not run: {words}.",
+    (
+        Step("See its pods.", _PODS),
+        Step(
+            "Read why.", "kubectl describe pods -n {operator_namespace} -l app.kubernetes.io/name=pytorchjob-operator"
+        ),
+        Step("Read its log.", "kubectl logs -n {operator_namespace} deployment/{deployment} --tail=50"),
+    ),
+)
+NOT_SERVED = Cause(
+    "NamespaceNotServed",
+    Symptom.NO_REACTION,
+    "The job has no condition, and the operator's `watchNamespaces` does not have its namespace.",
+    "The operator serves the namespaces {served} only, and the job is in {namespace}.",
+    (
+        Step(
+            "Add the namespace.",
+            "helm upgrade {deployment} CHART -n {operator_namespace} --reuse-values"
+            " --set 'watchNamespaces={{{served},{namespace}}}'",
+        ),
+        Step("Or create the job in a namespace that is served.", "kubectl apply -n NAMESPACE -f FILE"),
+    ),
+)
+OTHER_MANAGER = Cause(
+    "ManagedByOther",
+    Symptom.NO_REACTION,
+    "`spec.runPolicy.managedBy` names another controller.",
+    "The job is managed by {manager}, so this operator leaves it alone.",
+    (
+        Step(
+            "Delete the job, and create it without `runPolicy.managedBy`.",
+            "kubectl delete pytorchjobs/{job} -n {namespace}",
+        ),
+    ),
+)
+INVALID_SPEC = Cause(
+    "InvalidSpec",
+    Symptom.NO_REACTION,
+    "The event `InvalidSpec`.",
+    "The operator cannot read the job: {words}",
+    (
+        Step("Correct the field that is named.", "kubectl edit pytorchjobs/{job} -n {namespace}"),
+        Step("Check a file before it is applied.", "pytorchjob validate FILE"),
+    ),
+)
+NO_REACTION = Cause(
+    "JobNotAccepted",
+    Symptom.NO_REACTION,
+    "The job has no condition after 30 s, and this person may not read the operator's objects.",
+    "No operator has reacted to the job for {seconds} s.",
+    (
+        Step("See whether the operator runs, or ask an administrator.", _PODS),
+        Step("Read its log.", "kubectl logs -n pytorchjob-system deployment/pytorchjob-operator --tail=50"),
+    ),
+)
+CAUSES = (
+    NOT_INSTALLED,
+    DEFINITION_BROKEN,
+    NO_OPERATOR,
+    OPERATOR_DOWN,
+    NOT_SERVED,
+    OTHER_MANAGER,
+    INVALID_SPEC,
+    NO_REACTION,
+)
+OWN_MANAGERS = ("", "kubeflow.org/training-operator")
+_PATIENCE = 30.0
+"""Seconds within which an operator that runs reacts to a new job."""
+_LEASE = timedelta(seconds=120)
+"""A Lease that is not renewed for this long is old, even if this machine's clock differs from the cluster's."""
+_NAMESPACES = "PYTORCHJOB_NAMESPACES"
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Yield what is wrong with the installation, or why this job is not served."""
+    if seen.operator.installed is False:
+        yield Finding(NOT_INSTALLED, {}, (Evidence("the API server", f"it does not serve {PLURAL}.{GROUP}"),))
+        return
+    broken = _unserved(seen.operator.definition)
+    if broken:
+        yield Finding(DEFINITION_BROKEN, {}, (Evidence("the definition", broken),))
+        return
+    if not seen.job:
+        yield from _not_running(seen)
+    elif not seen.ended and not reading.deleting(seen.job):
+        yield from _of_job(seen)
+
+
+def _of_job(seen: Seen) -> Iterator[Finding]:
+    manager = str(reading.part(seen.job, "spec", "runPolicy").get("managedBy") or "")
+    if manager not in OWN_MANAGERS:
+        evidence = Evidence("the job", f"spec.runPolicy.managedBy is {manager}")
+        yield Finding(OTHER_MANAGER, {"manager": manager}, (evidence,))
+        return
+    waits = untouched_for(seen) >= _PATIENCE
+    if not waits and not is_behind(seen):
+        return
+    invalid = next((e for e in seen.events_of(seen.job) if e.get("reason") == Reason.INVALID), None)
+    if invalid is not None:
+        words = reading.line_of(invalid.get("message"))
+        yield Finding(INVALID_SPEC, {"words": words}, (Evidence("event InvalidSpec", words),))
+        return
+    down = next(_not_running(seen), None)
+    found = down or (next(_elsewhere(seen), None) if waits else None)
+    if found is not None:
+        yield found
+    elif waits and seen.operator.deployments is None and seen.operator.leases is None:
+        seconds = f"{untouched_for(seen):.0f}"
+        yield Finding(NO_REACTION, {"seconds": seconds}, (Evidence("the job", "it has no condition of this spec"),))
+
+
+def is_behind(seen: Seen) -> bool:
+    """Whether the status is about an older spec, or pods are missing: then an operator that runs has work to do."""
+    if not seen.status or seen.suspended or not seen.readable:
+        return False
+    generation, observed = reading.part(seen.job, "metadata").get("generation"), seen.status.get("observedGeneration")
+    stale = generation is not None and observed is not None and generation != observed
+    explained = seen.has("ReplicaFailure") or seen.has("Waiting")
+    return stale or (not explained and sum(1 for _ in seen.living_pods()) < seen.wanted_pods())
+
+
+def untouched_for(seen: Seen) -> float:
+    """Return for how many seconds the job has waited for its first status; 0 once it has one."""
+    return 0.0 if reading.items(seen.job, "status", "conditions") else seen.age()
+
+
+def _not_running(seen: Seen) -> Iterator[Finding]:
+    """Yield that no operator runs, if the objects that can be read prove it."""
+    deployments, leases = seen.operator.deployments, seen.operator.leases
+    held = [lease for lease in leases or () if _is_held(lease, seen)]
+    if held:
+        return
+    if deployments:
+        ready = [
+            deployment for deployment in deployments if reading.part(deployment, "status").get("availableReplicas")
+        ]
+        if not ready:
+            yield _down(deployments[0])
+        elif leases and all(_is_old(lease, seen) for lease in leases):
+            yield _without_leader(deployments[0], leases[0])
+    elif deployments is not None and not leases and not reading.items(seen.job, "status", "conditions"):
+        yield Finding(NO_OPERATOR, {}, (Evidence("the cluster", "no Deployment of the operator in any namespace"),))
+    elif leases and all(_is_old(lease, seen) for lease in leases):
+        yield _without_leader(None, leases[0])
+
+
+def _down(deployment: Object) -> Finding:
+    status = reading.part(deployment, "status")
+    wanted = reading.part(deployment, "spec").get("replicas", 1)
+    words = f"{status.get('availableReplicas') or 0} of {wanted} pods are available"
+    problem = next((entry for entry in reading.items(status, "conditions") if entry.get("status") == "False"), {})
+    detail = reading.line_of(problem.get("message"))
+    evidence = Evidence(f"deployment {reading.name_of(deployment)}", f"{words}{f': {detail}' if detail else ''}")
+    return Finding(OPERATOR_DOWN, {**_where(deployment), "words": words}, (evidence,))
+
+
+def _without_leader(deployment: Object | None, lease: Object) -> Finding:
+    spec = reading.part(lease, "spec")
+    holder = spec.get("holderIdentity") or "no pod"
+    words = f"its Lease was last renewed at {spec.get('renewTime') or 'no time'}, by {holder}"
+    values = (
+        _where(deployment)
+        if deployment
+        else {"operator_namespace": _namespace(lease), "deployment": reading.name_of(lease)}
+    )
+    return Finding(OPERATOR_DOWN, {**values, "words": words}, (Evidence(f"lease {reading.name_of(lease)}", words),))
+
+
+def _elsewhere(seen: Seen) -> Iterator[Finding]:
+    """Yield that every operator serves other namespaces only."""
+    served = [_namespaces(deployment) for deployment in seen.operator.deployments or ()]
+    if served and all(names and seen.namespace not in names for names in served):
+        listed = ",".join(sorted({name for names in served for name in names}))
+        deployment = (seen.operator.deployments or ())[0]
+        evidence = Evidence(f"deployment {reading.name_of(deployment)}", f"{_NAMESPACES} is {listed}")
+        yield Finding(NOT_SERVED, {**_where(deployment), "served": listed}, (evidence,))
+
+
+def _namespaces(deployment: Object) -> list[str]:
+    containers = reading.items(deployment, "spec", "template", "spec", "containers")
+    text = next(filter(None, (reading.variable(container, _NAMESPACES) for container in containers)), "")
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _is_held(lease: Object, seen: Seen) -> bool:
+    return bool(reading.part(lease, "spec").get("holderIdentity")) and not _is_old(lease, seen)
+
+
+def _is_old(lease: Object, seen: Seen) -> bool:
+    renewed = read_time(reading.part(lease, "spec").get("renewTime"))
+    return renewed is None or seen.now - renewed > _LEASE
+
+
+def _where(deployment: Object) -> dict[str, str]:
+    return {"deployment": reading.name_of(deployment), "operator_namespace": _namespace(deployment)}
+
+
+def _namespace(obj: Object) -> str:
+    return str(reading.part(obj, "metadata").get("namespace") or "pytorchjob-system")
+
+
+def _unserved(definition: Object | None) -> str:
+    """Return why the API server does not serve the definition; empty if it does, or if that is unknown."""
+    if not definition:
+        return ""
+    problem = reading.condition(definition, "Established", "False") or reading.condition(
+        definition, "NamesAccepted", "False"
+    )
+    return reading.line_of(problem.get("message") or problem.get("reason")) if problem else ""

@@ -1,0 +1,131 @@
+"""Limits that end or slow down a job. Mostly they follow from another cause; without one they are the answer."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.endings import find_endings
+from pytorchjob.view.reading import Object
+from pytorchjob.view.seen import Seen
+from pytorchjob_operator.names import CONTAINER
+
+_LOG = Step(
+    "Read the log of the pod that failed.", f"kubectl logs POD -n {{namespace}} -c {CONTAINER} --previous --tail=100"
+)
+
+BACKOFF_LIMIT = Cause(
+    "BackoffLimit",
+    Symptom.ENDED,
+    "The condition `Failed` has `reached the specified backoff limit`.",
+    "The job has used all restarts that `runPolicy.backoffLimit` ({limit}) allows.",
+    (_LOG, *delete_and_apply("Correct the cause of the failures, or raise `backoffLimit`.")),
+    Level.CONSEQUENCE,
+)
+RESTARTS_USED = Cause(
+    "RestartsUsedUp",
+    Symptom.ENDED,
+    "The condition `Failed` has `restarts are used up` or `restart is used up`.",
+    "The workers failed more often than `elasticPolicy.maxRestarts` allows.",
+    (_LOG, *delete_and_apply("Correct the cause of the failures, or raise `maxRestarts`.")),
+    Level.CONSEQUENCE,
+)
+NO_PROGRESS = Cause(
+    "NoProgress",
+    Symptom.ENDED,
+    "The condition `Failed` has `The same error occurred` or `did not get past step`.",
+    "The job was ended because its restarts made no progress.",
+    (_LOG, *delete_and_apply("Correct the script; save checkpoints more often, so that restarts get further.")),
+    Level.CONSEQUENCE,
+)
+DEADLINE = Cause(
+    "DeadlineExceeded",
+    Symptom.ENDED,
+    "The condition `Failed` has `active longer than specified deadline`.",
+    "The job ran longer than `runPolicy.activeDeadlineSeconds` ({limit}) allows.",
+    delete_and_apply("Raise or remove `activeDeadlineSeconds`, if the job was well; its checkpoints are still there."),
+    Level.LIKELY_CONSEQUENCE,
+)
+POD_DEADLINE = Cause(
+    "PodDeadlineExceeded",
+    Symptom.ENDED,
+    "A pod has failed with `DeadlineExceeded`.",
+    "{pod} ran longer than `activeDeadlineSeconds` of its template allows.",
+    delete_and_apply("Remove `activeDeadlineSeconds` from the templates; `runPolicy` has one for the whole job."),
+)
+CRASH_LOOP = Cause(
+    "CrashLoop",
+    Symptom.CRASHING,
+    "The condition `Degraded` has the reason `CrashLoop`, or a container waits with `CrashLoopBackOff`.",
+    "A container ends again and again soon after its start.",
+    (_LOG, *delete_and_apply("Correct the image, the command or the script.")),
+    Level.CONSEQUENCE,
+)
+POD_FAILED = Cause(
+    "PodFailed",
+    Symptom.ENDED,
+    "The condition `Failed` has `replica(s) failed`.",
+    "A pod failed, and `restartPolicy` does not let it start again.",
+    (_LOG, *delete_and_apply("Correct the cause, or use `restartPolicy: OnFailure`.")),
+    Level.CONSEQUENCE,
+)
+CAUSES = (BACKOFF_LIMIT, RESTARTS_USED, NO_PROGRESS, DEADLINE, POD_DEADLINE, CRASH_LOOP, POD_FAILED)
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str]
+    cause: Cause
+    field: str = ""
+
+
+_RULES = (
+    _Rule(re.compile("reached the specified backoff limit"), BACKOFF_LIMIT, "backoffLimit"),
+    _Rule(re.compile("active longer than specified deadline"), DEADLINE, "activeDeadlineSeconds"),
+    _Rule(re.compile(r"restarts?(?: within \S+ s)? (?:are|is) used up|The job has no restarts"), RESTARTS_USED),
+    _Rule(re.compile(r"The same error occurred|did not get past step"), NO_PROGRESS),
+    _Rule(re.compile(r"replica\(s\) failed"), POD_FAILED),
+)
+"""What the message of the condition Failed means."""
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Yield the limits that were reached, and crash loops."""
+    failed = reading.condition(seen.job, "Failed")
+    message = str(failed.get("message") or "")
+    for rule in _RULES:
+        if rule.pattern.search(message):
+            limit = reading.part(seen.job, "spec", "runPolicy").get(rule.field) if rule.field else None
+            evidence = Evidence("condition Failed", reading.line_of(message, 600))
+            yield Finding(rule.cause, {"limit": str(limit)} if limit is not None else {}, (evidence,))
+            break
+    yield from _pod_deadlines(seen)
+    yield from _crash_loops(seen)
+
+
+def _pod_deadlines(seen: Seen) -> Iterator[Finding]:
+    for pod in seen.pods:
+        status = reading.part(pod, "status")
+        if status.get("phase") == "Failed" and status.get("reason") == "DeadlineExceeded":
+            name = reading.name_of(pod)
+            message = reading.line_of(status.get("message"))
+            yield Finding(POD_DEADLINE, {"pod": name}, (Evidence(f"pod {name}, DeadlineExceeded", message),), (name,))
+
+
+def _crash_loops(seen: Seen) -> Iterator[Finding]:
+    looping = [pod for pod in seen.living_pods() if any(map(_backs_off, reading.containers(pod)))]
+    degraded = reading.condition(seen.job, "Degraded")
+    shown = degraded.get("reason") == "CrashLoop"
+    if not looping and not shown:
+        return
+    endings = find_endings(seen)
+    words = reading.line_of(degraded.get("message"), 600) if shown else "a container waits: CrashLoopBackOff"
+    evidence = (
+        Evidence("condition Degraded, CrashLoop" if shown else "the pods", words),
+        *(e.evidence for e in endings[:1]),
+    )
+    yield Finding(CRASH_LOOP, {}, evidence, tuple(map(reading.name_of, looping)))
+
+
+def _backs_off(container: Object) -> bool:
+    return reading.part(container, "state", "waiting").get("reason") == "CrashLoopBackOff"

@@ -1,0 +1,201 @@
+"""Pods that lose their node or their place on it: eviction, preemption, drains, and nodes that do not answer."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.reading import Object
+from pytorchjob.view.seen import Seen
+
+_AGAIN = Step(
+    "The operator creates the pod again if `restartPolicy` allows it; training continues meanwhile if it can."
+)
+
+NODE_LOST = Cause(
+    "NodeLost",
+    Symptom.STOPPING,
+    "`status` shows pods on a node that is not Ready.",
+    "The node {node} does not answer, or is gone; {count} of the job's pods are on it.",
+    (
+        Step("Read the node's conditions.", "kubectl describe node {node}"),
+        Step(
+            "Kubernetes waits five minutes for it. If the node is off, mark it: its pods are then replaced at once.",
+            "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+        ),
+    ),
+)
+EVICTED_MEMORY = Cause(
+    "EvictedForMemory",
+    Symptom.STOPPING,
+    "A pod has failed with `Evicted`, and the message has `low on resource: memory`.",
+    "The node {node} ran out of memory and evicted {pod}, which uses more than it requests.",
+    delete_and_apply("Set `resources.requests.memory` to what the pod needs, equal to the limit."),
+)
+EVICTED_DISK = Cause(
+    "EvictedForDisk",
+    Symptom.STOPPING,
+    "A pod has failed with `Evicted`, and the message has `ephemeral-storage`, `EmptyDir` or `ephemeral storage`.",
+    "{pod} wrote more to the node's local disk than it may: {words}",
+    (
+        Step("Write checkpoints and data to a volume, not into the container or an `emptyDir`."),
+        *delete_and_apply("Or raise `sizeLimit` of the `emptyDir`, or `resources.limits.ephemeral-storage`."),
+    ),
+)
+EVICTED = Cause(
+    "Evicted",
+    Symptom.STOPPING,
+    "A pod has failed with `Evicted`, and the message names another resource.",
+    "The node {node} evicted {pod}: {words}",
+    (Step("Read the node's conditions.", "kubectl describe node {node}"), _AGAIN),
+)
+PREEMPTED = Cause(
+    "Preempted",
+    Symptom.STOPPING,
+    "A pod has the condition `DisruptionTarget` with the reason `PreemptionByScheduler`.",
+    "A pod of higher priority took the place of {pod}.",
+    (
+        _AGAIN,
+        Step("See the priorities.", "kubectl get priorityclasses"),
+        Step("Set `priorityClassName` in the templates if this job should stay."),
+    ),
+)
+DRAINED = Cause(
+    "Drained",
+    Symptom.STOPPING,
+    "A pod has the condition `DisruptionTarget` with the reason `EvictionByEvictionAPI`.",
+    "{pod} was evicted through the API, as `kubectl drain` and autoscalers of nodes do.",
+    (
+        _AGAIN,
+        Step("See which nodes are cordoned.", "kubectl get nodes"),
+        Step("A PodDisruptionBudget keeps a job above its minimum; docs/elastic.md has an example."),
+    ),
+)
+TAINTED = Cause(
+    "EvictedByTaint",
+    Symptom.STOPPING,
+    "A pod has the condition `DisruptionTarget` with the reason `DeletionByTaintManager`.",
+    "{pod} was deleted because its node {node} got a taint that it does not tolerate.",
+    (Step("See the taint.", "kubectl describe node {node}"), _AGAIN),
+)
+NODE_SHUTDOWN = Cause(
+    "NodeShutdown",
+    Symptom.STOPPING,
+    "A pod has failed with `Terminated`, `NodeShutdown`, or the message has `imminent node shutdown`.",
+    "The node {node} of {pod} was shut down.",
+    (_AGAIN, Step("See the node.", "kubectl describe node {node}")),
+)
+REJECTED = Cause(
+    "RejectedByNode",
+    Symptom.STOPPING,
+    "A pod has failed with `UnexpectedAdmissionError`, `OutOfcpu`, `OutOfmemory` or `OutOfnvidia.com/gpu`.",
+    "The node {node} did not accept {pod}: {words}",
+    (
+        _AGAIN,
+        Step("See what the node offers, and what is in use.", "kubectl describe node {node}"),
+        Step("If devices are missing, restart their device plugin on that node."),
+    ),
+)
+CAUSES = (
+    NODE_LOST,
+    EVICTED_MEMORY,
+    EVICTED_DISK,
+    EVICTED,
+    PREEMPTED,
+    DRAINED,
+    TAINTED,
+    NODE_SHUTDOWN,
+    REJECTED,
+)
+
+
+class _Rule(NamedTuple):
+    reason: re.Pattern[str]
+    message: re.Pattern[str]
+    cause: Cause
+
+
+def _rule(reason: str, cause: Cause, message: str = "") -> _Rule:
+    return _Rule(re.compile(reason), re.compile(message), cause)
+
+
+_RULES = (
+    _rule("^Evicted$", EVICTED_DISK, r"ephemeral[- ](?:local )?storage|EmptyDir|nodefs|imagefs"),
+    _rule("^Evicted$", EVICTED_MEMORY, r"low on resource: memory"),
+    _rule("^Evicted$", EVICTED),
+    _rule("^PreemptionByScheduler$|^Preempting$", PREEMPTED),
+    _rule("^EvictionByEvictionAPI$", DRAINED),
+    _rule("^DeletionByTaintManager$", TAINTED),
+    _rule("^NodeShutdown$|^Shutdown$", NODE_SHUTDOWN),
+    _rule("^Terminated$", NODE_SHUTDOWN, "shutdown"),
+    _rule("^TerminationByKubelet$", NODE_SHUTDOWN, "shutdown"),
+    _rule("^UnexpectedAdmissionError$|^OutOf|^NodeAffinity$|^NodePorts$", REJECTED),
+    _rule("^NodeLost$|^DeletionByPodGC$", NODE_LOST),
+)
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Yield the nodes that are lost, then why pods lost their places; a job that has succeeded needs no reason."""
+    if seen.ended == "Succeeded":
+        return
+    lost = [*_lost_nodes(seen)]
+    yield from lost
+    known = {name for finding in lost for name in finding.pods}
+    found: dict[str, list[Finding]] = {}
+    for pod in seen.pods:
+        finding = _displaced(pod) if reading.name_of(pod) not in known else None
+        if finding is not None:
+            found.setdefault(finding.cause.name, []).append(finding)
+    for same in found.values():
+        yield Finding(same[0].cause, same[0].values, same[0].evidence, tuple(n for f in same for n in f.pods))
+
+
+def _lost_nodes(seen: Seen) -> Iterator[Finding]:
+    """Yield the nodes of living pods that are not ready, if nodes can be read."""
+    if not seen.nodes:
+        return
+    by_node: dict[str, list[str]] = {}
+    for pod in seen.pods:
+        phase = reading.part(pod, "status").get("phase")
+        node = str(reading.part(pod, "spec").get("nodeName") or "")
+        if node and phase in ("Pending", "Running", "Unknown"):
+            by_node.setdefault(node, []).append(reading.name_of(pod))
+    for name, pods in by_node.items():
+        words = _unready(seen.node(name))
+        if words:
+            values = {"node": name, "count": str(len(pods))}
+            yield Finding(NODE_LOST, values, (Evidence(f"node {name}", words),), tuple(pods))
+
+
+def _unready(node: Object | None) -> str:
+    """Return how a node that is not ready reports that; empty for one that is."""
+    if node is None:
+        return "it does not exist"
+    ready = [entry for entry in reading.items(node, "status", "conditions") if entry.get("type") == "Ready"]
+    if not ready or ready[0].get("status") == "True":
+        return ""
+    words = (f"Ready is {ready[0].get('status')}", ready[0].get("reason"), ready[0].get("message"))
+    return reading.line_of(": ".join(str(word) for word in words if word))
+
+
+def _displaced(pod: Object) -> Finding | None:
+    """Return why the pod was removed from its node."""
+    status = reading.part(pod, "status")
+    disrupted = reading.condition(pod, "DisruptionTarget")
+    texts = (
+        (str(disrupted.get("reason") or ""), str(disrupted.get("message") or "")),
+        (str(status.get("reason") or ""), str(status.get("message") or "")),
+    )
+    gone = reading.deleting(pod) or status.get("phase") == "Failed"
+    for rule in _RULES if gone else ():
+        for reason, message in texts:
+            if reason and rule.reason.search(reason) and rule.message.search(message):
+                values = {
+                    "pod": reading.name_of(pod),
+                    "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+                    "words": reading.line_of(message, 200),
+                    "count": "1",
+                }
+                return Finding(rule.cause, values, (from_pod(pod, reason, message),), (values["pod"],))
+    return None

@@ -1,0 +1,51 @@
+"""Writes the table of causes into the page about troubleshooting: `python -m pytorchjob.view.causes.page PAGE`."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytorchjob.view.causes.cause import Cause, Step, Symptom, on_the_page
+from pytorchjob.view.causes.table import CAUSES
+
+BEGIN = "<!-- begin: causes, written by `make generate` -->"
+END = "<!-- end -->"
+
+
+def write(page: str) -> str:
+    """Return the page with the present causes. Raises ValueError without the two marks."""
+    head, begin, rest = page.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no lines {BEGIN!r} and {END!r}")
+    sections = "\n".join(_sections())
+    return f"{head}{BEGIN}\n{sections}\n{END}{tail}"
+
+
+def _sections() -> Iterator[str]:
+    for symptom in Symptom:
+        yield f"\n## {symptom.value}\n"
+        causes = [cause for cause in CAUSES if cause.symptom is symptom]
+        yield "| what you see | cause |\n| --- | --- |"
+        yield from (f"| {_cell(cause.sign)} | [{cause.name}](#{cause.name.lower()}) |" for cause in causes)
+        for cause in causes:
+            yield from _entry(cause)
+
+
+def _entry(cause: Cause) -> Iterator[str]:
+    yield f"\n### {cause.name}\n"
+    yield f"{on_the_page(cause.why)}\n"
+    yield from (_step(number, step) for number, step in enumerate(cause.steps, 1))
+
+
+def _step(number: int, step: Step) -> str:
+    command = f" `{on_the_page(step.command)}`" if step.command else ""
+    return f"{number}. {on_the_page(step.text)}{command}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(write(path.read_text()))

@@ -1,0 +1,186 @@
+"""Recognizes why programs ended with an error: exit codes, Python's exceptions, and what torch and NCCL write.
+
+The texts come from termination messages: the operator lets the kubelet store the end of a failed container's log. Of
+several exceptions the last counts that does not sound like the consequence of another rank's failure.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes import program_causes as causes
+from pytorchjob.view.causes.cause import Cause, Finding, Level
+from pytorchjob.view.causes.endings import Ending, find_endings, statements
+from pytorchjob.view.causes.training import TIMED_OUT
+from pytorchjob.view.seen import Seen
+from pytorchjob_operator.names import CONTAINER
+
+CAUSES = causes.ROWS
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str]
+    cause: Cause
+
+
+def _rule(pattern: str, cause: Cause) -> _Rule:
+    return _Rule(re.compile(pattern, re.MULTILINE), cause)
+
+
+_RULES = (
+    _rule(r"No module named 'torch'|No module named torch$|torch cannot be imported", causes.NO_TORCH),
+    _rule(
+        r"exec: \"pytorchjob-agent\"|pytorchjob-agent: (?:command )?not found|No module named '?pytorchjob_agent",
+        causes.NO_AGENT,
+    ),
+    _rule(
+        r"(?:exec|stat):? \"?(?P<name>[^\s\":]+)\"?: (?:executable file not found|stat \S+: no such file|no such file)",
+        causes.WRONG_COMMAND,
+    ),
+    _rule(
+        r"^(?:\S*/)?(?:ba|da|a)?sh: (?:line )?(?:\d+: )?(?P<name>[\w./-]+): (?:command )?not found$",
+        causes.WRONG_COMMAND,
+    ),
+    _rule(r"exec:? \"?(?P<name>[^\s\":]+)\"?: (?:permission denied|exec format error)", causes.NOT_EXECUTABLE),
+    _rule(r"can't open file '(?P<name>[^']+)': \[Errno 2\]", causes.NO_SCRIPT),
+    _rule(r"ModuleNotFoundError: No module named '(?P<name>[^']+)'", causes.NO_MODULE),
+    _rule(r"CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError", causes.GPU_MEMORY),
+    _rule(
+        r"Found no NVIDIA driver|not compiled with CUDA|driver on your system is too old|no CUDA-capable device"
+        r"|but torch \S+ sees 0\b",
+        causes.NO_GPU,
+    ),
+    _rule(r"invalid device ordinal|Duplicate GPU detected|but torch \S+ sees \d+", causes.WRONG_NPROC),
+    _rule(
+        r"insufficient shared memory|[Uu]nable to (?:open|write|mmap) .*shared memory|Bus error",
+        causes.SHARED_MEMORY,
+    ),
+    _rule(r"\[Errno 28\]|No space left on device", causes.DISK_FULL),
+    _rule(r"[Aa]ddress already in use|EADDRINUSE", causes.PORT_IN_USE),
+    _rule(r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<name>[^']+)'", causes.NO_FILE),
+    _rule(r"no socket interface found", causes.NCCL_INTERFACE),
+    _rule(
+        r"^(?P<words>.*(?:Name or service not known|Temporary failure in name resolution|gaierror).*)$",
+        causes.DNS,
+    ),
+    _rule(r"^(?P<words>.*network addresses of \((?P<host>[^,)]+).* cannot be retrieved.*)$", causes.DNS),
+    _rule(
+        r"Timed out after \d+ seconds waiting for clients|client socket has timed out|RendezvousTimeoutError",
+        TIMED_OUT,
+    ),
+    _rule(
+        r"Watchdog caught collective operation timeout|Timed out waiting \d+ms for (?:recv|send)",
+        causes.COLLECTIVE_TIMEOUT,
+    ),
+    _rule(r"NCCL error|nccl(?:System|Internal|Remote|UnhandledCuda)Error|ncclInvalidUsage", causes.NCCL),
+    _rule(r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|Connection refused", causes.PEER_GONE),
+)
+"""What a text has, and what it means; the first that fits."""
+_EXCEPTION = re.compile(r"^(?:\[rank\d+\]:? ?)?(?P<words>[A-Za-z_][\w.]*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
+_WRAPPERS = ("ChildFailedError", "SignalException")
+"""torchrun's own exceptions: they only report that a worker failed."""
+_IN_SENTENCE = re.compile(r"exited with code \d+[^:]*: (?P<words>[A-Za-z_][\w.]*(?:Error|Exception)(?:: [^;]*)?)")
+_CHAINED = ("During handling of the above exception", "direct cause of the following exception")
+_LAST_LINES = 8
+_AGENTS = {"BadSetup": causes.SETUP, "BadUsage": causes.USAGE, "PreflightFailed": causes.UNFIT}
+_NATIVE = {139: "SIGSEGV", 134: "SIGABRT", 135: "SIGBUS", 132: "SIGILL"}
+_KILLED, _STOPPED = 137, 143
+_WORDS = 300
+
+Meaning = tuple[Cause, dict[str, str]]
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Yield the causes of programs that failed: each once, with the pods that have it, the earliest failure first."""
+    endings = find_endings(seen)
+    found: dict[str, list[Finding]] = {}
+    for finding in (*_read_texts(seen, endings), *_read_endings(endings)):
+        found.setdefault(finding.cause.name, []).append(finding)
+    for same in found.values():
+        pods = tuple(dict.fromkeys(pod for finding in same for pod in finding.pods))
+        yield Finding(same[0].cause, same[0].values, same[0].evidence, pods)
+
+
+def _read_texts(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
+    images = {ending.pod: ending.image for ending in endings}
+    for statement in statements(seen):
+        found = meaning(statement.text)
+        if found is not None:
+            cause, values = found
+            pod = statement.pod or _pod_in(seen, statement.text)
+            known = {
+                "pod": pod or "a pod",
+                "image": images.get(pod) or next(filter(None, images.values()), "IMAGE"),
+                "container": CONTAINER,
+            }
+            yield Finding(cause, {**known, **values}, (statement.evidence,), (pod,) if pod else ())
+
+
+@lru_cache(maxsize=1024)
+def meaning(text: str) -> Meaning | None:
+    """Return what a text of a failed program means; None if it means nothing certain."""
+    found = [match for match in _EXCEPTION.finditer(text) if not match["words"].partition(":")[0].endswith(_WRAPPERS)]
+    if not found:
+        lines = [line for line in text.splitlines() if line.strip()]
+        return _by_rule("\n".join(lines[-_LAST_LINES:])) or _in_sentence(text)
+    ends = [match.start() for match in found[1:]] + [len(text)]
+    meanings = [
+        _of_exception(match["words"], text[match.start() : end]) for match, end in zip(found, ends, strict=True)
+    ]
+    roots = [number for number, known in enumerate(meanings) if known[0].level is Level.ROOT]
+    if not roots:
+        return meanings[-1]
+    last = roots[-1]
+    before = roots[-2] if len(roots) > 1 else last
+    chained = any(words in text[found[before].start() : found[last].start()] for words in _CHAINED)
+    general = meanings[last][0] is causes.EXCEPTION
+    return meanings[before] if general and chained else meanings[last]
+
+
+def _of_exception(words: str, text: str) -> Meaning:
+    return _by_rule(text) or (causes.EXCEPTION, {"words": words[:_WORDS]})
+
+
+def _by_rule(text: str) -> Meaning | None:
+    for rule in _RULES:
+        if match := rule.pattern.search(text):
+            return rule.cause, {key: value.strip()[:_WORDS] for key, value in match.groupdict().items() if value}
+    return (causes.KILLED, {}) if "killed by SIGKILL" in text else None
+
+
+def _in_sentence(text: str) -> Meaning | None:
+    found = _IN_SENTENCE.search(text)
+    return (causes.EXCEPTION, {"words": found["words"][:_WORDS]}) if found else None
+
+
+def _read_endings(endings: list[Ending]) -> Iterator[Finding]:
+    """Yield what reasons and codes mean, where the text means nothing."""
+    for ending in endings:
+        cause = _by_reason(ending)
+        if cause is not None:
+            words = _NATIVE[ending.code] if cause is causes.NATIVE_CRASH else ending.words[:_WORDS]
+            values = {"pod": ending.pod, "container": ending.container, "image": ending.image, "words": words}
+            yield Finding(cause, {**values, "code": str(ending.code)}, (ending.evidence,), (ending.pod,))
+
+
+def _by_reason(ending: Ending) -> Cause | None:
+    if ending.reason == "OOMKilled":
+        return causes.OUT_OF_MEMORY
+    if meaning(ending.everything) is not None:
+        return None
+    if ending.agent is not None:
+        failed = causes.EXIT_CODE if ending.agent.reason == "WorkerFailed" else None
+        return _AGENTS.get(ending.agent.reason, failed)
+    if ending.code in _NATIVE:
+        return causes.NATIVE_CRASH
+    if ending.code == _KILLED:
+        return causes.KILLED
+    return None if ending.code == _STOPPED else causes.EXIT_CODE
+
+
+def _pod_in(seen: Seen, text: str) -> str:
+    """Return the pod that a text of the job names."""
+    pods = sorted(map(reading.name_of, seen.pods), key=len, reverse=True)
+    return next((name for name in pods if name and name in text), "")

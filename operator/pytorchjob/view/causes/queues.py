@@ -1,0 +1,165 @@
+"""Jobs that wait to be admitted: suspended by a person or by Kueue, held by a gate, or by a gang scheduler."""
+
+from collections.abc import Iterator
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom, from_pod
+from pytorchjob.view.reading import Object
+from pytorchjob.view.seen import Seen
+
+SUSPENDED = Cause(
+    "SuspendedByUser",
+    Symptom.NO_PODS,
+    "`status` shows Suspended, and the job has no queue.",
+    "The job is suspended: `spec.runPolicy.suspend` is true.",
+    (
+        Step(
+            "Resume it.",
+            "kubectl patch pytorchjobs/{job} -n {namespace} --type=merge"
+            ' -p \'{{"spec":{{"runPolicy":{{"suspend":false}}}}}}\'',
+        ),
+    ),
+)
+KUEUE_QUOTA = Cause(
+    "KueueWaitsForQuota",
+    Symptom.NO_PODS,
+    "`status` shows Queued, and Kueue's message has `insufficient quota` or `insufficient unused quota`.",
+    "Kueue holds the job back until its queue {queue} has quota for it.",
+    (
+        Step("See the queue, and what is before the job.", "kubectl describe localqueue {queue} -n {namespace}"),
+        Step("See what Kueue reports about this job.", "kubectl describe workload {workload} -n {namespace}"),
+    ),
+)
+KUEUE_NO_QUEUE = Cause(
+    "KueueQueueMissing",
+    Symptom.NO_PODS,
+    "`status` shows Queued, and Kueue's message has `LocalQueue ... doesn't exist` or `is inactive`.",
+    "Kueue cannot admit the job: its queue {queue} does not exist, or is not active.",
+    (
+        Step("See the queues of the namespace.", "kubectl get localqueues -n {namespace}"),
+        Step(
+            "Name another queue, or have an administrator create this one.",
+            "kubectl label pytorchjobs/{job} -n {namespace} --overwrite kueue.x-k8s.io/queue-name=QUEUE",
+        ),
+    ),
+)
+KUEUE_NOT_SEEN = Cause(
+    "KueueIgnoresJob",
+    Symptom.NO_PODS,
+    "`status` shows Queued, and Kueue has no Workload for the job.",
+    "The job waits for the queue {queue}, but Kueue has no Workload for it.",
+    (
+        Step("See whether Kueue runs, and serves PyTorchJobs.", "kubectl get pods,configmaps -n kueue-system"),
+        Step("Add `kubeflow.org/pytorchjob` to `integrations.frameworks` in Kueue's configuration."),
+    ),
+)
+KUEUE_WAITS = Cause(
+    "KueueWaits",
+    Symptom.NO_PODS,
+    "`status` shows Queued.",
+    "Kueue has not admitted the job yet; it waits in the queue {queue}.",
+    (Step("See what Kueue reports about this job.", "kubectl get workloads -n {namespace}"),),
+)
+GATED = Cause(
+    "SchedulingGated",
+    Symptom.PENDING,
+    "A pod is Pending with `SchedulingGated`.",
+    "The scheduling gate {gate} holds {pod} back until its controller removes it.",
+    (Step("Find out which controller sets the gate.", "kubectl get pod {pod} -n {namespace} -o yaml"),),
+)
+GANG_PENDING = Cause(
+    "GangWaits",
+    Symptom.NO_PODS,
+    "The condition `Waiting` has the reason `PodGroupPending` or `PodGroupUnschedulable`.",
+    "The gang scheduler does not admit the job's pods yet: all of them must fit at once.",
+    (
+        Step("See the gang, and its queue.", "kubectl describe podgroup {job} -n {namespace}"),
+        Step("Wait, use fewer or smaller pods, or set `schedulingPolicy.minAvailable`."),
+    ),
+)
+GANG_MISSING = Cause(
+    "GangSchedulerMissing",
+    Symptom.NO_PODS,
+    "The condition `Waiting` has the reason `GangSchedulerUnavailable`.",
+    "The job needs a gang scheduler that is not installed, or that the operator may not use.",
+    (
+        Step("See which PodGroups the cluster knows.", "kubectl api-resources | grep -i podgroup"),
+        Step("Install the scheduler, set `gangScheduling.enabled=true` in the chart, or set `gangScheduler: none`."),
+    ),
+)
+CAUSES = (
+    SUSPENDED,
+    KUEUE_QUOTA,
+    KUEUE_NO_QUEUE,
+    KUEUE_NOT_SEEN,
+    KUEUE_WAITS,
+    GATED,
+    GANG_PENDING,
+    GANG_MISSING,
+)
+_KUEUE_SECONDS = 30
+"""Kueue makes a Workload within this time."""
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Yield why the job, or a pod of it, is held back."""
+    if seen.suspended and not seen.ended:
+        yield from _held_by_kueue(seen) if seen.queue else _suspended(seen)
+        return
+    waiting = reading.condition(seen.job, "Waiting")
+    causes = {
+        "PodGroupPending": GANG_PENDING,
+        "PodGroupUnschedulable": GANG_PENDING,
+        "GangSchedulerUnavailable": GANG_MISSING,
+    }
+    cause = causes.get(str(waiting.get("reason")))
+    if cause is not None:
+        message = reading.line_of(waiting.get("message"), 600)
+        yield Finding(cause, {}, (Evidence(f"condition Waiting, {waiting.get('reason')}", message),))
+    yield from _gated(seen)
+
+
+def _suspended(seen: Seen) -> Iterator[Finding]:
+    suspended = reading.condition(seen.job, "Suspended")
+    message = reading.line_of(suspended.get("message")) or "spec.runPolicy.suspend is true"
+    yield Finding(SUSPENDED, {}, (Evidence("the job", message),))
+
+
+def _held_by_kueue(seen: Seen) -> Iterator[Finding]:
+    values = {"queue": seen.queue}
+    if not seen.workloads:
+        unknown = seen.workloads is None or seen.age() < _KUEUE_SECONDS
+        label = Evidence("the job", f"the label kueue.x-k8s.io/queue-name is {seen.queue}, and suspend is true")
+        yield Finding(KUEUE_WAITS if unknown else KUEUE_NOT_SEEN, values, (label,))
+        return
+    workload = seen.workloads[0]
+    reserved = reading.condition(workload, "QuotaReserved", "False")
+    message = str(reserved.get("message") or "")
+    source = f"Kueue's Workload {reading.name_of(workload)}, {reserved.get('reason') or 'no condition yet'}"
+    evidence = (Evidence(source, reading.line_of(message, 600)),)
+    yield Finding(_of_kueue(message), {**values, "workload": reading.name_of(workload)}, evidence)
+
+
+def _of_kueue(message: str) -> Cause:
+    if "insufficient" in message and "quota" in message:
+        return KUEUE_QUOTA
+    if "doesn't exist" in message or "does not exist" in message or "inactive" in message:
+        return KUEUE_NO_QUEUE
+    return KUEUE_WAITS
+
+
+def _gated(seen: Seen) -> Iterator[Finding]:
+    pods = [pod for pod in seen.living_pods() if _gate(pod)]
+    if pods:
+        held = reading.condition(pods[0], "PodScheduled", "False")
+        yield Finding(
+            GATED,
+            {"gate": _gate(pods[0]), "pod": reading.name_of(pods[0])},
+            (from_pod(pods[0], "SchedulingGated", held.get("message") or f"held by {_gate(pods[0])}"),),
+            tuple(map(reading.name_of, pods)),
+        )
+
+
+def _gate(pod: Object) -> str:
+    gates = reading.items(pod, "spec", "schedulingGates")
+    return ", ".join(str(gate.get("name")) for gate in gates)

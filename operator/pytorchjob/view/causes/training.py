@@ -1,0 +1,295 @@
+"""Pods that run and do not train together: what the coordinator reports in the condition Degraded, and the agents."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.endings import Ending, find_endings, statements
+from pytorchjob.view.seen import Seen
+
+_LOGS = "kubectl logs -n {namespace} -l training.kubeflow.org/job-name={job} --prefix --tail=50"
+_DEGRADED = "The condition `Degraded` has the reason"
+
+HANG = Cause(
+    "WorkersHang",
+    Symptom.STOPPING,
+    "The event `WorkersHang`, or a pod ends with `WorkerHangs`. The stacks of all ranks are in the pods' logs.",
+    "The workers did nothing for too long and were killed: {words}",
+    (
+        Step("Read the stacks.", "kubectl logs {pod} -n {namespace} --tail=200"),
+        Step("The rank that is elsewhere than the others is named: correct that place of the script."),
+        Step("If it only needs more time, raise `spec.agent.hang` (docs/progress.md)."),
+    ),
+)
+TOKEN_REFUSED = Cause(
+    "AgentRefused",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `AgentRefused`, or a pod ends with `the coordinator refuses this agent`.",
+    "The operator refuses an agent of the job: {words}",
+    (
+        Step(
+            "If the operator's key has changed since, delete the pod that is named.",
+            "kubectl delete pod {pod} -n {namespace}",
+        ),
+        Step(
+            "Otherwise a client that is not part of the job tries to join; docs/security.md explains what it could do."
+        ),
+    ),
+)
+TOO_MANY_AGENTS = Cause(
+    "AgentLimit",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `AgentRefused`, and the message has `no connection for`.",
+    "The operator has no connection left for this job's agents: {words}",
+    (
+        Step(
+            "Give the operator more memory: its limit decides how many agents it accepts.",
+            "helm upgrade pytorchjob-operator CHART -n pytorchjob-system --reuse-values"
+            " --set resources.limits.memory=1Gi",
+        ),
+    ),
+)
+COORDINATOR_UNREACHABLE = Cause(
+    "CoordinatorUnreachable",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `CoordinatorUnreachable`, or a pod ends with `no coordinator within`.",
+    "Pods of the job cannot reach the operator on TCP port 29600: {words}",
+    (
+        Step("See whether the operator runs.", "kubectl get pods -A -l app.kubernetes.io/name=pytorchjob-operator"),
+        Step("See the NetworkPolicies, which must let the pods out to that port.", "kubectl get networkpolicies -A"),
+        Step("docs/elastic.md has a NetworkPolicy that does."),
+    ),
+    Level.LIKELY_CONSEQUENCE,
+)
+PEER_UNREACHABLE = Cause(
+    "PeerUnreachable",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `PeerUnreachable`.",
+    "Pods of the job cannot reach each other: {words}",
+    (
+        Step("See the NetworkPolicies of the namespace.", "kubectl get networkpolicies -n {namespace}"),
+        Step("Let the job's pods connect to each other on all TCP ports; docs/elastic.md has a NetworkPolicy."),
+        Step('A service mesh must leave these ports alone: set `sidecar.istio.io/inject: "false"` on the templates.'),
+    ),
+)
+UNEQUAL_VERSIONS = Cause(
+    "UnequalVersions",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `UnequalVersions`.",
+    "The pods have unequal versions: {words}",
+    delete_and_apply("Use one image, named by its digest, for all roles."),
+)
+CLOCKS = Cause(
+    "ClocksDiffer",
+    Symptom.STOPPING,
+    f"{_DEGRADED} `ClocksDiffer`.",
+    "The clocks of the nodes differ: {words}",
+    (Step("Synchronize them (NTP, chrony). Training goes on meanwhile; only times in logs mislead."),),
+    Level.CONSEQUENCE,
+)
+DUPLICATE = Cause(
+    "DuplicateReplica",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `DuplicateReplica`.",
+    "Two agents claim to be the same replica: {words}",
+    delete_and_apply("Start `pytorchjob-agent run` in one container of each pod, and once in it."),
+)
+DEFECT = Cause(
+    "CoordinatorDefect",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `CoordinatorDefect`.",
+    "The operator found a defect of its own, and forms no round for this job.",
+    (
+        Step(
+            "Report it with the operator's log.",
+            "kubectl logs -n pytorchjob-system -l app.kubernetes.io/name=pytorchjob-operator",
+        ),
+    ),
+)
+INJECTION = Cause(
+    "AgentNotInjected",
+    Symptom.NOT_JOINING,
+    "The condition `ConfigValid` is False with the reason `AgentUnavailable`.",
+    "`spec.agent.inject` has no effect: {words}",
+    delete_and_apply("Correct what the message names; docs/agent.md has the rules."),
+)
+INJECTION_FAILED = Cause(
+    "AgentInstallFailed",
+    Symptom.NOT_STARTING,
+    "The init container `pytorchjob-agent-install` ends with an error.",
+    "The agent could not be copied into {pod}: {words}",
+    (
+        Step("Read its log.", "kubectl logs {pod} -n {namespace} -c pytorchjob-agent-install"),
+        Step("See which image the operator uses (value `agentImage` of the chart)."),
+    ),
+)
+WRONG_NNODES = Cause(
+    "WrongReplicas",
+    Symptom.NOT_JOINING,
+    "The command has `--nnodes=N`, and N is not the number of the job's pods.",
+    "The command asks for {wanted} nodes, and the job has {pods_of_job} pods, so they cannot all join.",
+    delete_and_apply("Remove `--nnodes` from the command: the operator sets it. Or make `replicas` equal."),
+)
+TIMED_OUT = Cause(
+    "RendezvousTimeout",
+    Symptom.NOT_JOINING,
+    "A pod ends with code 201, or torch reports `Timed out ... waiting for clients`.",
+    "The pods did not find each other in time.",
+    (
+        Step("See which pods do not run, and why.", "pytorchjob status {job} -n {namespace}"),
+        Step("Read what each of them waits for.", _LOGS),
+    ),
+    Level.CONSEQUENCE,
+)
+BELOW_MINIMUM = Cause(
+    "BelowMinReplicas",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `RendezvousWaiting`, and the message has `of at least`.",
+    "Fewer pods are ready than `elasticPolicy.minReplicas` asks for: {words}",
+    (Step("Make the named pods run, or lower the minimum.", "kubectl edit pytorchjobs/{job} -n {namespace}"),),
+    Level.CONSEQUENCE,
+)
+WAITING = Cause(
+    "RendezvousWaiting",
+    Symptom.NOT_JOINING,
+    f"{_DEGRADED} `RendezvousWaiting`.",
+    "Training waits for pods: {words}",
+    (
+        Step(
+            "See what the named pods do.",
+            "kubectl get pods -n {namespace} -l training.kubeflow.org/job-name={job} -o wide",
+        ),
+        Step("Read their logs.", _LOGS),
+    ),
+    Level.CONSEQUENCE,
+)
+CAUSES = (
+    HANG,
+    TOKEN_REFUSED,
+    TOO_MANY_AGENTS,
+    COORDINATOR_UNREACHABLE,
+    PEER_UNREACHABLE,
+    UNEQUAL_VERSIONS,
+    DUPLICATE,
+    DEFECT,
+    INJECTION,
+    INJECTION_FAILED,
+    WRONG_NNODES,
+    TIMED_OUT,
+    BELOW_MINIMUM,
+    WAITING,
+    CLOCKS,
+)
+
+
+class _Rule(NamedTuple):
+    reason: str
+    pattern: re.Pattern[str]
+    cause: Cause
+
+
+_ANY = re.compile("")
+_RULES = (
+    _Rule("AgentRefused", re.compile("no connection for"), TOO_MANY_AGENTS),
+    _Rule("AgentRefused", _ANY, TOKEN_REFUSED),
+    _Rule("CoordinatorUnreachable", _ANY, COORDINATOR_UNREACHABLE),
+    _Rule("PeerUnreachable", _ANY, PEER_UNREACHABLE),
+    _Rule("UnequalVersions", _ANY, UNEQUAL_VERSIONS),
+    _Rule("ClocksDiffer", _ANY, CLOCKS),
+    _Rule("DuplicateReplica", _ANY, DUPLICATE),
+    _Rule("CoordinatorDefect", _ANY, DEFECT),
+    _Rule("RendezvousWaiting", re.compile("of at least"), BELOW_MINIMUM),
+    _Rule("RendezvousWaiting", re.compile("rendezvous timed out"), TIMED_OUT),
+    _Rule("RendezvousWaiting", _ANY, WAITING),
+)
+"""What the reason and the message of the condition Degraded mean; the first that fits."""
+_OF_AGENTS = (
+    (re.compile(r"the coordinator refuses this agent: (?P<words>.*)"), TOKEN_REFUSED),
+    (re.compile(r"(?P<words>no coordinator within .*)"), COORDINATOR_UNREACHABLE),
+)
+_HANGS = re.compile(r"\) hangs(?: at step \d+)?: (?P<words>.*)", re.DOTALL)
+_NNODES = re.compile(r"--nnodes[= ](\d+)(?:\s|$)")
+_TIMED_OUT_CODE = 201
+_INSTALL = "pytorchjob-agent-install"
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Yield why the pods do not train together, or why their workers were killed."""
+    endings = find_endings(seen)
+    yield from _hangs(seen, endings)
+    yield from _degraded(seen)
+    yield from _agents(endings)
+    yield from _config(seen)
+    yield from _wrong_nnodes(seen)
+
+
+def _degraded(seen: Seen) -> Iterator[Finding]:
+    shown = reading.condition(seen.job, "Degraded")
+    reason, message = str(shown.get("reason") or ""), str(shown.get("message") or "")
+    for rule in _RULES:
+        if rule.reason == reason and rule.pattern.search(message):
+            evidence = Evidence(f"condition Degraded, {reason}", reading.line_of(message, 600))
+            yield Finding(
+                rule.cause, {"words": reading.line_of(message, 200), "pod": _named(seen, message)}, (evidence,)
+            )
+            return
+
+
+def _hangs(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
+    for ending in endings:
+        if ending.agent is not None and ending.agent.reason == "WorkerHangs":
+            words = reading.line_of(ending.agent.message)
+            yield Finding(HANG, {"pod": ending.pod, "words": words}, (ending.evidence,), (ending.pod,))
+            return
+    for statement in statements(seen):
+        if found := _HANGS.search(statement.text):
+            pod = _named(seen, statement.text)
+            words = reading.line_of(found["words"])
+            yield Finding(HANG, {"pod": pod, "words": words}, (statement.evidence,), (pod,) if pod != "POD" else ())
+            return
+
+
+def _agents(endings: list[Ending]) -> Iterator[Finding]:
+    """Yield why agents gave up before a round."""
+    for ending in endings:
+        text = ending.words
+        if ending.container == _INSTALL:
+            words = reading.line_of(text) or f"exit code {ending.code}"
+            yield Finding(INJECTION_FAILED, {"pod": ending.pod, "words": words}, (ending.evidence,), (ending.pod,))
+        if ending.agent is None or ending.code != _TIMED_OUT_CODE:
+            continue
+        for pattern, cause in (*_OF_AGENTS, (_ANY, TIMED_OUT)):
+            if found := pattern.search(text):
+                values = {"pod": ending.pod, "words": reading.line_of(found.groupdict().get("words"), 200)}
+                yield Finding(cause, values, (ending.evidence,), (ending.pod,))
+                break
+
+
+def _config(seen: Seen) -> Iterator[Finding]:
+    wrong = reading.condition(seen.job, "ConfigValid", "False")
+    if wrong.get("reason") == "AgentUnavailable":
+        message = reading.line_of(wrong.get("message"))
+        words = message.partition("has no effect: ")[2] or message
+        yield Finding(INJECTION, {"words": words}, (Evidence("condition ConfigValid, AgentUnavailable", message),))
+
+
+def _wrong_nnodes(seen: Seen) -> Iterator[Finding]:
+    """Yield a number of nodes in the command that no job of this size can have."""
+    total = seen.wanted_pods()
+    for role, _, template in reading.roles(seen.job):
+        words = " ".join(reading.words_of(reading.main_spec(template)))
+        found = _NNODES.search(words)
+        plain = "torchrun" in words or "torch.distributed" in words
+        if found and plain and int(found[1]) not in (1, total) and seen.ended != "Succeeded":
+            evidence = Evidence(f"the command of {role}", reading.line_of(words))
+            yield Finding(WRONG_NNODES, {"wanted": found[1], "pods_of_job": str(total)}, (evidence,))
+            return
+
+
+def _named(seen: Seen, text: str) -> str:
+    """Return the first pod of the job that a text names."""
+    found = {text.find(name): name for name in sorted(map(reading.name_of, seen.pods), key=len)}
+    places = sorted(place for place in found if place >= 0)
+    return found[places[0]] if places else "POD"

@@ -1,0 +1,136 @@
+"""Reads fields of API objects. A missing or malformed field reads as empty and never raises: any client may write."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pytorchjob_operator import names
+from pytorchjob_operator.problem import read_time
+
+Object = Mapping[str, Any]
+
+_AMOUNT = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?i?)")
+_UNITS = {
+    **{unit: 1000.0**power for power, unit in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)},
+    **{unit: 1024.0**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
+}
+_SPACE = re.compile(r"\s+")
+
+
+def part(obj: Object, *path: str) -> Object:
+    """Return an object inside another one; empty if it is missing or no object."""
+    found: Any = obj
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def items(obj: Object, *path: str) -> Sequence[Object]:
+    """Return the objects of a list inside an object."""
+    found = part(obj, *path[:-1]).get(path[-1])
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list | tuple) else []
+
+
+def name_of(obj: Object) -> str:
+    """Return `metadata.name`."""
+    return str(part(obj, "metadata").get("name") or "")
+
+
+def uid_of(obj: Object) -> str:
+    """Return `metadata.uid`."""
+    return str(part(obj, "metadata").get("uid") or "")
+
+
+def created_at(obj: Object) -> datetime | None:
+    """Return when the object was created."""
+    return read_time(part(obj, "metadata").get("creationTimestamp"))
+
+
+def deleting(obj: Object) -> bool:
+    """Whether the object is being deleted."""
+    return bool(part(obj, "metadata").get("deletionTimestamp"))
+
+
+def condition(obj: Object, kind: str, status: str = "True") -> Object:
+    """Return the condition of a type if it has this status; otherwise an empty object."""
+    found = (entry for entry in items(obj, "status", "conditions") if entry.get("type") == kind)
+    return next((entry for entry in found if entry.get("status") == status), {})
+
+
+def changed_at(entry: Object) -> datetime | None:
+    """Return when a condition last changed."""
+    return read_time(entry.get("lastTransitionTime")) or read_time(entry.get("lastUpdateTime"))
+
+
+def event_time(event: Object) -> datetime | None:
+    """Return when an event last occurred."""
+    times = (part(event, "series").get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((time for time in map(read_time, times) if time), None) or created_at(event)
+
+
+def containers(pod: Object) -> Sequence[Object]:
+    """Return the statuses of a pod's containers, the init containers first."""
+    return [*items(pod, "status", "initContainerStatuses"), *items(pod, "status", "containerStatuses")]
+
+
+def main_status(pod: Object) -> Object:
+    """Return the status of container `pytorch`; empty until the kubelet reports it."""
+    return next((found for found in items(pod, "status", "containerStatuses") if _is_main(found)), {})
+
+
+def main_spec(pod_spec: Object) -> Object:
+    """Return container `pytorch` of a pod's spec, or of a template's."""
+    return next((found for found in items(pod_spec, "containers") if _is_main(found)), {})
+
+
+def _is_main(container: Object) -> bool:
+    return container.get("name") == names.CONTAINER
+
+
+def restarts(pod: Object) -> int:
+    """Return how often the kubelet has restarted the pod's containers."""
+    return sum(whole(container.get("restartCount")) or 0 for container in containers(pod))
+
+
+def roles(job: Object) -> Iterator[tuple[str, int, Object]]:
+    """Yield each role of a job, the Master first: its name, its replicas, the spec of its template."""
+    specs = part(job, "spec", "pytorchReplicaSpecs")
+    for role in names.ReplicaType:
+        if role.value in specs:
+            number = whole(part(specs, role.value).get("replicas"))
+            yield role.value, 1 if number is None else number, part(specs, role.value, "template", "spec")
+
+
+def words_of(container: Object) -> list[str]:
+    """Return command and arguments of a container."""
+    lists = (container.get(key) for key in ("command", "args"))
+    return [str(word) for found in lists if isinstance(found, list | tuple) for word in found]
+
+
+def variable(container: Object, name: str) -> str:
+    """Return the value of an environment variable that is written in the container's spec; empty without it."""
+    found = (entry.get("value") for entry in items(container, "env") if entry.get("name") == name)
+    return str(next(found, "") or "")
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number, also if it is written as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    return int(value) if isinstance(value, int) or (value.isascii() and value.isdigit() and len(value) < 10) else None
+
+
+def amount(quantity: object) -> float:
+    """Return a quantity such as `500m` or `4Gi` as a number that is exact enough to compare; 0 if it is malformed."""
+    found = _AMOUNT.fullmatch(str(quantity))
+    try:
+        return float(found[1]) * _UNITS[found[2]] if found else 0.0
+    except (KeyError, ValueError):
+        return 0.0
+
+
+def line_of(text: object, most: int = 300) -> str:
+    """Return a text as a single line of limited length."""
+    line = _SPACE.sub(" ", str(text or "")).strip()
+    return line if len(line) <= most else f"{line[: most - 3]}..."

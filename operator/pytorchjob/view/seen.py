@@ -1,0 +1,113 @@
+"""What a view and a diagnosis may depend on: one snapshot of a job and of what is around it.
+
+`None` always means: this person may not read it, or it was not read. No rule concludes anything from it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pytorchjob.view import reading
+from pytorchjob.view.reading import Object
+from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorObjects:
+    """The objects of the operator's installation."""
+
+    installed: bool | None = None
+    """Whether the API server knows PyTorchJobs."""
+    deployments: Sequence[Object] | None = None
+    leases: Sequence[Object] | None = None
+    pods: Sequence[Object] | None = None
+    definition: Object | None = None
+    """The custom resource definition."""
+    version: str = ""
+    """The API server's version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The snapshot."""
+
+    now: datetime
+    namespace: str
+    job: Object = field(default_factory=dict)
+    """Empty: the diagnosis is about the cluster alone."""
+    pods: Sequence[Object] = ()
+    events: Sequence[Object] = ()
+    """Of the job and of its pods, the oldest first."""
+    nodes: Sequence[Object] | None = None
+    operator: OperatorObjects = field(default_factory=OperatorObjects)
+    workloads: Sequence[Object] | None = None
+    """Kueue's objects that belong to the job."""
+    claims: Mapping[str, Object | None] = field(default_factory=dict)
+    """The PersistentVolumeClaims that the templates name; None for one that cannot be read or does not exist."""
+    logs: Mapping[str, str] = field(default_factory=dict)
+    """The last lines of pods that failed, by the pod's name."""
+    last_lines: Mapping[str, str] = field(default_factory=dict)
+    """The last line of pods that run."""
+    readable: bool = True
+    """Whether this person may read the job's pods; otherwise `pods` is empty."""
+    _by_object: dict[tuple[str, str], list[Object]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """The events by kind and name of their object, the newest first: a large job has very many."""
+
+    def __post_init__(self) -> None:
+        """Sort the events."""
+        for event in reversed(self.events):
+            about = reading.part(event, "involvedObject")
+            key = str(about.get("kind") or ""), str(about.get("name") or "")
+            self._by_object.setdefault(key, []).append(event)
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return reading.name_of(self.job)
+
+    @property
+    def status(self) -> Object:
+        """The job's status; empty before the operator has written one."""
+        return reading.part(self.job, "status")
+
+    @property
+    def ended(self) -> str:
+        """`Succeeded`, `Failed` or empty."""
+        return next((kind for kind in ("Succeeded", "Failed") if self.has(kind)), "")
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the job's spec suspends it."""
+        return reading.part(self.job, "spec", "runPolicy").get("suspend") is True
+
+    @property
+    def queue(self) -> str:
+        """The job's queue of Kueue; empty without one."""
+        return str(reading.part(self.job, "metadata", "labels").get(LABEL_KUEUE_QUEUE) or "")
+
+    def has(self, kind: str) -> bool:
+        """Whether the job has this condition, and it is True."""
+        return bool(reading.condition(self.job, kind))
+
+    def age(self) -> float:
+        """Return how many seconds ago the job was created; 0 if that is unknown."""
+        created = reading.created_at(self.job)
+        return (self.now - created).total_seconds() if created else 0.0
+
+    def wanted_pods(self) -> int:
+        """Return how many pods the job's spec asks for."""
+        return sum(count for _, count, _ in reading.roles(self.job))
+
+    def living_pods(self) -> Iterator[Object]:
+        """Yield the pods that are not being deleted."""
+        yield from (pod for pod in self.pods if not reading.deleting(pod))
+
+    def node(self, name: str) -> Object | None:
+        """Return a node by its name; None if nodes cannot be read, or there is no such node."""
+        return next((node for node in self.nodes or () if reading.name_of(node) == name), None)
+
+    def events_of(self, obj: Object) -> Iterator[Object]:
+        """Yield the events of this very object, the newest first; an older object of its name has other events."""
+        for event in self._by_object.get((str(obj.get("kind", "Pod")), reading.name_of(obj)), ()):
+            if reading.part(event, "involvedObject").get("uid") in (None, "", reading.uid_of(obj)):
+                yield event
