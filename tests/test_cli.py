@@ -122,7 +122,7 @@ def test_a_job_without_a_name_is_one_sentence(
 
 def test_a_missing_file_is_named() -> None:
     result = call("run", "-f", "no/such.yaml")
-    assert (result.exit_code, result.stderr) == (2, "error: no/such.yaml: cannot be read: No such file or directory\n")
+    assert (result.exit_code, result.stderr) == (2, "error: no/such.yaml: there is no such file, and no folder no\n")
 
 
 def test_the_plan_is_the_objects_of_the_job() -> None:

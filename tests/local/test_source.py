@@ -65,3 +65,23 @@ def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
     path = write(tmp_path / "job.yaml", job(Worker=role(["x" * 5_000_000])))
     with pytest.raises(InvalidJob, match="is larger than"):
         read_jobs(str(path))
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        pytest.param("trian.yml", r"trian\.yml: there is no such file; did you mean .*train\.yaml\?", id="a slip"),
+        pytest.param("other.txt", r"other\.txt: there is no such file$", id="nothing like it"),
+        pytest.param("no/train.yaml", r"there is no such file, and no folder .*no$", id="no folder"),
+        pytest.param(".", r"is a folder: name the file of the job", id="a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, path: str, words: str) -> None:
+    write(tmp_path / "train.yaml", job(Worker=role(["x"])))
+    with pytest.raises(InvalidJob, match=words):
+        read_jobs(str(tmp_path / path))
+
+
+def test_a_job_of_another_name_is_suggested() -> None:
+    with pytest.raises(InvalidJob, match="contains no job named tinny; it contains: tiny, big; did you mean tiny"):
+        choose([parsed("tiny"), parsed("big")], "tinny", "f")

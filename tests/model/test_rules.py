@@ -19,7 +19,7 @@ def test_a_wrong_role_is_named_beside_the_right_ones() -> None:
     path = "spec.pytorchReplicaSpecs"
     bad = corpus.changed(corpus.job(), {f"{path}.PS": corpus.role(), f"{path}.worker": corpus.role()})
     assert [(problem.field, problem.message.rpartition(": ")[2]) for problem in validate_dict(bad)] == [
-        (path, "PS, worker")
+        (path, "PS, worker; did you mean Worker?")
     ]
 
 

@@ -8,10 +8,12 @@ from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.local.notes import RUN_POLICY
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.model.load import load_jobs, load_objects, validate_dict
+from pytorchjob_operator.model.suggest import did_you_mean, nearest
 
 STDIN = "-"
 DEFAULT_NAMESPACE = "default"
 _MAX_BYTES = 4 * 1024 * 1024
+_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def read_jobs(path: str) -> list[PyTorchJob]:
@@ -30,12 +32,14 @@ def _source(path: str) -> str:
 
 def choose(jobs: list[PyTorchJob], name: str | None, path: str) -> PyTorchJob:
     """Return the job with this name, or the only job of the file; raises InvalidJob if neither exists."""
-    known = ", ".join(job.metadata.name for job in jobs)
+    names = [job.metadata.name for job in jobs]
+    known = ", ".join(names)
     found = [job for job in jobs if name in (None, job.metadata.name)]
     if len(found) == 1:
         return found[0]
     if not found:
-        raise InvalidJob([Problem("", f"{path}: contains no job named {name}; it contains: {known}")])
+        what = f"contains no job named {name}; it contains: {known}{did_you_mean(name, names)}"
+        raise InvalidJob([Problem("", f"{path}: {what}")])
     raise InvalidJob([Problem("", f"{path}: contains {len(jobs)} jobs: {known}; choose one with --job NAME")])
 
 
@@ -81,8 +85,23 @@ def _read(path: str) -> str:
         else:
             with Path(path).open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise InvalidJob([Problem("", f"{path}: there is no such file{_similar(path)}")]) from error
+    except IsADirectoryError as error:
+        raise InvalidJob([Problem("", f"{path}: is a folder: name the file of the job")]) from error
     except OSError as error:
         raise InvalidJob([Problem("", f"{path}: cannot be read: {error.strerror or error}")]) from error
     if len(data) > _MAX_BYTES:
         raise InvalidJob([Problem("", f"{path}: is larger than {_MAX_BYTES} bytes, the limit for a file of jobs")])
     return data.decode("utf-8-sig", errors="replace")
+
+
+def _similar(path: str) -> str:
+    """Suggest the YAML file of the same folder whose name is closest; empty if no name is close."""
+    folder = Path(path).parent
+    try:
+        names = [entry.name for entry in folder.iterdir() if entry.suffix in _SUFFIXES]
+    except OSError:
+        return f", and no folder {folder}"
+    found = nearest(Path(path).name, names)
+    return f"; did you mean {folder / found}?" if found else ""

@@ -5,7 +5,6 @@
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from pytorchjob_operator.errors import Problem
 from pytorchjob_operator.model.base import QUANTITY_PATTERN
 from pytorchjob_operator.model.parse import field_path
 from pytorchjob_operator.model.rules import RULES
+from pytorchjob_operator.model.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -34,6 +34,10 @@ _METADATA = {
     },
 }
 _MAX_SHOWN = 60
+_WORDS = {None: "nothing", True: "true", False: "false"}
+"""Values as YAML writes them."""
+_BOOLEANS = ("true", "false")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _KINDS = {
     "object": "a map",
     "array": "a list",
@@ -131,9 +135,10 @@ def _message(error: "ValidationError") -> str:
     kind, limit = str(error.validator), error.validator_value
     got = f", got {_shown(error.instance)}"
     if kind == "type":
-        return f"must be {_KINDS.get(str(limit), limit)}{got}"
+        return f"must be {_KINDS.get(str(limit), limit)}{got}{_remedy(str(limit), error)}"
     if kind == "enum" and isinstance(limit, list):
-        return f"must be one of {', '.join(str(choice) for choice in limit if choice)}{got}"
+        choices = ", ".join(str(choice) for choice in limit if choice)
+        return f"must be one of {choices}{got}{did_you_mean(error.instance, limit)}"
     if limit == QUANTITY_PATTERN:
         return f"must be a quantity such as 2, 500m or 4Gi{got}"
     if kind in _MESSAGES:
@@ -141,8 +146,22 @@ def _message(error: "ValidationError") -> str:
     return error.message
 
 
+def _remedy(wanted: str, error: "ValidationError") -> str:
+    """Return how to write a value of the wanted type, if quotes or a colon make the difference; otherwise nothing."""
+    value = error.instance
+    if wanted == "string" and isinstance(value, int | float):
+        return ": quote it"
+    if not isinstance(value, str):
+        return ""
+    if wanted == "object" and isinstance(error.schema, dict) and value in error.schema.get("properties", {}):
+        return f": a colon is missing after {value}"
+    if (wanted == "integer" and _INTEGER.fullmatch(value)) or (wanted == "boolean" and value in _BOOLEANS):
+        return f": write it without quotes, {value}"
+    return ""
+
+
 def _shown(value: object) -> str:
-    text = "nothing" if value is None else repr(value)
+    text = _WORDS[value] if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
@@ -197,9 +216,7 @@ def _properties(
         if key in properties:
             yield from validator.descend(inner, properties[key], path=key)  # type: ignore[attr-defined]
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
-            near = get_close_matches(str(key), properties, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            yield ValidationError(f"unknown field{hint}", path=[key], validator="unknown")
+            yield ValidationError(f"unknown field{did_you_mean(key, properties)}", path=[key], validator="unknown")
 
 
 def _required(_: "Validator", keys: list[str], value: object, __: dict[str, Any]) -> Iterator["ValidationError"]:

@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from pytorchjob_operator.errors import InvalidJob, Problem
+from pytorchjob_operator.model import yaml_errors
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_NODES = 200_000
@@ -25,15 +26,16 @@ class _Loader(yaml.SafeLoader):
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
+        seen: dict[str, int] = {}
         for key, _ in node.value:
             if key.tag == _MERGE:
                 continue
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.MarkedYAMLError(problem="a key must be a word", problem_mark=key.start_mark)
             if key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"key {key.value!r} is given twice", problem_mark=key.start_mark)
-            seen.add(key.value)
+                twice = f"key {key.value!r} is given twice, first on line {seen[key.value]}: remove one of them"
+                raise yaml.MarkedYAMLError(problem=twice, problem_mark=key.start_mark)
+            seen[key.value] = key.start_mark.line + 1
             key.tag = _STRING  # an object's keys are strings, as in JSON
         return super().construct_mapping(node, deep)
 
@@ -44,23 +46,12 @@ def documents(text: str, source: str) -> list[Any]:
         raise InvalidJob([Problem("", f"{source}: must be at most {MAX_CHARACTERS} characters, got {len(text)}")])
     try:
         found = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
-    except yaml.YAMLError as error:
-        raise InvalidJob([Problem("", f"{source}{_where(error)}: not valid YAML: {_what(error)}")]) from error
-    except (RecursionError, ValueError, TypeError) as error:
-        raise InvalidJob([Problem("", f"{source}: not valid YAML: {error}")]) from error
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        fault = yaml_errors.explain(error, text)
+        raise InvalidJob([Problem("", f"{fault.at(source)}: not valid YAML: {fault.words}")]) from error
     if _too_large(found):
         raise InvalidJob([Problem("", f"{source}: must have at most {MAX_NODES} values; its aliases expand to more")])
     return found
-
-
-def _where(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-
-
-def _what(error: yaml.YAMLError) -> str:
-    parts = (getattr(error, "context", None), getattr(error, "problem", None))
-    return ", ".join(part for part in parts if part) or str(error)
 
 
 def _too_large(root: Any) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from pytorchjob_operator import names
 from pytorchjob_operator.model.rules.rule import MASTER, ROLES, SPECS, Node, Rule, replicas
+from pytorchjob_operator.model.suggest import did_you_mean
 
 _LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _POD = f"{SPECS}.*.template.spec"
@@ -23,6 +24,15 @@ def _ports_named(ports: Iterable[Node]) -> int:
     return sum(port.get("name") == names.PORT_NAME for port in ports)
 
 
+def _foreign(roles: Node) -> list[str]:
+    return sorted(set(roles) - _KINDS)
+
+
+def _meant(roles: Node) -> str:
+    """Suggest the role for the first unknown key that resembles one."""
+    return next(filter(None, (did_you_mean(key, sorted(_KINDS)) for key in _foreign(roles))), "")
+
+
 ROLE_RULES = (
     Rule(
         path=SPECS,
@@ -31,7 +41,8 @@ ROLE_RULES = (
         cel="self.all(key, key in ['Master', 'Worker'])",
         broken=lambda roles: not set(roles) <= _KINDS,
         culprits_cel="self.filter(key, !(key in ['Master', 'Worker']))",
-        culprits=lambda roles: sorted(set(roles) - _KINDS),
+        culprits=_foreign,
+        hint=_meant,
     ),
     Rule(
         path=SPECS,

@@ -30,10 +30,13 @@ class Rule:
     """A list of texts in CEL, the first of which ends the API server's message; empty: the message is complete."""
     culprits: Callable[[Any], list[str]] | None = None
     """The same list; all of them end our own message."""
+    hint: Callable[[Any], str] | None = None
+    """What our own message has at its very end; the API server's does without."""
 
     def explain(self, node: Any) -> str:
         """Return the message for a node that breaks the rule."""
-        return self.message if self.culprits is None else f"{self.message}: {', '.join(self.culprits(node))}"
+        listed = "" if self.culprits is None else f": {', '.join(self.culprits(node))}"
+        return f"{self.message}{listed}{self.hint(node) if self.hint else ''}"
 
 
 def replicas(spec: Node, kind: names.ReplicaType) -> int:
