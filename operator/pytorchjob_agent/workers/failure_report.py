@@ -15,6 +15,7 @@ from pytorchjob_agent.contract.termination import (
     TerminationMessage,
     exit_code_of,
 )
+from pytorchjob_agent.workers.output import rank_prefix
 
 _log = logging.getLogger(__name__)
 _TAIL_LINES = 50
@@ -80,7 +81,8 @@ def _from_output(failure: WorkerFailure) -> str:
     if failure.returncode < 0:
         name = Signals(-failure.returncode).name
         return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
-    lines = [line.strip() for line in failure.tail.splitlines() if line.strip()]
+    own = rank_prefix(failure.rank)
+    lines = list(filter(None, (line.removeprefix(own).strip() for line in failure.tail.splitlines())))
     return lines[-1] if lines else f"exited with {failure.returncode} and printed nothing"
 
 

@@ -21,6 +21,11 @@ REDRAWN_SECONDS = 10.0
 """Seconds between two prints of a line that its worker redraws, as tqdm does; its final state is always printed."""
 
 
+def rank_prefix(rank: object) -> str:
+    """Return what the log has before each line of a worker; torch puts the same before an uncaught error's lines."""
+    return f"[rank{rank}]: "
+
+
 @dataclass(slots=True)
 class Stream:
     """One stream of one worker."""
@@ -96,7 +101,8 @@ class Stream:
         self._write(text.encode(errors="replace").splitlines())
 
     def _write(self, lines: list[bytes]) -> None:
-        text = b"".join(self.prefix + line + b"\n" for line in lines)
+        own = self.prefix
+        text = b"".join((b"" if own and line.startswith(own) else own) + line + b"\n" for line in lines)
         with contextlib.suppress(OSError):  # the log has no reader any more, but the workers must continue
             self.out.write(text)
             self.out.flush()

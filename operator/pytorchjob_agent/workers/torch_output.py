@@ -7,9 +7,7 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, LogsDest
 
-from pytorchjob_agent.workers.output import Pump, Stream
-
-_PREFIX = "[rank{rank}]: "
+from pytorchjob_agent.workers.output import Pump, Stream, rank_prefix
 
 
 class PipedLogs(DefaultLogsSpecs):
@@ -31,7 +29,7 @@ class PipedLogs(DefaultLogsSpecs):
         directory.mkdir()
         self._pump = Pump(directory)
         for local_rank, env in envs.items():
-            prefix = _PREFIX.format(rank=env["RANK"])
+            prefix = rank_prefix(env["RANK"])
             path, out = self._pump.attach(f"{local_rank}.out", prefix, sys.stdout.buffer)
             destinations.stdouts[local_rank] = path
             path, err = self._pump.attach(f"{local_rank}.err", prefix, sys.stderr.buffer)

@@ -38,6 +38,9 @@ def test_the_first_failure_is_named(failures: list[WorkerFailure], rank: int) ->
         pytest.param(
             WorkerFailure(0, 0, 1, tail="Traceback\nKeyError: 'y'\n\n"), 1, "KeyError: 'y'", id="the last line"
         ),
+        pytest.param(
+            WorkerFailure(2, 0, 1, tail="[rank2]: KeyError: 'y'\n[rank2]: \n"), 1, "KeyError: 'y'", id="of torch's hook"
+        ),
         pytest.param(WorkerFailure(0, 0, -9), 137, "killed by SIGKILL (out of memory?)", id="a signal"),
         pytest.param(WorkerFailure(0, 0, 17), 17, "exited with 17 and printed nothing", id="silence"),
     ],

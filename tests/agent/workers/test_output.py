@@ -28,6 +28,9 @@ def pumped(directory: Path, *writes: bytes) -> tuple[bytes, bytes]:
         pytest.param([b"a\nb\n"], b"[rank3]: a\n[rank3]: b\n", id="each line has its rank"),
         pytest.param([b"a", b"b\n"], b"[rank3]: ab\n", id="a line in two pieces stays one"),
         pytest.param([b"a\nend"], b"[rank3]: a\n[rank3]: end\n", id="a last line without its end is printed"),
+        pytest.param(
+            [b"[rank3]: a\n[rank4]: b\n"], b"[rank3]: a\n[rank3]: [rank4]: b\n", id="torch's own rank is enough"
+        ),
         pytest.param([], b"", id="silence"),
         pytest.param([b"a\n\n  b\n"], b"[rank3]: a\n[rank3]: \n[rank3]:   b\n", id="empty lines and indents stay"),
         pytest.param([b"a\r\nb\r\n"], b"[rank3]: a\n[rank3]: b\n", id="lines that end as on Windows"),
