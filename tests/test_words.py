@@ -95,6 +95,7 @@ CLEAN_PAGES = [
     "docs/glossary.md",
     "docs/installing.md",
     "docs/kueue.md",
+    "docs/local.md",
     "docs/migrating.md",
     "docs/monitoring.md",
     "docs/progress.md",

@@ -47,7 +47,10 @@ for message in messages():
             sock.sendall(Failed(message.round, rank=message.rank, local_rank=0, exit_code=7, message="boom").to_line())
             sock.sendall(Join(4000).to_line())
         else:
-            sock.sendall(Heartbeat(step=5).to_line() + Done(message.round).to_line())
+            steps = "STEPS" in os.environ
+            sock.sendall(Heartbeat(step=5, total=20 if steps else None).to_line())
+            if not steps:
+                sock.sendall(Done(message.round).to_line())
     elif message.kind == "restart" and not joined:
         sock.sendall(Join(4000).to_line())
     elif message.kind == "finished":
@@ -81,6 +84,16 @@ def test_replicas_meet_and_end_together(start: Callable[..., Run], agent: Callab
     assert run.out.count("finished") == 3
     assert "uid=tiny-worker-1-" in run.out
     assert "RoundStarted: Round 1.1 starts with 3 members and 3 workers" in run.err
+    stages = [line.split()[1].rstrip(",") for line in run.err.splitlines() if line.startswith("tiny: ")]
+    order = [stage for stage in ("Starting", "Training", "Succeeded") if stage in stages]
+    assert order == ["Starting", "Training", "Succeeded"], run.err
+    assert stages.index("Starting") < stages.index("Training") < stages.index("Succeeded")
+
+
+def test_steps_are_on_the_screen(start: Callable[..., Run], agent: Callable[..., dict[str, Any]]) -> None:
+    run = start(job(Worker=agent(2, STEPS="1")), "--timeout", "4")
+    assert run.wait() == 124, run.err
+    assert "tiny: Training, step 5/20, 25 %" in run.err
 
 
 @pytest.mark.parametrize(
@@ -94,8 +107,11 @@ def test_a_verdict_ends_a_job(start: Callable[..., Run], agent: Callable[..., di
     run = start(job(Worker=agent(2, **env), elastic={"maxRestarts": 1}), "--output", "json")
     assert run.wait() == 1, run.err
     assert run.conditions()[-1] == ("Failed", "True")
-    assert "boom" in run.err
     assert "The one restart is used up" in run.err
+    assert "tiny: Failed, 0/2 ready, 1 restart, " in run.err
+    first, last = [line for line in run.err.splitlines() if "boom" in line]  # the restart, and the end
+    assert first.startswith("! WorkerFailed: rank ")
+    assert last.startswith("  rank ")
 
 
 def test_who_chose_a_rendezvous_has_no_coordinator(

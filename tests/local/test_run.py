@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -228,7 +229,75 @@ def test_the_last_words_of_a_replica_are_shown(start: Start) -> None:
     code = f"import os; open(os.environ['{TERMINATION_LOG}'], 'w').write('{json.dumps(words)}'); 1/0"
     run = start(job(Worker=python(code)))
     assert run.wait() == 1
-    assert "worker-0: exited with 1\n  WorkerFailed: no data\n" in run.err
+    assert "  worker-0: exited with 1: WorkerFailed: no data\n" in run.err
+    assert run.err.count("no data") == 1
+
+
+RAISES = """
+import sys, time
+
+def step(n):
+    raise ValueError("no data")
+
+time.sleep(float(sys.argv[1]))
+step(5)
+"""
+
+
+def test_a_failure_is_reported_once_with_its_place_and_the_next_step(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RAISES)
+    run = start(job(Master=python(SLEEP), Worker=role(["python", "train.py", "0"])))
+    assert run.wait() == 1
+    report = run.err.partition("tiny: Failed after")[2].splitlines()[1:5]
+    assert report == [
+        "  PyTorchJob tiny is failed because 1 Worker replica(s) failed.",
+        "  worker-0: exited with 1: ValueError: no data",
+        "  at train.py:5, in step; the traceback is above",
+        "  next: correct train.py, line 5, and run the job again",
+    ]
+    assert run.err.count("ValueError") == 1
+    assert run.out.count("Traceback") == 1
+
+
+@pytest.mark.parametrize(("options", "tracebacks"), [((), 1), (("--verbose",), 3)], ids=["once", "verbose"])
+def test_an_error_that_comes_again_after_restarts_has_one_traceback(
+    start: Start, tmp_path: Path, options: tuple[str, ...], tracebacks: int
+) -> None:
+    (tmp_path / "train.py").write_text(RAISES)
+    run = start(job(Worker=role(["python", "train.py", "0"], policy="OnFailure")), *options)
+    assert run.wait() == 1
+    assert run.out.count("Traceback (most recent call last)") == tracebacks
+    assert run.out.count("ValueError: no data") == 3
+    assert "2 restarts" in run.err
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "status"),
+    [
+        pytest.param("", None, 0, id="after success"),
+        pytest.param("raise SystemExit(3)", None, 1, id="after a failure"),
+        pytest.param("time.sleep(1000)", signal.SIGINT, 130, id="after Ctrl-C"),
+        pytest.param("time.sleep(1000)", signal.SIGTERM, 143, id="after SIGTERM"),
+    ],
+)
+def test_no_temporary_folder_is_left(start: Start, code: str, number: signal.Signals | None, status: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="tmp-") as temporary:
+        before = os.listdir(temporary)
+        leaves = f"import tempfile, time; print('made', tempfile.mkdtemp(), flush=True); {code}"
+        run = start(job(Worker=python(leaves, replicas=2)), env={"TMPDIR": temporary})
+        if number is not None:
+            run.until("made", times=2)
+            run.signal(number)
+        assert run.wait() == status
+        assert run.out.count(f"made {temporary}/pytorchjob-run-") == 2
+        assert os.listdir(temporary) == before == []
+
+
+def test_the_stages_of_a_job_without_agents_are_honest(start: Start) -> None:
+    run = start(job(Worker=python(HELLO)))
+    assert run.wait() == 0
+    assert "tiny: Running, 1/1 ready, 0 restarts" in run.err
+    assert "Training" not in run.err
 
 
 def test_sighup_scales_the_workers_up_and_down(start: Start, tmp_path: Path) -> None:

@@ -30,6 +30,23 @@ def test_progress_is_printed_when_it_changes_and_not_otherwise() -> None:
     assert err.getvalue() == ("tiny: Running, 2/3 ready, 1 restart, 1 s\ntiny: Running, 3/3 ready, 1 restart, 3 s\n")
 
 
+def test_steps_are_printed_now_and_then_where_lines_stay() -> None:
+    err = io.StringIO()
+    screen = Screen(io.StringIO(), err)
+    for step, elapsed in ((1, 1.0), (2, 2.0), (3, 30.9), (4, 31.0), (5, 32.0)):
+        screen.progress(ProgressLine("tiny", "Training", 3, 3, 0, f"step {step}", elapsed), elapsed)
+    assert err.getvalue().splitlines() == [
+        "tiny: Training, step 1, 3/3 ready, 0 restarts, 1 s",
+        "tiny: Training, step 4, 3/3 ready, 0 restarts, 31 s",
+    ]
+
+
+def test_the_live_line_has_the_time_in_its_stage() -> None:
+    err = Terminal()
+    Screen(io.StringIO(), err).progress(ProgressLine("tiny", "Joining", 3, 3, 0, "", 4.2), 65.0)
+    assert err.getvalue() == "\r\x1b[Ktiny: Joining 4 s, 3/3 ready, 0 restarts, 1 min 5 s"
+
+
 def test_on_a_terminal_the_line_is_rewritten_and_gone_before_other_words() -> None:
     err = Terminal()
     screen = Screen(io.StringIO(), err)

@@ -33,6 +33,12 @@ FAILED = 1
     type=click.Choice(["json", "yaml"]),
     help="Print the final object to stdout and everything else to stderr.",
 )
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print every line of the replicas, also tracebacks that repeat another or follow from one.",
+)
 def run_command(  # noqa: PLR0913 - one parameter per option
     path: str,
     job: str | None,
@@ -41,6 +47,7 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     timeout: float | None,
     grace: float | None,
     output: str | None,
+    verbose: bool,
 ) -> None:
     """Run a job on this machine. Each replica is a process group with its own address.
 
@@ -52,7 +59,7 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     from pytorchjob_operator.local.run_command import RunOptions, run
 
     try:
-        status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output))
+        status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output, verbose))
     except InvalidJob as error:
         sys.exit(refuse(error))
     except CannotRun as error:

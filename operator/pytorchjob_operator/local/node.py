@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_agent.contract.reading import ContractError
@@ -17,6 +17,7 @@ from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, Termination
 from pytorchjob_operator.local import kubelet, replica_process
 from pytorchjob_operator.local.gpus import Pool
 from pytorchjob_operator.local.kubelet import EarlyExits
+from pytorchjob_operator.local.log_filter import LogFilter, without_rank
 from pytorchjob_operator.local.replica_process import ProcessEnd, ReplicaProcess
 from pytorchjob_operator.local.screen import LineBuffer, Screen
 from pytorchjob_operator.local.supervisor import Command
@@ -30,6 +31,24 @@ DEFAULT_GRACE = 5.0
 """
 
 _NOT_ENDED = (PodPhase.PENDING, PodPhase.RUNNING)
+
+
+class ReplicaEnd(NamedTuple):
+    """A replica whose container has ended without success."""
+
+    label: str
+    how: str
+    """The exit code, and what follows from it."""
+    reported: str
+    """Why it ended, as its agent or the system reports it; empty if neither does."""
+    last_line: str
+    """The last line that it wrote."""
+
+    @property
+    def why(self) -> str:
+        """The best explanation there is, or nothing."""
+        return self.reported or self.last_line
+
 
 Translate = Callable[[Mapping[str, Any], str | None], Command]
 
@@ -94,8 +113,12 @@ class LocalPod:
 class Node:
     """The pods of one run."""
 
-    def __init__(self, translate: Translate, gpus: Pool, screen: Screen, grace: float | None) -> None:
+    def __init__(
+        self, translate: Translate, gpus: Pool, screen: Screen, log_filter: LogFilter, grace: float | None
+    ) -> None:
         self._translate, self._gpus, self._screen, self._grace = translate, gpus, screen, grace
+        self._filter = log_filter
+        self._ends: list[ReplicaEnd] = []
         self._pods: dict[str, LocalPod] = {}
         self._exits: dict[str, EarlyExits] = {}
         self._created = 0
@@ -172,6 +195,11 @@ class Node:
                 pod.kill_at = None
                 pod.process.kill()
 
+    def take_ends(self) -> list[ReplicaEnd]:
+        """Return the replicas that have ended without success since the last call."""
+        taken, self._ends = self._ends, []
+        return taken
+
     def deadline(self) -> float | None:
         """The time at which `advance` has the next start or kill to do; None without such work."""
         times = [pod.start_at for pod in self._pods.values() if self._waits(pod)]
@@ -221,8 +249,9 @@ class Node:
         return bool(data)
 
     def _print(self, pod: LocalPod, line: str) -> None:
-        self._screen.log(pod.label, pod.number, line)
-        pod.last_line = line.strip() or pod.last_line
+        for shown in self._filter.feed(pod.label, line):
+            self._screen.log(pod.label, pod.number, shown)
+        pod.last_line = without_rank(line).strip() or pod.last_line
 
     def _release(self, pod: LocalPod) -> None:
         """Print the last lines of an ended process and close its descriptors."""
@@ -232,6 +261,8 @@ class Node:
             pass
         for line in pod.lines.flush():
             self._print(pod, line)
+        for line in self._filter.flush(pod.label):
+            self._screen.log(pod.label, pod.number, line)
         for fd in (process.output, process.report):
             with suppress(KeyError):
                 self.selector.unregister(fd)
@@ -249,8 +280,9 @@ class Node:
         pod.crash = self._crash(pod, ended, exits.same) if ended.code and exits.same else None
         if decision.phase is not PodPhase.SUCCEEDED:
             self._exits[pod.name] = exits
-            why = f"\n  {_termination_message(pod) or ended.error}".rstrip()
-            self._screen.message(f"{pod.label}: {decision.reason}{why}")
+            self._ends.append(
+                ReplicaEnd(pod.label, decision.reason, _termination_message(pod) or ended.error, pod.last_line)
+            )
 
     @staticmethod
     def _crash(pod: LocalPod, ended: ProcessEnd, times: int) -> Crash:

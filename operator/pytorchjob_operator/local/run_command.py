@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 from pytorchjob_operator.errors import CannotRun
-from pytorchjob_operator.local import addresses, gpus, notes, process_tree, result, source
+from pytorchjob_operator.local import addresses, gpus, notes, process_tree, processes, result, source
 from pytorchjob_operator.local.addresses import Claims
+from pytorchjob_operator.local.log_filter import LogFilter
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node
 from pytorchjob_operator.local.runner import ExitStatus, Runner, RunResult
@@ -25,6 +27,9 @@ from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.problem import last_words
+
+_LONGEST_TEMPORARY = 70
+"""Bytes of a temporary folder's path; the path of a socket may have 107, and programs add folders of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class RunOptions:
     timeout: float | None = None
     grace: float | None = None
     output: str | None = None
+    verbose: bool = False
 
 
 def run(options: RunOptions) -> ExitStatus:
@@ -67,21 +73,39 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
     with _explained("no address and port can be taken on this machine"):
         job, places, port_notes = addresses.settle(source.as_local(given), claims)
     devices = gpus.found(os.environ)
-    for note in [*notes.collect(given, len(devices), sys.executable), *port_notes]:
+    job, process_notes = processes.settle(job, _cpus(), len(devices))
+    for note in [*notes.collect(given, len(devices), sys.executable), *process_notes, *port_notes]:
         screen.message(f"note: {note}")
     with _explained("no temporary folder can be made: set TMPDIR to a folder that you may write to"):
         scratch = tempfile.mkdtemp(prefix="pytorchjob-run-")
     process_tree.adopt_orphans()
     try:
-        machine = LocalMachine(places, dict(os.environ), os.getcwd(), scratch)
+        machine = LocalMachine(places, _environment(scratch), os.getcwd(), scratch)
         if given.spec.agent is not None and given.spec.agent.inject:
             _install_agent(machine)
-        node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, options.grace)
+        lines = LogFilter(verbose=options.verbose, cwd=os.getcwd())
+        node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, lines, options.grace)
         with LoopbackCoordinator(node.selector, scratch) as coordinator:
-            return Runner(job, node, screen, options.timeout, partial(_workers, options)).run(coordinator)
+            return Runner(job, node, screen, options.timeout, partial(_workers, options)).run(coordinator, lines)
     finally:
         process_tree.kill_descendants()
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _cpus() -> int:
+    """The CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _environment(scratch: str) -> dict[str, str]:
+    """Return the environment for replicas; their temporary files lie below `scratch`, which the run removes.
+
+    A path may be too long for the sockets that programs make in it; then the caller's folder stays.
+    """
+    temporary = Path(scratch) / "tmp"
+    temporary.mkdir()
+    own = {"TMPDIR": str(temporary)} if len(str(temporary)) <= _LONGEST_TEMPORARY else {}
+    return {**os.environ, **own}
 
 
 def _install_agent(machine: LocalMachine) -> None:
@@ -119,6 +143,8 @@ def _workers(options: RunOptions) -> int | None:
 
 def _print_result(options: RunOptions, given: PyTorchJob, ended: RunResult, screen: Screen) -> None:
     screen.message(result.summary(ended.job, duration(ended.elapsed)))
+    for line in ended.failure:
+        screen.message(f"  {line}")
     for line in result.next_steps(options.path, ended.job):
         screen.message(line)
     screen.flush()

@@ -12,17 +12,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
+from pytorchjob_operator.coordinator_report import Report
+from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.errors import InvalidJob
-from pytorchjob_operator.local import result
+from pytorchjob_operator.local import failure, pace, result
+from pytorchjob_operator.local.log_filter import LogFilter
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
-from pytorchjob_operator.local.node import Node
+from pytorchjob_operator.local.node import Node, ReplicaEnd
 from pytorchjob_operator.local.screen import ProgressLine, Screen
 from pytorchjob_operator.local.signal_pipe import RELOAD, SignalPipe
-from pytorchjob_operator.model import ConditionStatus, ConditionType, PyTorchJob
+from pytorchjob_operator.local.stages import Stage, StageClock, find_stage
+from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
 from pytorchjob_operator.observed import Child, Observed, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan, replicas
 from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeleteChild, DeleteJob, DeletePod, UpdateChild
+from pytorchjob_operator.rounds.values import TrainingReason
 
 _TICK = 1.0
 """Maximum seconds between two updates of the progress line."""
@@ -55,6 +60,8 @@ class RunResult:
     job: PyTorchJob
     status: ExitStatus
     elapsed: float
+    failure: tuple[str, ...] = ()
+    """Why the job failed, and the next step; empty for a job that did not fail."""
 
 
 class Runner:
@@ -65,17 +72,22 @@ class Runner:
     ) -> None:
         """`workers` reads the current number of workers from the job's file."""
         self._job, self._node, self._screen, self._workers = job, node, screen, workers
+        self._messages: list[tuple[str, str, bool]] = []
+        self._ends: list[ReplicaEnd] = []
         self._children: tuple[Child, ...] = ()
         self._status_due: datetime | None = None
         self._reported: frozenset[ReportedEvent] = frozenset()
         self._start = _monotonic()
+        self._stages, self._pace, self._was_ready = StageClock(self._start), pace.Pace(), False
+        self._coordinated = False
         self._end = None if timeout is None else self._start + timeout
         self._terminal = _has_terminal()
         self._coordinator: LoopbackCoordinator
+        self._filter: LogFilter
 
-    def run(self, coordinator: LoopbackCoordinator) -> RunResult:
-        """Run the job to its end; no process is left on return."""
-        self._coordinator = coordinator
+    def run(self, coordinator: LoopbackCoordinator, log_filter: LogFilter) -> RunResult:
+        """Run the job to its end; no process is left on return. `log_filter` knows where the scripts failed."""
+        self._coordinator, self._filter = coordinator, log_filter
         with SignalPipe(self._node.selector) as signals:
             try:
                 status = self._until_end(signals)
@@ -84,8 +96,10 @@ class Runner:
                 self._node.kill_all()
                 self._drain()
         self._job = result.at_rest(self._job)
-        self._show()
-        return RunResult(self._job, status, _monotonic() - self._start)
+        self._report_ends()
+        self._show(stopped=status not in _ENDED.values())
+        why = failure.report(self._job, self._ends, log_filter.place) if status is ExitStatus.FAILED else []
+        return RunResult(self._job, status, _monotonic() - self._start, tuple(why))
 
     def _until_end(self, signals: SignalPipe) -> ExitStatus:
         while True:
@@ -95,10 +109,15 @@ class Runner:
                 self._reload()
             wake_at = self._settle()
             for event in self._coordinator.take_events():
-                self._screen.message(f"{'!' if event.warning else '-'} {event.reason}: {event.message}")
+                self._note(event.reason, event.message, warning=event.warning)
             ended = next((status for kind, status in _ENDED.items() if self._job.status.holds(kind)), None)
+            if ended is ExitStatus.FAILED:
+                self._ends = self._node.take_ends()
+                return ended  # one report follows when the processes have ended, with the last line
+            self._report_messages()
+            self._report_ends()
             if ended is not None:
-                return ended  # the last line is shown when the processes have ended
+                return ended
             self._show()
             if self._end is not None and _monotonic() >= self._end:
                 return ExitStatus.TIMED_OUT
@@ -112,6 +131,7 @@ class Runner:
             plan = make_plan(self._observe())
             self._coordinator.apply(self._job.metadata.uid, plan.coordinator)
             self._status_due, self._reported = plan.status_due, plan.reported
+            self._coordinated = isinstance(plan.coordinator, Sync)
             if plan.empty:
                 return plan.wake_at
             self._apply(plan)
@@ -151,8 +171,23 @@ class Runner:
             metadata = self._job.metadata.model_copy(update={"resource_version": version})
             self._job = self._job.model_copy(update={"status": plan.status, "metadata": metadata})
         for event in plan.events:
-            mark = "!" if event.type is EventType.WARNING else "-"
-            self._screen.message(f"{mark} {event.reason}: {event.message}")
+            self._note(event.reason, event.message, warning=event.type is EventType.WARNING)
+
+    def _note(self, reason: str, message: str, *, warning: bool) -> None:
+        """Keep an event until it is known whether the job has failed: then its report takes the place of events."""
+        self._messages.append((message, reason, warning))
+
+    def _report_messages(self) -> None:
+        for message, reason, warning in self._messages:
+            text = failure.with_place(message, self._filter.place)
+            self._screen.message(f"{'!' if warning else '-'} {reason}: {text}")
+            if reason == TrainingReason.ROUND_STARTED:
+                self._filter.forget_places()
+        self._messages.clear()
+
+    def _report_ends(self) -> None:
+        for end in self._node.take_ends():
+            self._screen.message(f"{end.label}: {end.how}\n  {end.reported}".rstrip())
 
     def _reload(self) -> None:
         """Set the number of workers to that of the job's file, as `kubectl apply` or `scale` do in a cluster."""
@@ -209,17 +244,31 @@ class Runner:
         times += [moment - _monotonic() for moment in (self._node.deadline(), self._end) if moment is not None]
         return max(0.0, min(times))
 
-    def _show(self) -> None:
-        conditions = reversed(self._job.status.conditions)
-        holding = (condition.type for condition in conditions if condition.status is ConditionStatus.TRUE)
+    def _show(self, *, stopped: bool = False) -> None:
+        now, report = _monotonic(), self._coordinator.report(self._job.metadata.uid)
+        if report is None and self._coordinated:
+            report = Report()  # the coordinator's thread has not come to it yet
+        ready, wanted = self._node.ready, replicas.total(self._job)
+        stage = find_stage(self._job, report, all_ready=ready >= wanted, started=self._was_ready)
+        stage = Stage.STOPPED if stopped else stage
+        self._was_ready = self._was_ready or stage in (Stage.TRAINING, Stage.RUNNING)
+        over = self._stages.enter(stage, now)
+        if over:
+            self._screen.message(f"{self._job.metadata.name}: {over}")
+        details = ""
+        if stage is Stage.TRAINING and report is not None:
+            self._pace.add(report, now)
+            details = pace.describe(report, self._job.status.progress, self._pace.rate(now))
         progress = ProgressLine(
             job=self._job.metadata.name,
-            state=next(holding, "Pending"),
-            ready=self._node.ready,
-            wanted=replicas.total(self._job),
+            state=stage,
+            ready=ready,
+            wanted=wanted,
             restarts=self._node.restarts + self._worker_restarts(),
+            details=details,
+            age=self._stages.age(now),
         )
-        self._screen.progress(progress, _monotonic() - self._start)
+        self._screen.progress(progress, now - self._start)
 
     def _worker_restarts(self) -> int:
         """Return how often the agents restarted failed workers inside their replicas."""

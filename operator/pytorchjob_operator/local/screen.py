@@ -6,11 +6,14 @@ place, elsewhere it is printed when it changes.
 
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO
 
 MAX_LINE = 16384
 """A longer line is split into pieces of this many bytes: the output of a replica must not fill the runner's memory."""
+
+DETAILS_SECONDS = 30.0
+"""Seconds between two lines that differ in their details only, where lines stay."""
 
 _CLEAR = "\r\x1b[K"
 _COLOURS = (36, 32, 33, 35, 34, 31, 96, 92, 93, 95, 94, 91)
@@ -63,11 +66,19 @@ class ProgressLine:
     ready: int
     wanted: int
     restarts: int
+    details: str = field(default="", compare=False)
+    """Steps, speed and remaining time, as far as they are known."""
+    age: float | None = field(default=None, compare=False)
+    """Seconds in this state, for the live line."""
 
-    def text(self, elapsed: float) -> str:
+    def text(self, elapsed: float, *, live: bool = False) -> str:
         """The progress line."""
+        age = f" {duration(self.age)}" if live and self.age is not None else ""
+        details = f", {self.details}" if self.details else ""
         restarts = f"{self.restarts} restart{'' if self.restarts == 1 else 's'}"
-        return f"{self.job}: {self.state}, {self.ready}/{self.wanted} ready, {restarts}, {duration(elapsed)}"
+        return (
+            f"{self.job}: {self.state}{age}{details}, {self.ready}/{self.wanted} ready, {restarts}, {duration(elapsed)}"
+        )
 
 
 def duration(seconds: float) -> str:
@@ -87,7 +98,8 @@ class Screen:
         self._out, self._err = out, err
         self._colour = wants_colour(out, no_colour)
         self._live = err.isatty()
-        self._shown: tuple[ProgressLine, int] | None = None
+        self._shown: tuple[ProgressLine, str, int] | None = None
+        self._printed_at = 0.0
         self._drawn = False
 
     def log(self, label: str, number: int, line: str) -> None:
@@ -102,15 +114,24 @@ class Screen:
 
     def progress(self, progress: ProgressLine, elapsed: float) -> None:
         """Show the progress if it has changed; called after each pass of the loop."""
-        state = (progress, int(elapsed) if self._live else 0)
-        if self._live and (state != self._shown or not self._drawn):
-            width = shutil.get_terminal_size().columns - 1
-            print(_CLEAR + progress.text(elapsed)[:width], end="", file=self._err)
-            self._drawn = True
-        elif state != self._shown:
+        if self._live:
+            shown = (progress, progress.details, int(elapsed))
+            if shown != self._shown or not self._drawn:
+                width = shutil.get_terminal_size().columns - 1
+                print(_CLEAR + progress.text(elapsed, live=True)[:width], end="", file=self._err)
+                self._drawn = True
+            self._shown = shown
+        elif self._is_due(progress, elapsed):
             print(progress.text(elapsed), file=self._err)
-        self._shown = state
+            self._shown, self._printed_at = (progress, progress.details, 0), elapsed
         self.flush()
+
+    def _is_due(self, progress: ProgressLine, elapsed: float) -> bool:
+        """Whether a line is due where lines stay: if the state changes, and for other steps now and then."""
+        if self._shown is None or progress != self._shown[0]:
+            return True
+        waited = elapsed - self._printed_at >= DETAILS_SECONDS or not self._shown[1]
+        return waited and progress.details != self._shown[1]
 
     def flush(self) -> None:
         """Flush both streams."""

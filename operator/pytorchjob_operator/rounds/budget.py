@@ -54,10 +54,15 @@ def may_be_consequence(failure: Failure) -> bool:
     return _doubt(failure) > 0 or (not failure.hang and failure.message in ("", CAUSE_UNKNOWN))
 
 
+def sounds_like_consequence(message: str) -> bool:
+    """True for an error that another error usually causes, such as a lost connection."""
+    return _CONSEQUENCE.search(message) is not None
+
+
 def _doubt(failure: Failure) -> int:
     if failure.hang:
         return 2 if failure.waits else 0
-    sounds = _CONSEQUENCE.search(failure.message) or failure.exit_code == _ABORTED
+    sounds = sounds_like_consequence(failure.message) or failure.exit_code == _ABORTED
     return 1 if sounds else 0
 
 

@@ -1,0 +1,89 @@
+"""The stages of a local run, in words: the processes start, their agents join a round, and the workers train. Pure.
+
+Time is an argument, in monotonic seconds.
+"""
+
+from enum import StrEnum
+
+from pytorchjob_operator.coordinator_report import PhaseName, Report
+from pytorchjob_operator.model import ConditionType, PyTorchJob, main_container
+
+_OURS = "pytorchjob"
+"""In every command that starts the agent."""
+
+
+class Stage(StrEnum):
+    """What the job does now."""
+
+    STARTING = "Starting"
+    """Processes are started, or their agents have not connected yet."""
+    JOINING = "Joining"
+    """Agents wait until the next round has its members."""
+    TRAINING = "Training"
+    """The workers of a round run."""
+    RUNNING = "Running"
+    """All processes run; without an agent, nothing more is known."""
+    RESTARTING = "Restarting"
+    """A replica that has ended waits for its next start."""
+    WAITING = "Waiting"
+    """No round could be formed: the coordinator waits for an agent."""
+    ENDING = "Ending"
+    """The training has ended; the replicas have not yet."""
+    STOPPED = "Stopped"
+    """The user, or the time limit, has ended the run."""
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+_OF_PHASE = {
+    PhaseName.RENDEZVOUS: Stage.JOINING,
+    PhaseName.RUNNING: Stage.TRAINING,
+    PhaseName.STALLED: Stage.WAITING,
+    PhaseName.ENDED: Stage.ENDING,
+}
+_TIMED = (Stage.STARTING, Stage.JOINING)
+"""Stages that are over before the job does its work: a person wants to know how long they took."""
+
+
+def starts_agents(job: PyTorchJob) -> bool:
+    """Whether replicas of the job are expected to run the agent."""
+    containers = [main_container(spec.template) or {} for _, spec in job.spec.pytorch_replica_specs.items()]
+    words = [str(word) for main in containers for word in (*(main.get("command") or ()), *(main.get("args") or ()))]
+    return job.spec.agent is not None or any(_OURS in word for word in words)
+
+
+def find_stage(job: PyTorchJob, report: Report | None, *, all_ready: bool, started: bool) -> Stage:
+    """Return the stage; `all_ready`: every replica runs or has succeeded, `started`: that was so before."""
+    for kind, end in ((ConditionType.SUCCEEDED, Stage.SUCCEEDED), (ConditionType.FAILED, Stage.FAILED)):
+        if job.status.holds(kind):
+            return end
+    if report is not None and report.phase in _OF_PHASE:
+        return _OF_PHASE[report.phase]
+    if not all_ready:
+        return Stage.RESTARTING if started else Stage.STARTING
+    return Stage.STARTING if report is not None and starts_agents(job) else Stage.RUNNING
+
+
+class StageClock:
+    """Measures how long the job is in each stage."""
+
+    def __init__(self, now: float) -> None:
+        self.stage = Stage.STARTING
+        self._since = now
+
+    def enter(self, stage: Stage, now: float) -> str:
+        """Enter a stage; returns the stage that is over with its time, if that is worth a line, otherwise nothing."""
+        if stage is self.stage:
+            return ""
+        over, took = self.stage, now - self._since
+        self.stage, self._since = stage, now
+        return f"{over} {brief(took)}" if over in _TIMED else ""
+
+    def age(self, now: float) -> float:
+        """Seconds in the present stage."""
+        return now - self._since
+
+
+def brief(seconds: float) -> str:
+    """Format a short time: 0.3 s, 12 s."""
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -1,0 +1,61 @@
+import pytest
+
+from pytorchjob_operator.local.failure import report, with_place
+from pytorchjob_operator.local.log_filter import Place
+from pytorchjob_operator.local.node import ReplicaEnd
+from pytorchjob_operator.model import PyTorchJob
+from tests.local.jobs import job, role
+
+PLACE = Place("train.py", 6, "step")
+RANK = "rank 1 (tiny-worker-0) exited with code 1 at step 5: ValueError: x. All 2 restarts are used up"
+COUNTED = "PyTorchJob tiny is failed because 1 Worker replica(s) failed."
+PEER = ReplicaEnd("worker-1", "exited with 1", "", "RuntimeError: Connection closed by peer")
+CAUSE = ReplicaEnd("worker-0", "exited with 3", "", "ValueError: x")
+READ = "next: read the lines above, or run again with --verbose, which prints every line of all replicas"
+DEADLINE = "Job tiny has failed: it was active for too long"
+
+
+def failed(message: str) -> PyTorchJob:
+    condition = {"type": "Failed", "status": "True", "message": message}
+    return PyTorchJob.model_validate({**job(Worker=role(["x"])), "status": {"conditions": [condition]}})
+
+
+@pytest.mark.parametrize(
+    ("message", "ends", "place", "lines"),
+    [
+        pytest.param(
+            RANK,
+            [PEER],
+            PLACE,
+            [RANK, "at train.py:6, in step; the traceback is above",
+             "next: correct train.py, line 6, and run the job again"],
+            id="a rank, by the coordinator's report",
+        ),
+        pytest.param(
+            COUNTED, [PEER, CAUSE], None, [COUNTED, "worker-0: exited with 3: ValueError: x", READ],
+            id="a plain replica: the one that does not complain of a peer",
+        ),
+        pytest.param(
+            "tiny-worker-0 ended 3 times in a row soon after its start: exit code 2, no data", [CAUSE], None,
+            ["tiny-worker-0 ended 3 times in a row soon after its start: exit code 2, no data", READ],
+            id="a replica that the message names already",
+        ),
+        pytest.param(
+            COUNTED, [ReplicaEnd("worker-0", "exited with 137 (SIGKILL)", "", "")], None,
+            [COUNTED, "worker-0: exited with 137 (SIGKILL)", "next: find what killed the process; if memory ran out,"
+             " start fewer processes (spec.nprocPerNode)"],
+            id="a process that was killed",
+        ),
+        pytest.param(DEADLINE, [], PLACE, [DEADLINE, READ], id="no replica"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_reported_once(
+    message: str, ends: list[ReplicaEnd], place: Place | None, lines: list[str]
+) -> None:
+    assert report(failed(message), ends, lambda rank, label: place) == lines
+
+
+def test_a_failure_that_is_followed_by_a_restart_has_its_place_too() -> None:
+    assert with_place(RANK, lambda rank, _: PLACE if rank == 1 else None) == f"{RANK} (train.py:6, in step)"
+    assert with_place("Round 1.1 starts", lambda *_: PLACE) == "Round 1.1 starts"
+    assert with_place(RANK, lambda *_: None) == RANK

@@ -1,0 +1,104 @@
+import pytest
+
+from pytorchjob_operator.local.log_filter import MAX_HELD, LogFilter, Place
+
+ERROR = ["Traceback (most recent call last):", '  File "/app/train.py", line 9, in <module>', "    step(n)",
+         '  File "/app/train.py", line 6, in step', "    raise ValueError(x)", "ValueError: x"]  # fmt: skip
+GLOO = ["Traceback (most recent call last):", '  File "/app/train.py", line 7, in step', "    dist.all_reduce(t)",
+        '  File "/v/site-packages/torch/distributed/c10d.py", line 1, in all_reduce', "    work.wait()",
+        "RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:1"]  # fmt: skip
+
+
+def of_rank(rank: int, lines: list[str]) -> list[str]:
+    return [f"[rank{rank}]: {line}" for line in lines]
+
+
+def fed(log_filter: LogFilter, label: str, lines: list[str]) -> list[str]:
+    return [shown for line in lines for shown in log_filter.feed(label, line)]
+
+
+def test_lines_pass_as_they_come() -> None:
+    log_filter = LogFilter()
+    assert [log_filter.feed("worker-0", line) for line in ("a", "  b", "[rank0]: c")] == [
+        ["a"],
+        ["  b"],
+        ["[rank0]: c"],
+    ]
+
+
+def test_the_first_traceback_is_whole_and_the_same_again_is_one_line() -> None:
+    log_filter = LogFilter()
+    assert fed(log_filter, "worker-0", of_rank(1, ERROR)) == of_rank(1, ERROR)
+    again = "[rank3]: ValueError: x (the traceback is the same as that of rank 1 above)"
+    assert fed(log_filter, "worker-1", of_rank(3, ERROR)) == [again]
+
+
+def test_two_ranks_of_a_replica_may_write_at_once() -> None:
+    log_filter = LogFilter()
+    other = [line.replace("x", "y") for line in ERROR]
+    mixed = [line for pair in zip(of_rank(0, ERROR), of_rank(1, other), strict=True) for line in pair]
+    assert fed(log_filter, "worker-0", mixed) == [*of_rank(0, ERROR), *of_rank(1, other)]
+
+
+def test_the_consequence_for_a_peer_is_one_line() -> None:
+    (line,) = fed(LogFilter(), "worker-1", of_rank(2, GLOO))
+    assert line.startswith("[rank2]: RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer")
+    assert line.endswith("(follows from the failure of another process; its traceback is left out)")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param("TimeoutError: no data", id="a time limit of the script"),
+        pytest.param("KeyError: 'store'", id="a word that torch uses too"),
+        pytest.param("RuntimeError: shapes differ", id="an error of torch that is no lost peer"),
+    ],
+)
+def test_an_error_of_the_script_itself_is_never_left_out(error: str) -> None:
+    lines = [*ERROR[:-1], error]
+    assert fed(LogFilter(), "worker-0", lines) == lines
+
+
+def test_what_torch_and_the_agent_repeat_is_left_out() -> None:
+    repeated = [
+        "pytorchjob-agent: WorkerFailed: rank 1: ValueError: x",
+        "E1122 19:11:16.87 4812 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank",
+        "W1122 19:11:16.74 4812 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 4992 closing",
+    ]
+    assert fed(LogFilter(), "worker-0", repeated) == []
+    assert fed(LogFilter(verbose=True), "worker-0", repeated) == repeated
+
+
+def test_verbose_shows_everything() -> None:
+    log_filter = LogFilter(verbose=True)
+    lines = [*of_rank(1, ERROR), *of_rank(2, GLOO), *of_rank(1, ERROR)]
+    assert fed(log_filter, "worker-0", lines) == lines
+
+
+def test_the_place_is_in_the_users_code() -> None:
+    log_filter = LogFilter()
+    fed(log_filter, "worker-0", of_rank(1, [*ERROR[:-1], *GLOO[3:5], "TypeError: y"]))
+    fed(log_filter, "worker-1", of_rank(2, GLOO))
+    place = Place("/app/train.py", 6, "step")
+    assert (log_filter.place(1, ""), log_filter.place(None, "worker-0")) == (place, place)
+    assert (log_filter.place(2, ""), log_filter.place(None, "worker-1")) == (None, None)
+    assert str(place) == "/app/train.py:6, in step"
+
+
+def test_a_place_below_the_folder_of_the_run_is_named_from_there_until_the_next_round() -> None:
+    log_filter = LogFilter(cwd="/app")
+    fed(log_filter, "worker-0", of_rank(1, ERROR))
+    assert str(log_filter.place(1, "")) == "train.py:6, in step"
+    log_filter.forget_places()
+    assert log_filter.place(1, "") is None
+
+
+def test_half_a_traceback_is_shown_when_its_replica_ends() -> None:
+    log_filter = LogFilter()
+    assert fed(log_filter, "worker-0", ERROR[:3]) == []
+    assert (log_filter.flush("worker-1"), log_filter.flush("worker-0")) == ([], ERROR[:3])
+
+
+def test_a_traceback_without_end_is_not_held_for_ever() -> None:
+    lines = [ERROR[0], *["    deeper"] * (2 * MAX_HELD)]
+    assert fed(LogFilter(), "worker-0", lines) == lines

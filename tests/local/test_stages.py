@@ -1,0 +1,78 @@
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.coordinator_report import PhaseName, Report
+from pytorchjob_operator.local.stages import Stage, StageClock, brief, find_stage, starts_agents
+from pytorchjob_operator.model import PyTorchJob
+from tests.local.jobs import job, role
+
+AGENT = ["pytorchjob-agent", "run", "--", "train.py"]
+
+
+def parsed(command: list[str], kind: str = "Running", agent: dict[str, Any] | None = None) -> PyTorchJob:
+    spec = job(Worker=role(command))
+    spec["spec"]["agent"] = agent
+    return PyTorchJob.model_validate({**spec, "status": {"conditions": [{"type": kind, "status": "True"}]}})
+
+
+@pytest.mark.parametrize(
+    ("phase", "stage"),
+    [
+        pytest.param(PhaseName.WAITING, Stage.STARTING, id="no agent has connected"),
+        pytest.param(PhaseName.RENDEZVOUS, Stage.JOINING, id="agents wait for each other"),
+        pytest.param(PhaseName.RUNNING, Stage.TRAINING, id="a round runs"),
+        pytest.param(PhaseName.STALLED, Stage.WAITING, id="no round could be formed"),
+        pytest.param(PhaseName.ENDED, Stage.ENDING, id="the training has ended, the replicas have not"),
+    ],
+)
+def test_with_agents_the_stage_is_that_of_the_coordinator(phase: PhaseName, stage: Stage) -> None:
+    assert find_stage(parsed(AGENT), Report(phase=phase), all_ready=True, started=False) is stage
+
+
+@pytest.mark.parametrize(
+    ("ready", "started", "stage"),
+    [
+        pytest.param(False, False, Stage.STARTING, id="a process is missing"),
+        pytest.param(True, False, Stage.RUNNING, id="all processes run: nothing is known of any training"),
+        pytest.param(False, True, Stage.RESTARTING, id="one ended and waits"),
+    ],
+)
+@pytest.mark.parametrize("report", [None, Report()], ids=["no coordinator", "a coordinator that hears no agent"])
+def test_without_agents_only_the_processes_are_known(
+    ready: bool, started: bool, stage: Stage, report: Report | None
+) -> None:
+    assert find_stage(parsed(["bash", "train.sh"]), report, all_ready=ready, started=started) is stage
+
+
+@pytest.mark.parametrize("kind", ["Succeeded", "Failed"])
+def test_the_end_wins(kind: str) -> None:
+    running = Report(phase=PhaseName.RUNNING)
+    assert find_stage(parsed(AGENT, kind), running, all_ready=True, started=True).value == kind
+
+
+def test_agents_are_expected_by_the_command_or_the_spec() -> None:
+    assert starts_agents(parsed(AGENT))
+    assert starts_agents(parsed(["bash", "-c", "exec python -m pytorchjob_agent run -- x"]))
+    assert starts_agents(parsed(["torchrun", "train.py"], agent={"inject": True}))
+    assert not starts_agents(parsed(["python", "train.py"]))
+
+
+def test_the_times_of_starting_and_joining_are_worth_a_line() -> None:
+    clock = StageClock(10.0)
+    lines = [
+        clock.enter(stage, now)
+        for stage, now in (
+            (Stage.STARTING, 11.0),
+            (Stage.JOINING, 12.1),
+            (Stage.TRAINING, 12.4),
+            (Stage.JOINING, 50.0),
+            (Stage.TRAINING, 62.0),
+        )
+    ]
+    assert lines == ["", "Starting 2.1 s", "Joining 0.3 s", "", "Joining 12 s"]
+    assert clock.age(63.5) == 1.5
+
+
+def test_a_short_time_has_a_tenth() -> None:
+    assert (brief(0.34), brief(9.94), brief(12.4)) == ("0.3 s", "9.9 s", "12 s")
