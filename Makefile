@@ -12,6 +12,9 @@ export WITHOUT ?=
 # STRICT=1: fail if this machine lacks something that a kind of tests needs, instead of leaving them out.
 export STRICT ?=
 
+# PyTorch's build in .venv: auto, cpu or cuda (install/packages.py).
+export TORCH ?= auto
+
 # The Kubeflow client that e2e drives, away from .venv: it does not take the same packages.
 SDK := out/kubeflow-training/installed
 
@@ -107,11 +110,11 @@ lock: .venv ## Renew the locked versions in requirements/
 clean: ## Remove what was built in this checkout (not the cache)
 	rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-.venv: requirements/bootstrap.txt requirements/dev.txt pyproject.toml
+.venv: requirements/bootstrap.txt requirements/dev.txt pyproject.toml install/packages.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bootstrap.txt
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(BIN)/python install/packages.py $(BIN)/python requirements/dev.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch .venv
 
