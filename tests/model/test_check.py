@@ -21,14 +21,14 @@ def test_accepted(job: corpus.Job) -> None:
         pytest.param("spec.runPolicy.cleanPodPolicy", "X", "must be one of None, Running, All, got 'X'", id="enum"),
         pytest.param("spec.runPolicy.cleanPodPolicy", "running", "must be one of None, Running, All, got 'running'; did"
                      " you mean Running?", id="a value in another case"),
-        pytest.param("spec.pytorchReplicaSpecs.Worker.restartPolicy", "OnFail", "must be one of Always, OnFailure, Never,"
-                     " ExitCode, got 'OnFail'; did you mean OnFailure?", id="half a value"),
+        pytest.param("spec.pytorchReplicaSpecs.Worker.restartPolicy", "OnFail", "must be one of Always, OnFailure,"
+                     " Never, ExitCode, got 'OnFail'; did you mean OnFailure?", id="half a value"),
         pytest.param("spec.nprocPerNode", 2, "must be a string, got 2: quote it", id="a number for a string"),
         pytest.param("spec.nprocPerNode", True, "must be a string, got true: quote it", id="a truth for a string"),
         pytest.param("spec.pytorchReplicaSpecs.Worker.replicas", "3", "must be an integer, got '3': write it without"
                      " quotes, 3", id="a string for a number"),
-        pytest.param("spec.runPolicy.suspend", "true", "must be true or false, got 'true': write it without quotes, true",
-                     id="a string for a truth"),
+        pytest.param("spec.runPolicy.suspend", "true", "must be true or false, got 'true': write it without quotes,"
+                     " true", id="a string for a truth"),
         pytest.param("spec.pytorchReplicaSpecs.Worker", "template", "must be a map, got 'template': a colon is missing"
                      " after template", id="a key that was not finished"),
         pytest.param("spec.nprocPernode", "2", "unknown field; did you mean nprocPerNode?", id="a slip is recognised"),
