@@ -57,7 +57,7 @@ def test_a_file_of_several_kinds_is_submitted_listed_changed_and_deleted(
     spec = jobs.get("digits")["spec"]
     assert (spec["pytorchReplicaSpecs"]["Worker"]["replicas"], spec["runPolicy"]["suspend"]) == (4, True)
     assert call("resume", "digits").exit_code == 0
-    assert call("delete", "digits", "--timeout", "30s").exit_code == 0
+    assert call("delete", "digits", "--timeout", "90s").exit_code == 0
     assert jobs.count("ptj") == 0
 
 
@@ -157,24 +157,30 @@ def test_a_certificate_of_another_authority_is_named(jobs: Jobs, call: Call, tmp
 def proxy(control_plane: ControlPlane) -> Iterator[str]:
     """A company's proxy: it alone knows where `api.company.invalid` is."""
     server = socket.create_server(("127.0.0.1", 0))
+    held = [server]
     target = ("127.0.0.1", int(control_plane.url.rpartition(":")[2]))
-    thread = threading.Thread(target=_serve, args=(server, target), daemon=True)
+    thread = threading.Thread(target=_serve, args=(held, target), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.getsockname()[1]}"
-    server.close()
+    server.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+    thread.join()
+    for each in held:
+        each.close()
 
 
-def _serve(server: socket.socket, target: tuple[str, int]) -> None:
+def _serve(held: list[socket.socket], target: tuple[str, int]) -> None:
     while True:
         try:
-            client, _ = server.accept()
+            client, _ = held[0].accept()
         except OSError:
             return
+        held.append(client)
         head = b""
         while b"\r\n\r\n" not in head:
             head += client.recv(4096)
         assert head.startswith(b"CONNECT api.company.invalid:443 ")
         upstream = socket.create_connection(target)
+        held.append(upstream)
         client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
         for source, sink in ((client, upstream), (upstream, client)):
             threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
