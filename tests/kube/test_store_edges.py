@@ -86,3 +86,59 @@ def test_an_object_that_changes_its_owner_leaves_the_former_one() -> None:
     store.put(ITEM)
     store.put(replace(ITEM, resource_version=6, owner_uid="another job"))
     assert (store.count("job"), store.count("another job")) == (0, 1)
+
+
+def test_the_newest_version_is_that_of_all_objects_so_far() -> None:
+    store = new_store()
+    assert store.newest == 0
+    store.put(OTHER)
+    store.put(ITEM)
+    store.remove(OTHER)
+    assert store.newest == 6
+
+
+@pytest.mark.parametrize(
+    ("known", "item", "listed_at", "taken"),
+    [
+        pytest.param(7, 5, 7, True, id="a list of the known version has to contain it"),
+        pytest.param(7, 5, 6, False, id="an older list need not"),
+        pytest.param(7, 7, 9, False, id="the same version is nothing new"),
+        pytest.param(1, 0, None, False, id="an event is no list"),
+    ],
+)
+def test_which_older_states_are_taken(known: int, item: int, listed_at: int | None, taken: bool) -> None:
+    store = new_store()
+    store.put(replace(ITEM, resource_version=known))
+    older = replace(ITEM, resource_version=item)
+    assert (store.put(older) if listed_at is None else store.put(older, listed_at)) is taken
+
+
+def test_a_state_of_the_version_of_the_deletion_is_outdated() -> None:
+    store = new_store()
+    store.remove(ITEM)
+    assert not store.put(ITEM)
+    assert store.put(replace(ITEM, resource_version=6))
+
+
+def test_an_object_whose_name_a_successor_has_does_not_come_back() -> None:
+    store = new_store()
+    store.put(ITEM)
+    store.put(replace(ITEM, uid="u2", resource_version=9))
+    assert not store.put(replace(ITEM, resource_version=99))
+
+
+def test_the_highest_version_of_a_deletion_counts() -> None:
+    dead = Tombstones(lambda: 100.0, 10.0)
+    for version in (5, 7, 6):
+        dead.add("u1", version)
+    assert dead.version("u1") == 7
+
+
+@pytest.mark.parametrize(("now", "left"), [(109.9, 2), (110.0, 1)])
+def test_a_deletion_is_forgotten_with_the_next_one_after_its_time(now: float, left: int) -> None:
+    clock = [100.0]
+    dead = Tombstones(lambda: clock[0], 10.0)
+    dead.add("u1", 5)
+    clock[0] = now
+    dead.add("u2", 5)
+    assert len(dead) == left

@@ -176,3 +176,12 @@ def test_a_round_of_the_largest_size_does_not_grow() -> None:
     job = Job(3, min_members=1, max_members=2)
     job.waits(0, 1, 2)
     assert not grown(job)
+
+
+def test_members_of_a_running_round_that_wait_are_named_and_stopped() -> None:
+    job = running(4)
+    members = {index: replace(member, port=20000) for index, member in job.state.members.items()}
+    state = decide(replace(job.state, members=members), Tick(), job.now).state
+    assert isinstance(state.phase, Rendezvous)
+    assert state.phase.reason == "pod-0, pod-1, pod-2 wait for a round"
+    assert {member.port for member in state.members.values()} == {None}

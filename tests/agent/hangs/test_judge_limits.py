@@ -131,3 +131,21 @@ def test_a_pace_is_known_from_the_first_report_on_whenever_that_was() -> None:
     pace = Pace()
     pace.take(30, 120.0, first=(10, 100.0))
     assert pace.p99 == 1.0
+
+
+def test_a_step_that_takes_too_long_is_named_before_a_job_in_which_nothing_moves() -> None:
+    found = judged(silent(1300), still_for=130.0)
+    assert found is not None
+    assert "(limit 1200 s)" in found.reason
+
+
+def test_the_worker_that_has_been_stopped_for_the_longest_time_is_named() -> None:
+    words = "local rank 1: stopped by a signal (SIGSTOP) for 90 s (limit 60 s)"
+    found = judged(WatchedWorker(1), stopped={2: 61.0, 1: 90.0, 0: 60.0})
+    assert found == HangVerdict(HangKind.HANGING, words, (1, 2))
+
+
+@pytest.mark.parametrize(("seconds", "hangs"), [(120.0, False), (120.5, True)])
+def test_a_job_in_which_nothing_moves_for_its_limit_still_trains(seconds: float, hangs: bool) -> None:
+    words = "no rank has made progress of any kind for 120 s (limit 120 s)"
+    assert judged(WatchedWorker(0), still_for=seconds) == (HangVerdict(HangKind.HANGING, words) if hangs else None)

@@ -128,3 +128,53 @@ def test_a_counter_that_rank_0_reads_for_the_first_time_is_no_sign_of_life(membe
     exchange(one, members[1], 100.1)
     exchange(zero, members[0], 101.0)
     assert zero.heard(101.0) == Heard()
+
+
+def test_at_first_the_workers_move() -> None:
+    assert PeerHeartbeats(ZERO, 100.0).still_for == 0.0
+
+
+def still(member: PeerHeartbeats, store: SignedStore, seconds: float, times: int = 1) -> None:
+    """Report that the workers have been still for so long."""
+    member.still_for = seconds
+    for _ in range(times):
+        exchange(member, store, 100.5)
+
+
+def test_a_report_of_still_workers_counts_from_the_first_read_and_for_its_time(members: list[SignedStore]) -> None:
+    zero, one, two = (PeerHeartbeats(place, 100.0) for place in PLACES)
+    still(one, members[1], 200.0)
+    still(two, members[2], 300.0)
+    exchange(zero, members[0], 101.0)
+    assert [zero.others_still_for(now) for now in (101.0, 105.75, 106.0)] == [200.0, 200.0, 0.0]
+
+
+def test_each_members_reports_are_compared_with_its_own(members: list[SignedStore]) -> None:
+    zero, one, two = (PeerHeartbeats(place, 100.0) for place in PLACES)
+    still(one, members[1], 200.0, times=5)
+    still(two, members[2], 300.0)
+    exchange(zero, members[0], 101.0)
+    still(one, members[1], 210.0)
+    still(two, members[2], 310.0)
+    exchange(zero, members[0], 104.0)
+    assert zero.others_still_for(107.0) == 210.0
+
+
+def test_rank_0_learns_of_the_control_plane_from_each_member(members: list[SignedStore]) -> None:
+    zero, one = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
+    one.control_plane.own_at = 150.0
+    for now in (151.0, 152.0):
+        exchange(one, members[1], now - 0.5)
+        exchange(zero, members[0], now)
+    assert zero.control_plane.seconds(160.0) == 11.0, "2 s before the read at 151"
+
+
+@pytest.mark.parametrize(("digits", "heard"), [(38, (1,)), (39, ())])
+def test_a_heartbeat_has_forty_characters_at_most(
+    members: list[SignedStore], digits: int, heard: tuple[int, ...]
+) -> None:
+    zero = PeerHeartbeats(ZERO, 100.0)
+    for number in (1, 2):
+        members[1].write("heartbeat/1", f"{number} {'9' * digits}")
+        exchange(zero, members[0], 100.0 + number)
+    assert zero.heard(102.0).ranks == heard

@@ -174,3 +174,17 @@ def test_a_line_comes_in_any_pieces() -> None:
     assert made.lines(line[5:] + b"{", 100.0) == [line[:-1]]
     with pytest.raises(ProtocolError, match="more than"):
         made.lines(b"x" * LINE_LIMIT, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("renewed", "sent"),
+    [
+        pytest.param({}, "token", id="the first one"),
+        pytest.param({"token": "renewed"}, "renewed", id="the pod's credential at this time"),
+        pytest.param({"token": ""}, "token", id="none can be read: the first one"),
+    ],
+)
+def test_which_credential_a_hello_has(renewed: dict[str, str], sent: str) -> None:
+    (hello,) = read(session().connect(100.0, 5.0, **renewed))
+    assert isinstance(hello, Hello)
+    assert hello.token == sent
