@@ -153,6 +153,22 @@ async def test_a_job_that_is_well(jobs: Jobs, kubelet: Kubelet) -> None:
     assert doctor(jobs, "x")[0] == 0
 
 
+async def test_the_screen_of_a_job_that_runs(jobs: Jobs, kubelet: Kubelet) -> None:
+    """No kubelet answers here, so no log can be read: the screen has everything else."""
+    jobs.apply("x", 1)
+    await until_async(lambda: pods_exist(kubelet))
+    started = {"running": {"startedAt": "2026-01-02T03:00:00Z"}}
+    await kubelet.report("Running", containers=[{**CONTAINER, "ready": True, "state": started}])
+    await becomes(lambda: jobs.condition("x", "Running"))
+    where = ["--kubeconfig", str(jobs.plane.kubeconfig), "-n", jobs.namespace]
+    answer = CliRunner().invoke(main, ["status", "x", *where])
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    lines = answer.output.splitlines()
+    assert [line.split(":")[0] for line in lines[:4]] == [f"PyTorchJob {jobs.namespace}/x", "State", "Reason", "Pods"]
+    assert "2/2 ready, 0 restarts" in lines[3]
+    assert [line.split()[2] for line in lines if "running" in line] == ["x-master-0", "x-worker-0"]
+
+
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane of this file's own, at first without our definition."""

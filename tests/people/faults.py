@@ -847,6 +847,29 @@ NODES = (
     ),
 )
 
+REPLACED = (
+    fault(
+        "a pod out of memory that was replaced since",
+        "OOMKilled",
+        job(seeds.condition("Restarting", "job train is restarting because Worker replica(s) failed.", seconds=-20)),
+        pod(MASTER),
+        starting(W0, "ContainerCreating"),
+        pod(W1),
+        an_event(JOB, "ExitedWithCode", "Pod: team.train-worker-0 exited with code 137 (OOMKilled)", seconds=-25),
+    ),
+    fault(
+        "pods that were evicted until the limit of restarts",
+        "EvictedForMemory",
+        job(seeds.failed("Job train has failed because it has reached the specified backoff limit")),
+        an_event(
+            JOB,
+            "Evicted",
+            "Error pod train-worker-0 status message: The node was low on resource: memory. Container pytorch was using 30Gi",
+            seconds=-90,
+        ),
+    ),
+)
+
 LIMITS = (
     fault(
         "a deadline that is over",
@@ -933,6 +956,13 @@ WELL = (
         pod(W1),
     ),
     fault(
+        "a pod out of memory that was replaced, in a job that runs again",
+        NONE,
+        job(RUNNING),
+        *map(pod, (MASTER, W0, W1)),
+        an_event(JOB, "ExitedWithCode", "Pod: team.train-worker-0 exited with code 137 (OOMKilled)", seconds=-200),
+    ),
+    fault(
         "a job that has succeeded, with a pod that failed on the way",
         NONE,
         job(seeds.condition("Succeeded")),
@@ -948,4 +978,16 @@ WELL = (
     ),
 )
 
-FAULTS = (*IMAGES, *SCHEDULING, *CREATION, *QUEUES, *PROGRAMS, *TRAINING, *CONTAINERS, *NODES, *LIMITS, *OPERATOR)
+FAULTS = (
+    *IMAGES,
+    *SCHEDULING,
+    *CREATION,
+    *QUEUES,
+    *PROGRAMS,
+    *TRAINING,
+    *CONTAINERS,
+    *NODES,
+    *REPLACED,
+    *LIMITS,
+    *OPERATOR,
+)

@@ -18,6 +18,8 @@ from pytorchjob_operator.problem import read_time
 
 RECENT = timedelta(seconds=120)
 """A container that runs this long again is over its error, and so is a round."""
+_EVENTS = timedelta(minutes=10)
+"""For this long the events of a pod that was replaced explain a job that has not recovered."""
 _JOB = "the job"
 
 
@@ -141,3 +143,22 @@ def _of_job(seen: Seen) -> Iterator[Statement]:
         text = str(last.get("message") or "")
         source = f"{_JOB}'s last restart, {last.get('reason')}"
         yield Statement(text, Evidence(source, reading.line_of(text, 600)), at=time)
+
+
+def past_events(seen: Seen) -> Iterator[Object]:
+    """Yield the job's events that explain why it is not well now, the newest first: its pods may have been replaced.
+
+    A job of which all pods run is over what its events report.
+    """
+    if seen.ended == "Succeeded" or seen.suspended or (not seen.ended and _all_run(seen)):
+        return
+    end = reading.changed_at(reading.condition(seen.job, "Failed")) or seen.now
+    for event in seen.events_of(seen.job):
+        time = reading.event_time(event)
+        if time is not None and time >= end - _EVENTS:
+            yield event
+
+
+def _all_run(seen: Seen) -> bool:
+    running = sum("running" in reading.part(reading.main_status(pod), "state") for pod in seen.living_pods())
+    return running >= seen.wanted_pods()

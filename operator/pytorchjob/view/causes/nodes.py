@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.causes.endings import past_events
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 
@@ -135,6 +136,10 @@ _RULES = (
 )
 
 
+_REPORTED = re.compile(r"Error pod (?P<pod>\S+) \S+ message: (?P<words>.*)", re.DOTALL)
+"""As the operator reports it (`plan/pod_events`)."""
+
+
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield the nodes that are lost, then why pods lost their places; a job that has succeeded needs no reason."""
     if seen.ended == "Succeeded":
@@ -147,6 +152,8 @@ def find(seen: Seen) -> Iterator[Finding]:
         finding = _displaced(pod) if reading.name_of(pod) not in known else None
         if finding is not None:
             found.setdefault(finding.cause.name, []).append(finding)
+    for finding in _reported(seen):
+        found.setdefault(finding.cause.name, []).append(finding)
     for same in found.values():
         yield Finding(same[0].cause, same[0].values, same[0].evidence, tuple(n for f in same for n in f.pods))
 
@@ -177,6 +184,19 @@ def _unready(node: Object | None) -> str:
         return ""
     words = (f"Ready is {ready[0].get('status')}", ready[0].get("reason"), ready[0].get("message"))
     return reading.line_of(": ".join(str(word) for word in words if word))
+
+
+def _reported(seen: Seen) -> Iterator[Finding]:
+    """Yield what the operator has reported of pods that are replaced by now."""
+    for event in past_events(seen):
+        reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
+        about = _REPORTED.match(message)
+        cause = next(
+            (rule.cause for rule in _RULES if rule.reason.search(reason) and rule.message.search(message)), None
+        )
+        if about and cause is not None and cause is not NODE_LOST:
+            values = {"pod": about["pod"], "words": reading.line_of(about["words"], 200)}
+            yield Finding(cause, values, (Evidence(f"event {reason}", reading.line_of(message)),), (about["pod"],))
 
 
 def _displaced(pod: Object) -> Finding | None:

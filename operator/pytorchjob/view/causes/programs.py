@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import program_causes as causes
-from pytorchjob.view.causes.cause import Cause, Finding, Level
-from pytorchjob.view.causes.endings import Ending, find_endings, statements
+from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level
+from pytorchjob.view.causes.endings import Ending, find_endings, past_events, statements
 from pytorchjob.view.causes.training import TIMED_OUT
 from pytorchjob.view.seen import Seen
-from pytorchjob_operator.names import CONTAINER
+from pytorchjob_operator.names import CONTAINER, Reason
 
 CAUSES = causes.ROWS
 
@@ -86,6 +86,8 @@ _CHAINED = ("During handling of the above exception", "direct cause of the follo
 _LAST_LINES = 8
 _AGENTS = {"BadSetup": causes.SETUP, "BadUsage": causes.USAGE, "PreflightFailed": causes.UNFIT}
 _NATIVE = {139: "SIGSEGV", 134: "SIGABRT", 135: "SIGBUS", 132: "SIGILL"}
+_REPORTED = re.compile(r"Pod: [^.\s]+\.(?P<pod>\S+) exited with code \d+ \(OOMKilled\)")
+"""As the operator reports it (`plan/pod_events`)."""
 _KILLED, _STOPPED = 137, 143
 _WORDS = 300
 
@@ -96,7 +98,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     """Yield the causes of programs that failed: each once, with the pods that have it, the earliest failure first."""
     endings = find_endings(seen)
     found: dict[str, list[Finding]] = {}
-    for finding in (*_read_texts(seen, endings), *_read_endings(endings)):
+    for finding in (*_read_texts(seen, endings), *_read_endings(endings), *_read_events(seen)):
         found.setdefault(finding.cause.name, []).append(finding)
     for same in found.values():
         pods = tuple(dict.fromkeys(pod for finding in same for pod in finding.pods))
@@ -163,6 +165,16 @@ def _read_endings(endings: list[Ending]) -> Iterator[Finding]:
             words = _NATIVE[ending.code] if cause is causes.NATIVE_CRASH else ending.words[:_WORDS]
             values = {"pod": ending.pod, "container": ending.container, "image": ending.image, "words": words}
             yield Finding(cause, {**values, "code": str(ending.code)}, (ending.evidence,), (ending.pod,))
+
+
+def _read_events(seen: Seen) -> Iterator[Finding]:
+    """Yield the containers out of memory that the operator has reported of pods that are replaced by now."""
+    for event in past_events(seen):
+        message = str(event.get("message") or "")
+        if event.get("reason") == Reason.EXITED and (found := _REPORTED.search(message)):
+            evidence = Evidence(f"event {Reason.EXITED}", reading.line_of(message))
+            values = {"pod": found["pod"], "container": CONTAINER}
+            yield Finding(causes.OUT_OF_MEMORY, values, (evidence,), (found["pod"],))
 
 
 def _by_reason(ending: Ending) -> Cause | None:
