@@ -101,7 +101,8 @@ def decide(snapshot: Snapshot) -> Step:
 def _quiet(snapshot: Snapshot) -> Step:
     """Return the step without a command."""
     if snapshot.cut_off:
-        return Step(Kind.REGROUP, "no member has heard from the coordinator or the API server for fenceSeconds")
+        reason = "no member has heard from the coordinator or the API server for fenceSeconds"
+        return Step(Kind.REGROUP, reason, caused=True)
     if snapshot.away >= ALONE_SECONDS and snapshot.silence >= ALONE_SECONDS:
         reason = f"neither the coordinator nor a peer was heard for {snapshot.silence:.0f} s"
         return Step(Kind.REGROUP, reason, caused=True)
@@ -109,7 +110,8 @@ def _quiet(snapshot: Snapshot) -> Step:
         return _done(snapshot)
     if snapshot.workers is Workers.STOPPED and snapshot.leave_by is None:
         if snapshot.away > AWAY_SECONDS:
-            return Step(Kind.REGROUP, "the workers have stopped and no coordinator answers", by_members=True)
+            reason = "the workers have stopped and no coordinator answers"
+            return Step(Kind.REGROUP, reason, by_members=True, caused=True)
         return Step(Kind.WAIT, "the workers have saved and stopped")
     if snapshot.leave_by is not None:
         return _leaving(snapshot, snapshot.leave_by)

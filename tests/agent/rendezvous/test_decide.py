@@ -144,6 +144,8 @@ def test_a_stop_comes_with_the_command_and_its_words() -> None:
             True,
             id="a loss ends the round",
         ),
+        pytest.param(replace(QUIET, cut_off=True), True, id="its group is cut off"),
+        pytest.param(replace(QUIET, workers=Workers.STOPPED, away=9.0), True, id="it has saved and stopped on request"),
         pytest.param(RESTART, False, id="a failure ends the round"),
         pytest.param(replace(QUIET, workers=Workers.FAILED), False, id="workers failed here"),
     ],
