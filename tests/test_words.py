@@ -96,6 +96,7 @@ CLEAN_PAGES = [
     "docs/installing.md",
     "docs/kueue.md",
     "docs/local.md",
+    "docs/logs.md",
     "docs/migrating.md",
     "docs/monitoring.md",
     "docs/progress.md",

@@ -25,6 +25,7 @@ COMMANDS = {
     "exec": ("pytorchjob.commands.exec:exec_command", "Run a command in the pod of a rank."),
     "init": ("pytorchjob.commands.init:init_command", "Write the file of a new job, and a Dockerfile."),
     "list": ("pytorchjob.commands.list:list_command", "List the jobs of a namespace."),
+    "logs": ("pytorchjob.commands.logs:logs_command", "Print what all ranks of a job print, merged."),
     "plan": (
         "pytorchjob_operator.plan_command:plan_command",
         "Print the objects that the installed operator would create.",

@@ -143,7 +143,8 @@ class FakeCluster:
         with self._more:
             log = self._logs.setdefault((pod, container, previous), [])
             for line in lines:
-                log.append(f"{timestamp(len(log))} {line}\n".encode() if isinstance(line, str) else line)
+                seconds = len(log) + len(self._logs.get((pod, container, True), ()))  # a restart resets no clock
+                log.append(f"{timestamp(seconds)} {line}\n".encode() if isinstance(line, str) else line)
             self._more.notify_all()
 
     def restart(self, pod: str, container: str = names.CONTAINER) -> None:
@@ -213,7 +214,9 @@ class FakeCluster:
 
     def read(self, path: str) -> Object | None:
         self._fail("read")
-        return copy.deepcopy(self._paths.get(path))
+        place, _, name = path.rpartition("/")
+        pod = self._objects.get(("Pod", self.namespace, name)) if place.endswith("/pods") else None
+        return copy.deepcopy(self._paths.get(path, pod))
 
     def create(self, body: Object, *, dry_run: bool = False) -> Object:
         self._fail("create")

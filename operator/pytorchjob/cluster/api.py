@@ -73,4 +73,8 @@ class Cluster(Protocol):
         """Yield a job's pods as they are, then each change, without an end; opens a lost watch again."""
 
     def log(self, request: LogRequest) -> AbstractContextManager[Iterator[bytes]]:
-        """Open a container's log: lines with the node's timestamp, without the line end; ends when the log does."""
+        """Open a container's log: lines with the node's timestamp and their line end; ends when the log does.
+
+        The last line may lack its end: the connection ended within it, or the container did. A broken connection raises
+        `Unreachable`, also one on which nothing arrived for a minute or more while it was followed.
+        """

@@ -1,0 +1,103 @@
+"""What a pod and a job show of a log: whether it can be read, and whether it has ended."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from pytorchjob.logs.lines import from_moment
+from pytorchjob_operator import names
+
+Object = dict[str, Any]
+
+
+class Phase(Enum):
+    """The life of a container's log."""
+
+    NOT_STARTED = "not started"
+    OPEN = "open"
+    """The container runs, or will run again."""
+    ENDED = "ended"
+    """The container will not run again in this pod."""
+    GONE = "gone"
+    """The pod does not exist any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What a pod shows of the log of one of its containers."""
+
+    phase: Phase
+    restarts: int = 0
+    started: int | None = None
+    """When the container began whose log the node gives: nanoseconds, in whole seconds."""
+    reason: str = ""
+    """Why it has not started."""
+    begun: bool = False
+    """The container has started at least once in this pod."""
+
+
+GONE = LogState(Phase.GONE)
+
+
+def log_state(pod: Object, container: str) -> LogState:
+    """Read the state of a container's log."""
+    status = pod.get("status") or {}
+    found = _status(status, container)
+    now, before = found.get("state") or {}, (found.get("lastState") or {}).get("terminated") or {}
+    current = now.get("running") or now.get("terminated") or before
+    started, restarts = _time(current.get("startedAt")), int(found.get("restartCount") or 0)
+    if status.get("phase") in ("Succeeded", "Failed") or _is_last(pod, container, now.get("terminated")):
+        return LogState(Phase.ENDED, restarts, started, begun=bool(current))
+    if not current:
+        return LogState(Phase.NOT_STARTED, restarts, None, _why_not(pod, now.get("waiting") or {}))
+    return LogState(Phase.OPEN, restarts, started, begun=True)
+
+
+def container_names(pod: Object) -> list[str]:
+    """The names of all containers, those that train first."""
+    spec = pod["spec"]
+    kinds = ("containers", "initContainers", "ephemeralContainers")
+    return [str(item["name"]) for kind in kinds for item in spec.get(kind) or ()]
+
+
+def short_name(pod: Object) -> str:
+    """The pod's name without the job's: `worker-1`."""
+    labels = pod["metadata"].get("labels") or {}
+    role, index = labels.get(names.LABEL_REPLICA_TYPE), labels.get(names.LABEL_REPLICA_INDEX)
+    return f"{role}-{index}" if role and index else str(pod["metadata"]["name"])
+
+
+def has_succeeded(job: Object) -> bool | None:
+    """True or False for a job that has ended, None for any other."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    met = {item.get("type") for item in conditions if item.get("status") == "True"}
+    if "Failed" in met:
+        return False
+    return True if "Succeeded" in met else None
+
+
+def _status(status: Object, container: str) -> Object:
+    kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    found = (item for kind in kinds for item in status.get(kind) or () if item.get("name") == container)
+    return next(found, {})
+
+
+def _is_last(pod: Object, container: str, ended: Object | None) -> bool:
+    """True if the container has ended and is not started again."""
+    if ended is None:
+        return False
+    policy = pod["spec"].get("restartPolicy", "Always")
+    succeeded = ended.get("exitCode") == 0
+    is_init = any(item.get("name") == container for item in pod["spec"].get("initContainers") or ())
+    return policy == "Never" or (succeeded and (policy == "OnFailure" or is_init))
+
+
+def _why_not(pod: Object, waiting: Object) -> str:
+    if reason := waiting.get("reason"):
+        return str(reason)
+    return "no node yet" if not pod["spec"].get("nodeName") else "starting"
+
+
+def _time(text: str | None) -> int | None:
+    return from_moment(datetime.fromisoformat(text)) if text else None
