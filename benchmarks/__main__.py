@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from benchmarks import create, fairness, jobs, life, local, memory, progress, rendezvous, steady, table, warm
+from benchmarks import create, fairness, jobs, life, local, memory, progress, rendezvous, start, steady, table, warm
 from benchmarks.table import Row
 
 Measurement = Coroutine[Any, Any, list[Row]]
@@ -29,6 +29,7 @@ def cli(context: click.Context) -> None:
                 rendezvous.measure(1000, 5),
                 progress.measure(5),
                 warm.measure(5),
+                start.measure(10),
                 steady.measure(60),
             ]
         )
@@ -101,6 +102,14 @@ def rendezvous_(agents: int, repeat: int, write: bool) -> None:
 def progress_(repeat: int, write: bool) -> None:
     """What a script's own calls cost, and the agent's check of its workers."""
     _show([progress.measure(repeat)], write)
+
+
+@cli.command(name="start")
+@click.option("--repeat", default=10, show_default=True)
+@click.option("--write", is_flag=True)
+def start_(repeat: int, write: bool) -> None:
+    """Each command of `pytorchjob` from its start to its end, against kubectl."""
+    _show([start.measure(repeat)], write)
 
 
 @cli.command(name="steady")

@@ -45,8 +45,8 @@ def logs_command(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Print what all ranks of a job print, each line with its rank, in the order of the nodes' timestamps.
 
-    With -f the command follows the job over restarted containers, replaced and new pods and lost connections, and ends
-    with the job: exit status 0 if it has succeeded, 1 if it has failed. Notes about the logs themselves go to stderr.
+    With -f the command follows the job to its end, over restarted containers, new pods and lost connections. The exit
+    status is 0 if the job has succeeded, and 1 if it has failed. Notes about the logs themselves go to stderr.
     """
     if follow and previous:
         raise click.UsageError("a previous log has ended and cannot be followed: leave out -f or --previous")

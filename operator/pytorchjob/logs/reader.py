@@ -96,7 +96,7 @@ class Reader:
     """Reads one log; `follow`, `snapshot` or `previous` is called once."""
 
     def __init__(self, cluster: Cluster, place: Place, link: Link, resume: Resume, tail: int | None = None) -> None:
-        """Begin where `resume` says, or `tail` lines before the end."""
+        """Begin at the end of what `resume` has taken, or `tail` lines before the end of the log."""
         self._cluster, self._place, self._link = cluster, place, link
         self._resume, self._tail = resume, tail
         self._taken = 0
