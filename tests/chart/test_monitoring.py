@@ -8,6 +8,7 @@ import yaml
 
 from monitoring.__main__ import generated
 from monitoring.alerts import ALERTS
+from pytorchjob_operator import names
 
 pytestmark = pytest.mark.helm
 
@@ -16,6 +17,7 @@ OBJECTS = [
     pytest.param("dashboards.enabled", ("ConfigMap", f"{NAME}-dashboard-fleet"), id="the dashboard of all jobs"),
     pytest.param("dashboards.enabled", ("ConfigMap", f"{NAME}-dashboard-job"), id="the dashboard of one job"),
     pytest.param("prometheusRule.enabled", ("PrometheusRule", NAME), id="the alerts"),
+    pytest.param("podMonitor.enabled", ("PodMonitor", f"{NAME}-agents"), id="the monitor of the agents"),
     pytest.param("kubeStateMetrics.enabled", ("ConfigMap", f"{NAME}-kube-state-metrics"), id="the series of jobs"),
 ]
 
@@ -61,3 +63,16 @@ def test_kube_state_metrics_finds_its_configuration_in_its_namespace(template: A
     made = objects["ConfigMap", f"{NAME}-kube-state-metrics"]
     assert made["metadata"]["namespace"] == "monitoring"
     assert yaml.safe_load(made["data"]["pytorchjobs.yaml"]) == yaml.safe_load(generated()["kube-state-metrics.yaml"])
+
+
+def test_the_pod_monitor_finds_the_pods_of_jobs_by_their_label_and_port(template: Any) -> None:
+    spec = template("podMonitor.enabled=true")["PodMonitor", f"{NAME}-agents"]["spec"]
+    assert spec["selector"]["matchLabels"] == {names.LABEL_OPERATOR_NAME: names.CONTROLLER}
+    assert spec["podTargetLabels"] == [names.LABEL_JOB_NAME]
+    assert spec["namespaceSelector"] == {"any": True}
+    assert [one["port"] for one in spec["podMetricsEndpoints"]] == ["agent-metrics"]
+
+
+def test_the_pod_monitor_stays_in_the_watched_namespaces(template: Any) -> None:
+    objects = template("podMonitor.enabled=true", 'watchNamespaces=["a","b"]')
+    assert objects["PodMonitor", f"{NAME}-agents"]["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}

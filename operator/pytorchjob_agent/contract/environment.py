@@ -37,6 +37,7 @@ FENCE = "PYTORCHJOB_FENCE_SECONDS"
 PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; PYTORCHJOB_PREFLIGHT_<CHECK> sets one check
 START_MODE = "PYTORCHJOB_START_MODE"  # cold, warm or auto
 PRELOAD = "PYTORCHJOB_PRELOAD"  # modules that the fork server imports beside torch, separated by commas
+METRICS_PORT = "PYTORCHJOB_METRICS_PORT"  # where Prometheus reads the agent's metrics; unset: nowhere
 
 # The agent sets it for its workers in each round, and COORDINATOR's JOB beside it; checkpoint/ reads both.
 ROUND_ID = "PYTORCHJOB_ROUND_ID"  # TERM.NUMBER, or TERM.NUMBER.ATTEMPT after an agreement without a coordinator

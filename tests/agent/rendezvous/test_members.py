@@ -4,12 +4,14 @@ import os
 import signal
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason
 from pytorchjob_operator.rounds.values import Policy
+from tests.ports import free_port
 from tests.waiting import until
 
 from .conftest import Job
@@ -210,3 +212,23 @@ def test_an_unmodified_torchrun_finds_our_rendezvous(job: Job) -> None:
     assert job.end() == [0, 0]
     assert {restarts for _, _, _, restarts in pods[0].steps()} <= {0, 1}
     assert job.report().restarts == 1
+
+
+def test_each_agent_serves_its_metrics_while_its_workers_train(job: Job) -> None:
+    job.env["STEPS"] = "150"
+    ports = [free_port(), free_port()]
+    for index, port in enumerate(ports):
+        job.start(index, PYTORCHJOB_METRICS_PORT=str(port))
+    until(lambda: all("\npytorchjob_agent_members 2.0\n" in scraped(port) for port in ports))
+    until(lambda: all('workers_state{state="HEALTHY"} 1.0' in scraped(port) for port in ports))
+    until(lambda: all("\npytorchjob_agent_step " in scraped(port) for port in ports))
+    assert job.end() == [0, 0]
+
+
+def scraped(port: int) -> str:
+    """The metrics of an agent; empty as long as it does not serve them."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
