@@ -53,6 +53,11 @@ class OperatorProcess:
         return self.process
 
     @property
+    def address(self) -> str:
+        """Where it serves its metrics and its health."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
