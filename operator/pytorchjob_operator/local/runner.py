@@ -96,6 +96,8 @@ class Runner:
                 self._node.kill_all()
                 self._drain()
         self._job = result.at_rest(self._job)
+        if status is not ExitStatus.FAILED:
+            self._report_messages()
         self._report_ends()
         self._show(stopped=status not in _ENDED.values())
         why = failure.report(self._job, self._ends, log_filter.place) if status is ExitStatus.FAILED else []
@@ -114,8 +116,9 @@ class Runner:
             if ended is ExitStatus.FAILED:
                 self._ends = self._node.take_ends()
                 return ended  # one report follows when the processes have ended, with the last line
-            self._report_messages()
-            self._report_ends()
+            if not self._will_fail():
+                self._report_messages()
+                self._report_ends()
             if ended is not None:
                 return ended
             self._show()
@@ -176,6 +179,11 @@ class Runner:
     def _note(self, reason: str, message: str, *, warning: bool) -> None:
         """Keep an event until it is known whether the job has failed: then its report takes the place of events."""
         self._messages.append((message, reason, warning))
+
+    def _will_fail(self) -> bool:
+        """Whether the coordinator has ended the job as failed; the next plan writes that into the status."""
+        report = self._coordinator.report(self._job.metadata.uid)
+        return report is not None and report.ended is not None and report.ended.failed
 
     def _report_messages(self) -> None:
         for message, reason, warning in self._messages:
@@ -253,7 +261,7 @@ class Runner:
         stage = Stage.STOPPED if stopped else stage
         self._was_ready = self._was_ready or stage in (Stage.TRAINING, Stage.RUNNING)
         over = self._stages.enter(stage, now)
-        if over:
+        if over and stage not in (Stage.FAILED, Stage.STOPPED):
             self._screen.message(f"{self._job.metadata.name}: {over}")
         details = ""
         if stage is Stage.TRAINING and report is not None:
