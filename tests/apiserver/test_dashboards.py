@@ -171,6 +171,10 @@ def is_number(sample: dict[str, Any]) -> bool:
 
 async def test_every_panel_shows_data(prometheus: Prometheus, jobs: Jobs, kubelet: Kubelet, agents: Agents) -> None:
     """It also evaluates every alert, on series that exist: the life of the jobs is the same."""
+    # A rate counts from the first scrape on: what happened before it is not in any panel.
+    await becomes(
+        lambda: prometheus.query("pytorchjob_operator_time_to_running_seconds_count"), story=lambda: prometheus.log
+    )
     await live(jobs, kubelet, agents)
     panels = partial(empty, prometheus, jobs.namespace)
     await becomes(lambda: panels() == [], story=lambda: "\n".join(panels()))
