@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutation import results, work
+from tests.mutation import plan, results, work
 from tests.mutation.results import Mutant, Score
 from tests.mutation.work import forget_survivors
 
@@ -123,3 +123,13 @@ def test_survivors_and_timeouts_are_tried_again_and_killed_mutants_are_not(tmp_p
     forget_survivors([tmp_path / "m.py", tmp_path / "not_mutated_yet.py"])
     codes = json.loads((tmp_path / "m.py.meta").read_text())["exit_code_by_key"]
     assert codes == {**dict.fromkeys(CODES), "m.x_wait__mutmut_1": 1}
+
+
+def test_at_least_nine_of_ten_mutants_of_every_module_are_killed() -> None:
+    known = json.loads((work.ROOT / "tests/mutation/results.json").read_text())
+    every = {module for modules in plan.chosen([], work.modules()).values() for module in modules}
+    assert set(known) <= every, "modules that are gone"
+    scores = {
+        module: Score(**{name: found[name] for name in Score.__dataclass_fields__}) for module, found in known.items()
+    }
+    assert {module: score.percent for module, score in scores.items() if score.percent < 90} == {}
