@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from pytorchjob.cli import main
 from pytorchjob.cluster import gather
 from pytorchjob.cluster.api import LogRequest
-from pytorchjob.cluster.errors import ClusterError
+from pytorchjob.cluster.errors import ClusterError, Unreachable
 from pytorchjob.cluster.last_lines import read_last_lines
 from pytorchjob.view.job_view import JobView, make_job_view
 from pytorchjob.view.state import State
@@ -200,9 +200,7 @@ def test_what_happened_is_listed_once_and_the_newest_first() -> None:
             id="of a remedy that begins without a command",
         ),
         pytest.param([job(), pod(MASTER)], "pytorchjob status train -n team --watch", id="of a job that begins"),
-        pytest.param(
-            [job(runPolicy={"suspend": True})], "kubectl patch pytorchjobs/train -n team", id="of a suspended job"
-        ),
+        pytest.param([job(runPolicy={"suspend": True})], "pytorchjob resume train -n team", id="of a suspended job"),
     ],
 )
 def test_the_next_step(parts: list[Part], command: str) -> None:
@@ -287,6 +285,25 @@ def test_watch_prints_each_change_until_the_end() -> None:
     answer = status(Changing(), "--watch", "--interval", "0")
     lines = [line for line in answer.output.splitlines() if line.startswith("State:")]
     assert [line.split()[1] for line in lines] == ["Running", "Succeeded"]
+
+
+def test_watch_outlives_an_api_server_that_is_away() -> None:
+    class Away(FakeCluster):
+        """An API server that does not answer the second time."""
+
+        reads = 0
+
+        def job(self, name: str) -> Object:
+            self.reads += 1
+            if self.reads == 2:
+                raise Unreachable("the API server does not answer")
+            if self.reads == 3:
+                self.put(job(RUNNING, condition("Succeeded")))
+            return super().job(name)
+
+    answer = status(Away(job(RUNNING), *ALL), "--watch", "--interval", "0")
+    assert (answer.exit_code, answer.stderr) == (0, "the API server does not answer; still watching\n")
+    assert "State:     Succeeded" in answer.stdout
 
 
 def test_a_missing_job_ends_with_4() -> None:

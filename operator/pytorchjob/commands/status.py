@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from pytorchjob.cluster.api import Cluster
+from pytorchjob.cluster.errors import Unreachable
 from pytorchjob.cluster.gather import gather_job
 from pytorchjob.commands.options import DURATION, job_argument, output_option, with_cluster
 from pytorchjob.screen.status import print_status
@@ -34,16 +35,20 @@ def status_command(cluster: Cluster, job: str, watch: bool, interval: float, out
 
     The exit status is 0, whatever the job's state is; `pytorchjob doctor JOB` ends with 1 if it finds a cause.
     """
-    shown = ""
-    while True:
-        view = make_job_view(gather_job(cluster, job, _now()))
-        text = _text(view, output)
-        if _changed(view, output) != shown:
-            shown = _changed(view, output)
-            _print(text, clear=watch and output is None)
-        if not watch or view.state in _ENDS:
-            return
+    view = _show(make_job_view(gather_job(cluster, job, _now())), None, output)
+    while watch and view.state not in _ENDS:
         _pause(interval)
+        try:
+            view = _show(make_job_view(gather_job(cluster, job, _now())), view, output)
+        except Unreachable as error:
+            click.echo(f"{error.message}; still watching", err=True)
+
+
+def _show(view: JobView, before: JobView | None, output: str | None) -> JobView:
+    """Print a view that differs from the one before."""
+    if before is None or _changed(view, output) != _changed(before, output):
+        _print(_text(view, output), clear=before is not None and output is None)
+    return view
 
 
 def _text(view: JobView, output: str | None) -> str:

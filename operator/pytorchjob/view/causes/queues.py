@@ -12,13 +12,7 @@ SUSPENDED = Cause(
     Symptom.NO_PODS,
     "`status` shows Suspended, and the job has no queue.",
     "The job is suspended: `spec.runPolicy.suspend` is true.",
-    (
-        Step(
-            "Resume it.",
-            "kubectl patch pytorchjobs/{job} -n {namespace} --type=merge"
-            ' -p \'{{"spec":{{"runPolicy":{{"suspend":false}}}}}}\'',
-        ),
-    ),
+    (Step("Resume it.", "pytorchjob resume {job} -n {namespace}"),),
 )
 KUEUE_QUOTA = Cause(
     "KueueWaitsForQuota",
