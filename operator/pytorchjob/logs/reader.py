@@ -191,6 +191,8 @@ class Reader:
             self._read_to_end(grows=phase is Phase.OPEN)
             lost = not is_known and not self._resume.found and self._resume.at is not None
             if phase is Phase.ENDED and lost:
+                self._read_previous()  # its stream may have ended too early
+            if phase is Phase.ENDED and lost and not self._resume.found:
                 self._note("its last lines may be missing: the node does not have them any more")
             return
         with self._open(follow=True) as lines:
@@ -262,6 +264,8 @@ class Reader:
             else:
                 is_read = is_same and readings > 1 and (self._resume.found or readings > _REPEATS)
         line = parse(ending)
+        if line is not None and not previous and self._resume.is_ahead(line):
+            self._search(line, self._resume.stream(), previous=False)
         if line is not None and self._resume.stream().takes(line):
             self._emit(line)
 
