@@ -129,7 +129,8 @@ from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.messages import Done, Heartbeat, Hello, Join, read_to_agent
 
 env = CoordinatorEndpoint.from_env(os.environ)
-hello = Hello(job=env.job, pod=env.pod, token=env.token, index=env.index, address="127.0.0.1", nproc=1,
+token = open(env.token_file).read()
+hello = Hello(job=env.job, pod=env.pod, token=token, index=env.index, address="127.0.0.1", nproc=1,
               incarnation=str(os.getpid()), pod_uid=env.pod_uid)
 frozen = pathlib.Path("frozen")
 
@@ -166,8 +167,8 @@ while True:
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_replica_whose_agent_is_frozen_is_replaced(start: Callable[..., Run], tmp_path: Path) -> None:
-    (tmp_path / "agent.py").write_text(FREEZES)
-    run = start(job(Worker=role(["python", "-u", "agent.py"], 2, "OnFailure")))
+    (tmp_path / "pytorchjob_agent_double.py").write_text(FREEZES)
+    run = start(job(Worker=role(["python", "-u", "pytorchjob_agent_double.py"], 2, "OnFailure")))
     run.until("waiting for tiny-worker-1 (its agent has sent nothing for")
     run.until("Deleted pod: tiny-worker-1: its agent has sent nothing for 6")
     run.until("Round 1.2 starts with 2 members")
