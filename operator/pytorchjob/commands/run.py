@@ -39,6 +39,11 @@ FAILED = 1
     is_flag=True,
     help="Print every line of the replicas, also tracebacks that repeat another or follow from one.",
 )
+@click.option(
+    "--status-file",
+    metavar="FILE",
+    help="Keep the job with its present status in this file, as JSON; it is complete at any moment.",
+)
 def run_command(  # noqa: PLR0913 - one parameter per option
     path: str,
     job: str | None,
@@ -48,6 +53,7 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     grace: float | None,
     output: str | None,
     verbose: bool,
+    status_file: str | None,
 ) -> None:
     """Run a job on this machine. Each replica is a process group with its own address.
 
@@ -59,7 +65,7 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     from pytorchjob_operator.local.run_command import RunOptions, run
 
     try:
-        status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output, verbose))
+        status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output, verbose, status_file))
     except InvalidJob as error:
         sys.exit(refuse(error))
     except CannotRun as error:

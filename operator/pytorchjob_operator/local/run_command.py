@@ -16,6 +16,7 @@ from typing import Any
 from pytorchjob_operator.errors import CannotRun
 from pytorchjob_operator.local import addresses, gpus, notes, process_tree, processes, result, source
 from pytorchjob_operator.local.addresses import Claims
+from pytorchjob_operator.local.job_file import JobFile
 from pytorchjob_operator.local.log_filter import LogFilter
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node
@@ -24,8 +25,6 @@ from pytorchjob_operator.local.screen import Screen, duration
 from pytorchjob_operator.local.supervisor import Command
 from pytorchjob_operator.local.translate import LocalMachine, agent_directory, from_source, to_command
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import ReplicaType
-from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.problem import last_words
 
 _LONGEST_TEMPORARY = 70
@@ -44,11 +43,16 @@ class RunOptions:
     grace: float | None = None
     output: str | None = None
     verbose: bool = False
+    status_file: str | None = None
+
+    def file(self) -> JobFile:
+        """Return the files of the run."""
+        return JobFile(self.path, self.job, self.namespace, self.status_file)
 
 
 def run(options: RunOptions) -> ExitStatus:
     """Run one job to its end; raises InvalidJob for a job and CannotRun for a machine with which that is impossible."""
-    given = _load(options, options.workers)
+    given = options.file().load(options.workers)
     notes.check(given)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -62,11 +66,6 @@ def run(options: RunOptions) -> ExitStatus:
         screen.close()
     _print_result(options, given, ended, screen)
     return ended.status
-
-
-def _load(options: RunOptions, workers: int | None = None) -> PyTorchJob:
-    job = source.choose(source.read_jobs(options.path), options.job, options.path)
-    return source.override(job, options.namespace, workers)
 
 
 def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen) -> RunResult:
@@ -86,7 +85,7 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
         lines = LogFilter(verbose=options.verbose, cwd=os.getcwd())
         node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, lines, options.grace)
         with LoopbackCoordinator(node.selector, scratch) as coordinator:
-            return Runner(job, node, screen, options.timeout, partial(_workers, options)).run(coordinator, lines)
+            return Runner(job, node, screen, options.timeout, options.file()).run(coordinator, lines)
     finally:
         process_tree.kill_descendants()
         shutil.rmtree(scratch, ignore_errors=True)
@@ -132,13 +131,6 @@ def _explained(what: str) -> Iterator[None]:
 
 def _translate(machine: LocalMachine, pod: Mapping[str, Any], devices: str | None) -> Command:
     return to_command(pod, machine, devices)
-
-
-def _workers(options: RunOptions) -> int | None:
-    """The number of workers that the job's file requests now."""
-    job = _load(options)
-    addresses.check_size(job)
-    return replicas.count(job, ReplicaType.WORKER) or None
 
 
 def _print_result(options: RunOptions, given: PyTorchJob, ended: RunResult, screen: Screen) -> None:

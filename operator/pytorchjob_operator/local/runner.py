@@ -7,7 +7,6 @@ The plan is the same as in a cluster, and nothing about the job is decided here.
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -16,6 +15,7 @@ from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.errors import InvalidJob
 from pytorchjob_operator.local import failure, pace, result
+from pytorchjob_operator.local.job_file import JobFile
 from pytorchjob_operator.local.log_filter import LogFilter
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node, ReplicaEnd
@@ -67,11 +67,9 @@ class RunResult:
 class Runner:
     """One run of one job."""
 
-    def __init__(
-        self, job: PyTorchJob, node: Node, screen: Screen, timeout: float | None, workers: Callable[[], int | None]
-    ) -> None:
-        """`workers` reads the current number of workers from the job's file."""
-        self._job, self._node, self._screen, self._workers = job, node, screen, workers
+    def __init__(self, job: PyTorchJob, node: Node, screen: Screen, timeout: float | None, file: JobFile) -> None:
+        """`file` has the current number of workers, and keeps the status."""
+        self._job, self._node, self._screen, self._file = job, node, screen, file
         self._messages: list[tuple[str, str, bool]] = []
         self._ends: list[ReplicaEnd] = []
         self._children: tuple[Child, ...] = ()
@@ -96,6 +94,7 @@ class Runner:
                 self._node.kill_all()
                 self._drain()
         self._job = result.at_rest(self._job)
+        self._file.keep(self._job)
         if status is not ExitStatus.FAILED:
             self._report_messages()
         self._report_ends()
@@ -173,6 +172,7 @@ class Runner:
             version = str(int(self._job.metadata.resource_version or 0) + 1)
             metadata = self._job.metadata.model_copy(update={"resource_version": version})
             self._job = self._job.model_copy(update={"status": plan.status, "metadata": metadata})
+            self._file.keep(self._job)
         for event in plan.events:
             self._note(event.reason, event.message, warning=event.type is EventType.WARNING)
 
@@ -201,7 +201,7 @@ class Runner:
         """Set the number of workers to that of the job's file, as `kubectl apply` or `scale` do in a cluster."""
         specs = self._job.spec.pytorch_replica_specs
         try:
-            workers = self._workers()
+            workers = self._file.workers()
         except (InvalidJob, OSError) as error:
             self._screen.message(f"the job is not scaled, because its file cannot be used: {error}")
             return
