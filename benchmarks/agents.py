@@ -80,7 +80,7 @@ class Agent(asyncio.Protocol):
 
     def _say(self, *messages: Message) -> None:
         assert self._transport is not None
-        self._transport.write(b"".join(one.to_line() for one in messages))
+        self._transport.write(b"".join(message.to_line() for message in messages))
 
     def _hello(self) -> Hello:
         return Hello(

@@ -40,13 +40,17 @@ class Audit:
 
     def requests(self, user_agent: str = "", namespace: str | None = None) -> list[Request]:
         """Those of one user agent (the beginning of its name) and one namespace."""
-        found = (_request(one) for one in self._lines())
-        return [one for one in found if one.user_agent.startswith(user_agent) and namespace in (None, one.namespace)]
+        found = (_request(line) for line in self._lines())
+        return [
+            request
+            for request in found
+            if request.user_agent.startswith(user_agent) and namespace in (None, request.namespace)
+        ]
 
     def counts(self, user_agent: str, namespace: str | None = None) -> Counter[tuple[str, str]]:
         """How often what was asked, the Lease aside."""
         asked = self.requests(user_agent, namespace)
-        return Counter((one.verb, one.resource) for one in asked if one.resource != "leases")
+        return Counter((request.verb, request.resource) for request in asked if request.resource != "leases")
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         with self._path.open("rb") as file:
@@ -62,7 +66,7 @@ def _request(line: dict[str, Any]) -> Request:
     about = line.get("objectRef") or {}
     return Request(
         verb=line["verb"],
-        resource="/".join(one for one in (about.get("resource"), about.get("subresource")) if one),
+        resource="/".join(part for part in (about.get("resource"), about.get("subresource")) if part),
         namespace=about.get("namespace", ""),
         code=(line.get("responseStatus") or {}).get("code", 0),
         user_agent=line.get("userAgent", ""),

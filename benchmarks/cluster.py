@@ -86,9 +86,9 @@ class Cluster:
 
     def empty(self, namespace: str) -> None:
         """Delete everything of one namespace, so that the next measurement does not carry it along."""
-        path = f"/apis/kubeflow.org/v1/namespaces/{namespace}/pytorchjobs"
-        for one in (path, f"/api/v1/namespaces/{namespace}/pods", f"/api/v1/namespaces/{namespace}/services"):
-            self.plane.kubectl("delete", "--raw", f"{one}?gracePeriodSeconds=0", timeout=_PATIENCE)
+        jobs = f"/apis/kubeflow.org/v1/namespaces/{namespace}/pytorchjobs"
+        for deleted in (jobs, f"/api/v1/namespaces/{namespace}/pods", f"/api/v1/namespaces/{namespace}/services"):
+            self.plane.kubectl("delete", "--raw", f"{deleted}?gracePeriodSeconds=0", timeout=_PATIENCE)
 
 
 @asynccontextmanager

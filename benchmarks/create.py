@@ -81,21 +81,21 @@ async def _ours(where: Cluster, pods: int) -> Life:
 
 async def _all_run(where: Cluster, submitted: Object, pods: int) -> bool:
     shown = (await where.status(submitted)).get("replicaStatuses") or {}
-    return sum(one.get("active") or 0 for one in shown.values()) == pods
+    return sum(role.get("active") or 0 for role in shown.values()) == pods
 
 
 def _life(audit: Audit, namespace: str, cpu: float) -> Life:
     asked = audit.requests(namespace=namespace)
-    applied = next(one.received for one in asked if one.is_a("create", "pytorchjobs"))
+    applied = next(request.received for request in asked if request.is_a("create", "pytorchjobs"))
     first, last = _span(audit, OPERATOR, namespace)
-    running = max(one.answered for one in asked if one.is_a("patch", "pods/status"))
-    told = max(one.answered for one in asked if one.is_a("patch", _STATUS))
-    return Life(first - applied, last - applied, running - applied, told - applied, cpu)
+    running = max(request.answered for request in asked if request.is_a("patch", "pods/status"))
+    status = max(request.answered for request in asked if request.is_a("patch", _STATUS))
+    return Life(first - applied, last - applied, running - applied, status - applied, cpu)
 
 
 def _span(audit: Audit, user_agent: str, namespace: str) -> tuple[float, float]:
-    posts = [one for one in audit.requests(user_agent, namespace) if one.is_a("create", "pods")]
-    return min(one.received for one in posts), max(one.answered for one in posts)
+    posts = [post for post in audit.requests(user_agent, namespace) if post.is_a("create", "pods")]
+    return min(post.received for post in posts), max(post.answered for post in posts)
 
 
 async def _tidy(where: Cluster, namespace: str) -> None:

@@ -44,7 +44,7 @@ def _rows(pods: int, counts: _Counts, after: _Counts) -> list[Row]:
 
 async def _succeeded(where: Cluster, submitted: Object) -> bool:
     conditions = (await where.status(submitted)).get("conditions") or ()
-    return any(one["type"] == "Succeeded" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Succeeded" and condition["status"] == "True" for condition in conditions)
 
 
 def _samples(counts: _Counts) -> dict[str, list[float]]:

@@ -40,4 +40,4 @@ async def _post(session: aiohttp.ClientSession, url: str, bodies: Iterator[bytes
 def _pods(owner: Object) -> list[Object]:
     spec = {key: value for key, value in owner["spec"].items() if key != "runPolicy"}
     plan = make_plan(Observed(PyTorchJob.model_validate({**owner, "spec": spec}), datetime.now(UTC)))
-    return [dict(one.body) for one in plan.writes if isinstance(one, CreatePod)]
+    return [dict(write.body) for write in plan.writes if isinstance(write, CreatePod)]

@@ -107,13 +107,13 @@ def _agents(pid: int) -> list[int]:
 
 def _family(pid: int) -> list[int]:
     """A process and all below it that are no workers."""
-    below = [one for child in _children(pid) for one in _family(child)]
+    below = [process for child in _children(pid) for process in _family(child)]
     return [pid, *below] if _NAME not in _words(pid) or "pytorchjob-agent" in _words(pid) else below
 
 
 def _children(pid: int) -> list[int]:
     threads = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(one) for thread in threads for one in thread.read_text().split()]
+    return [int(number) for thread in threads for number in thread.read_text().split()]
 
 
 def _words(pid: int) -> str:

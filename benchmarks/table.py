@@ -62,7 +62,7 @@ def spread(values: Sequence[float], unit: str = "s", digits: int = 2) -> str:
 
 def ratio(ours: Sequence[float], yardstick: Sequence[float]) -> str:
     """The median of the ratios of neighbours, taken one right after the other, and the least and greatest."""
-    ratios = [one / other for one, other in zip(ours, yardstick, strict=True)]
+    ratios = [value / other for value, other in zip(ours, yardstick, strict=True)]
     return f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})"
 
 

@@ -79,8 +79,8 @@ def _measure(repeat: int) -> list[Row]:
 
 
 def _rows(cold: list[Round], warm: list[Round], own: float, notes: tuple[str, str]) -> list[Row]:
-    seconds = [[one.seconds for one in rounds] for rounds in (warm, cold)]
-    memory = [[one.megabytes for one in rounds] for rounds in (warm, cold)]
+    seconds = [[round_.seconds for round_ in rounds] for rounds in (warm, cold)]
+    memory = [[round_.megabytes for round_ in rounds] for rounds in (warm, cold)]
     return [
         Row(
             f"{_WORLD} workers of DDP: start to first step, warm",
@@ -135,7 +135,7 @@ def _round(start: Start, folder: Path) -> Round:
     try:
         _wait(marks)
         return Round(
-            max(float(mark.read_text()) for mark in marks) - began, sum(_megabytes(one.pid) for one in workers)
+            max(float(mark.read_text()) for mark in marks) - began, sum(_megabytes(worker.pid) for worker in workers)
         )
     finally:
         for worker in workers:

@@ -33,7 +33,7 @@ def leave(kubectl: Kubectl, name: str, workers: int, template: Object) -> None:
     uid = kubectl.job(name)["metadata"]["uid"]
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name, "uid": uid}
     _apply(kubectl, *_children({**owner, "controller": True, "blockOwnerDeletion": True}, workers, template))
-    until(lambda: {one["status"]["phase"] for one in kubectl.pods(name)} == {"Running"}, 180, lambda: _story(kubectl))
+    until(lambda: {pod["status"]["phase"] for pod in kubectl.pods(name)} == {"Running"}, 180, lambda: _story(kubectl))
     change = json.dumps({"status": _status(name, workers)})
     kubectl("patch", "pytorchjob", name, "--subresource=status", "--type=merge", "-p", change)
 
@@ -96,5 +96,5 @@ def _status(name: str, workers: int) -> Object:
         role: {"active": count, "selector": ",".join([*labels, f"{_PREFIX}/replica-type={role.lower()}"])}
         for role, count in (("Master", 1), ("Worker", workers))
     }
-    listed = [{**one, **times} for one in conditions]
+    listed = [{**condition, **times} for condition in conditions]
     return {"conditions": listed, "replicaStatuses": counts, "startTime": now}

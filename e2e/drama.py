@@ -87,8 +87,8 @@ class Drama:
         assert self.stage.journal.problems == []
         assert self.stage.journal.wrong(self._truth) == []
 
-    def nobody_restarted(self, act: Act, but: str = "") -> None:
-        """Check that no container was restarted that was there before; `but` is a pod that may have been."""
+    def no_container_restarted(self, act: Act, but: str = "") -> None:
+        """Check that no container that was there before was restarted, except those of the pod `but`."""
         spared = {pod["metadata"]["uid"] for pod in self.kubectl.pods(self.job) if pod["metadata"]["name"] == but}
         now = faults.restarts(self.kubectl, self.job)
         assert {uid: now[uid] for uid in now if uid in act.containers and uid not in spared} == {
@@ -136,13 +136,15 @@ def degraded(kubectl: Kubectl, job: str) -> dict[str, str]:
     """What is wrong with a job's rounds now: message by reason; empty while nothing is."""
     conditions = kubectl.job(job).get("status", {}).get("conditions", [])
     return {
-        one["reason"]: one["message"] for one in conditions if one["type"] == "Degraded" and one["status"] == "True"
+        condition["reason"]: condition["message"]
+        for condition in conditions
+        if condition["type"] == "Degraded" and condition["status"] == "True"
     }
 
 
 def termination(pod: faults.Pod) -> dict[str, Any]:
     """How the training container of a pod ended last."""
-    (container,) = [one for one in pod["status"]["containerStatuses"] if one["name"] == faults.CONTAINER]
+    (container,) = [status for status in pod["status"]["containerStatuses"] if status["name"] == faults.CONTAINER]
     found = container["state"].get("terminated") or container.get("lastState", {}).get("terminated") or {}
     return dict(found)
 

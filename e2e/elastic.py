@@ -97,4 +97,4 @@ def elastic(kubectl: Kubectl, job: str) -> dict[str, Any]:
 def events(kubectl: Kubectl, job: str) -> set[str]:
     """The reasons of the job's events."""
     found = kubectl.get("events", f"--field-selector=involvedObject.name={job}")["items"]
-    return {one["reason"] for one in found}
+    return {event["reason"] for event in found}

@@ -58,7 +58,7 @@ def docker(*args: str) -> str:
 
 def signal_process(pod: Pod, signal: str = "KILL", pid: int = AGENT, container: str = CONTAINER) -> float:
     """Send a signal to a process of a pod's container, by the number that it has in there."""
-    (found,) = [one for one in pod["status"]["containerStatuses"] if one["name"] == container]
+    (found,) = [status for status in pod["status"]["containerStatuses"] if status["name"] == container]
     number = found["containerID"].rpartition("/")[2]
     return float(docker("exec", pod["spec"]["nodeName"], "sh", "-c", _SIGNAL, "-", number, str(pid), signal))
 
@@ -174,14 +174,14 @@ def printed(kubectl: Kubectl, pod: Pod) -> str:
 
 def ready(pod: Pod) -> bool:
     """Whether a pod is ready, or has done its work."""
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", [])}
+    conditions = {condition["type"]: condition["status"] for condition in pod["status"].get("conditions", [])}
     return conditions.get("Ready") == "True" or pod["status"].get("phase") == "Succeeded"
 
 
 def restarts(kubectl: Kubectl, job: str) -> dict[str, int]:
     """How often the containers of a job's pods were restarted, by the pod's uid."""
     return {
-        pod["metadata"]["uid"]: sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ()))
+        pod["metadata"]["uid"]: sum(status["restartCount"] for status in pod["status"].get("containerStatuses", ()))
         for pod in kubectl.pods(job)
     }
 

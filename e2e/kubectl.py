@@ -44,7 +44,7 @@ class Kubectl:
     def conditions(self, job: str) -> dict[str, str]:
         """Type to status, in the order of the list."""
         status = self.job(job).get("status", {})
-        return {one["type"]: one["status"] for one in status.get("conditions", [])}
+        return {condition["type"]: condition["status"] for condition in status.get("conditions", [])}
 
     def finish(self, job: str, seconds: float = 300) -> dict[str, str]:
         """Wait for the end of a job, and return its conditions; what went wrong is in the error."""

@@ -82,7 +82,7 @@ def test_the_operator_is_killed_while_a_round_is_formed(drama: Drama, operator: 
     struck = cells.kill_worker(act.scene)
     faults.signal_process(leader, container="operator")
     drama.recovered(act, struck, counted=1)
-    drama.nobody_restarted(act)
+    drama.no_container_restarted(act)
     operator("rollout", "status", DEPLOYMENT, "--timeout=180s")
     drama.shown(lambda status: (status["members"], status.get("restarts")) == (WORKERS, act.count + 1))
 
@@ -101,7 +101,7 @@ def test_without_an_operator_the_members_recover_by_themselves_and_it_takes_them
     with away(operator):
         struck = cells.kill_worker(act.scene)
         drama.recovered(act, struck, counted=1)
-    drama.nobody_restarted(act)
+    drama.no_container_restarted(act)
     drama.shown(lambda status: by_members(status["round"]) and status.get("restarts") == act.count + 1)
     drama.same_group(drama.act(), STEPS)
     drama.recovered(act := drama.act(), cells.kill_worker(act.scene), counted=1)
@@ -113,7 +113,7 @@ def test_an_operator_that_is_installed_anew_goes_on_with_later_rounds(drama: Dra
         operator("delete", "lease", RELEASE)
         struck = cells.force_plain(act.scene)
     drama.recovered(act, struck)
-    drama.nobody_restarted(act)
+    drama.no_container_restarted(act)
 
 
 def test_without_an_api_server_workers_are_started_again(drama: Drama) -> None:
@@ -124,7 +124,7 @@ def test_without_an_api_server_workers_are_started_again(drama: Drama) -> None:
         until(lambda: trains(act, pods, act.count + 1), 75, lambda: "\n".join(map(str, pods)))
     until(lambda: "ok" in drama.kubectl("get", "--raw", "/readyz", check=False), 120)
     drama.recovered(act, struck, counted=1)
-    drama.nobody_restarted(act)
+    drama.no_container_restarted(act)
 
 
 def test_a_pod_that_does_not_reach_the_coordinator_is_named_and_trains_on(drama: Drama) -> None:
@@ -157,4 +157,4 @@ def test_the_others_train_on_without_a_node_that(drama: Drama, strike: Callable[
         struck.undo()
     back = drama.act()
     assert elastic.elastic(drama.kubectl, drama.job).get("restarts", 0) == back.count == act.count
-    drama.nobody_restarted(act, but=struck.pod)
+    drama.no_container_restarted(act, but=struck.pod)

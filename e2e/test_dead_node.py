@@ -113,4 +113,4 @@ def test_a_pod_on_a_dead_node_runs_again_elsewhere(kubectl: Kubectl, node: str) 
 
 def forced(kubectl: Kubectl) -> list[dict[str, Any]]:
     events = kubectl.get("events", "--field-selector=reason=ForceDeletedPod")["items"]
-    return [one for one in events if one["involvedObject"]["kind"] == "PyTorchJob"]
+    return [event for event in events if event["involvedObject"]["kind"] == "PyTorchJob"]

@@ -46,7 +46,7 @@ def test_digits_trains_on_several_nodes_to_success(kubectl: Kubectl, watched: st
     assert float(accuracy[1]) > 0.95
 
     states = [line.split()[1] for line in watched.splitlines() if line.startswith("digits")]
-    seen = list(dict.fromkeys(one for one in states if one in ("Created", "Running", "Succeeded")))
+    seen = list(dict.fromkeys(state for state in states if state in ("Created", "Running", "Succeeded")))
     assert seen == ["Created", "Running", "Succeeded"], watched
 
     described = kubectl("describe", "ptj", "digits")

@@ -19,13 +19,15 @@ def test_a_worker_that_crashes_is_started_again_in_its_container_and_so_are_the_
 
     (before,) = starts(log(kubectl, "crash", 1))
     signal_process(kubectl.get("pod", "crash-worker-1"), pid=before["pid"])
-    until(lambda: all(len(starts(log(kubectl, "crash", one))) == 2 for one in range(WORKERS)), 90)
+    until(lambda: all(len(starts(log(kubectl, "crash", worker))) == 2 for worker in range(WORKERS)), 90)
     until(lambda: elastic(kubectl, "crash").get("restarts") == 1, 30, lambda: kubectl.story("crash"))
     assert "crash-worker-1" in elastic(kubectl, "crash")["lastRestart"]["message"]
 
     assert "Succeeded" in kubectl.finish("crash")
-    logs = [log(kubectl, "crash", one) for one in range(WORKERS)]
-    assert [[start["rank"] for start in starts(text)] for text in logs] == [[one, one] for one in range(WORKERS)]
+    logs = [log(kubectl, "crash", worker) for worker in range(WORKERS)]
+    assert [[start["rank"] for start in starts(text)] for text in logs] == [
+        [worker, worker] for worker in range(WORKERS)
+    ]
     assert [starts(text)[1]["restarts"] for text in logs] == [1] * WORKERS
     assert all(sorted(set(steps(text))) == list(range(1, STEPS + 1)) for text in logs)
     assert set(restarts(kubectl, "crash").values()) == {0}

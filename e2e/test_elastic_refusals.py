@@ -1,6 +1,6 @@
-"""What cannot be: a condition of the job names it, and so does the agent's log; nobody waits in silence.
+"""What cannot run: a condition of the job names the reason, and so does the agent's log. No agent waits in silence.
 
-The jobs of this file run side by side; each test looks at one.
+The jobs of this file run side by side; each test checks one.
 """
 
 import json
@@ -87,13 +87,13 @@ def container(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def stranger(kubectl: Kubectl, name: str, **env: str) -> None:
-    """A pod that nobody made but says that it is worker 0 of the job `visited`; it differs in these variables.
+    """Create a pod that claims to be worker 0 of the job `visited`, with these variables changed.
 
-    It has a genuine token, but its own.
+    The operator did not create it. Its token is genuine, but its own.
     """
     spec = kubectl.get("pod", "visited-worker-0")["spec"]
     (original,) = spec["containers"]
-    kept = [one for one in original["env"] if one["name"] not in env]
+    kept = [variable for variable in original["env"] if variable["name"] not in env]
     own = {key: original[key] for key in ("name", "image", "command", "securityContext")}
     mounts = [mount for mount in original["volumeMounts"] if mount["name"] == credential.VOLUME]
     volumes = [volume for volume in spec["volumes"] if volume["name"] == credential.VOLUME]
@@ -116,14 +116,16 @@ def stranger(kubectl: Kubectl, name: str, **env: str) -> None:
 
 
 def named(kubectl: Kubectl, job: str, reason: str, seconds: float = 120) -> str:
-    """Wait for what is wrong with a job, and return how it is told."""
+    """Wait until the job has the problem of this reason, and return the message."""
     until(lambda: reason in degraded(kubectl, job), seconds, lambda: kubectl.story(job))
     return degraded(kubectl, job)[reason]
 
 
 def test_a_job_whose_restarts_are_used_up_fails_with_rank_pod_and_first_error(kubectl: Kubectl) -> None:
     assert "Failed" in kubectl.finish("budget", 180)
-    (failed,) = [one for one in kubectl.job("budget")["status"]["conditions"] if one["type"] == "Failed"]
+    (failed,) = [
+        condition for condition in kubectl.job("budget")["status"]["conditions"] if condition["type"] == "Failed"
+    ]
     assert "rank 1 (budget-worker-1) exited with code 1 at step " in failed["message"]
     assert "ValueError: the batch of step 40 is broken" in failed["message"]
     assert "The one restart is used up" in failed["message"]
@@ -137,7 +139,7 @@ def test_the_failed_pod_tells_its_error_in_its_last_words(kubectl: Kubectl) -> N
     words = json.loads(told["message"])
     assert (told["exitCode"], words["reason"], words["rank"]) == (1, "WorkerFailed", 1)
     assert "ValueError: the batch of step 40 is broken" in words["message"]
-    found = [one["restarts"] for one in starts(log(kubectl, "budget", 1))]
+    found = [start["restarts"] for start in starts(log(kubectl, "budget", 1))]
     assert found == [0, 1], "once again in the same container, and no more"
 
 

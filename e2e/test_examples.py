@@ -40,10 +40,10 @@ def _local(path: Path) -> tuple[int, list[tuple[str, str, str]]]:
 
 
 def _conditions(job: dict) -> list[tuple[str, str, str]]:
-    return [(one["type"], one["status"], one["reason"]) for one in job["status"]["conditions"]]
+    return [(condition["type"], condition["status"], condition["reason"]) for condition in job["status"]["conditions"]]
 
 
-@pytest.mark.parametrize("path", [pytest.param(one, id=one.parent.name) for one in EXAMPLES])
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.parent.name) for path in EXAMPLES])
 def test_an_example_succeeds_on_the_cluster_and_ends_alike_on_this_machine(kubectl: Kubectl, path: Path) -> None:
     name = yaml.safe_load(path.read_text())["metadata"]["name"]
     kubectl("apply", "-f", str(path))

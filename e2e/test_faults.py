@@ -80,7 +80,7 @@ def test_training_goes_on_after(drama: Drama, fault: Fault) -> None:
     act = drama.act()
     struck = fault.strike(act.scene)
     group = drama.recovered(act, struck, counted=int(fault.counted))
-    drama.nobody_restarted(act)
+    drama.no_container_restarted(act)
     drama.shown(lambda status: (status["members"], status["worldSize"]) == (WORKERS, WORKERS))
     (count,) = group.restarts
     drama.shown(lambda status: status.get("restarts", 0) == count)
@@ -95,7 +95,7 @@ def test_a_container_whose_first_process_is_killed_is_started_again_alone(drama:
     act = drama.act()
     struck = cells.kill_agent(act.scene)
     drama.recovered(act, struck)
-    drama.nobody_restarted(act, but=struck.pod)
+    drama.no_container_restarted(act, but=struck.pod)
 
 
 @pytest.mark.long
@@ -107,7 +107,7 @@ def test_the_pod_of_a_frozen_agent_is_replaced(drama: Drama) -> None:
     drama.recovered(act, struck, size=WORKERS - 1)
     until(lambda: before not in {pod["metadata"]["uid"] for pod in drama.kubectl.pods(drama.job)}, 150)
     drama.recovered(act, struck)
-    drama.nobody_restarted(act, but=struck.pod)
+    drama.no_container_restarted(act, but=struck.pod)
     # Not by its event: this job has had so many that Kubernetes' limit for one object holds further ones back.
     until(lambda: drama.kubectl.job(drama.job)["status"]["restarts"] == restarts + 1, 30)
 
@@ -118,7 +118,7 @@ def test_a_pod_that_is_told_to_go_costs_no_step_and_says_that_it_went(drama: Dra
     struck = Struck(faults.signal_process(act.scene.pods()[name], "TERM"), name)
     drama.recovered(act, struck, size=LEAST)
     drama.recovered(act, struck)
-    drama.nobody_restarted(act, but=name)
+    drama.no_container_restarted(act, but=name)
     drama.lost_nothing(act, drama.stage.journal.known())
     last = termination(drama.kubectl.get("pod", name))
     assert last["exitCode"] == 143
@@ -134,7 +134,7 @@ def test_fewer_and_then_more_workers_cost_no_step_and_no_container(drama: Drama)
     drama.shown(lambda status: (status["members"], status["worldSize"]) == (LEAST, LEAST))
     drama.kubectl(*scale, f"--replicas={WORKERS}")
     drama.recovered(act, Struck(0.0))
-    drama.nobody_restarted(act)
+    drama.no_container_restarted(act)
     drama.lost_nothing(act, drama.stage.journal.known())
     drama.shown(lambda status: (status["members"], status["worldSize"]) == (WORKERS, WORKERS))
 
@@ -152,8 +152,8 @@ def test_an_unmodified_torchrun_with_the_agent_injected_goes_on_after(
 ) -> None:
     act = injected.act()
     (pod, *_) = act.scene.pods().values()
-    assert [one["name"] for one in pod["spec"]["initContainers"]] == ["pytorchjob-agent-install"]
+    assert [container["name"] for container in pod["spec"]["initContainers"]] == ["pytorchjob-agent-install"]
     before = elastic.elastic(injected.kubectl, injected.job).get("restarts", 0)
     injected.recovered(act, strike(act.scene))
-    injected.nobody_restarted(act)
+    injected.no_container_restarted(act)
     injected.shown(lambda status: (status["members"], status.get("restarts", 0)) == (WORKERS, before + counted))

@@ -30,7 +30,7 @@ def client(case: str, kubectl: Kubectl) -> Facts:
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr + kubectl.story("sdk")
     facts = [json.loads(line) for line in done.stdout.splitlines()]
-    return {one.pop("step"): one for one in facts}
+    return {fact.pop("step"): fact for fact in facts}
 
 
 def test_a_job_from_an_object_is_created_suspended_and_resumed_by_an_update(kubectl: Kubectl) -> None:

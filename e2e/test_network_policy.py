@@ -53,7 +53,9 @@ def selected(kubectl: Kubectl, selector: dict[str, Any]) -> set[str]:
 def test_it_is_made_again_after_a_deletion(kubectl: Kubectl) -> None:
     (before,) = policies(kubectl)
     kubectl("delete", "networkpolicy", CLOSED)
-    until(lambda: [one["metadata"]["uid"] != before["metadata"]["uid"] for one in policies(kubectl)] == [True], 60)
+    until(
+        lambda: [policy["metadata"]["uid"] != before["metadata"]["uid"] for policy in policies(kubectl)] == [True], 60
+    )
 
 
 def test_a_suspended_job_has_none(kubectl: Kubectl) -> None:

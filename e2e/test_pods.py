@@ -101,7 +101,7 @@ def test_a_name_that_is_taken_is_left_alone_and_shown_until_it_is_free(kubectl: 
 def _failure(kubectl: Kubectl) -> str:
     """The message of the condition ReplicaFailure; empty while there is none."""
     conditions = kubectl.job("probe").get("status", {}).get("conditions", [])
-    return next((one["message"] for one in conditions if one["type"] == "ReplicaFailure"), "")
+    return next((condition["message"] for condition in conditions if condition["type"] == "ReplicaFailure"), "")
 
 
 def _story(kubectl: Kubectl) -> Callable[[], str]:

@@ -57,11 +57,11 @@ def stopped(operator: Kubectl) -> Iterator[None]:
 
 def pods(kubectl: Kubectl) -> dict[str, tuple[str, int]]:
     """uid and restarts of each pod by its name."""
-    return {one["metadata"]["name"]: (one["metadata"]["uid"], restarts(one)) for one in kubectl.pods("x")}
+    return {pod["metadata"]["name"]: (pod["metadata"]["uid"], restarts(pod)) for pod in kubectl.pods("x")}
 
 
 def restarts(pod: dict[str, Any]) -> int:
-    return sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ()))
+    return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", ()))
 
 
 def steps(kubectl: Kubectl, pod: str) -> int:

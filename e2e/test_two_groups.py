@@ -148,5 +148,7 @@ def test_fence_seconds_end_a_group_that_hears_nothing(pairs: dict[str, Pair]) ->
 
 def test_one_round_takes_the_place_of_the_older_group_and_stays(pairs: dict[str, Pair]) -> None:
     for both in pairs.values():
-        assert [len(one.round) for one in both.older] == [2] + [3] * (len(both.older) - 1), "attempts of its members"
+        assert [len(group.round) for group in both.older] == [2] + [3] * (len(both.older) - 1), (
+            "attempts of its members"
+        )
         assert (len(both.newer.round), both.newer.round[:2] > both.older[0].round) == (2, True)

@@ -45,7 +45,7 @@ def _apply(kubectl: Kubectl, names: list[str]) -> None:
         pytest.param("mnist-gloo", "world_size=2 accuracy=0.9", id="mnist: training with gloo, without any agent"),
         pytest.param("echo-c10d", "GROUP_RANK=1", id="elastic echo: two workers meet by c10d"),
         pytest.param("echo-static", "GROUP_RANK=1", id="elastic echo: two workers by the ranks that they were given"),
-        pytest.param("standalone", "met everybody", id="standalone: one worker meets nobody"),
+        pytest.param("standalone", "met everybody", id="standalone: one worker has no peers"),
     ],
 )
 def test_an_example_of_v1_succeeds(submitted: Kubectl, job: str, said: str) -> None:

@@ -121,7 +121,7 @@ def _group(path: Path, checkpoints: Path) -> Group:
         next((line["step"] for line in lines if line["event"] == "start"), -1),
         [line["time"] for line in lines if line["event"] == "step"],
         # A rename is the last change of a file's entry: it sets the time of the last change of its inode.
-        {int(one.name.split("-")[1]): one.stat().st_ctime for one in checkpoints.glob(f"step-*-of-{name}")},
+        {int(file.name.split("-")[1]): file.stat().st_ctime for file in checkpoints.glob(f"step-*-of-{name}")},
         [(line["time"], line["words"]) for line in lines if line["event"] == "refused"],
     )
 

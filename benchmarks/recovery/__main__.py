@@ -59,7 +59,9 @@ def run(cells: list[str], contenders: list[str], repetitions: int, out: Path, in
 
 
 def _cell(here: Stage, contender: str, fault: str, repetitions: int, out: Path) -> None:
-    done = [one for one in results.load(out) if (one.contender, one.fault) == (contender, fault)]
+    done = [
+        repetition for repetition in results.load(out) if (repetition.contender, repetition.fault) == (contender, fault)
+    ]
 
     def more(last: Repetition | None) -> bool:
         if last:
@@ -106,7 +108,7 @@ def series_(contenders: list[str], out: Path, picture: Path, installed: bool) ->
 @click.option("--out", type=click.Path(path_type=Path), default=CHAOS, help="Where its result is kept, too.")
 @_INSTALLED
 def chaos_(name: str, minutes: float, seed: int, out: Path, installed: bool) -> None:
-    """Four workers, a random fault about every half minute; prints the goodput and fails if anybody had to help."""
+    """Four workers, a random fault about every half minute; prints the goodput and fails if the job needed help."""
     with stage(installed) as here:
         outcome = chaos.play(here, CONTENDERS[name], minutes, seed)
     click.echo(outcome.words())

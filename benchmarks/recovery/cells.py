@@ -50,7 +50,7 @@ class Scene:
         return next(pod for pod in self.pods().values() if pod["spec"]["nodeName"] == node)
 
     def node_of_the_leader(self) -> str:
-        """The node that the operator's leader is on; empty where nobody leads."""
+        """The node that the operator's leader is on; empty while the operator has no leader."""
         leader = faults.leader(self.stage.operator)
         return str(self.stage.operator.get("pod", leader)["spec"]["nodeName"]) if leader else ""
 
@@ -172,8 +172,8 @@ def kill_operator(scene: Scene) -> Struck:
 
 
 FAULTS = {
-    one.name: one
-    for one in (
+    fault.name: fault
+    for fault in (
         Fault("worker-killed", "worker process killed (SIGKILL)", kill_worker),
         Fault("agent-killed", "agent (first process of a container) killed", kill_agent, fresh=True),
         Fault("host-agent-killed", "agent killed where the store is", kill_agent_of_host, fresh=True),

@@ -1,7 +1,7 @@
 """Half an hour of random faults, one about every half minute, whether the job has recovered from the last or not.
 
-What counts at the end: nobody had to help, the losses are those of an undisturbed run, and how much of the time was
-worth it (goodput): the steps that stand, at the pace of the time before the first fault, over the time that it took.
+What counts at the end: the job recovered without help, and its losses are those of an undisturbed run. The goodput is
+the useful share of the time: the steps that stand, at the pace before the first fault, over the time that it took.
 """
 
 import random
@@ -56,7 +56,7 @@ class Outcome:
     groups: int
     """How often processes came together."""
     recovered: bool
-    """Whether all trained together at the end, with nobody's help."""
+    """Whether all ranks trained together at the end, without help."""
     problems: tuple[str, ...]
 
     def words(self) -> str:

@@ -24,7 +24,7 @@ from torch.distributed.run import main
 main()
 """
 _NO_SHARING = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-# torch's own values, said aloud: the operator gives better ones where nobody says anything.
+# torch's own values, set explicitly: the operator sets better values where a job has none.
 _TORCHS_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "0"}
 _TORCHS_CONF = {"keep_alive_interval": "5", "keep_alive_max_attempt": "3", "last_call_timeout": "30"}
 _TUNED_CONF = {"keep_alive_interval": "1", "keep_alive_max_attempt": "3", "last_call_timeout": "5"}
@@ -49,8 +49,8 @@ class Contender:
 
 
 CONTENDERS = {
-    one.name: one
-    for one in (
+    contender.name: contender
+    for contender in (
         Contender("ours", "pytorchjob-agent run", ("pytorchjob-agent", "run", "--", SCRIPT)),
         Contender(
             "ours-warm",

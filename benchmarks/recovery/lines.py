@@ -58,7 +58,7 @@ class Start:
 
 
 class Journal:
-    """Everything that one job has told so far; with an empty name, whoever told it."""
+    """Everything that one job has printed so far; an empty name means every job."""
 
     def __init__(self, job: str) -> None:
         self._prefix = f"{job}-" if job else ""
@@ -80,8 +80,10 @@ class Journal:
     def _take(self, said: Fields) -> None:
         event = said["event"]
         if event == "start":
-            one = Start(said["pod"], int(said["pid"]), *(float(said[key]) for key in ("time", "began", "pod_started")))
-            self.starts.append(one)
+            start = Start(
+                said["pod"], int(said["pid"]), *(float(said[key]) for key in ("time", "began", "pod_started"))
+            )
+            self.starts.append(start)
         elif event == "joined":
             self._joined(said)
         elif event == "step":
@@ -93,7 +95,7 @@ class Journal:
         name, rank, first = said["group"], int(said["rank"]), int(said["from_step"])
         group = self.groups.setdefault(name, Group(name, int(said["world"]), first))
         if first not in self.saved:
-            self.problems.append(f"group {name} went on from step {first}, which nobody saved")
+            self.problems.append(f"group {name} went on from step {first}, which no rank saved")
         if (first, int(said["world"])) != (group.from_step, group.size):
             self.problems.append(f"ranks of group {name} disagree: rank {rank} from step {first} of {said['world']}")
         group.pods[rank], group.pids[rank] = said["pod"], int(said["pid"])
@@ -115,8 +117,8 @@ class Journal:
         return max(self.groups.values(), key=Group.latest, default=None)
 
     def starts_of(self, group: Group) -> Iterator[Start]:
-        """The starts of a group's processes; a pod that came again may use the number of a process anew."""
-        newest = {(one.pod, one.pid): one for one in self.starts}
+        """The starts of a group's processes; a pod that came again may use the number of a process again."""
+        newest = {(start.pod, start.pid): start for start in self.starts}
         for rank, pod in group.pods.items():
             if found := newest.get((pod, group.pids[rank])):
                 yield found
@@ -168,7 +170,7 @@ def recovery(journal: Journal, struck: float, before: Group, known: set[str], si
         seconds=done[found.name] - struck,
         first_seconds=done[first.name] - struck,
         pause_seconds=done[first.name] - before.latest(),
-        import_seconds=max((one.time - one.began for one in journal.starts_of(found)), default=0.0),
+        import_seconds=max((start.time - start.began for start in journal.starts_of(found)), default=0.0),
         lost_steps=before.furthest() - first.from_step,
         groups=sum(done.get(group.name, math.inf) <= done[found.name] or not group.steps for group in new),
         restart_counts=len(found.restarts),
@@ -183,4 +185,6 @@ def longest_gap(group: Group, start: float, end: float) -> float:
 
 def replaced(journal: Journal, pod: str, struck: float) -> float | None:
     """When the container of a pod started that replaced another after the fault, if one did."""
-    return min((one.pod_started for one in journal.starts if one.pod == pod and one.pod_started > struck), default=None)
+    return min(
+        (start.pod_started for start in journal.starts if start.pod == pod and start.pod_started > struck), default=None
+    )

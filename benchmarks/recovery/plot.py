@@ -15,8 +15,8 @@ FONT = "font-family='sans-serif' font-size='12'"
 
 def svg(found: Sequence[Series]) -> str:
     """A line for each contender, and a thin upright for each fault that hit it, in its colour."""
-    right = max(one.seconds for one in found)
-    top = max((step for one in found for _, step in one.points), default=1)
+    right = max(series.seconds for series in found)
+    top = max((step for series in found for _, step in series.points), default=1)
     scale = _Scale(right, top)
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}' role='img'>",
@@ -24,8 +24,8 @@ def svg(found: Sequence[Series]) -> str:
         f"<rect width='{WIDTH}' height='{HEIGHT}' fill='white'/>",
         *_axes(scale),
     ]
-    for number, one in enumerate(found):
-        parts += _line(scale, one, number)
+    for number, series in enumerate(found):
+        parts += _line(scale, series, number)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -57,30 +57,30 @@ def _ticks(highest: float) -> range:
     return range(0, int(highest) + 1, next(size for size in sizes if highest / size <= MOST_TICKS))
 
 
-def _line(scale: _Scale, one: Series, number: int) -> Iterator[str]:
+def _line(scale: _Scale, series: Series, number: int) -> Iterator[str]:
     color = COLORS[number % len(COLORS)]
-    last = max((step for _, step in one.points), default=0)
-    missed = f", {len(one.missed)} more found nothing to hit" if one.missed else ""
-    text = f"{CONTENDERS[one.contender].what}: {last} steps, {len(one.strikes)} faults{missed}"
+    last = max((step for _, step in series.points), default=0)
+    missed = f", {len(series.missed)} more found nothing to hit" if series.missed else ""
+    text = f"{CONTENDERS[series.contender].what}: {last} steps, {len(series.strikes)} faults{missed}"
     y = 16 + 15 * number
     yield f"<rect x='{LEFT}' y='{y - 9}' width='14' height='8' fill='{color}'/>"
     yield f"<text {FONT} x='{LEFT + 20}' y='{y}'>{text}</text>"
-    for when, name in one.strikes:
+    for when, name in series.strikes:
         x = scale.x(when)
         yield (
             f"<line x1='{x}' x2='{x}' y1='{TOP}' y2='{HEIGHT - BOTTOM}' stroke='{color}' stroke-dasharray='2 4'>"
             f"<title>{name}</title></line>"
         )
-    path = " ".join(f"{scale.x(when)},{scale.y(step)}" for when, step in _stairs(one))
+    path = " ".join(f"{scale.x(when)},{scale.y(step)}" for when, step in _stairs(series))
     yield f"<polyline points='{path}' fill='none' stroke='{color}' stroke-width='2'/>"
 
 
-def _stairs(one: Series) -> Iterator[tuple[float, float]]:
+def _stairs(series: Series) -> Iterator[tuple[float, float]]:
     """The points, with a level line where training stood still or went back."""
     yield 0.0, 0.0
-    for (before, step), (when, later) in pairwise([(0.0, 0), *one.points]):
+    for (before, step), (when, later) in pairwise([(0.0, 0), *series.points]):
         if later <= step or when - before > 2.0:
             yield when, step
         yield when, later
-    if one.points and one.points[-1][0] < one.seconds - 2.0:
-        yield one.seconds, one.points[-1][1]
+    if series.points and series.points[-1][0] < series.seconds - 2.0:
+        yield series.seconds, series.points[-1][1]

@@ -81,7 +81,7 @@ def _strike(stage: Stage, contender: Contender, name: str) -> float | None:
 
 def points_of(journal: Journal) -> Iterator[tuple[float, int]]:
     """The steps that all ranks of a group had finished, in order of time, thinned out."""
-    for group in sorted(journal.groups.values(), key=lambda one: int(one.name)):
+    for group in sorted(journal.groups.values(), key=lambda group: int(group.name)):
         if group.complete() is None:
             continue
         last = group.common()
@@ -96,16 +96,16 @@ def points_of(journal: Journal) -> Iterator[tuple[float, int]]:
 
 def keep(path: Path, series: Series) -> None:
     """Keep the series of a contender in the place of the one before."""
-    kept = {one.contender: one for one in load(path)} | {series.contender: series}
+    kept = {known.contender: known for known in load(path)} | {series.contender: series}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(asdict(one)) + "\n" for one in kept.values()))
+    path.write_text("".join(json.dumps(asdict(known)) + "\n" for known in kept.values()))
 
 
 def load(path: Path) -> list[Series]:
     """All that were kept, in the order of the contenders."""
     lines = path.read_text().splitlines() if path.exists() else []
     found = [_series(json.loads(line)) for line in lines]
-    return sorted(found, key=lambda one: list(CONTENDERS).index(one.contender))
+    return sorted(found, key=lambda series: list(CONTENDERS).index(series.contender))
 
 
 def _series(raw: dict[str, list[list[float]]]) -> Series:

@@ -107,7 +107,7 @@ class Stage:
         if group is None or group.size != size or len(group.steps) != size:
             return None
         since = max(steps[0][1] for steps in group.steps.values())
-        newest = max(self.journal.groups.values(), key=lambda one: int(one.name))
+        newest = max(self.journal.groups.values(), key=lambda group: int(group.name))
         return group if newest is group and group.latest() - since > seconds else None
 
 

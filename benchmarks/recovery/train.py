@@ -30,14 +30,14 @@ try:
 except ImportError:  # an image without the agent, or with one that does not offer them
 
     def checkpoint_requested() -> bool:
-        """Nobody asks."""
+        """No agent asks."""
         return False
 
     def progress(step: int, total: int | None = None, **metrics: float) -> None:
-        """Nobody listens."""
+        """No agent reads it."""
 
     def should_stop() -> bool:
-        """Nobody asks."""
+        """No agent asks."""
         return False
 
 
@@ -89,7 +89,7 @@ def model() -> nn.Module:
 
 def errors(net: nn.Module, step: int, rank: int, world: int) -> torch.Tensor:
     """Return this rank's part of the loss of a step; the parts of all ranks add up to it."""
-    given, wanted = (one[rank::world] for one in batch(step))
+    given, wanted = (part[rank::world] for part in batch(step))
     return (net(given) - wanted).square().sum() / BATCH
 
 

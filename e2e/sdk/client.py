@@ -122,7 +122,7 @@ def look(client: TrainingClient) -> None:
 
 def states(client: TrainingClient, job: KubeflowOrgV1PyTorchJob | None = None) -> dict[str, str]:
     """Type to status of the job as it was read, or as it is now."""
-    return {one.type: one.status for one in client.get_job_conditions(NAME, job=job)}
+    return {condition.type: condition.status for condition in client.get_job_conditions(NAME, job=job)}
 
 
 def until(happened, seconds: float = 60) -> None:

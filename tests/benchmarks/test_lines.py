@@ -54,7 +54,7 @@ def test_a_fault_cost_the_time_until_every_rank_of_the_new_group_has_finished_a_
 @pytest.mark.parametrize(
     "parts",
     [
-        pytest.param([], id="nobody came back"),
+        pytest.param([], id="no rank came back"),
         pytest.param([joined("2", 2)], id="all joined and none has finished a step"),
         pytest.param([joined("2", 2), step("2", 3, 30, (0,))], id="one rank has finished a step"),
         pytest.param([joined("2", 2, 1), step("2", 3, 30, (0,))], id="a smaller group trains"),
@@ -90,7 +90,7 @@ def test_a_smaller_group_on_the_way_is_told_apart() -> None:
     [
         pytest.param([step("1", 5, 16)], "did step 5 after step 3", id="a step is left out"),
         pytest.param([step("1", 3, 16)], "did step 3 after step 3", id="a step is done twice"),
-        pytest.param([joined("2", 3)], "went on from step 3, which nobody saved", id="the step was never saved"),
+        pytest.param([joined("2", 3)], "went on from step 3, which no rank saved", id="the step was never saved"),
         pytest.param([joined("2", 2), step("2", 3, 30, loss=0.5)], "the loss of step 3 was", id="another loss"),
         pytest.param([joined("2", 2), joined("2", 0)], "disagree", id="ranks go on from different steps"),
     ],
