@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from pytorchjob.screen import plain
-from pytorchjob.view.listing import ended, job_line
+from pytorchjob.view.listing import job_line
+from pytorchjob.view.reading import ended
 from tests.people.calling import call
 from tests.people.fake_cluster import NOW, FakeCluster, a_job, timestamp
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytorchjob.view.listing import ended, job_line
+from pytorchjob.view.listing import job_line
+from pytorchjob.view.reading import ended
 
 SUCCEEDED, FAILED = "Succeeded", "Failed"
 

@@ -15,7 +15,7 @@ from pytorchjob.view import reading
 from pytorchjob.view.causes.endings import Ending, find_endings
 from pytorchjob.view.causes.installation import is_behind, untouched_for
 from pytorchjob.view.seen import OperatorObjects, Seen
-from pytorchjob_operator.names import GROUP, LABEL_KUEUE_QUEUE, PLURAL
+from pytorchjob_operator.names import GROUP, PLURAL
 
 OPERATOR = "pytorchjob-operator"
 """Name of the operator's Lease, and its label `app.kubernetes.io/name`."""
@@ -111,8 +111,7 @@ def _concerns_nodes(pod: Object) -> bool:
 
 def _workloads(cluster: Cluster, job: Object) -> Sequence[Object] | None:
     """Return Kueue's Workloads of a job that waits for a queue."""
-    labels = reading.part(job, "metadata", "labels")
-    if not labels.get(LABEL_KUEUE_QUEUE) or not reading.part(job, "spec", "runPolicy").get("suspend"):
+    if not reading.queue_of(job) or not reading.suspended(job):
         return None
     for version in KUEUE_VERSIONS:
         path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{cluster.namespace}/workloads"

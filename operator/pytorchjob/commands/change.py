@@ -11,8 +11,7 @@ from pytorchjob.commands.deadline import deadline
 from pytorchjob.commands.options import DURATION, job_argument, with_cluster
 from pytorchjob.commands.outcome import INVALID, fail, suggest
 from pytorchjob.screen.plain import reference
-from pytorchjob.view.listing import ended
-from pytorchjob_operator import names
+from pytorchjob.view import reading
 from pytorchjob_operator.names import ReplicaType
 
 _WORKER = ReplicaType.WORKER.value
@@ -43,7 +42,7 @@ def scale_command(cluster: Cluster, job: str, workers: int | None, replicas: int
     before = specs[_WORKER].get("replicas", 1)
     cluster.patch(job, {"spec": {"pytorchReplicaSpecs": {_WORKER: {"replicas": count}}}}, dry_run=dry_run)
     click.echo(f"{reference(found)} scaled from {before} to {count} {_plural(count)}{_dry(dry_run)}")
-    if _queue(found) and count != before:
+    if reading.queue_of(found) and count != before:
         click.echo(f"note: {_queue_note(found)} stops the job and admits it again with its new size", err=True)
 
 
@@ -65,12 +64,12 @@ def suspend_command(cluster: Cluster, job: str) -> None:
     The pods get SIGTERM first, so that a script that saves on request loses no step.
     """
     found = _running(cluster, job, "suspended")
-    if _is_suspended(found):
+    if reading.suspended(found):
         click.echo(f"{reference(found)} is suspended already")
         return
     _set_suspend(cluster, job, True)
     click.echo(f"{reference(found)} suspended")
-    if _queue(found):
+    if reading.queue_of(found):
         click.echo(f"note: {_queue_note(found)} may start the job again", err=True)
     suggest(f"pytorchjob resume {job}")
 
@@ -81,12 +80,12 @@ def suspend_command(cluster: Cluster, job: str) -> None:
 def resume_command(cluster: Cluster, job: str) -> None:
     """Start a suspended job again."""
     found = _running(cluster, job, "resumed")
-    if not _is_suspended(found):
+    if not reading.suspended(found):
         click.echo(f"{reference(found)} is not suspended")
         return
     _set_suspend(cluster, job, False)
     click.echo(f"{reference(found)} resumed")
-    if _queue(found):
+    if reading.queue_of(found):
         click.echo(f"note: {_queue_note(found)} decides when the job starts", err=True)
     suggest(f"pytorchjob status {job}")
 
@@ -106,12 +105,12 @@ def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: fl
     again; the others train on or wait, as after a lost pod.
     """
     found = _running(cluster, job, "restarted")
-    if _is_suspended(found):
+    if reading.suspended(found):
         fail(f"the job {job} is suspended, so nothing runs", f"pytorchjob resume {job}")
     if replica is not None:
         _restart_pod(cluster, found, replica)
         return
-    if _queue(found):
+    if reading.queue_of(found):
         _delete_pods(cluster, found)
         return
     _set_suspend(cluster, job, True)
@@ -128,8 +127,7 @@ def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: fl
 def _wait_until_suspended(cluster: Cluster, job: str) -> None:
     """Wait for the condition: from then on the operator deletes all pods, and creates new ones only afterwards."""
     for change in cluster.watch(job):
-        conditions = (change.object.get("status") or {}).get("conditions") or []
-        if any(entry["type"] == _SUSPENDED and entry["status"] == "True" for entry in conditions):
+        if reading.condition(change.object, _SUSPENDED):
             return
         if change.kind == "DELETED":
             fail(f"the job {job} was deleted meanwhile")
@@ -163,7 +161,7 @@ def _restart_pod(cluster: Cluster, job: Object, replica: str) -> None:
 def _running(cluster: Cluster, name: str, verb: str) -> Object:
     """Return a job that has not ended; ends the process if it has."""
     found = cluster.job(name)
-    if end := ended(found):
+    if end := reading.ended(found):
         fail(f"the job {name} has ended ({end}) and cannot be {verb}", "submit it again under another name")
     return found
 
@@ -172,16 +170,8 @@ def _set_suspend(cluster: Cluster, job: str, value: bool) -> None:
     cluster.patch(job, {"spec": {"runPolicy": {"suspend": value}}})
 
 
-def _is_suspended(job: Object) -> bool:
-    return (job["spec"].get("runPolicy") or {}).get("suspend") is True
-
-
-def _queue(job: Object) -> str:
-    return str((job["metadata"].get("labels") or {}).get(names.LABEL_KUEUE_QUEUE) or "")
-
-
 def _queue_note(job: Object) -> str:
-    return f"the job belongs to Kueue's queue {_queue(job)}, which"
+    return f"the job belongs to Kueue's queue {reading.queue_of(job)}, which"
 
 
 def _plural(count: int) -> str:

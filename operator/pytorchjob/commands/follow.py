@@ -6,7 +6,8 @@ import click
 
 from pytorchjob.cluster.api import Cluster
 from pytorchjob.commands.outcome import FAILED, suggest
-from pytorchjob.view.listing import UNKNOWN, ended, job_line
+from pytorchjob.view.listing import UNKNOWN, job_line
+from pytorchjob.view.reading import ended
 
 
 def follow(cluster: Cluster, jobs: Sequence[str]) -> int:

@@ -11,10 +11,11 @@ import click
 from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.commands.options import DURATION, job_argument, with_cluster
 from pytorchjob.commands.outcome import FAILED, INVALID, fail
-from pytorchjob.logs.containers import container_names, has_succeeded, short_name
+from pytorchjob.logs.containers import container_names, short_name
 from pytorchjob.logs.printing import Printer, terminal_paint
 from pytorchjob.logs.ranks import Ranks, parse_ranks, pod_ranks
 from pytorchjob.logs.session import LogOptions, Session
+from pytorchjob.view.reading import ended
 from pytorchjob_operator import names
 
 
@@ -58,13 +59,13 @@ def logs_command(  # noqa: PLR0913 - one parameter per option
         ranks=_ranks(rank),
         pattern=_pattern(grep),
     )
-    ended = has_succeeded(cluster.job(job))
+    end = ended(cluster.job(job))
     pods = cluster.pods(job)
     _check(pods, options)
     session = Session(cluster, job, options, lambda text: click.echo(f"note: {text}", err=True))
     paint = terminal_paint() if sys.stdout.isatty() else None
     printer = Printer(sys.stdout.buffer, paint, timestamps=timestamps)
-    if not pods and (not follow or ended is not None):
+    if not pods and (not follow or end):
         fail(f"the job {job} has no pods", f"`pytorchjob status {job}` and `pytorchjob events {job}` show why")
     if not follow:
         session.read(pods, printer.write)

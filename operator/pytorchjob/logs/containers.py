@@ -1,4 +1,4 @@
-"""What a pod and a job show of a log: whether it can be read, and whether it has ended."""
+"""What a pod shows of a log: whether it can be read, and whether it has ended."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,15 +66,6 @@ def short_name(pod: Object) -> str:
     labels = pod["metadata"].get("labels") or {}
     role, index = labels.get(names.LABEL_REPLICA_TYPE), labels.get(names.LABEL_REPLICA_INDEX)
     return f"{role}-{index}" if role and index else str(pod["metadata"]["name"])
-
-
-def has_succeeded(job: Object) -> bool | None:
-    """True or False for a job that has ended, None for any other."""
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    met = {item.get("type") for item in conditions if item.get("status") == "True"}
-    if "Failed" in met:
-        return False
-    return True if "Succeeded" in met else None
 
 
 def _status(status: Object, container: str) -> Object:

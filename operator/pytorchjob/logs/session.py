@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pytorchjob.cluster.api import Change, Cluster, Object
 from pytorchjob.cluster.errors import ClusterError, JobMissing, Unreachable
-from pytorchjob.logs.containers import GONE, LogState, Phase, container_names, has_succeeded, log_state, short_name
+from pytorchjob.logs.containers import GONE, LogState, Phase, container_names, log_state, short_name
 from pytorchjob.logs.ending import Ending
 from pytorchjob.logs.funnel import Funnel
 from pytorchjob.logs.lines import Line, from_moment
@@ -19,6 +19,7 @@ from pytorchjob.logs.printing import Entry
 from pytorchjob.logs.ranks import PodRanks, Ranks, pod_ranks
 from pytorchjob.logs.reader import Place, Reader, Stopped
 from pytorchjob.logs.resume import Resume
+from pytorchjob.view.reading import ended
 
 _WAIT_SECONDS = 0.3
 """How long a line waits for earlier lines of other pods."""
@@ -114,7 +115,7 @@ class Session:
         self._lock = Lock()
         self._error: Exception | None = None
         self._ending = Ending()
-        self._succeeded: bool | None = None
+        self._job_end = ""
         self._checked_at = time.monotonic()
 
     def read(self, pods: Sequence[Object], write: Write) -> None:
@@ -146,9 +147,9 @@ class Session:
             write(self.funnel.take_rest())
         finally:
             self.funnel.stop()
-        if self._succeeded is None:
+        if not self._job_end:
             raise ClusterError(f"PyTorchJob {self._job} was deleted while its logs were followed")
-        return self._succeeded
+        return self._job_end == "Succeeded"
 
     def _write(self, write: Write) -> None:
         batch = self.funnel.take(_TICK_SECONDS)
@@ -174,8 +175,8 @@ class Session:
         """Read the job: it may have been deleted before its watch began."""
         self._checked_at = now
         try:
-            self._succeeded = has_succeeded(self._cluster.job(self._job))
-            is_over = self._succeeded is not None
+            self._job_end = ended(self._cluster.job(self._job))
+            is_over = bool(self._job_end)
         except JobMissing:
             is_over = True
         except Unreachable:
@@ -251,8 +252,8 @@ class Session:
 
     def _watch_job(self) -> None:
         for change in self._changes(lambda: self._cluster.watch(self._job)):
-            self._succeeded = has_succeeded(change.object)
-            if self._succeeded is not None or change.kind == "DELETED":
+            self._job_end = ended(change.object)
+            if self._job_end or change.kind == "DELETED":
                 self._end()
                 return
 

@@ -1,12 +1,10 @@
 """One line for a job in a list: State, Ready, Restarts, Step, Progress, ETA, Age."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from pytorchjob_operator.names import ReplicaType
+from pytorchjob.view import reading
+from pytorchjob.view.reading import Object
 
-Object = Mapping[str, Any]
 UNKNOWN = "-"
 _DELETING = "Deleting"
 _NEW = "New"
@@ -43,7 +41,7 @@ def job_line(job: Object) -> JobLine:
         namespace=str(meta.get("namespace") or ""),
         name=str(meta["name"]),
         state=_DELETING if meta.get("deletionTimestamp") else str(latest.get("type") or _NEW),
-        ready=f"{_running(status)}/{wanted(job)}",
+        ready=f"{_running(status)}/{reading.wanted_pods(job)}",
         restarts=int(status.get("restarts") or 0) + int((status.get("elastic") or {}).get("restarts") or 0),
         step=_step(progress),
         percent=progress.get("percent"),
@@ -52,19 +50,6 @@ def job_line(job: Object) -> JobLine:
         reason=str(latest.get("reason") or ""),
         message=str(latest.get("message") or ""),
     )
-
-
-def wanted(job: Object) -> int:
-    """Return how many pods the spec asks for."""
-    specs = job.get("spec", {}).get("pytorchReplicaSpecs") or {}
-    return sum(int((specs[role] or {}).get("replicas") or 1) for role in map(str, ReplicaType) if role in specs)
-
-
-def ended(job: Object) -> str:
-    """Return `Succeeded` or `Failed` once the job has ended; empty before."""
-    conditions = (job.get("status") or {}).get("conditions") or []
-    true = {entry.get("type") for entry in conditions if entry.get("status") == "True"}
-    return next((kind for kind in ("Succeeded", "Failed") if kind in true), "")
 
 
 def _running(status: Object) -> int:

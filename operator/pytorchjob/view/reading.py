@@ -58,6 +58,21 @@ def condition(obj: Object, kind: str, status: str = "True") -> Object:
     return next((entry for entry in found if entry.get("status") == status), {})
 
 
+def ended(job: Object) -> str:
+    """Return `Succeeded` or `Failed` once the job has ended; empty before."""
+    return next((kind for kind in ("Succeeded", "Failed") if condition(job, kind)), "")
+
+
+def suspended(job: Object) -> bool:
+    """Whether the job's spec suspends it."""
+    return part(job, "spec", "runPolicy").get("suspend") is True
+
+
+def queue_of(job: Object) -> str:
+    """Return the job's queue of Kueue; empty without one."""
+    return str(part(job, "metadata", "labels").get(names.LABEL_KUEUE_QUEUE) or "")
+
+
 def changed_at(entry: Object) -> datetime | None:
     """Return when a condition last changed."""
     return read_time(entry.get("lastTransitionTime")) or read_time(entry.get("lastUpdateTime"))
@@ -100,6 +115,11 @@ def roles(job: Object) -> Iterator[tuple[str, int, Object]]:
         if role.value in specs:
             number = whole(part(specs, role.value).get("replicas"))
             yield role.value, 1 if number is None else number, part(specs, role.value, "template", "spec")
+
+
+def wanted_pods(job: Object) -> int:
+    """Return how many pods the job's spec asks for."""
+    return sum(count for _, count, _ in roles(job))
 
 
 def words_of(container: Object) -> list[str]:

@@ -9,7 +9,6 @@ from datetime import datetime
 
 from pytorchjob.view import reading
 from pytorchjob.view.reading import Object
-from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +72,17 @@ class Seen:
     @property
     def ended(self) -> str:
         """`Succeeded`, `Failed` or empty."""
-        return next((kind for kind in ("Succeeded", "Failed") if self.has(kind)), "")
+        return reading.ended(self.job)
 
     @property
     def suspended(self) -> bool:
         """Whether the job's spec suspends it."""
-        return reading.part(self.job, "spec", "runPolicy").get("suspend") is True
+        return reading.suspended(self.job)
 
     @property
     def queue(self) -> str:
         """The job's queue of Kueue; empty without one."""
-        return str(reading.part(self.job, "metadata", "labels").get(LABEL_KUEUE_QUEUE) or "")
+        return reading.queue_of(self.job)
 
     def has(self, kind: str) -> bool:
         """Whether the job has this condition, and it is True."""
@@ -96,7 +95,7 @@ class Seen:
 
     def wanted_pods(self) -> int:
         """Return how many pods the job's spec asks for."""
-        return sum(count for _, count, _ in reading.roles(self.job))
+        return reading.wanted_pods(self.job)
 
     def living_pods(self) -> Iterator[Object]:
         """Yield the pods that are not being deleted."""

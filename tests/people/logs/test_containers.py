@@ -1,10 +1,10 @@
-"""What pods and jobs show of their logs."""
+"""What pods show of their logs."""
 
 from typing import Any
 
 import pytest
 
-from pytorchjob.logs.containers import LogState, Phase, container_names, has_succeeded, log_state, short_name
+from pytorchjob.logs.containers import LogState, Phase, container_names, log_state, short_name
 from pytorchjob.logs.ending import DRAIN_SECONDS, SETTLE_SECONDS, Ending
 
 STARTED = {"startedAt": "1970-01-01T00:00:07Z"}
@@ -61,21 +61,6 @@ def test_a_pod_without_a_node_says_so() -> None:
 
 def test_a_pod_without_labels_keeps_its_name() -> None:
     assert (short_name(pod()), container_names(pod())) == ("digits-worker-1", ["pytorch"])
-
-
-@pytest.mark.parametrize(
-    ("conditions", "succeeded"),
-    [
-        ([], None),
-        ([("Running", "True")], None),
-        ([("Running", "False"), ("Succeeded", "True")], True),
-        ([("Failed", "True")], False),
-        ([("Failed", "False"), ("Running", "True")], None),
-    ],
-)
-def test_a_job_has_ended_with_its_last_condition(conditions: list[tuple[str, str]], succeeded: bool | None) -> None:
-    shown = [{"type": name, "status": status} for name, status in conditions]
-    assert has_succeeded({"status": {"conditions": shown}}) is succeeded
 
 
 WAITING, OPEN, ENDED = LogState(Phase.NOT_STARTED), LogState(Phase.OPEN), LogState(Phase.ENDED)
