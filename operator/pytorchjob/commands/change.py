@@ -1,7 +1,7 @@
 """`scale`, `suspend`, `resume`, `restart`: changes of a job's spec, which the operator then carries out."""
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -42,8 +42,8 @@ def scale_command(cluster: Cluster, job: str, workers: int | None, replicas: int
     before = specs[_WORKER].get("replicas", 1)
     cluster.patch(job, {"spec": {"pytorchReplicaSpecs": {_WORKER: {"replicas": count}}}}, dry_run=dry_run)
     click.echo(f"{reference(found)} scaled from {before} to {count} {_plural(count)}{_dry(dry_run)}")
-    if reading.queue_of(found) and count != before:
-        click.echo(f"note: {_queue_note(found)} stops the job and admits it again with its new size", err=True)
+    if count != before:
+        _note_queue(found, "stops the job and admits it again with its new size")
 
 
 def _check_range(job: str, policy: dict[str, Any], count: int) -> None:
@@ -63,15 +63,7 @@ def suspend_command(cluster: Cluster, job: str) -> None:
 
     The pods get SIGTERM first, so that a script that saves on request loses no step.
     """
-    found = _running(cluster, job, "suspended")
-    if reading.suspended(found):
-        click.echo(f"{reference(found)} is suspended already")
-        return
-    _set_suspend(cluster, job, True)
-    click.echo(f"{reference(found)} suspended")
-    if reading.queue_of(found):
-        click.echo(f"note: {_queue_note(found)} may start the job again", err=True)
-    suggest(f"pytorchjob resume {job}")
+    _switch(cluster, job, _SUSPEND)
 
 
 @click.command("resume")
@@ -79,15 +71,33 @@ def suspend_command(cluster: Cluster, job: str) -> None:
 @with_cluster
 def resume_command(cluster: Cluster, job: str) -> None:
     """Start a suspended job again."""
-    found = _running(cluster, job, "resumed")
-    if not reading.suspended(found):
-        click.echo(f"{reference(found)} is not suspended")
+    _switch(cluster, job, _RESUME)
+
+
+class _Switch(NamedTuple):
+    """A value of `suspend`, and the words for it."""
+
+    suspend: bool
+    done: str
+    already: str
+    kueue: str
+    """What Kueue does then, if the job has a queue."""
+    next_command: str
+
+
+_SUSPEND = _Switch(True, "suspended", "suspended already", "may start the job again", "resume")
+_RESUME = _Switch(False, "resumed", "not suspended", "decides when the job starts", "status")
+
+
+def _switch(cluster: Cluster, job: str, to: _Switch) -> None:
+    found = _running(cluster, job, to.done)
+    if reading.suspended(found) is to.suspend:
+        click.echo(f"{reference(found)} is {to.already}")
         return
-    _set_suspend(cluster, job, False)
-    click.echo(f"{reference(found)} resumed")
-    if reading.queue_of(found):
-        click.echo(f"note: {_queue_note(found)} decides when the job starts", err=True)
-    suggest(f"pytorchjob status {job}")
+    _set_suspend(cluster, job, to.suspend)
+    click.echo(f"{reference(found)} {to.done}")
+    _note_queue(found, to.kueue)
+    suggest(f"pytorchjob {to.next_command} {job}")
 
 
 @click.command("restart")
@@ -170,8 +180,10 @@ def _set_suspend(cluster: Cluster, job: str, value: bool) -> None:
     cluster.patch(job, {"spec": {"runPolicy": {"suspend": value}}})
 
 
-def _queue_note(job: Object) -> str:
-    return f"the job belongs to Kueue's queue {reading.queue_of(job)}, which"
+def _note_queue(job: Object, what: str) -> None:
+    """Note what Kueue does with the job, if it has a queue."""
+    if queue := reading.queue_of(job):
+        click.echo(f"note: the job belongs to Kueue's queue {queue}, which {what}", err=True)
 
 
 def _plural(count: int) -> str:
