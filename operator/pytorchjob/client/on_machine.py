@@ -94,7 +94,7 @@ class MachineBackend:
         """See `Backend`; only the number of workers can be changed."""
         run, role = self._run(name), ReplicaType.WORKER.value
         match change:
-            case {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": int(count)}}}}:
+            case {"spec": {"pytorchReplicaSpecs": {ReplicaType.WORKER.value: {"replicas": int(count)}}}}:
                 pass
             case _:
                 raise UnsupportedError("a job on this machine can be scaled and deleted, nothing else: use a cluster")

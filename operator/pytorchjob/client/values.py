@@ -7,7 +7,7 @@ from typing import Any
 from pytorchjob.view.listing import job_line
 from pytorchjob.view.reading import ended
 
-SUCCEEDED, FAILED = "Succeeded", "Failed"
+SUCCEEDED = "Succeeded"
 
 
 class JobFailedError(Exception):
