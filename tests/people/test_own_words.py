@@ -46,12 +46,13 @@ def test_a_sentence_is_still_written(words: str, file: str) -> None:
 
 
 def test_reasons_of_the_rules_are_those_of_the_coordinator() -> None:
-    assert {rule.reason for rule in training._RULES} <= {reason.value for reason in TrainingReason}
+    assert {*training._RULES} <= {reason.value for reason in TrainingReason}
     assert {"Degraded", "ConfigValid", "ReplicaFailure", "Waiting"} <= {kind.value for kind in ConditionType}
 
 
 def test_rules_have_causes_of_their_own_table() -> None:
-    for module in (limits, nodes, training):
-        assert {rule.cause.name for rule in module._RULES} <= {cause.name for cause in module.CAUSES}
+    degraded = [rule for rules in training._RULES.values() for rule in rules]
+    for rules, causes in ((limits._RULES, limits.CAUSES), (nodes._RULES, nodes.CAUSES), (degraded, training.CAUSES)):
+        assert {rule.cause.name for rule in rules} <= {cause.name for cause in causes}
     known = {cause.name for cause in (*programs.CAUSES, *training.CAUSES)}
     assert {rule.cause.name for rule in programs._RULES} <= known

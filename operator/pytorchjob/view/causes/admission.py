@@ -1,11 +1,10 @@
 """Children of a job that the API server refuses: the job's condition ReplicaFailure has the server's message."""
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.seen import Seen
 
 _SIGN = "The condition `ReplicaFailure` has"
@@ -151,29 +150,23 @@ REFUSED = Cause(
     (Step("Read the message.", "kubectl describe pytorchjobs/{job} -n {namespace}"),),
 )
 
-
-class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
-    cause: Cause
-
-
 _RULES = (
-    _Rule(re.compile(r"exceeded quota: (?P<quota>[^,]+)"), QUOTA),
-    _Rule(re.compile(r"failed quota: (?P<quota>[^:]+): must specify (?P<missing>[^;,]+)"), QUOTA_NEEDS_VALUES),
-    _Rule(re.compile(r"(?:maximum|minimum) \S+ usage per (?:Container|Pod) is"), LIMIT_RANGE),
-    _Rule(re.compile(r"violates PodSecurity \"(?P<level>[^:\"]+)"), POD_SECURITY),
-    _Rule(re.compile(r"error looking up service account [^/]+/(?P<account>[^:\s]+)"), ACCOUNT_MISSING),
-    _Rule(re.compile(r"no PriorityClass with name (?P<name>\S+)"), PRIORITY_CLASS),
-    _Rule(re.compile(r"RuntimeClass \"(?P<name>[^\"]+)\" not found"), RUNTIME_CLASS),
-    _Rule(re.compile(r"failed calling webhook \"(?P<policy>[^\"]+)\""), WEBHOOK_AWAY),
-    _Rule(re.compile(r"admission webhook \"(?P<policy>[^\"]+)\" denied"), WEBHOOK_DENIED),
-    _Rule(re.compile(r"ValidatingAdmissionPolicy '(?P<policy>[^']+)'"), WEBHOOK_DENIED),
-    _Rule(re.compile(r"because it is being terminated"), TERMINATING),
-    _Rule(re.compile(r"User \"(?P<user>[^\"]+)\" cannot \w+ resource \"(?P<resource>[^\"]+)\""), NO_RIGHT),
-    _Rule(re.compile(r"(?P<resource>\w+) '(?P<name>[^']+)' already exists and does not belong"), NAME_TAKEN),
-    _Rule(re.compile(r"is invalid: (?P<words>.{1,200})"), INVALID),
+    rule(r"exceeded quota: (?P<quota>[^,]+)", QUOTA),
+    rule(r"failed quota: (?P<quota>[^:]+): must specify (?P<missing>[^;,]+)", QUOTA_NEEDS_VALUES),
+    rule(r"(?:maximum|minimum) \S+ usage per (?:Container|Pod) is", LIMIT_RANGE),
+    rule(r"violates PodSecurity \"(?P<level>[^:\"]+)", POD_SECURITY),
+    rule(r"error looking up service account [^/]+/(?P<account>[^:\s]+)", ACCOUNT_MISSING),
+    rule(r"no PriorityClass with name (?P<name>\S+)", PRIORITY_CLASS),
+    rule(r"RuntimeClass \"(?P<name>[^\"]+)\" not found", RUNTIME_CLASS),
+    rule(r"failed calling webhook \"(?P<policy>[^\"]+)\"", WEBHOOK_AWAY),
+    rule(r"admission webhook \"(?P<policy>[^\"]+)\" denied", WEBHOOK_DENIED),
+    rule(r"ValidatingAdmissionPolicy '(?P<policy>[^']+)'", WEBHOOK_DENIED),
+    rule(r"because it is being terminated", TERMINATING),
+    rule(r"User \"(?P<user>[^\"]+)\" cannot \w+ resource \"(?P<resource>[^\"]+)\"", NO_RIGHT),
+    rule(r"(?P<resource>\w+) '(?P<name>[^']+)' already exists and does not belong", NAME_TAKEN),
+    rule(r"is invalid: (?P<words>.{1,200})", INVALID),
 )
-CAUSES = (*dict.fromkeys(rule.cause for rule in _RULES), REFUSED)
+CAUSES = (*dict.fromkeys(known.cause for known in _RULES), REFUSED)
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -183,8 +176,5 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     message = str(refused.get("message") or "")
     evidence = (Evidence(f"condition ReplicaFailure, {refused.get('reason')}", reading.line_of(message, 600)),)
-    for rule in _RULES:
-        if found := rule.pattern.search(message):
-            yield Finding(rule.cause, {key: text.strip() for key, text in found.groupdict().items()}, evidence)
-            return
-    yield Finding(REFUSED, {}, evidence)
+    cause, values = first_cause(_RULES, message) or (REFUSED, {})
+    yield Finding(cause, values, evidence)

@@ -1,11 +1,10 @@
 """Containers that cannot be created: volumes, Secrets, the runtime and the pod's network, by the kubelet's reports."""
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.causes.rules import Rule, first_cause, rule
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 
@@ -94,27 +93,19 @@ CAUSES = (
     CANNOT_CREATE,
 )
 
-
-class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
-    cause: Cause
-
-
 _WAITING = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CreatePodSandboxError")
 _RULES = (
-    _Rule(
-        re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?:[^/\s]+/)?(?P<name>\S+)"),
-        KEY_MISSING,
-    ),
-    _Rule(re.compile(r"(?P<kind>secret|configmap) \"(?P<name>[^\"]+)\" not found"), CONFIG_MISSING),
-    _Rule(re.compile(r"runAsNonRoot"), ROOT_IMAGE),
-    _Rule(re.compile(r"no command specified"), NO_COMMAND),
+    rule(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?:[^/\s]+/)?(?P<name>\S+)", KEY_MISSING),
+    rule(r"(?P<kind>secret|configmap) \"(?P<name>[^\"]+)\" not found", CONFIG_MISSING),
+    rule(r"runAsNonRoot", ROOT_IMAGE),
+    rule(r"no command specified", NO_COMMAND),
 )
 _EVENTS = {
-    "FailedAttachVolume": (_Rule(re.compile("Multi-Attach error"), VOLUME_IN_USE), _Rule(re.compile(""), MOUNT_FAILS)),
-    "FailedMount": (_RULES[1], _Rule(re.compile(""), MOUNT_FAILS)),
-    "FailedCreatePodSandBox": (_Rule(re.compile(""), SANDBOX),),
+    "FailedAttachVolume": ((rule("Multi-Attach error", VOLUME_IN_USE),), MOUNT_FAILS),
+    "FailedMount": ((_RULES[1],), MOUNT_FAILS),
+    "FailedCreatePodSandBox": ((), SANDBOX),
 }
+"""By the event's reason: rules for its message, and the cause if none of them fits."""
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -135,7 +126,7 @@ def _waiting(pod: Object) -> Finding | None:
         if waiting.get("reason") in _WAITING:
             message = str(waiting.get("message") or "")
             source = f"container {container.get('name')} waits: {waiting.get('reason')}"
-            return _finding(pod, (*_RULES, _Rule(re.compile(""), CANNOT_CREATE)), message, source)
+            return _finding(pod, (_RULES, CANNOT_CREATE), message, source)
     return None
 
 
@@ -157,15 +148,14 @@ def pod_is_pending(pod: Object) -> bool:
     return reading.part(pod, "status").get("phase") in (None, "", "Pending")
 
 
-def _finding(pod: Object, rules: tuple[_Rule, ...], message: str, source: str) -> Finding:
-    """Return the finding of the first rule that fits; the last one fits every message."""
-    for rule in rules:
-        if found := rule.pattern.search(message):
-            values = {
-                "pod": reading.name_of(pod),
-                "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
-                "words": reading.line_of(message, 200),
-                **found.groupdict(),
-            }
-            return Finding(rule.cause, values, (from_pod(pod, source, message),), (reading.name_of(pod),))
-    raise AssertionError(f"no rule fits {message!r}")
+def _finding(pod: Object, known: tuple[tuple[Rule, ...], Cause], message: str, source: str) -> Finding:
+    """Return the finding of the first rule that fits, or of the cause beside the rules."""
+    rules, otherwise = known
+    cause, named = first_cause(rules, message) or (otherwise, {})
+    values = {
+        "pod": reading.name_of(pod),
+        "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+        "words": reading.line_of(message, 200),
+        **named,
+    }
+    return Finding(cause, values, (from_pod(pod, source, message),), (reading.name_of(pod),))

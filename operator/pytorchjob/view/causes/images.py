@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 
@@ -130,23 +131,18 @@ CAUSES = (
     PULL_FAILS,
 )
 
-_BY_MESSAGE = (
-    (re.compile(r"no space left on device"), NODE_DISK_FULL),
-    (re.compile(r"toomanyrequests|429 Too Many Requests", re.IGNORECASE), RATE_LIMIT),
-    (re.compile(r"no match for platform"), WRONG_PLATFORM),
-    (
-        re.compile(
-            r"\b40[13] (?:Unauthorized|Forbidden)|status: 40[13]|unauthorized|denied|authorization failed"
-            r"|no basic auth credentials|authentication required|insufficient_scope",
-            re.IGNORECASE,
-        ),
+_RULES = (
+    rule(r"no space left on device", NODE_DISK_FULL),
+    rule(r"toomanyrequests|429 Too Many Requests", RATE_LIMIT, re.IGNORECASE),
+    rule(r"no match for platform", WRONG_PLATFORM),
+    rule(
+        r"\b40[13] (?:Unauthorized|Forbidden)|status: 40[13]|unauthorized|denied|authorization failed"
+        r"|no basic auth credentials|authentication required|insufficient_scope",
         NO_PERMISSION,
+        re.IGNORECASE,
     ),
-    (
-        re.compile(r"no such host|i/o timeout|connection refused|x509|TLS handshake|network is unreachable"),
-        REGISTRY_AWAY,
-    ),
-    (re.compile(r"not found|manifest unknown|name unknown|code = NotFound", re.IGNORECASE), NOT_FOUND),
+    rule(r"no such host|i/o timeout|connection refused|x509|TLS handshake|network is unreachable", REGISTRY_AWAY),
+    rule(r"not found|manifest unknown|name unknown|code = NotFound", NOT_FOUND, re.IGNORECASE),
 )
 
 
@@ -187,7 +183,8 @@ def _cause(seen: Seen, pod: Object, waiting: Object) -> Cause:
     if reason in by_reason:
         return by_reason[reason]
     message = _message(seen, pod, waiting)
-    return next((cause for pattern, cause in _BY_MESSAGE if pattern.search(message)), PULL_FAILS)
+    cause, _ = first_cause(_RULES, message) or (PULL_FAILS, {})
+    return cause
 
 
 def _message(seen: Seen, pod: Object, waiting: Object) -> str:

@@ -1,12 +1,11 @@
 """Limits that end or slow down a job. Mostly they follow from another cause; without one they are the answer."""
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
 from pytorchjob.view.causes.endings import find_endings
+from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator.names import CONTAINER
@@ -72,33 +71,27 @@ POD_FAILED = Cause(
 )
 CAUSES = (BACKOFF_LIMIT, RESTARTS_USED, NO_PROGRESS, DEADLINE, POD_DEADLINE, CRASH_LOOP, POD_FAILED)
 
-
-class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
-    cause: Cause
-    field: str = ""
-
-
 _RULES = (
-    _Rule(re.compile("reached the specified backoff limit"), BACKOFF_LIMIT, "backoffLimit"),
-    _Rule(re.compile("active longer than specified deadline"), DEADLINE, "activeDeadlineSeconds"),
-    _Rule(re.compile(r"restarts?(?: within \S+ s)? (?:are|is) used up|The job has no restarts"), RESTARTS_USED),
-    _Rule(re.compile(r"The same error occurred|did not get past step"), NO_PROGRESS),
-    _Rule(re.compile(r"replica\(s\) failed"), POD_FAILED),
+    rule("reached the specified backoff limit", BACKOFF_LIMIT),
+    rule("active longer than specified deadline", DEADLINE),
+    rule(r"restarts?(?: within \S+ s)? (?:are|is) used up|The job has no restarts", RESTARTS_USED),
+    rule(r"The same error occurred|did not get past step", NO_PROGRESS),
+    rule(r"replica\(s\) failed", POD_FAILED),
 )
 """What the message of the condition Failed means."""
+_FIELDS = {BACKOFF_LIMIT: "backoffLimit", DEADLINE: "activeDeadlineSeconds"}
+"""The fields of `runPolicy` that have the limits."""
 
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield the limits that were reached, and crash loops."""
     failed = reading.condition(seen.job, "Failed")
     message = str(failed.get("message") or "")
-    for rule in _RULES:
-        if rule.pattern.search(message):
-            limit = reading.part(seen.job, "spec", "runPolicy").get(rule.field) if rule.field else None
-            evidence = Evidence("condition Failed", reading.line_of(message, 600))
-            yield Finding(rule.cause, {"limit": str(limit)} if limit is not None else {}, (evidence,))
-            break
+    if found := first_cause(_RULES, message):
+        cause, _ = found
+        limit = reading.part(seen.job, "spec", "runPolicy").get(_FIELDS.get(cause, ""))
+        evidence = Evidence("condition Failed", reading.line_of(message, 600))
+        yield Finding(cause, {"limit": str(limit)} if limit is not None else {}, (evidence,))
     yield from _pod_deadlines(seen)
     yield from _crash_loops(seen)
 

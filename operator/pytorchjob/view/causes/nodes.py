@@ -186,36 +186,42 @@ def _unready(node: Object | None) -> str:
     return reading.line_of(": ".join(str(word) for word in words if word))
 
 
+def _first_rule(*texts: tuple[str, str]) -> tuple[Cause, str, str] | None:
+    """Return the cause of the first rule that fits one of these reasons with its message, and both."""
+    fits = (
+        (rule.cause, reason, message)
+        for rule in _RULES
+        for reason, message in texts
+        if rule.reason.search(reason) and rule.message.search(message)
+    )
+    return next(fits, None)
+
+
 def _reported(seen: Seen) -> Iterator[Finding]:
     """Yield what the operator has reported of pods that are replaced by now."""
     for event in past_events(seen):
         reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
         about = _REPORTED.match(message)
-        cause = next(
-            (rule.cause for rule in _RULES if rule.reason.search(reason) and rule.message.search(message)), None
-        )
-        if about and cause is not None and cause is not NODE_LOST:
+        found = _first_rule((reason, message))
+        if about and found and found[0] is not NODE_LOST:
             values = {"pod": about["pod"], "words": reading.line_of(about["words"], 200)}
-            yield Finding(cause, values, (Evidence(f"event {reason}", reading.line_of(message)),), (about["pod"],))
+            yield Finding(found[0], values, (Evidence(f"event {reason}", reading.line_of(message)),), (about["pod"],))
 
 
 def _displaced(pod: Object) -> Finding | None:
     """Return why the pod was removed from its node."""
     status = reading.part(pod, "status")
     disrupted = reading.condition(pod, "DisruptionTarget")
-    texts = (
-        (str(disrupted.get("reason") or ""), str(disrupted.get("message") or "")),
-        (str(status.get("reason") or ""), str(status.get("message") or "")),
-    )
     gone = reading.deleting(pod) or status.get("phase") == "Failed"
-    for rule in _RULES if gone else ():
-        for reason, message in texts:
-            if reason and rule.reason.search(reason) and rule.message.search(message):
-                values = {
-                    "pod": reading.name_of(pod),
-                    "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
-                    "words": reading.line_of(message, 200),
-                    "count": "1",
-                }
-                return Finding(rule.cause, values, (from_pod(pod, reason, message),), (values["pod"],))
-    return None
+    texts = ((str(obj.get("reason") or ""), str(obj.get("message") or "")) for obj in (disrupted, status) if gone)
+    found = _first_rule(*texts)
+    if found is None:
+        return None
+    cause, reason, message = found
+    values = {
+        "pod": reading.name_of(pod),
+        "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+        "words": reading.line_of(message, 200),
+        "count": "1",
+    }
+    return Finding(cause, values, (from_pod(pod, reason, message),), (values["pod"],))

@@ -7,75 +7,65 @@ several exceptions the last counts that does not sound like the consequence of a
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import program_causes as causes
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level
 from pytorchjob.view.causes.endings import Ending, find_endings, past_events, statements
+from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.causes.training import TIMED_OUT
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator.names import CONTAINER, Reason
 
 CAUSES = causes.ROWS
 
-
-class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
-    cause: Cause
-
-
-def _rule(pattern: str, cause: Cause) -> _Rule:
-    return _Rule(re.compile(pattern, re.MULTILINE), cause)
-
-
 _RULES = (
-    _rule(r"No module named 'torch'|No module named torch$|torch cannot be imported", causes.NO_TORCH),
-    _rule(
+    rule(r"No module named 'torch'|No module named torch$|torch cannot be imported", causes.NO_TORCH),
+    rule(
         r"exec: \"pytorchjob-agent\"|pytorchjob-agent: (?:command )?not found|No module named '?pytorchjob_agent",
         causes.NO_AGENT,
     ),
-    _rule(
+    rule(
         r"(?:exec|stat):? \"?(?P<name>[^\s\":]+)\"?: (?:executable file not found|stat \S+: no such file|no such file)",
         causes.WRONG_COMMAND,
     ),
-    _rule(
+    rule(
         r"^(?:\S*/)?(?:ba|da|a)?sh: (?:line )?(?:\d+: )?(?P<name>[\w./-]+): (?:command )?not found$",
         causes.WRONG_COMMAND,
     ),
-    _rule(r"exec:? \"?(?P<name>[^\s\":]+)\"?: (?:permission denied|exec format error)", causes.NOT_EXECUTABLE),
-    _rule(r"can't open file '(?P<name>[^']+)': \[Errno 2\]", causes.NO_SCRIPT),
-    _rule(r"ModuleNotFoundError: No module named '(?P<name>[^']+)'", causes.NO_MODULE),
-    _rule(r"CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError", causes.GPU_MEMORY),
-    _rule(
+    rule(r"exec:? \"?(?P<name>[^\s\":]+)\"?: (?:permission denied|exec format error)", causes.NOT_EXECUTABLE),
+    rule(r"can't open file '(?P<name>[^']+)': \[Errno 2\]", causes.NO_SCRIPT),
+    rule(r"ModuleNotFoundError: No module named '(?P<name>[^']+)'", causes.NO_MODULE),
+    rule(r"CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError", causes.GPU_MEMORY),
+    rule(
         r"Found no NVIDIA driver|not compiled with CUDA|driver on your system is too old|no CUDA-capable device"
         r"|but torch \S+ sees 0\b",
         causes.NO_GPU,
     ),
-    _rule(r"invalid device ordinal|Duplicate GPU detected|but torch \S+ sees \d+", causes.WRONG_NPROC),
-    _rule(
+    rule(r"invalid device ordinal|Duplicate GPU detected|but torch \S+ sees \d+", causes.WRONG_NPROC),
+    rule(
         r"insufficient shared memory|[Uu]nable to (?:open|write|mmap) .*shared memory|Bus error",
         causes.SHARED_MEMORY,
     ),
-    _rule(r"\[Errno 28\]|No space left on device", causes.DISK_FULL),
-    _rule(r"[Aa]ddress already in use|EADDRINUSE", causes.PORT_IN_USE),
-    _rule(r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<name>[^']+)'", causes.NO_FILE),
-    _rule(r"no socket interface found", causes.NCCL_INTERFACE),
-    _rule(
+    rule(r"\[Errno 28\]|No space left on device", causes.DISK_FULL),
+    rule(r"[Aa]ddress already in use|EADDRINUSE", causes.PORT_IN_USE),
+    rule(r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<name>[^']+)'", causes.NO_FILE),
+    rule(r"no socket interface found", causes.NCCL_INTERFACE),
+    rule(
         r"^(?P<words>.*(?:Name or service not known|Temporary failure in name resolution|gaierror).*)$",
         causes.DNS,
     ),
-    _rule(r"^(?P<words>.*network addresses of \((?P<host>[^,)]+).* cannot be retrieved.*)$", causes.DNS),
-    _rule(
+    rule(r"^(?P<words>.*network addresses of \((?P<host>[^,)]+).* cannot be retrieved.*)$", causes.DNS),
+    rule(
         r"Timed out after \d+ seconds waiting for clients|client socket has timed out|RendezvousTimeoutError",
         TIMED_OUT,
     ),
-    _rule(
+    rule(
         r"Watchdog caught collective operation timeout|Timed out waiting \d+ms for (?:recv|send)",
         causes.COLLECTIVE_TIMEOUT,
     ),
-    _rule(r"NCCL error|nccl(?:System|Internal|Remote|UnhandledCuda)Error|ncclInvalidUsage", causes.NCCL),
-    _rule(r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|Connection refused", causes.PEER_GONE),
+    rule(r"NCCL error|nccl(?:System|Internal|Remote|UnhandledCuda)Error|ncclInvalidUsage", causes.NCCL),
+    rule(r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|Connection refused", causes.PEER_GONE),
 )
 """What a text has, and what it means; the first that fits."""
 _EXCEPTION = re.compile(r"^(?:\[rank\d+\]:? ?)?(?P<words>[A-Za-z_][\w.]*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
@@ -146,9 +136,9 @@ def _of_exception(words: str, text: str) -> Meaning:
 
 
 def _by_rule(text: str) -> Meaning | None:
-    for rule in _RULES:
-        if match := rule.pattern.search(text):
-            return rule.cause, {key: value.strip()[:_WORDS] for key, value in match.groupdict().items() if value}
+    if found := first_cause(_RULES, text):
+        cause, values = found
+        return cause, {key: value[:_WORDS] for key, value in values.items()}
     return (causes.KILLED, {}) if "killed by SIGKILL" in text else None
 
 

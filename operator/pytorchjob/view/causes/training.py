@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
 from pytorchjob.view.causes.endings import Ending, find_endings, statements
+from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.seen import Seen
 
 _LOGS = "kubectl logs -n {namespace} -l training.kubeflow.org/job-name={job} --prefix --tail=50"
@@ -184,30 +184,24 @@ CAUSES = (
 )
 
 
-class _Rule(NamedTuple):
-    reason: str
-    pattern: re.Pattern[str]
-    cause: Cause
-
-
-_ANY = re.compile("")
-_RULES = (
-    _Rule("AgentRefused", re.compile("no connection for"), TOO_MANY_AGENTS),
-    _Rule("AgentRefused", _ANY, TOKEN_REFUSED),
-    _Rule("CoordinatorUnreachable", _ANY, COORDINATOR_UNREACHABLE),
-    _Rule("PeerUnreachable", _ANY, PEER_UNREACHABLE),
-    _Rule("UnequalVersions", _ANY, UNEQUAL_VERSIONS),
-    _Rule("ClocksDiffer", _ANY, CLOCKS),
-    _Rule("DuplicateReplica", _ANY, DUPLICATE),
-    _Rule("CoordinatorDefect", _ANY, DEFECT),
-    _Rule("RendezvousWaiting", re.compile("of at least"), BELOW_MINIMUM),
-    _Rule("RendezvousWaiting", re.compile("rendezvous timed out"), TIMED_OUT),
-    _Rule("RendezvousWaiting", _ANY, WAITING),
-)
-"""What the reason and the message of the condition Degraded mean; the first that fits."""
+_RULES = {
+    "AgentRefused": (rule("no connection for", TOO_MANY_AGENTS), rule("", TOKEN_REFUSED)),
+    "CoordinatorUnreachable": (rule("", COORDINATOR_UNREACHABLE),),
+    "PeerUnreachable": (rule("", PEER_UNREACHABLE),),
+    "UnequalVersions": (rule("", UNEQUAL_VERSIONS),),
+    "ClocksDiffer": (rule("", CLOCKS),),
+    "DuplicateReplica": (rule("", DUPLICATE),),
+    "CoordinatorDefect": (rule("", DEFECT),),
+    "RendezvousWaiting": (
+        rule("of at least", BELOW_MINIMUM),
+        rule("rendezvous timed out", TIMED_OUT),
+        rule("", WAITING),
+    ),
+}
+"""What the message of the condition Degraded means, by its reason."""
 _OF_AGENTS = (
-    (re.compile(r"the coordinator refuses this agent: (?P<words>.*)"), TOKEN_REFUSED),
-    (re.compile(r"(?P<words>no coordinator within .*)"), COORDINATOR_UNREACHABLE),
+    rule(r"the coordinator refuses this agent: (?P<words>.*)", TOKEN_REFUSED),
+    rule(r"(?P<words>no coordinator within .*)", COORDINATOR_UNREACHABLE),
 )
 _HANGS = re.compile(r"\) hangs(?: at step \d+)?: (?P<words>.*)", re.DOTALL)
 _NNODES = re.compile(r"--nnodes[= ](\d+)(?:\s|$)")
@@ -228,13 +222,10 @@ def find(seen: Seen) -> Iterator[Finding]:
 def _degraded(seen: Seen) -> Iterator[Finding]:
     shown = reading.condition(seen.job, "Degraded")
     reason, message = str(shown.get("reason") or ""), str(shown.get("message") or "")
-    for rule in _RULES:
-        if rule.reason == reason and rule.pattern.search(message):
-            evidence = Evidence(f"condition Degraded, {reason}", reading.line_of(message, 600))
-            yield Finding(
-                rule.cause, {"words": reading.line_of(message, 200), "pod": _named(seen, message)}, (evidence,)
-            )
-            return
+    if found := first_cause(_RULES.get(reason, ()), message):
+        cause, _ = found
+        evidence = Evidence(f"condition Degraded, {reason}", reading.line_of(message, 600))
+        yield Finding(cause, {"words": reading.line_of(message, 200), "pod": _named(seen, message)}, (evidence,))
 
 
 def _hangs(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
@@ -260,11 +251,9 @@ def _agents(endings: list[Ending]) -> Iterator[Finding]:
             yield Finding(INJECTION_FAILED, {"pod": ending.pod, "words": words}, (ending.evidence,), (ending.pod,))
         if ending.agent is None or ending.code != _TIMED_OUT_CODE:
             continue
-        for pattern, cause in (*_OF_AGENTS, (_ANY, TIMED_OUT)):
-            if found := pattern.search(text):
-                values = {"pod": ending.pod, "words": reading.line_of(found.groupdict().get("words"), 200)}
-                yield Finding(cause, values, (ending.evidence,), (ending.pod,))
-                break
+        cause, values = first_cause(_OF_AGENTS, text) or (TIMED_OUT, {})
+        words = reading.line_of(values.get("words"), 200)
+        yield Finding(cause, {"pod": ending.pod, "words": words}, (ending.evidence,), (ending.pod,))
 
 
 def _config(seen: Seen) -> Iterator[Finding]:
