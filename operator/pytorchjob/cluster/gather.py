@@ -57,7 +57,7 @@ def gather_job(cluster: Cluster, name: str, now: datetime, *, deep: bool = False
 
 def _running(pods: Sequence[Object]) -> list[str]:
     """Return the pods of which container `pytorch` runs."""
-    return [reading.name_of(pod) for pod in pods if "running" in reading.part(reading.main_status(pod), "state")]
+    return [reading.name_of(pod) for pod in pods if reading.runs(pod)]
 
 
 def gather_cluster(cluster: Cluster, now: datetime) -> Seen:
@@ -104,9 +104,8 @@ def _version(cluster: Cluster) -> str:
 
 def _concerns_nodes(pod: Object) -> bool:
     """Whether the pod's state may be the fault of nodes: it has none, or it is on its node and not ready."""
-    phase = reading.part(pod, "status").get("phase")
     ready = bool(reading.condition(pod, "Ready"))
-    return (phase not in ("Succeeded", "Failed") and not ready) or reading.deleting(pod)
+    return (not reading.has_finished(pod) and not ready) or reading.deleting(pod)
 
 
 def _workloads(cluster: Cluster, job: Object) -> Sequence[Object] | None:
@@ -128,7 +127,7 @@ def _belongs(obj: Object, job: Object) -> bool:
 
 def _claims(cluster: Cluster, pods: Sequence[Object]) -> dict[str, Object | None]:
     """Read the claims of pods that have no node."""
-    names = {name for pod in pods if not reading.part(pod, "spec").get("nodeName") for name in _claims_of(pod)}
+    names = {name for pod in pods if not reading.node_of(pod) for name in _claims_of(pod)}
     path = f"/api/v1/namespaces/{cluster.namespace}/persistentvolumeclaims"
     return {name: cluster.read(f"{path}/{name}") for name in sorted(names)}
 

@@ -11,9 +11,8 @@ import click
 from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.commands.options import chosen_options, job_argument, with_cluster
 from pytorchjob.commands.outcome import INVALID, fail
+from pytorchjob.view import reading
 from pytorchjob_operator import names
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 @click.command("exec")
@@ -42,10 +41,10 @@ def exec_command(  # noqa: PLR0913 - one parameter per option
     if rank is not None and replica is not None:
         raise click.UsageError("--rank and --replica exclude each other")
     found = cluster.job(job)
-    pods = [pod for pod in cluster.pods(job) if not pod["metadata"].get("deletionTimestamp")]
+    pods = [pod for pod in cluster.pods(job) if not reading.deleting(pod)]
     pod = _by_name(job, pods, replica) if replica else _by_rank(found, pods, rank or 0)
-    if pod["status"].get("phase") in _FINISHED:
-        fail(f"the pod {pod['metadata']['name']} has ended ({pod['status']['phase']})", f"pytorchjob logs {job}")
+    if reading.has_finished(pod):
+        fail(f"the pod {pod['metadata']['name']} has ended ({reading.phase_of(pod)})", f"pytorchjob logs {job}")
     flags = [flag for flag, given in (("-i", stdin), ("-t", tty)) if given]
     where = [*chosen_options().kubectl(), *([] if chosen_options().namespace else [f"--namespace={cluster.namespace}"])]
     arguments = ["exec", *where, *flags, pod["metadata"]["name"], "-c", container, "--", *command]

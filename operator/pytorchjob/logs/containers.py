@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from pytorchjob.logs.lines import from_moment
+from pytorchjob.view.reading import has_finished, node_of
 from pytorchjob_operator import names
 
 Object = dict[str, Any]
@@ -42,12 +43,11 @@ GONE = LogState(Phase.GONE)
 
 def log_state(pod: Object, container: str) -> LogState:
     """Read the state of a container's log."""
-    status = pod.get("status") or {}
-    found = _status(status, container)
+    found = _status(pod.get("status") or {}, container)
     now, before = found.get("state") or {}, (found.get("lastState") or {}).get("terminated") or {}
     current = now.get("running") or now.get("terminated") or before
     started, restarts = _time(current.get("startedAt")), int(found.get("restartCount") or 0)
-    if status.get("phase") in ("Succeeded", "Failed") or _is_last(pod, container, now.get("terminated")):
+    if has_finished(pod) or _is_last(pod, container, now.get("terminated")):
         return LogState(Phase.ENDED, restarts, started, begun=bool(current))
     if not current:
         return LogState(Phase.NOT_STARTED, restarts, None, _why_not(pod, now.get("waiting") or {}))
@@ -87,7 +87,7 @@ def _is_last(pod: Object, container: str, ended: Object | None) -> bool:
 def _why_not(pod: Object, waiting: Object) -> str:
     if reason := waiting.get("reason"):
         return str(reason)
-    return "no node yet" if not pod["spec"].get("nodeName") else "starting"
+    return "no node yet" if not node_of(pod) else "starting"
 
 
 def _time(text: str | None) -> int | None:

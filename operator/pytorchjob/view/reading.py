@@ -103,6 +103,26 @@ def _is_main(container: Object) -> bool:
     return container.get("name") == names.CONTAINER
 
 
+def runs(pod: Object) -> bool:
+    """Whether container `pytorch` runs."""
+    return "running" in part(main_status(pod), "state")
+
+
+def phase_of(pod: Object) -> str:
+    """Return the pod's phase; a new pod is Pending."""
+    return str(part(pod, "status").get("phase") or "Pending")
+
+
+def has_finished(pod: Object) -> bool:
+    """Whether all containers of the pod have ended for good."""
+    return phase_of(pod) in ("Succeeded", "Failed")
+
+
+def node_of(pod: Object) -> str:
+    """Return the name of the pod's node; empty before it has one."""
+    return str(part(pod, "spec").get("nodeName") or "")
+
+
 def restarts(pod: Object) -> int:
     """Return how often the kubelet has restarted the pod's containers."""
     return sum(whole(container.get("restartCount")) or 0 for container in containers(pod))

@@ -99,16 +99,15 @@ def _row(seen: Seen, place: tuple[str, int], pod: Object | None, ranks: str) -> 
     name = pod_name(seen.name, ReplicaType(role), index)
     if pod is None:
         return Row(role, index, name, ranks=ranks)
-    phase = str(reading.part(pod, "status").get("phase") or "Pending")
     last_line = _last_line(seen, pod)
     step = _STEP.search(last_line)
     return Row(
         role=role,
         index=index,
         pod=reading.name_of(pod),
-        node=str(reading.part(pod, "spec").get("nodeName") or ""),
+        node=reading.node_of(pod),
         ranks=ranks,
-        phase="Terminating" if reading.deleting(pod) else phase,
+        phase="Terminating" if reading.deleting(pod) else reading.phase_of(pod),
         state=state_of(pod),
         restarts=reading.restarts(pod),
         step=int(step[1]) if step else None,
@@ -146,7 +145,7 @@ def _words(state: Object) -> str:
 def _last_line(seen: Seen, pod: Object) -> str:
     """Return the last line of a container that runs; otherwise how it ended."""
     name, main = reading.name_of(pod), reading.main_status(pod)
-    if RUNNING in reading.part(main, "state") and seen.last_lines.get(name):
+    if reading.runs(pod) and seen.last_lines.get(name):
         return reading.line_of(seen.last_lines[name])
     for key in ("state", "lastState"):
         ended = reading.part(main, key, "terminated")

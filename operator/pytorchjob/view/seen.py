@@ -97,6 +97,10 @@ class Seen:
         """Return how many pods the job's spec asks for."""
         return reading.wanted_pods(self.job)
 
+    def lacks_pods(self) -> bool:
+        """Whether the job has fewer pods than its spec asks for; those that are being deleted do not count."""
+        return sum(1 for _ in self.living_pods()) < self.wanted_pods()
+
     def living_pods(self) -> Iterator[Object]:
         """Yield the pods that are not being deleted."""
         yield from (pod for pod in self.pods if not reading.deleting(pod))

@@ -97,7 +97,7 @@ def _suspended(seen: Seen) -> Shown:
 def _held(seen: Seen) -> Shown | None:
     """Return what keeps the job from having all its pods."""
     refused, waiting = reading.condition(seen.job, "ReplicaFailure"), reading.condition(seen.job, "Waiting")
-    if refused and sum(1 for _ in seen.living_pods()) < seen.wanted_pods():
+    if refused and seen.lacks_pods():
         return _of_condition(State.REFUSED, refused)
     gang = (Reason.POD_GROUP_PENDING, Reason.POD_GROUP_UNSCHEDULABLE, Reason.GANG_SCHEDULER_UNAVAILABLE)
     if waiting.get("reason") in (*gang, "SchedulingGated"):
@@ -114,7 +114,7 @@ def _of_pods(seen: Seen) -> Shown:
     if degraded.get("reason") == TrainingReason.WAITING:
         return _of_condition(State.JOINING, degraded)
     pods = [*seen.living_pods()]
-    started = [pod for pod in pods if reading.part(pod, "status").get("phase") == "Running"]
+    started = [pod for pod in pods if reading.phase_of(pod) == "Running"]
     if elastic.get("round") and started:
         return Shown(State.TRAINING, _running_since(seen), _round_words(elastic))
     if restarting and len(started) < seen.wanted_pods():
@@ -138,11 +138,11 @@ def _starting(seen: Seen, pods: list[Object]) -> Shown:
     created = reading.created_at(seen.job)
     if len(pods) < seen.wanted_pods():
         return Shown(State.CREATING, created, f"{len(pods)} of {seen.wanted_pods()} pods exist.")
-    waiting = [pod for pod in pods if reading.part(pod, "status").get("phase") in (None, "", "Pending")]
+    waiting = [pod for pod in pods if reading.phase_of(pod) == "Pending"]
     if not waiting:
-        running = sum(reading.part(pod, "status").get("phase") == "Running" for pod in pods)
+        running = sum(reading.phase_of(pod) == "Running" for pod in pods)
         return Shown(State.RUNNING, _running_since(seen), f"{running} of {len(pods)} pods run; the others have ended.")
-    homeless = [pod for pod in waiting if not reading.part(pod, "spec").get("nodeName")]
+    homeless = [pod for pod in waiting if not reading.node_of(pod)]
     number = f"{len(waiting)} of {len(pods)} pods do not run yet"
     if homeless:
         message = reading.condition(homeless[0], "PodScheduled", "False").get("message")

@@ -134,7 +134,7 @@ def _events(seen: Seen, pod: Object) -> Finding | None:
     """Return why a pod that has a node, and no container yet, does not get further."""
     states = [reading.part(container, "state") for container in reading.containers(pod)]
     starts = all("waiting" in state or not state for state in states)
-    if not (starts and reading.part(pod, "spec").get("nodeName") and pod_is_pending(pod)):
+    if not (starts and reading.node_of(pod) and reading.phase_of(pod) == "Pending"):
         return None
     for event in seen.events_of(pod):
         rules = _EVENTS.get(str(event.get("reason")))
@@ -143,18 +143,13 @@ def _events(seen: Seen, pod: Object) -> Finding | None:
     return None
 
 
-def pod_is_pending(pod: Object) -> bool:
-    """Whether the pod's phase is Pending."""
-    return reading.part(pod, "status").get("phase") in (None, "", "Pending")
-
-
 def _finding(pod: Object, known: tuple[tuple[Rule, ...], Cause], message: str, source: str) -> Finding:
     """Return the finding of the first rule that fits, or of the cause beside the rules."""
     rules, otherwise = known
     cause, named = first_cause(rules, message) or (otherwise, {})
     values = {
         "pod": reading.name_of(pod),
-        "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+        "node": reading.node_of(pod) or "NODE",
         "words": reading.line_of(message, 200),
         **named,
     }

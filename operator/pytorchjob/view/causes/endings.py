@@ -91,7 +91,7 @@ def _of_pod(seen: Seen, pod: Object) -> Iterator[Ending]:
         yield Ending(
             pod=name,
             container=str(container.get("name")),
-            node=str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+            node=reading.node_of(pod) or "NODE",
             code=reading.whole(ended.get("exitCode")) or 0,
             reason=str(ended.get("reason") or "Error"),
             agent=agent,
@@ -160,5 +160,5 @@ def past_events(seen: Seen) -> Iterator[Object]:
 
 
 def _all_run(seen: Seen) -> bool:
-    running = sum("running" in reading.part(reading.main_status(pod), "state") for pod in seen.living_pods())
+    running = sum(map(reading.runs, seen.living_pods()))
     return running >= seen.wanted_pods()

@@ -168,7 +168,7 @@ def _finding(seen: Seen, cause: Cause, image: str, waits: list[tuple[Object, Obj
         cause,
         {
             "image": image or _spec_image(pod, container),
-            "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+            "node": reading.node_of(pod) or "NODE",
             "pod": names[0],
             "account": str(reading.part(pod, "spec").get("serviceAccountName") or "default"),
         },

@@ -162,7 +162,7 @@ def is_behind(seen: Seen) -> bool:
     generation, observed = reading.part(seen.job, "metadata").get("generation"), seen.status.get("observedGeneration")
     stale = generation is not None and observed is not None and generation != observed
     explained = seen.has("ReplicaFailure") or seen.has("Waiting")
-    return stale or (not explained and sum(1 for _ in seen.living_pods()) < seen.wanted_pods())
+    return stale or (not explained and seen.lacks_pods())
 
 
 def untouched_for(seen: Seen) -> float:

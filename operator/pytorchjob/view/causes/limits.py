@@ -99,7 +99,7 @@ def find(seen: Seen) -> Iterator[Finding]:
 def _pod_deadlines(seen: Seen) -> Iterator[Finding]:
     for pod in seen.pods:
         status = reading.part(pod, "status")
-        if status.get("phase") == "Failed" and status.get("reason") == "DeadlineExceeded":
+        if reading.phase_of(pod) == "Failed" and status.get("reason") == "DeadlineExceeded":
             name = reading.name_of(pod)
             message = reading.line_of(status.get("message"))
             yield Finding(POD_DEADLINE, {"pod": name}, (Evidence(f"pod {name}, DeadlineExceeded", message),), (name,))

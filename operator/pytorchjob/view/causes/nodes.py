@@ -164,9 +164,8 @@ def _lost_nodes(seen: Seen) -> Iterator[Finding]:
         return
     by_node: dict[str, list[str]] = {}
     for pod in seen.pods:
-        phase = reading.part(pod, "status").get("phase")
-        node = str(reading.part(pod, "spec").get("nodeName") or "")
-        if node and phase in ("Pending", "Running", "Unknown"):
+        node = reading.node_of(pod)
+        if node and not reading.has_finished(pod):
             by_node.setdefault(node, []).append(reading.name_of(pod))
     for name, pods in by_node.items():
         words = _unready(seen.node(name))
@@ -212,7 +211,7 @@ def _displaced(pod: Object) -> Finding | None:
     """Return why the pod was removed from its node."""
     status = reading.part(pod, "status")
     disrupted = reading.condition(pod, "DisruptionTarget")
-    gone = reading.deleting(pod) or status.get("phase") == "Failed"
+    gone = reading.deleting(pod) or reading.phase_of(pod) == "Failed"
     texts = ((str(obj.get("reason") or ""), str(obj.get("message") or "")) for obj in (disrupted, status) if gone)
     found = _first_rule(*texts)
     if found is None:
@@ -220,7 +219,7 @@ def _displaced(pod: Object) -> Finding | None:
     cause, reason, message = found
     values = {
         "pod": reading.name_of(pod),
-        "node": str(reading.part(pod, "spec").get("nodeName") or "NODE"),
+        "node": reading.node_of(pod) or "NODE",
         "words": reading.line_of(message, 200),
         "count": "1",
     }
