@@ -264,6 +264,23 @@ def test_a_request_of_a_new_leader_is_none_that_was_answered_before() -> None:
     assert job.runs
 
 
+def test_a_new_leader_asks_to_save_before_the_first_heartbeat_says_whether_the_workers_do() -> None:
+    job = another_leader(running(2, min_members=1))
+    for rank in (0, 1):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=2)
+    job.goes(1, seconds=20)
+    assert job.heard(0).kind == "checkpoint"
+
+
+def test_a_new_leader_restarts_at_once_when_the_heartbeats_say_that_the_workers_do_not_save() -> None:
+    job = another_leader(running(2, min_members=1))
+    for rank in (0, 1):
+        job.hello(rank, round=RoundId(1, 1), rank=rank, size=2)
+        job.says(rank, Heartbeat())
+    job.goes(1, seconds=20)
+    assert job.heard(0).kind == "restart"
+
+
 def test_a_spare_goes_at_once() -> None:
     job = Job(2, min_members=1, max_members=1)
     job.waits(0, 1)

@@ -285,7 +285,7 @@ def plan_restart(transition: Transition, phase: Running, reason: str, seconds: f
         deadline = min(phase.planned.deadline, deadline)
         transition.update(replace(phase, planned=replace(phase.planned, deadline=deadline)))
         return
-    if seconds <= 0 or not any(member.cooperative for member in transition.in_round()):
+    if seconds <= 0 or not any(_may_save(phase.round, member) for member in transition.in_round()):
         rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, reason)
         return
     number = transition.state.requests + 1
@@ -293,6 +293,11 @@ def plan_restart(transition: Transition, phase: Running, reason: str, seconds: f
     transition.update(replace(phase, planned=PlannedRestart(reason, deadline, number)))
     for member in transition.in_round():
         transition.send(member, Checkpoint(phase.round.id, number, deadline - transition.now, reason))
+
+
+def _may_save(round_: Round, member: Member) -> bool:
+    """True unless its workers do not save on request; in an adopted round the first heartbeat reports that."""
+    return member.cooperative or (round_.adopted and member.replied_at is None)
 
 
 def advance(transition: Transition, phase: Running) -> None:
