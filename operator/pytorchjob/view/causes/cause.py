@@ -1,13 +1,15 @@
 """A row of the table of causes, and a finding: a cause that a job or a cluster has, with its evidence."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 
 from pytorchjob.view import reading
 
 _LONGEST = 800
 """Characters that are kept of what a component reports: the reason is mostly at the end."""
+_WORDS = 200
+"""Characters of it that a sentence about a cause has."""
 
 
 class Symptom(StrEnum):
@@ -102,6 +104,24 @@ def on_the_page(text: str) -> str:
 def from_pod(pod: reading.Object, source: str, text: object) -> Evidence:
     """Return evidence that was read in a pod."""
     return Evidence(f"pod {reading.name_of(pod)}, {source}", reading.line_of(text, _LONGEST))
+
+
+def values_of(pod: reading.Object, words: object) -> dict[str, str]:
+    """Return the values of most causes of a pod: its name, its node, and what a component reports."""
+    return {
+        "pod": reading.name_of(pod),
+        "node": reading.node_of(pod) or "NODE",
+        "words": reading.line_of(words, _WORDS),
+    }
+
+
+def merge(found: Iterable[Finding], apart: str = "") -> Iterator[Finding]:
+    """Yield each cause once: the first finding, with the pods of all. Another value of `apart` is another finding."""
+    by_cause: dict[tuple[str, str | None], list[Finding]] = {}
+    for finding in found:
+        by_cause.setdefault((finding.cause.name, finding.values.get(apart)), []).append(finding)
+    for same in by_cause.values():
+        yield replace(same[0], pods=tuple(dict.fromkeys(pod for finding in same for pod in finding.pods)))
 
 
 def delete_and_apply(what: str) -> tuple[Step, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod, merge, values_of
 from pytorchjob.view.causes.rules import Rule, first_cause, rule
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
@@ -110,14 +110,8 @@ _EVENTS = {
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield why containers cannot be created: each cause once, with the pods that have it."""
-    found: dict[str, list[Finding]] = {}
-    for pod in seen.living_pods():
-        finding = _waiting(pod) or _events(seen, pod)
-        if finding is not None:
-            found.setdefault(f"{finding.cause.name} {finding.values.get('name')}", []).append(finding)
-    for same in found.values():
-        pods = tuple(name for finding in same for name in finding.pods)
-        yield Finding(same[0].cause, same[0].values, same[0].evidence, pods)
+    found = (_waiting(pod) or _events(seen, pod) for pod in seen.living_pods())
+    yield from merge(filter(None, found), apart="name")
 
 
 def _waiting(pod: Object) -> Finding | None:
@@ -147,10 +141,5 @@ def _finding(pod: Object, known: tuple[tuple[Rule, ...], Cause], message: str, s
     """Return the finding of the first rule that fits, or of the cause beside the rules."""
     rules, otherwise = known
     cause, named = first_cause(rules, message) or (otherwise, {})
-    values = {
-        "pod": reading.name_of(pod),
-        "node": reading.node_of(pod) or "NODE",
-        "words": reading.line_of(message, 200),
-        **named,
-    }
+    values = {**values_of(pod, message), **named}
     return Finding(cause, values, (from_pod(pod, source, message),), (reading.name_of(pod),))

@@ -5,7 +5,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.causes.cause import (
+    Cause,
+    Evidence,
+    Finding,
+    Step,
+    Symptom,
+    delete_and_apply,
+    from_pod,
+    merge,
+    values_of,
+)
 from pytorchjob.view.causes.endings import past_events
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
@@ -147,15 +157,8 @@ def find(seen: Seen) -> Iterator[Finding]:
     lost = [*_lost_nodes(seen)]
     yield from lost
     known = {name for finding in lost for name in finding.pods}
-    found: dict[str, list[Finding]] = {}
-    for pod in seen.pods:
-        finding = _displaced(pod) if reading.name_of(pod) not in known else None
-        if finding is not None:
-            found.setdefault(finding.cause.name, []).append(finding)
-    for finding in _reported(seen):
-        found.setdefault(finding.cause.name, []).append(finding)
-    for same in found.values():
-        yield Finding(same[0].cause, same[0].values, same[0].evidence, tuple(n for f in same for n in f.pods))
+    displaced = (_displaced(pod) for pod in seen.pods if reading.name_of(pod) not in known)
+    yield from merge((*filter(None, displaced), *_reported(seen)))
 
 
 def _lost_nodes(seen: Seen) -> Iterator[Finding]:
@@ -217,10 +220,5 @@ def _displaced(pod: Object) -> Finding | None:
     if found is None:
         return None
     cause, reason, message = found
-    values = {
-        "pod": reading.name_of(pod),
-        "node": reading.node_of(pod) or "NODE",
-        "words": reading.line_of(message, 200),
-        "count": "1",
-    }
-    return Finding(cause, values, (from_pod(pod, reason, message),), (values["pod"],))
+    values = {**values_of(pod, message), "count": "1"}
+    return Finding(cause, values, (from_pod(pod, reason, message),), (reading.name_of(pod),))

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import program_causes as causes
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level
+from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, merge
 from pytorchjob.view.causes.endings import Ending, find_endings, past_events, statements
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.causes.training import TIMED_OUT
@@ -87,12 +87,7 @@ Meaning = tuple[Cause, dict[str, str]]
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield the causes of programs that failed: each once, with the pods that have it, the earliest failure first."""
     endings = find_endings(seen)
-    found: dict[str, list[Finding]] = {}
-    for finding in (*_read_texts(seen, endings), *_read_endings(endings), *_read_events(seen)):
-        found.setdefault(finding.cause.name, []).append(finding)
-    for same in found.values():
-        pods = tuple(dict.fromkeys(pod for finding in same for pod in finding.pods))
-        yield Finding(same[0].cause, same[0].values, same[0].evidence, pods)
+    yield from merge((*_read_texts(seen, endings), *_read_endings(endings), *_read_events(seen)))
 
 
 def _read_texts(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:

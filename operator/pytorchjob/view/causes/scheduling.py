@@ -1,10 +1,11 @@
 """Pods that no node takes: what kube-scheduler reports in the pod's condition PodScheduled."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import fit
-from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod, merge
 from pytorchjob.view.causes.fit import Kind, Reason
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
@@ -178,17 +179,16 @@ _KINDS = {
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield a finding for each reason for which pods have no node."""
-    found: dict[str, list[tuple[Object, str, Finding]]] = {}
+    yield from merge(_unscheduled(seen), apart="claim")
+
+
+def _unscheduled(seen: Seen) -> Iterator[Finding]:
     for pod in seen.living_pods():
         unscheduled = reading.condition(pod, "PodScheduled", "False")
         if unscheduled.get("reason") == "Unschedulable":
             message = str(unscheduled.get("message") or "")
-            finding = _finding(seen, pod, message)
-            found.setdefault(f"{finding.cause.name} {finding.values.get('claim')}", []).append((pod, message, finding))
-    for same in found.values():
-        pod, message, finding = same[0]
-        names = tuple(reading.name_of(waiting) for waiting, _, _ in same)
-        yield Finding(finding.cause, finding.values, (from_pod(pod, "the scheduler reports", message),), names)
+            evidence = (from_pod(pod, "the scheduler reports", message),)
+            yield replace(_finding(seen, pod, message), evidence=evidence, pods=(reading.name_of(pod),))
 
 
 def _finding(seen: Seen, pod: Object, message: str) -> Finding:
