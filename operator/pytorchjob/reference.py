@@ -12,8 +12,9 @@ import click
 
 from pytorchjob.cli import COMMANDS, main
 from pytorchjob.commands.options import with_connect
+from pytorchjob_operator.generated import insert_between
 
-BEGIN, END = "<!-- commands: begin (make generate) -->", "<!-- commands: end -->"
+MARKS = "<!-- commands: begin (make generate) -->", "<!-- commands: end -->"
 
 
 def _nothing(**given: object) -> None:
@@ -37,12 +38,8 @@ def shared_options() -> str:
 
 def insert(text: str) -> str:
     """Return the page with the present reference. Raises ValueError without the markers."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no lines {BEGIN!r} and {END!r}")
     shared = f"### Options of all commands that need a cluster\n\n{shared_options()}"
-    return f"{head}{begin}\n{shared}\n\n{reference()}\n{end}{tail}"
+    return insert_between(text, MARKS, f"{shared}\n\n{reference()}")
 
 
 def _section(name: str, parent: click.Context) -> Iterator[str]:

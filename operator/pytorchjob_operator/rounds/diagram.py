@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from pytorchjob_operator.coordinator_report import PhaseName
+from pytorchjob_operator.generated import insert_between
 from pytorchjob_operator.rounds.phases import LEGAL
 
-BEGIN, END = "<!-- diagram: begin (make generate) -->", "<!-- diagram: end -->"
+MARKS = "<!-- diagram: begin (make generate) -->", "<!-- diagram: end -->"
 
 
 def draw() -> str:
@@ -31,11 +32,7 @@ def table() -> str:
 
 def insert(text: str) -> str:
     """Return the page with the present diagram and table. Raises ValueError without the markers."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no lines {BEGIN!r} and {END!r}")
-    return f"{head}{begin}\n{draw()}\n\n{table()}\n{end}{tail}"
+    return insert_between(text, MARKS, f"{draw()}\n\n{table()}")
 
 
 if __name__ == "__main__":

@@ -6,19 +6,14 @@ from pathlib import Path
 
 from pytorchjob.view.causes.cause import Cause, Step, Symptom, on_the_page
 from pytorchjob.view.causes.table import CAUSES
+from pytorchjob_operator.generated import insert_between
 
-BEGIN = "<!-- begin: causes, written by `make generate` -->"
-END = "<!-- end -->"
+MARKS = "<!-- begin: causes, written by `make generate` -->", "<!-- end -->"
 
 
 def write(page: str) -> str:
     """Return the page with the present causes. Raises ValueError without the two marks."""
-    head, begin, rest = page.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no lines {BEGIN!r} and {END!r}")
-    sections = "\n".join(_sections())
-    return f"{head}{BEGIN}\n{sections}\n{END}{tail}"
+    return insert_between(page, MARKS, "\n".join(_sections()))
 
 
 def _sections() -> Iterator[str]:
