@@ -4,10 +4,9 @@ import sys
 
 import click
 
+from pytorchjob.commands.outcome import fail
 from pytorchjob_operator.errors import CannotRun, InvalidJob
 from pytorchjob_operator.plan_command import refuse
-
-FAILED = 1
 
 
 @click.command("run")
@@ -69,6 +68,5 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     except InvalidJob as error:
         sys.exit(refuse(error))
     except CannotRun as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(FAILED)
+        fail(str(error))
     sys.exit(status)
