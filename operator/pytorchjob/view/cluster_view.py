@@ -62,12 +62,11 @@ def _deployment(seen: Seen, client_version: str) -> Check:
 
 
 def _words(deployment: Object, client_version: str) -> str:
-    meta, status = reading.part(deployment, "metadata"), reading.part(deployment, "status")
+    meta = reading.part(deployment, "metadata")
     version = str(reading.part(meta, "labels").get("app.kubernetes.io/version") or "")
     differs = f", and this command is {client_version}" if version and version != client_version else ""
-    wanted = reading.part(deployment, "spec").get("replicas", 1)
     return (
-        f"{meta.get('namespace')}/{meta.get('name')}: {status.get('availableReplicas') or 0} of {wanted} pods available"
+        f"{meta.get('namespace')}/{meta.get('name')}: {reading.available(deployment)} available"
         f"{f', version {version}{differs}' if version else ''}"
     )
 

@@ -128,6 +128,12 @@ def restarts(pod: Object) -> int:
     return sum(whole(container.get("restartCount")) or 0 for container in containers(pod))
 
 
+def available(deployment: Object) -> str:
+    """Return how many pods of a Deployment are available: `1 of 2 pods`."""
+    wanted = part(deployment, "spec").get("replicas", 1)
+    return f"{part(deployment, 'status').get('availableReplicas') or 0} of {wanted} pods"
+
+
 def roles(job: Object) -> Iterator[tuple[str, int, Object]]:
     """Yield each role of a job, the Master first: its name, its replicas, the spec of its template."""
     specs = part(job, "spec", "pytorchReplicaSpecs")

@@ -192,8 +192,7 @@ def _not_running(seen: Seen) -> Iterator[Finding]:
 
 def _down(deployment: Object) -> Finding:
     status = reading.part(deployment, "status")
-    wanted = reading.part(deployment, "spec").get("replicas", 1)
-    words = f"{status.get('availableReplicas') or 0} of {wanted} pods are available"
+    words = f"{reading.available(deployment)} are available"
     problem = next((entry for entry in reading.items(status, "conditions") if entry.get("status") == "False"), {})
     detail = reading.line_of(problem.get("message"))
     evidence = Evidence(f"deployment {reading.name_of(deployment)}", f"{words}{f': {detail}' if detail else ''}")

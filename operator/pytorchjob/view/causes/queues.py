@@ -6,6 +6,7 @@ from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom, from_pod
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
+from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
 
 SUSPENDED = Cause(
     "SuspendedByUser",
@@ -123,7 +124,7 @@ def _held_by_kueue(seen: Seen) -> Iterator[Finding]:
     values = {"queue": seen.queue}
     if not seen.workloads:
         unknown = seen.workloads is None or seen.age() < _KUEUE_SECONDS
-        label = Evidence("the job", f"the label kueue.x-k8s.io/queue-name is {seen.queue}, and suspend is true")
+        label = Evidence("the job", f"the label {LABEL_KUEUE_QUEUE} is {seen.queue}, and suspend is true")
         yield Finding(KUEUE_WAITS if unknown else KUEUE_NOT_SEEN, values, (label,))
         return
     workload = seen.workloads[0]
