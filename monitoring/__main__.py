@@ -17,7 +17,9 @@ _NOTE = "# Written by `python -m monitoring` (make generate).\n"
 
 def generated() -> dict[str, str]:
     """Return the text of each generated file, by its name."""
-    dashboards = {f"{board.uid}.json": json.dumps(board.to_json(), indent=1) + "\n" for board in (FLEET, JOB)}
+    dashboards = {
+        f"{dashboard.uid}.json": json.dumps(dashboard.to_json(), indent=1) + "\n" for dashboard in (FLEET, JOB)
+    }
     return {
         **dashboards,
         "alerts.yaml": _NOTE + _yaml(rules()),

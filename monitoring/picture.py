@@ -47,14 +47,14 @@ class _Box:
     height: float
 
 
-def draw(board: Dashboard, answers: Mapping[str, Sequence[Line]]) -> str:
+def draw(dashboard: Dashboard, answers: Mapping[str, Sequence[Line]]) -> str:
     """Return the picture; `answers` has the series of each panel by its title."""
-    placed = board.to_json()["panels"]
+    placed = dashboard.to_json()["panels"]
     height = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in placed) * _ROW
     width = 24 * _CELL
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' role='img'>",
-        f"<title>{escape(board.title)}</title>",
+        f"<title>{escape(dashboard.title)}</title>",
         f"<rect width='{width}' height='{height}' fill='#f4f4f4'/>",
     ]
     for panel in placed:

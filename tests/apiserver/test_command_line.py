@@ -74,7 +74,7 @@ def test_a_file_may_be_submitted_again_but_not_its_job(call: Call, tmp_path: Pat
     ("other", "words"),
     [
         pytest.param({"kind": "ConfigMop"}, "did you mean ConfigMap?", id="a kind that does not exist"),
-        pytest.param({"apiVersion": "nobody.org/v1"}, "install its definition", id="an API that does not exist"),
+        pytest.param({"apiVersion": "unknown.org/v1"}, "install its definition", id="an API that does not exist"),
         pytest.param({"dota": {}}, 'unknown field "dota"', id="an unknown field"),
         pytest.param({"metadata": {"name": "A_B"}}, "metadata.name: ", id="an invalid name"),
     ],
@@ -228,7 +228,7 @@ def test_a_watch_sees_each_change(jobs: Jobs, tmp_path: Path) -> None:
 def test_an_api_that_is_not_installed_is_recognised(jobs: Jobs) -> None:
     http = Http(lambda: load(ConnectOptions(kubeconfig=str(jobs.plane.kubeconfig))))
     with pytest.raises(NotInstalled):
-        http.json(Request("GET", "/apis/nobody.org/v1/things"))
+        http.json(Request("GET", "/apis/unknown.org/v1/things"))
 
 
 def test_versions_of_the_cluster(call: Call) -> None:

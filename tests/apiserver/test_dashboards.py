@@ -140,29 +140,29 @@ def reports(jobs: Jobs) -> None:
     jobs.kubectl("patch", "ptj", SHOWN, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
 
 
-def chosen(expr: str, board: Dashboard, namespace: str) -> str:
+def chosen(expr: str, dashboard: Dashboard, namespace: str) -> str:
     """The expression with the dashboard's choices made."""
-    values = {"namespace": ".*" if board is FLEET else namespace, "pytorchjob": SHOWN, "__rate_interval": "30s"}
+    values = {"namespace": ".*" if dashboard is FLEET else namespace, "pytorchjob": SHOWN, "__rate_interval": "30s"}
     return re.sub(r"\$(\w+)", lambda found: values[found[1]], expr)
 
 
 def empty(prometheus: Prometheus, namespace: str) -> list[str]:
     """The panels and choices without data."""
     queries = {
-        f"{board.title}: {panel.title}: {query.expr}": chosen(query.expr, board, namespace)
-        for board in (FLEET, JOB)
-        for panel in board.panels
+        f"{dashboard.title}: {panel.title}: {query.expr}": chosen(query.expr, dashboard, namespace)
+        for dashboard in (FLEET, JOB)
+        for panel in dashboard.panels
         for query in panel.queries
     }
-    for board in (FLEET, JOB):
-        for variable in board.variables:
+    for dashboard in (FLEET, JOB):
+        for variable in dashboard.variables:
             found = re.fullmatch(r"label_values\((.*), (\w+)\)", variable.query)
             assert found is not None
             series, label = found.groups()
-            queries[f"{board.title}: ${variable.name}"] = (
-                f"{chosen(series, board, namespace)} unless on ({label}) vector(1)"
+            queries[f"{dashboard.title}: ${variable.name}"] = (
+                f"{chosen(series, dashboard, namespace)} unless on ({label}) vector(1)"
             )
-    return [name for name, expr in queries.items() if not any(is_number(one) for one in prometheus.query(expr))]
+    return [name for name, expr in queries.items() if not any(is_number(sample) for sample in prometheus.query(expr))]
 
 
 def is_number(sample: dict[str, Any]) -> bool:
@@ -184,21 +184,21 @@ async def test_every_panel_shows_data(prometheus: Prometheus, jobs: Jobs, kubele
     assert {rule["name"] for rule in prometheus.rules()} == {alert.name for alert in ALERTS}
     await becomes(lambda: prometheus.firing() == {("PyTorchJobHangs", SHOWN)}, story=lambda: str(prometheus.firing()))
     if os.environ.get(DRAW):
-        for board in (FLEET, JOB):
-            answers = {panel.title: lines(prometheus, panel, board, jobs.namespace) for panel in board.panels}
-            (PICTURES / f"{board.uid}.svg").write_text(draw(board, answers))
+        for dashboard in (FLEET, JOB):
+            answers = {panel.title: lines(prometheus, panel, dashboard, jobs.namespace) for panel in dashboard.panels}
+            (PICTURES / f"{dashboard.uid}.svg").write_text(draw(dashboard, answers))
 
 
-def lines(prometheus: Prometheus, panel: Panel, board: Dashboard, namespace: str) -> list[Line]:
+def lines(prometheus: Prometheus, panel: Panel, dashboard: Dashboard, namespace: str) -> list[Line]:
     """The series of a panel over the time of the test; in a picture the test's namespace is called `training`."""
     return [
         Line(
-            renamed(one["metric"], namespace),
+            renamed(series["metric"], namespace),
             query.legend,
-            tuple((time, float(value)) for time, value in one["values"]),
+            tuple((time, float(value)) for time, value in series["values"]),
         )
         for query in panel.queries
-        for one in prometheus.query_range(chosen(query.expr, board, namespace))
+        for series in prometheus.query_range(chosen(query.expr, dashboard, namespace))
     ]
 
 

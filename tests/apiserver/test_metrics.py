@@ -22,34 +22,40 @@ PULL = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "train:
 
 
 class Scrape:
-    """What one operator says of one namespace."""
+    """The metrics that one operator publishes about one namespace."""
 
     def __init__(self, operator: OperatorProcess, namespace: str) -> None:
         text = operator.http("/metrics")[1]
         families = text_string_to_metric_families(text)
-        self._samples = [one for family in families for one in family.samples]
+        self._samples = [sample for family in families for sample in family.samples]
         self._namespace = namespace
 
     def jobs(self) -> dict[str, float]:
-        """v1's counters; every one of them is there as soon as the namespace has had a job."""
+        """v1's counters. All of them exist as soon as the namespace has had a job."""
         labels = {"job_namespace": self._namespace, "framework": "pytorch"}
         return {what: self._value(f"training_operator_jobs_{what}_total", labels) for what in COUNTS}
 
     def phases(self) -> dict[str, float]:
-        """The phases that some job is in."""
-        found = {one.labels["phase"]: one.value for one in self._samples if one.name == "pytorchjob_operator_jobs"}
+        """The number of jobs by phase, without empty phases."""
+        found = {
+            sample.labels["phase"]: sample.value
+            for sample in self._samples
+            if sample.name == "pytorchjob_operator_jobs"
+        }
         return {phase: value for phase, value in found.items() if value}
 
     def pod_restarts(self) -> dict[str, float]:
-        """The causes that some pod was lost by."""
+        """The number of lost pods by cause."""
         name = "pytorchjob_operator_pod_restarts_total"
-        return {one.labels["cause"]: one.value for one in self._samples if one.name == name and one.value}
+        return {
+            sample.labels["cause"]: sample.value for sample in self._samples if sample.name == name and sample.value
+        }
 
     def starts(self) -> float:
         return self._value("pytorchjob_operator_time_to_running_seconds_count", {})
 
     def _value(self, name: str, labels: dict[str, str]) -> float:
-        (found,) = [one.value for one in self._samples if (one.name, one.labels) == (name, labels)]
+        (found,) = [sample.value for sample in self._samples if (sample.name, sample.labels) == (name, labels)]
         return float(found)
 
 
@@ -74,13 +80,13 @@ def start(control_plane: ControlPlane, tmp_path: Path, jobs: Jobs) -> Iterator[C
         return started[-1]
 
     yield begin
-    for one in started:
-        one.stop()
+    for operator in started:
+        operator.stop()
 
 
 async def runs(jobs: Jobs, kubelet: Kubelet, name: str, **role: Any) -> None:
     """A job of two pods that run, and whose status says so."""
-    pods = tuple(f"{name}-{one}" for one in PAIR)
+    pods = tuple(f"{name}-{role}" for role in PAIR)
     jobs.apply(name, 1, **role)
     await until_async(lambda: there(kubelet, *pods))
     await kubelet.report("Running", *pods)
@@ -97,7 +103,7 @@ async def uid_of(kubelet: Kubelet, name: str) -> str | None:
 
 
 async def succeed(jobs: Jobs, kubelet: Kubelet, name: str) -> None:
-    await kubelet.report("Succeeded", *(f"{name}-{one}" for one in PAIR))
+    await kubelet.report("Succeeded", *(f"{name}-{role}" for role in PAIR))
     await becomes(lambda: jobs.condition(name, "Succeeded"))
 
 
@@ -180,7 +186,7 @@ async def test_what_keeps_a_pod_from_starting_is_told_once_and_shown_as_long_as_
     assert f": {PULL['message']}" in found["message"]
     await kubelet.report("Running")
     await becomes(lambda: jobs.conditions("x") == [("Created", "True"), ("Running", "True")])
-    told = [one["message"] for one in jobs.events() if one["reason"] == PULL["reason"]]
-    assert told
-    assert all("container pytorch waiting message: Back-off pulling" in one for one in told)
-    assert len(told) <= 2
+    messages = [event["message"] for event in jobs.events() if event["reason"] == PULL["reason"]]
+    assert messages
+    assert all("container pytorch waiting message: Back-off pulling" in message for message in messages)
+    assert len(messages) <= 2

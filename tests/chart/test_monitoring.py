@@ -23,7 +23,7 @@ OBJECTS = [
 
 
 def annotations(rule: Any, name: str) -> list[str]:
-    return [one["annotations"][name] for group in rule["spec"]["groups"] for one in group["rules"]]
+    return [alert["annotations"][name] for group in rule["spec"]["groups"] for alert in group["rules"]]
 
 
 @pytest.mark.parametrize(("option", "key"), OBJECTS)
@@ -40,9 +40,9 @@ def test_grafanas_sidecar_finds_the_dashboard(template: Any, name: str) -> None:
 
 
 def test_another_sidecar_looks_for_another_label_and_takes_the_folder(template: Any) -> None:
-    chosen = ('dashboards.labels={"board":"yes"}', 'dashboards.annotations={"folder":"Training"}')
+    chosen = ('dashboards.labels={"dashboard":"yes"}', 'dashboards.annotations={"folder":"Training"}')
     found = template("dashboards.enabled=true", *chosen)["ConfigMap", f"{NAME}-dashboard-job"]["metadata"]
-    assert found["labels"]["board"] == "yes"
+    assert found["labels"]["dashboard"] == "yes"
     assert found["annotations"] == {"folder": "Training"}
 
 
@@ -70,7 +70,7 @@ def test_the_pod_monitor_finds_the_pods_of_jobs_by_their_label_and_port(template
     assert spec["selector"]["matchLabels"] == {names.LABEL_OPERATOR_NAME: names.CONTROLLER}
     assert spec["podTargetLabels"] == [names.LABEL_JOB_NAME]
     assert spec["namespaceSelector"] == {"any": True}
-    assert [one["port"] for one in spec["podMetricsEndpoints"]] == ["agent-metrics"]
+    assert [endpoint["port"] for endpoint in spec["podMetricsEndpoints"]] == ["agent-metrics"]
 
 
 def test_the_pod_monitor_stays_in_the_watched_namespaces(template: Any) -> None:

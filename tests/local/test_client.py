@@ -16,8 +16,8 @@ from tests.waiting import until
 def client(tmp_path: Path) -> Iterator[PyTorchJobClient]:
     found = PyTorchJobClient.local(tmp_path)
     yield found
-    for one in found.list_jobs():
-        found.delete_job(one.name)
+    for left in found.list_jobs():
+        found.delete_job(left.name)
 
 
 def test_a_job_runs_to_its_end(client: PyTorchJobClient) -> None:

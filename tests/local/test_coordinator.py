@@ -85,7 +85,7 @@ def test_replicas_meet_and_end_together(start: Callable[..., Run], agent: Callab
     assert "uid=tiny-worker-1-" in run.out
     assert "RoundStarted: Round 1.1 starts with 3 members and 3 workers" in run.err
     stages = [line.split()[1].rstrip(",") for line in run.err.splitlines() if line.startswith("tiny: ")]
-    assert stages[0] == "Starting"  # a short stage may pass between two looks at the coordinator
+    assert stages[0] == "Starting"  # a short stage may pass between two reads of the coordinator
     assert set(stages[1:-2]) <= {"Starting", "Joining", "Training", "Ending", "Restarting"}
     assert "Succeeded" in stages
 

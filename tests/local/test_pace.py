@@ -15,8 +15,8 @@ def measured(*steps: tuple[float, int], round_: str = "1.1") -> Pace:
 @pytest.mark.parametrize(
     ("steps", "now", "rate"),
     [
-        pytest.param([(0.0, 5)], 1.0, None, id="one report is no speed"),
-        pytest.param([(0.0, 5), (0.5, 9)], 1.0, None, id="two that are close are none yet"),
+        pytest.param([(0.0, 5)], 1.0, None, id="one report gives no speed"),
+        pytest.param([(0.0, 5), (0.5, 9)], 1.0, None, id="two reports within a second give no speed"),
         pytest.param([(0.0, 0), (2.0, 20), (4.0, 40)], 4.0, 10.0, id="steps by time"),
         pytest.param([(0.0, 0), (10.0, 100), (60.0, 600), (61.0, 620)], 61.0, 20.0, id="the last half minute counts"),
         pytest.param([(0.0, 0), (10.0, 100)], 40.0, 2.5, id="it falls while no step is reported"),

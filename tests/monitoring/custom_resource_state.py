@@ -27,7 +27,7 @@ class Sample(NamedTuple):
 def samples(config: Object, objects: Iterable[Object]) -> list[Sample]:
     """All samples of these objects; each is of the kind that the configuration names."""
     (resource,) = config["spec"]["resources"]
-    return [sample for one in objects for metric in resource["metrics"] for sample in _family(resource, metric, one)]
+    return [sample for job in objects for metric in resource["metrics"] for sample in _family(resource, metric, job)]
 
 
 def exposition(found: Iterable[Sample]) -> str:
@@ -50,14 +50,14 @@ def _gauges(each: Object, found: Any) -> Iterator[tuple[dict[str, str], float]]:
     elements: list[tuple[dict[str, str], Any]] = [({}, found)]
     if isinstance(found, dict):
         key = each.get("labelFromKey")
-        elements = [({key: name} if key else {}, one) for name, one in found.items()]
+        elements = [({key: name} if key else {}, value) for name, value in found.items()]
     elif isinstance(found, list):
-        elements = [({}, one) for one in found]
-    for labels, one in elements:
-        value = _get(one, each.get("valueFrom", []))
+        elements = [({}, value) for value in found]
+    for labels, element in elements:
+        value = _get(element, each.get("valueFrom", []))
         if value is None and not each.get("nilIsZero"):
             continue
-        yield labels | _labels(each.get("labelsFromPath", {}), one), _number(value)
+        yield labels | _labels(each.get("labelsFromPath", {}), element), _number(value)
 
 
 def _states(each: Object, found: Any) -> Iterator[tuple[dict[str, str], float]]:

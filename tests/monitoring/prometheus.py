@@ -80,8 +80,9 @@ class Prometheus:
 
     def firing(self) -> set[tuple[str, str]]:
         """The name of each firing alert, with its job if it has one."""
-        alerts = [one["labels"] for one in self._get("/api/v1/alerts")["data"]["alerts"] if one["state"] == "firing"]
-        return {(labels["alertname"], labels.get("pytorchjob", "")) for labels in alerts}
+        alerts = self._get("/api/v1/alerts")["data"]["alerts"]
+        firing = [alert["labels"] for alert in alerts if alert["state"] == "firing"]
+        return {(labels["alertname"], labels.get("pytorchjob", "")) for labels in firing}
 
     def stop(self) -> None:
         self._process.kill()

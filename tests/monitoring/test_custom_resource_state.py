@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from monitoring.job_series import custom_resource_state
-from tests.monitoring.custom_resource_state import exposition, samples
+from tests.monitoring.custom_resource_state import Sample, exposition, samples
 
 TIME = "2026-11-22T10:00:00Z"
 META = {"name": "x", "namespace": "a", "creationTimestamp": TIME}
@@ -40,20 +40,25 @@ CASES = [
 ]
 
 
+COMMON = {"namespace", "pytorchjob", "customresource_group", "customresource_version", "customresource_kind"}
+
+
+def own_labels(sample: Sample) -> str:
+    """The values of the labels that not every series has."""
+    return " ".join(text for label, text in sorted(sample.labels.items()) if label not in COMMON)
+
+
 @pytest.mark.parametrize(("job", "name", "expected"), CASES)
 def test_a_job_has_the_series(job: dict[str, Any], name: str, expected: dict[str, float]) -> None:
-    found = [one for one in samples(custom_resource_state(), [{"metadata": META, **job}]) if one.name[11:] == name]
-    assert {(one.labels["namespace"], one.labels["pytorchjob"]) for one in found} <= {("a", "x")}
-    more = {" ".join(text for label, text in sorted(one.labels.items()) if label not in COMMON): one for one in found}
-    assert {labels: one.value for labels, one in more.items()} == expected
-
-
-COMMON = {"namespace", "pytorchjob", "customresource_group", "customresource_version", "customresource_kind"}
+    made = samples(custom_resource_state(), [{"metadata": META, **job}])
+    found = [sample for sample in made if sample.name[11:] == name]
+    assert {(sample.labels["namespace"], sample.labels["pytorchjob"]) for sample in found} <= {("a", "x")}
+    assert {own_labels(sample): sample.value for sample in found} == expected
 
 
 def test_the_state_is_the_type_of_the_latest_condition() -> None:
     found = samples(custom_resource_state(), [{"metadata": META, "status": {"conditions": [CREATED, RUNNING]}}])
-    states = {one.labels["state"]: one.value for one in found if one.name == "pytorchjob_state"}
+    states = {sample.labels["state"]: sample.value for sample in found if sample.name == "pytorchjob_state"}
     assert {state for state, value in states.items() if value} == {"Running"}
     assert len(states) == 8
 

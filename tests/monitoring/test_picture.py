@@ -1,4 +1,4 @@
-"""The pictures of dashboards in the docs: every panel is in them, and all that can be drawn of it."""
+"""The pictures of dashboards in the docs show every panel and its data."""
 
 from math import nan
 from xml.etree import ElementTree
@@ -10,16 +10,16 @@ from monitoring.job import JOB
 from monitoring.panels import Dashboard
 from monitoring.picture import Line, draw
 
-BOARDS = [pytest.param(board, id=board.uid) for board in (FLEET, JOB)]
+DASHBOARDS = [pytest.param(dashboard, id=dashboard.uid) for dashboard in (FLEET, JOB)]
 
 
 def texts(picture: str) -> set[str]:
-    return {one.text or "" for one in ElementTree.fromstring(picture).iter() if one.tag.endswith("text")}
+    return {element.text or "" for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("text")}
 
 
-@pytest.mark.parametrize("board", BOARDS)
-def test_an_empty_dashboard_shows_the_titles_of_its_panels(board: Dashboard) -> None:
-    assert {panel.title for panel in board.panels} <= texts(draw(board, {}))
+@pytest.mark.parametrize("dashboard", DASHBOARDS)
+def test_an_empty_dashboard_shows_the_titles_of_its_panels(dashboard: Dashboard) -> None:
+    assert {panel.title for panel in dashboard.panels} <= texts(draw(dashboard, {}))
 
 
 def test_a_line_has_its_name_and_its_largest_value() -> None:

@@ -1,4 +1,4 @@
-"""What can be said of dashboards and alerts without a Prometheus: names, pages, and files that are up to date."""
+"""Checks of dashboards and alerts that need no Prometheus: names, pages, and files that are up to date."""
 
 import json
 import re
@@ -27,10 +27,10 @@ SECTIONS = ("## Meaning", "## Impact", "## How to see it", "## What to do")
 
 def expressions() -> Iterator[Any]:
     """Every expression, named by its panel or alert."""
-    for board in DASHBOARDS:
-        for panel in board.panels:
+    for dashboard in DASHBOARDS:
+        for panel in dashboard.panels:
             for query in panel.queries:
-                yield pytest.param(query.expr, id=f"{board.uid}: {panel.title} {query.legend}")
+                yield pytest.param(query.expr, id=f"{dashboard.uid}: {panel.title} {query.legend}")
     for alert in ALERTS:
         yield pytest.param(alert.expr, id=alert.name)
 
@@ -100,7 +100,7 @@ def test_the_page_lists_every_label_of_a_series() -> None:
 
 
 def schema_has(schema: Any, path: list[str]) -> bool:
-    """Whether a job may have a field at this path; a number stands for an element of a list, a name for a map's key."""
+    """Whether a job may have a field at this path. A number is an element of a list, a name is a key of a map."""
     for part in path:
         schema = schema.get("items") if "items" in schema else schema
         schema = schema.get("properties", {}).get(part, schema if re.fullmatch(r"-?\d+", part) else None)
@@ -110,7 +110,8 @@ def schema_has(schema: Any, path: list[str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "metric", [pytest.param(one, id=one["name"]) for one in custom_resource_state()["spec"]["resources"][0]["metrics"]]
+    "metric",
+    [pytest.param(metric, id=metric["name"]) for metric in custom_resource_state()["spec"]["resources"][0]["metrics"]],
 )
 def test_a_job_may_have_the_field_of_a_series(metric: Any) -> None:
     (each,) = (value for key, value in metric["each"].items() if key != "type")
@@ -118,9 +119,9 @@ def test_a_job_may_have_the_field_of_a_series(metric: Any) -> None:
         assert schema_has(job_schema(), each["path"])
 
 
-@pytest.mark.parametrize("board", [pytest.param(board, id=board.uid) for board in DASHBOARDS])
-def test_panels_do_not_overlap_and_have_numbers_of_their_own(board: Dashboard) -> None:
-    panels = board.to_json()["panels"]
+@pytest.mark.parametrize("dashboard", [pytest.param(dashboard, id=dashboard.uid) for dashboard in DASHBOARDS])
+def test_panels_do_not_overlap_and_have_numbers_of_their_own(dashboard: Dashboard) -> None:
+    panels = dashboard.to_json()["panels"]
     cells = [
         (x, y)
         for place in (panel["gridPos"] for panel in panels)
@@ -135,6 +136,6 @@ def test_panels_do_not_overlap_and_have_numbers_of_their_own(board: Dashboard) -
 def test_files_are_what_their_readers_parse() -> None:
     texts = generated()
     assert {json.loads(text)["uid"] for name, text in texts.items() if name.endswith(".json")} == {
-        board.uid for board in DASHBOARDS
+        dashboard.uid for dashboard in DASHBOARDS
     }
     assert {len(group["rules"]) > 0 for group in yaml.safe_load(texts["alerts.yaml"])["groups"]} == {True}

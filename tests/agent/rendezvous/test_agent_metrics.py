@@ -16,7 +16,7 @@ WAITING = AgentFacts("INIT", None, Heartbeat(), 12.0)
 
 def read(facts: AgentFacts) -> dict[str, float]:
     """The samples that are not 0, by name and label."""
-    samples = [sample for one in text_string_to_metric_families(metrics_text(facts)) for sample in one.samples]
+    samples = [sample for family in text_string_to_metric_families(metrics_text(facts)) for sample in family.samples]
     named = {" ".join((sample.name.removeprefix(f"{PREFIX}_"), *sample.labels.values())): sample for sample in samples}
     return {name: sample.value for name, sample in named.items() if sample.value}
 

@@ -31,10 +31,10 @@ def exchange(heartbeats: PeerHeartbeats, store: SignedStore, now: float) -> None
 
 
 def test_a_peer_that_was_heard_two_seconds_ago_is_not_reported(members: list[SignedStore]) -> None:
-    one = PeerHeartbeats(PLACES[1], 100.0)
-    exchange(one, members[1], 100.0)
-    assert one.heard(101.5) == Heard((0,), (15,))
-    assert one.heard(102.0) == Heard()
+    rank_1 = PeerHeartbeats(PLACES[1], 100.0)
+    exchange(rank_1, members[1], 100.0)
+    assert rank_1.heard(101.5) == Heard((0,), (15,))
+    assert rank_1.heard(102.0) == Heard()
 
 
 def test_a_member_is_silent_from_the_beginning_until_it_is_heard() -> None:
@@ -45,26 +45,26 @@ def test_a_member_is_silent_from_the_beginning_until_it_is_heard() -> None:
 def test_a_counter_that_is_not_a_members_is_no_sign_of_life_and_hides_none(
     store: Store, members: list[SignedStore], garbage: bytes
 ) -> None:
-    zero, one = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
+    rank_0, rank_1 = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
     store["heartbeat/1"] = store["heartbeat/2"] = garbage
-    exchange(zero, members[0], 101.0)
-    exchange(one, members[1], 101.1)
-    exchange(zero, members[0], 102.0)
-    assert zero.heard(102.0) == Heard((1,), (10,)), "its first counter follows what was no counter"
+    exchange(rank_0, members[0], 101.0)
+    exchange(rank_1, members[1], 101.1)
+    exchange(rank_0, members[0], 102.0)
+    assert rank_0.heard(102.0) == Heard((1,), (10,)), "its first counter follows what was no counter"
     store["heartbeat/1"] = garbage
-    exchange(zero, members[0], 103.0)
-    exchange(one, members[1], 103.1)
-    exchange(zero, members[0], 104.0)
-    assert zero.heard(104.0) == Heard((1,), (10,))
+    exchange(rank_0, members[0], 103.0)
+    exchange(rank_1, members[1], 103.1)
+    exchange(rank_0, members[0], 104.0)
+    assert rank_0.heard(104.0) == Heard((1,), (10,))
 
 
 def test_a_member_that_writes_a_word_is_not_heard(members: list[SignedStore]) -> None:
-    zero = PeerHeartbeats(ZERO, 100.0)
+    rank_0 = PeerHeartbeats(ZERO, 100.0)
     members[1].write("heartbeat/1", "many")
-    exchange(zero, members[0], 101.0)
+    exchange(rank_0, members[0], 101.0)
     members[1].write("heartbeat/1", "1 0")
-    exchange(zero, members[0], 102.0)
-    assert zero.heard(102.0) == Heard((1,), (10,))
+    exchange(rank_0, members[0], 102.0)
+    assert rank_0.heard(102.0) == Heard((1,), (10,))
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_what_is_not_a_place_is_refused(members: list[SignedStore], place: str) 
 
 
 def test_a_counter_that_rank_0_reads_for_the_first_time_is_no_sign_of_life(members: list[SignedStore]) -> None:
-    zero, one = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
-    exchange(one, members[1], 100.1)
-    exchange(zero, members[0], 101.0)
-    assert zero.heard(101.0) == Heard()
+    rank_0, rank_1 = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
+    exchange(rank_1, members[1], 100.1)
+    exchange(rank_0, members[0], 101.0)
+    assert rank_0.heard(101.0) == Heard()
 
 
 def test_at_first_the_workers_move() -> None:
@@ -135,46 +135,46 @@ def test_at_first_the_workers_move() -> None:
 
 
 def still(member: PeerHeartbeats, store: SignedStore, seconds: float, times: int = 1) -> None:
-    """Report that the workers have been still for so long."""
+    """Report that the workers have been still for these seconds."""
     member.still_for = seconds
     for _ in range(times):
         exchange(member, store, 100.5)
 
 
 def test_a_report_of_still_workers_counts_from_the_first_read_and_for_its_time(members: list[SignedStore]) -> None:
-    zero, one, two = (PeerHeartbeats(place, 100.0) for place in PLACES)
-    still(one, members[1], 200.0)
-    still(two, members[2], 300.0)
-    exchange(zero, members[0], 101.0)
-    assert [zero.others_still_for(now) for now in (101.0, 105.75, 106.0)] == [200.0, 200.0, 0.0]
+    rank_0, rank_1, rank_2 = (PeerHeartbeats(place, 100.0) for place in PLACES)
+    still(rank_1, members[1], 200.0)
+    still(rank_2, members[2], 300.0)
+    exchange(rank_0, members[0], 101.0)
+    assert [rank_0.others_still_for(now) for now in (101.0, 105.75, 106.0)] == [200.0, 200.0, 0.0]
 
 
 def test_each_members_reports_are_compared_with_its_own(members: list[SignedStore]) -> None:
-    zero, one, two = (PeerHeartbeats(place, 100.0) for place in PLACES)
-    still(one, members[1], 200.0, times=5)
-    still(two, members[2], 300.0)
-    exchange(zero, members[0], 101.0)
-    still(one, members[1], 210.0)
-    still(two, members[2], 310.0)
-    exchange(zero, members[0], 104.0)
-    assert zero.others_still_for(107.0) == 210.0
+    rank_0, rank_1, rank_2 = (PeerHeartbeats(place, 100.0) for place in PLACES)
+    still(rank_1, members[1], 200.0, times=5)
+    still(rank_2, members[2], 300.0)
+    exchange(rank_0, members[0], 101.0)
+    still(rank_1, members[1], 210.0)
+    still(rank_2, members[2], 310.0)
+    exchange(rank_0, members[0], 104.0)
+    assert rank_0.others_still_for(107.0) == 210.0
 
 
 def test_rank_0_learns_of_the_control_plane_from_each_member(members: list[SignedStore]) -> None:
-    zero, one = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
-    one.control_plane.own_at = 150.0
+    rank_0, rank_1 = PeerHeartbeats(ZERO, 100.0), PeerHeartbeats(PLACES[1], 100.0)
+    rank_1.control_plane.own_at = 150.0
     for now in (151.0, 152.0):
-        exchange(one, members[1], now - 0.5)
-        exchange(zero, members[0], now)
-    assert zero.control_plane.seconds(160.0) == 11.0, "2 s before the read at 151"
+        exchange(rank_1, members[1], now - 0.5)
+        exchange(rank_0, members[0], now)
+    assert rank_0.control_plane.seconds(160.0) == 11.0, "2 s before the read at 151"
 
 
 @pytest.mark.parametrize(("digits", "heard"), [(38, (1,)), (39, ())])
 def test_a_heartbeat_has_forty_characters_at_most(
     members: list[SignedStore], digits: int, heard: tuple[int, ...]
 ) -> None:
-    zero = PeerHeartbeats(ZERO, 100.0)
+    rank_0 = PeerHeartbeats(ZERO, 100.0)
     for number in (1, 2):
         members[1].write("heartbeat/1", f"{number} {'9' * digits}")
-        exchange(zero, members[0], 100.0 + number)
-    assert zero.heard(102.0).ranks == heard
+        exchange(rank_0, members[0], 100.0 + number)
+    assert rank_0.heard(102.0).ranks == heard

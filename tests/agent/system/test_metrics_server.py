@@ -1,4 +1,4 @@
-"""The agent's port for Prometheus: what it answers, and whom it does not wait for."""
+"""The agent's port for Prometheus: its answers, and the clients that do not delay it."""
 
 import contextlib
 import socket
@@ -13,9 +13,9 @@ from pytorchjob_agent.system.metrics_server import MetricsServer
 
 @pytest.fixture
 def server() -> Iterator[MetricsServer]:
-    one = MetricsServer(0, lambda: "steps 7\n")
-    yield one
-    one.close()
+    started = MetricsServer(0, lambda: "steps 7\n")
+    yield started
+    started.close()
 
 
 def get(server: MetricsServer, path: str) -> str:
@@ -34,7 +34,7 @@ def test_it_serves_nothing_else(server: MetricsServer, path: str) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x00" * 9000, b"POST /metrics HTTP/1.1\r\n\r\n", b"GET"])
-def test_what_is_no_request_ends_with_its_connection(server: MetricsServer, sent: bytes) -> None:
+def test_bytes_that_are_not_a_request_end_with_their_connection(server: MetricsServer, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client, contextlib.suppress(OSError):
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
