@@ -15,7 +15,7 @@ Story = str | Callable[[], str]
 
 
 def until(holds: Callable[[], T], seconds: float = SECONDS, story: Story = "", *, every: float = 0.05) -> T:
-    """Return the first true answer; fail the test with the story if none comes within so many seconds."""
+    """Return the first true answer; fail the test with the story if none comes within `seconds`."""
     end = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < end, _in_vain(story, seconds)
@@ -42,8 +42,8 @@ async def becomes(holds: Callable[[], T], seconds: float = SECONDS, story: Story
 async def connections_close() -> None:
     """Wait until this loop has no open connection; call it when all clients of the loop are closed.
 
-    A client that is cancelled in the moment in which its TLS handshake ends owns no connection yet. asyncio then says
-    goodbye to the server by itself. A loop that ends before the server answers leaves the socket to the collector,
+    A client that is cancelled at the moment when its TLS handshake ends owns no connection yet. asyncio then
+    ends the TLS connection by itself. A loop that ends before the server answers leaves the socket to the collector,
     which warns in the middle of a later test.
     """
     # Every event loop of Unix has it; there is no public way to ask.
@@ -61,5 +61,5 @@ async def _answer(holds: Callable[[], Awaitable[T] | T]) -> T:
 
 
 def _in_vain(story: Story, seconds: float) -> str:
-    told = story() if callable(story) else story
-    return f"did not come true within {seconds:.0f} s{f': {told}' if told else ''}"
+    text = story() if callable(story) else story
+    return f"did not come true within {seconds:.0f} s{f': {text}' if text else ''}"

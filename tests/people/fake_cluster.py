@@ -27,7 +27,7 @@ Key = tuple[str, str, str]
 
 
 def timestamp(seconds: float = 0) -> str:
-    """So many seconds into the test, as Kubernetes writes it."""
+    """Return the time this many seconds after the start of the test, as Kubernetes writes it."""
     return (NOW + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,4 +1,4 @@
-"""An HTTP server that answers as a test says, and remembers what it was asked."""
+"""An HTTP server that gives the answers of a test and records the requests."""
 
 import json
 import threading

@@ -57,7 +57,7 @@ def test_a_wrong_job_is_refused_before_anything_is_created(source: Any, words: s
 def test_a_job_is_read_with_its_state() -> None:
     found, _ = client(a_job("digits"), a_job("other", state="Failed"))
     assert (found.get_job("digits").state, found.get_job("digits").end) == ("Running", "")
-    assert {one.name: one.end for one in found.list_jobs()} == {"digits": "", "other": "Failed"}
+    assert {job.name: job.end for job in found.list_jobs()} == {"digits": "", "other": "Failed"}
     with pytest.raises(JobMissing):
         found.get_job("missing")
 
@@ -67,8 +67,8 @@ def test_waiting_ends_with_the_state_and_reports_each_change() -> None:
     states = ["Running", "Succeeded"]
     seen: list[str] = []
 
-    def changes(one: Job) -> None:
-        seen.append(one.state)
+    def changes(job: Job) -> None:
+        seen.append(job.state)
         if states:
             cluster.put(a_job("digits", state=states.pop(0)))
 

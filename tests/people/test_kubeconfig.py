@@ -114,12 +114,12 @@ def test_a_plugin_gives_a_token_or_a_certificate(
     assert (token(found), Path(file).read_text() if file else None) == (header, certificate)
 
 
-def test_a_plugin_is_told_of_the_cluster_and_gets_its_variables(tmp_path: Path) -> None:
-    script = 'echo "$KUBERNETES_EXEC_INFO" > info; echo "{\\"status\\": {\\"token\\": \\"$WHO\\"}}"'
+def test_a_plugin_gets_the_cluster_and_its_variables(tmp_path: Path) -> None:
+    script = 'echo "$KUBERNETES_EXEC_INFO" > info; echo "{\\"status\\": {\\"token\\": \\"$NAME\\"}}"'
     spec = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "./login",
-        "env": [{"name": "WHO", "value": "me"}],
+        "env": [{"name": "NAME", "value": "me"}],
         "provideClusterInfo": True,
     }
     (tmp_path / "login").write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
@@ -192,7 +192,7 @@ def test_the_proxy_of_the_environment(
 @pytest.mark.parametrize(
     ("fields", "options", "headers"),
     [
-        pytest.param({}, {}, [], id="nobody else"),
+        pytest.param({}, {}, [], id="no impersonation"),
         pytest.param(
             {"as": "ann", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"Scope/x": ["1", "2"]}},
             {},

@@ -43,7 +43,7 @@ def test_a_child_has_the_jobs_name_namespace_labels_and_owner() -> None:
 
 def test_the_hash_depends_on_the_spec_only() -> None:
     assert len(hash_of(build({}))) == 16
-    assert hash_of(build({"a": 1, "b": 2})) == hash_of(build({"b": 2, "a": 1})), "the order of fields says nothing"
+    assert hash_of(build({"a": 1, "b": 2})) == hash_of(build({"b": 2, "a": 1})), "the order of fields does not matter"
     assert hash_of(build({"a": 1}, full_job(name="other"))) == hash_of(build({"a": 1}))
     assert hash_of(build({"a": 1})) != hash_of(build({"a": 2}))
 

@@ -90,10 +90,12 @@ def test_a_local_run_gives_up_sooner_after_the_same_early_error() -> None:
         pytest.param(
             conf(last_call_timeout="-1", join_timeout="2592000"),
             Policy(2, 2, join_timeout=2592000.0),
-            id="less than no time is none, a month is one",
+            id="a negative time is invalid, a month is valid",
         ),
-        pytest.param(conf(join_timeout="2592001"), Policy(2, 2), id="more than a month is none"),
-        pytest.param({"runPolicy": {"backoffLimit": 1}}, Policy(2, 2, max_restarts=0), id="backoffLimit 1 allows none"),
+        pytest.param(conf(join_timeout="2592001"), Policy(2, 2), id="more than a month is invalid"),
+        pytest.param(
+            {"runPolicy": {"backoffLimit": 1}}, Policy(2, 2, max_restarts=0), id="backoffLimit 1 allows no restart"
+        ),
     ],
 )
 def test_policy(spec: dict[str, Any], policy: Policy) -> None:

@@ -37,8 +37,8 @@ def test_the_first_progress(report: Report, expected: ProgressStatus) -> None:
         pytest.param(0, 1000, 1000, 0, id="nothing remains"),
         pytest.param(0, 101, 201, 10000, id="a single step has a speed"),
         pytest.param(99, 110, 120, 1, id="a second is enough"),
-        pytest.param(0, 100, 120, 9, id="no step says nothing of the speed"),
-        pytest.param(100, 110, 120, 9, id="nor does no time"),
+        pytest.param(0, 100, 120, 9, id="without a new step the speed is unknown"),
+        pytest.param(100, 110, 120, 9, id="and so it is without a later time"),
     ],
 )
 def test_the_remaining_seconds_at_the_speed_since_the_last_status(

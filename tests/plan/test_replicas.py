@@ -71,7 +71,7 @@ def test_the_master_comes_first_then_the_workers_by_index() -> None:
 )
 def test_compare(case: dict[str, Any], seen: tuple[Pod, ...], missing: list[str], surplus: list[str]) -> None:
     compared = compare(make_job(**case), seen)
-    assert compared.missing == tuple(replica(who) for who in missing)
+    assert compared.missing == tuple(replica(name) for name in missing)
     assert [pod.name for pod in compared.surplus] == surplus
 
 
@@ -87,8 +87,13 @@ LIVES = [
     pytest.param(make_pod("worker-0", deleting=True, created_at=at(50)), (True, 0), ["x-worker-0"], id="suspended"),
     pytest.param(make_pod("worker-0", deleting=True, created_at=at(99)), (False, 100), ["x-worker-0"], id="before"),
     pytest.param(make_pod("worker-0", deleting=True, created_at=at(100)), (False, 100), [], id="with the resume"),
-    pytest.param(make_pod("worker-0", deleting=True), (False, 100), [], id="nobody knows when it was made"),
-    pytest.param(make_pod("worker-0", deleting=True, created_at=at(50)), (False, None), [], id="nor the resume"),
+    pytest.param(make_pod("worker-0", deleting=True), (False, 100), [], id="its creation time is unknown"),
+    pytest.param(
+        make_pod("worker-0", deleting=True, created_at=at(50)),
+        (False, None),
+        [],
+        id="the time of the resume is unknown",
+    ),
 ]
 
 

@@ -101,7 +101,7 @@ def unfit(**fields: object) -> Pod:
 
 def known(*seen: tuple[str, str]) -> JobStatus:
     """A status that lists these unfit pods, by replica and uid."""
-    return JobStatus(unfit_pods=tuple(UnfitPod(name=f"x-{who}", uid=uid) for who, uid in seen))
+    return JobStatus(unfit_pods=tuple(UnfitPod(name=f"x-{replica}", uid=uid) for replica, uid in seen))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ WHY = "its agent has sent nothing for {} s, although the pod is ready"
 
 
 def silent(seconds: float, *more: str) -> Report:
-    return Report(round="1.1", silent=tuple(SilentPod(f"uid-{who}", seconds) for who in ("worker-0", *more)))
+    return Report(round="1.1", silent=tuple(SilentPod(f"uid-{replica}", seconds) for replica in ("worker-0", *more)))
 
 
 def job_of(pod: Pod, report: Report | None, health: NodeHealth | None = NodeHealth.READY, **spec: Any) -> Observed:
@@ -86,10 +86,8 @@ def test_a_pod_stays_if(seen: Observed) -> None:
 @pytest.mark.parametrize(
     ("seconds", "health", "nodes", "check_at"),
     [
-        pytest.param(5.0, None, set(), 1055, id="again when it has been silent for long"),
-        pytest.param(
-            60.0, NodeHealth.NOT_READY, set(), 1030, id="not at once, when it has been silent for just so long"
-        ),
+        pytest.param(5.0, None, set(), 1055, id="when it will have been silent for 60 s"),
+        pytest.param(60.0, NodeHealth.NOT_READY, set(), 1030, id="later, when it has been silent for just 60 s"),
         pytest.param(75.0, None, {"n"}, 1030, id="its node is asked for"),
         pytest.param(75.0, NodeHealth.NOT_READY, set(), 1030, id="again when its node may be well"),
     ],

@@ -32,7 +32,7 @@ def own(value: str, name: str = "PET_RDZV_CONF") -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("policy", "given", "expected"),
     [
-        pytest.param({}, [], GUEST, id="nobody has said anything"),
+        pytest.param({}, [], GUEST, id="neither the policy nor the pod sets anything"),
         pytest.param({"rdzvBackend": "c10d"}, [], GUEST, id="c10d by name is c10d"),
         pytest.param(
             setting("last_call_timeout", "60"),
@@ -42,7 +42,7 @@ def own(value: str, name: str = "PET_RDZV_CONF") -> list[dict[str, Any]]:
         ),
         pytest.param({}, own("timeout=9"), f"timeout=9,{GUEST}", id="settings in the pod's env count, too"),
         pytest.param({}, own("is_host=1"), f"is_host=1,{TIMINGS}", id="is_host in the pod's env stays"),
-        pytest.param({}, own(""), GUEST, id="an empty value says nothing"),
+        pytest.param({}, own(""), GUEST, id="an empty value counts as unset"),
         pytest.param({}, own("nonsense"), None, id="settings that cannot be read are left alone"),
         pytest.param({}, own("timeout=$(T)"), None, id="settings that only the kubelet can read are left alone"),
         pytest.param(

@@ -5,8 +5,8 @@ from pytorchjob_operator.rounds.values import Member
 from tests.rounds.story import Job, running
 
 
-def beat(job: Job, seconds: float, **progress: object) -> Member:
-    """Let time pass, then member 0 sends a heartbeat; return what is known of it."""
+def heartbeat(job: Job, seconds: float, **progress: object) -> Member:
+    """Let time pass, send a heartbeat of member 0, and return the member as the coordinator knows it."""
     job.now += seconds
     job.says(0, Heartbeat(**progress))  # type: ignore[arg-type]
     return job.state.members[0]
@@ -14,23 +14,23 @@ def beat(job: Job, seconds: float, **progress: object) -> Member:
 
 def test_progress_is_kept_and_a_heartbeat_without_a_step_changes_no_step() -> None:
     job = running(2)
-    first = beat(job, 1, step=5, total=100, metrics={"loss": 0.5})
+    first = heartbeat(job, 1, step=5, total=100, metrics={"loss": 0.5})
     assert (first.step, first.total, first.metrics) == (5, 100, {"loss": 0.5})
-    second = beat(job, 1, metrics={"loss": 0.4})
+    second = heartbeat(job, 1, metrics={"loss": 0.4})
     assert (second.step, second.metrics) == (5, {"loss": 0.4})
 
 
 def test_the_first_step_of_a_round_stays() -> None:
     job = running(2)
     for step in (None, 5, 9):
-        beat(job, 1, step=step)
+        heartbeat(job, 1, step=step)
     assert job.state.round is not None
     assert job.state.round.first_step == 5
 
 
-def test_the_answer_is_due_so_long_after_the_last_answer() -> None:
+def test_the_coordinator_answers_again_after_its_reply_interval() -> None:
     job = running(2)
-    answered = beat(job, 100).replied_at
+    answered = heartbeat(job, 100).replied_at
     assert answered == job.now
-    assert beat(job, HEARTBEAT_REPLY_SECONDS - 1).replied_at == answered
-    assert beat(job, 1).replied_at == job.now
+    assert heartbeat(job, HEARTBEAT_REPLY_SECONDS - 1).replied_at == answered
+    assert heartbeat(job, 1).replied_at == job.now

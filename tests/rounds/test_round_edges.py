@@ -14,10 +14,10 @@ from tests.rounds.story import Job, another_leader, running
 FIRST = RoundId(1, 1)
 
 
-def ticked(job: Job, phase: Phase | None = None, who: int = 1, **member: object) -> JobState:
-    """The state after a look at the clock, if the phase and what is known of an agent were these."""
+def ticked(job: Job, phase: Phase | None = None, index: int = 1, **member: object) -> JobState:
+    """Return the state after a tick, from this phase and with these fields of one member."""
     state = job.state if phase is None else replace(job.state, phase=phase)
-    members = {**state.members, who: replace(state.members[who], **member)}  # type: ignore[arg-type]
+    members = {**state.members, index: replace(state.members[index], **member)}  # type: ignore[arg-type]
     return decide(replace(state, members=members), Tick(), job.now).state
 
 
@@ -79,7 +79,7 @@ def test_since_when_a_member_that_only_its_peers_hear_is_reported(silent: float,
 def test_peers_of_an_earlier_round_prove_nothing() -> None:
     job = Job(3, min_members=1, max_members=2)
     job.waits(0, 1, 2)
-    state = ticked(job, who=2, connection=None, port=None, lost_at=job.now - 9.0, peer_heard_at=job.now)
+    state = ticked(job, index=2, connection=None, port=None, lost_at=job.now - 9.0, peer_heard_at=job.now)
     assert 2 not in state.members
 
 

@@ -36,9 +36,9 @@ class Checks:
         self.assigned: dict[tuple[int, RoundId], dict[int, tuple[Agent, Assigned]]] = {}
         """By the leader's number and the round: the places by rank."""
         self.members: dict[RoundId, dict[int, Agent]] = {}
-        """Who has begun a round, by rank; ids may be lower after a lost Lease, and take over."""
+        """The agents that have begun a round, by rank. After a lost Lease a later round may have a lower id."""
         self.running: dict[RoundId, dict[Agent, None]] = {}
-        """Whose workers are there, in the order in which they began."""
+        """The agents that have workers, in the order in which the workers began."""
         self.sizes: dict[RoundId, int] = {}
         self.offers: dict[RoundId, set[int]] = {}
         self.real: set[RoundId] = set()

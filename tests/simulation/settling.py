@@ -96,7 +96,7 @@ def unsettled(world: World) -> str:
         return f"{mute} wait and do not know for what"
     awake = [agent for agent in world.old if not agent.dead and agent.asleep <= world.clock.now]
     old = [agent for agent in awake if agent.workers is not None]
-    if old and not world.terms_went_back:  # a token's time says it, where pods have tokens: app/pod_identity
+    if old and not world.terms_went_back:  # where pods have tokens, a token's time shows it: app/pod_identity
         return f"{old} still train, and were replaced"
     silent = [agent for agent in awake_now.values() if agent.link is None]
     return f"{silent} have no connection" if silent else ""

@@ -51,7 +51,7 @@ class World:
         self.delay = 0.03
         """How long a message takes at most."""
         self.terms_went_back = False
-        """Whether the Lease was deleted, and the next leader's clock was behind: terms are times (`kube/lease`)."""
+        """Whether a lost Lease and a late clock gave a leader a lower term: terms are times (`kube/lease`)."""
         self.faults = 0
         """How many faults have happened."""
         self.events: Counter[str] = Counter()
@@ -186,7 +186,7 @@ class World:
         return [agent for agent in (*self.agents.values(), *self.old) if not agent.dead]
 
     def new_leader(self, behind: float | None = None) -> None:
-        """Another leader, that knows nothing; `behind`: the Lease is gone, and its clock is so many seconds late."""
+        """Start a leader without state. `behind`: the Lease is gone, and its clock is this many seconds late."""
         self.leader.die()
         self.leader_number += 1
         term = int(self.clock.now - (behind or 0.0))
