@@ -1,4 +1,4 @@
-"""The alerts: each with what it means, and with its page in docs/runbooks/."""
+"""The alerts, each with its meaning and its page in docs/runbooks/."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +8,7 @@ from pytorchjob_operator.model import ConditionType as Kind
 from pytorchjob_operator.rounds.values import TrainingReason
 
 RUNBOOKS = "docs/runbooks"
-"""Where the pages are in this repository; the chart puts an address of yours before their names."""
+"""The folder of the pages. The chart can put an address of your own before their names."""
 _OP = "pytorchjob_operator"
 _JOB = "namespace, pytorchjob"
 
@@ -54,7 +54,7 @@ class Alert:
 
 
 def _job(metric: str, labels: str = "") -> str:
-    """A series of each job; if several kube-state-metrics show it, the largest value."""
+    """Return a series of each job: the largest value, if several kube-state-metrics show it."""
     return f"max by ({_JOB}) (pytorchjob_{metric}{f'{{{labels}}}' if labels else ''})"
 
 
@@ -163,6 +163,6 @@ ALERTS = tuple(alert for group in GROUPS.values() for alert in group)
 
 
 def rules() -> dict[str, Any]:
-    """Return all groups of rules, as a PrometheusRule and a file of Prometheus have them."""
+    """Return all groups of rules, in the format of a PrometheusRule and of a Prometheus file."""
     groups = [{"name": name, "rules": [alert.to_dict() for alert in group]} for name, group in GROUPS.items()]
     return {"groups": groups}

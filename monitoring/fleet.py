@@ -17,7 +17,7 @@ def _quantile(share: float, metric: str, by: str = "", window: str = "$__rate_in
 
 
 _PHASES = f"sum by (phase) (max by (namespace, phase) ({_OP}_jobs))"
-"""Leader and standby both count the jobs: the larger number of a namespace's operator is one of the two."""
+"""Leader and standby both count the jobs of a namespace: the query takes the larger number, not the sum."""
 
 _JOBS = (
     Panel("Jobs by phase, now", "Existing jobs.", (Query(_PHASES, "{{phase}}"),), Kind.STAT, width=24),

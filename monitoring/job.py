@@ -6,7 +6,7 @@ _CHOSEN = 'namespace="$namespace", pytorchjob="$pytorchjob"'
 
 
 def _of(metric: str, by: str = "", more: str = "") -> str:
-    """The series of the chosen job; if several kube-state-metrics show it, the largest value."""
+    """Return a series of the chosen job: the largest value, if several kube-state-metrics show it."""
     labels = f", {by}" if by else ""
     return f"max by (pytorchjob{labels}) (pytorchjob_{metric}{{{_CHOSEN}{more}}})"
 

@@ -16,7 +16,7 @@ JOB_LABEL = "pytorchjob"
 _STATES = tuple(kind for kind in ConditionType if kind not in (ConditionType.CONFIG_VALID, ConditionType.DEGRADED))
 """The conditions that can be last in the list, and so the job's State."""
 _QUIET = 10
-"""Verbosity of the lines about missing fields: most fields of a status are missing at first."""
+"""Verbosity from which missing fields are logged: at first a status lacks most of its fields."""
 _STATUS, _PROGRESS, _ELASTIC = ("status",), ("status", "progress"), ("status", "elastic")
 
 

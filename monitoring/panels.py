@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression of a panel, and how its series are called."""
+    """One expression of a panel, and the names of its series."""
 
     expr: str
     legend: str = ""
@@ -34,7 +34,7 @@ class Panel:
 
     title: str
     text: str
-    """What a reader should see in it, and when to worry."""
+    """What the panel shows, and which values need attention."""
     queries: tuple[Query, ...]
     kind: Kind = Kind.SERIES
     unit: str = "short"
@@ -62,10 +62,10 @@ class Variable:
     name: str
     query: str
     many: bool = False
-    """Several values may be chosen, and all of them are at first."""
+    """A user may choose several values; at first all are chosen."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the choice, renewed whenever the time range changes."""
+        """Return the choice. Grafana renews it whenever the time range changes."""
         choice: dict[str, Any] = {
             "name": self.name,
             "type": "query",

@@ -1,6 +1,6 @@
 """Draws a dashboard as SVG from the answers of a Prometheus, for the docs. Pure.
 
-It shows which panels there are and what they contain. It does not imitate Grafana.
+The picture shows all panels and their data. It does not imitate Grafana.
 """
 
 import re

@@ -54,7 +54,7 @@ class OperatorProcess:
 
     @property
     def address(self) -> str:
-        """Where it serves its metrics and its health."""
+        """The address of its metrics and its health."""
         return f"127.0.0.1:{self._port}"
 
     @property

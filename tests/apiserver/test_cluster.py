@@ -27,7 +27,7 @@ def test_a_deleted_namespace_takes_its_objects_with_it(control_plane: ControlPla
     assert control_plane.kubectl("create", "namespace", "gone").returncode == 0
     assert control_plane.kubectl("create", "configmap", "child", "-n", "gone").returncode == 0
     assert control_plane.kubectl("delete", "namespace", "gone", "--wait=false").returncode == 0
-    # Not kubectl's wait: the controller tries again ever later while a definition of another test comes or goes.
+    # Not kubectl's wait: while a definition of another test comes or goes, the controller retries at growing intervals.
     until(lambda: "not found" in control_plane.kubectl("get", "namespace", "gone").stderr)
 
 

@@ -155,7 +155,7 @@ def test_a_certificate_of_another_authority_is_named(jobs: Jobs, call: Call, tmp
 
 @pytest.fixture
 def proxy(control_plane: ControlPlane) -> Iterator[str]:
-    """A company's proxy: it alone knows where `api.company.invalid` is."""
+    """A company's proxy. Only the proxy can resolve `api.company.invalid`."""
     server = socket.create_server(("127.0.0.1", 0))
     held = [server]
     target = ("127.0.0.1", int(control_plane.url.rpartition(":")[2]))

@@ -40,7 +40,7 @@ DRAW = "DRAW_DASHBOARDS"
 PLAIN: dict[str, Any] = {
     "template": {"spec": {"containers": [{"name": "pytorch", "image": "x", "command": ["python", "train.py"]}]}}
 }
-"""A role without an agent: pods with one need a service account."""
+"""A role without an agent. Pods with an agent need a service account."""
 SHOWN = "shown"
 """The job of the dashboard for one job."""
 
@@ -92,7 +92,7 @@ def exporter(jobs: Jobs) -> Iterator[Exporter]:
 
 @pytest.fixture
 def prometheus(tmp_path: Path, operator: OperatorProcess, exporter: Exporter) -> Iterator[Prometheus]:
-    """It scrapes both with the labels that the Prometheus operator adds."""
+    """A Prometheus that scrapes both with the labels that the Prometheus operator adds."""
     pod = {"namespace": "pytorchjob-system", "pod": "pytorchjob-operator-0", "service": "pytorchjob-operator"}
     process = Prometheus(
         tmp_path,
@@ -105,7 +105,7 @@ def prometheus(tmp_path: Path, operator: OperatorProcess, exporter: Exporter) ->
 
 
 async def live(jobs: Jobs, kubelet: Kubelet, agents: Agents) -> None:
-    """Jobs of each kind of end, one with agents whose worker fails, and one that reports all that a status can have."""
+    """Run a job to each end, a job with a failing worker, and a job with every field of a status."""
     await runs(jobs, kubelet, "good", **PLAIN)
     await succeed(jobs, kubelet, "good")
     await runs(jobs, kubelet, "bad", restartPolicy="Never", **PLAIN)
@@ -123,7 +123,7 @@ async def live(jobs: Jobs, kubelet: Kubelet, agents: Agents) -> None:
 
 
 def reports(jobs: Jobs) -> None:
-    """The status of a job whose agents have reported for a while: it would take the operator minutes to write it."""
+    """Write the status of a job that has trained for a while. The operator would need minutes for it."""
     now = jobs.get(SHOWN)["status"]["startTime"]
     restart = {"time": now, "reason": "WorkersHang", "message": "rank 1 hangs at step 49"}
     status = {
@@ -170,8 +170,8 @@ def is_number(sample: dict[str, Any]) -> bool:
 
 
 async def test_every_panel_shows_data(prometheus: Prometheus, jobs: Jobs, kubelet: Kubelet, agents: Agents) -> None:
-    """It also evaluates every alert, on series that exist: the life of the jobs is the same."""
-    # A rate counts from the first scrape on: what happened before it is not in any panel.
+    """The same jobs also give every alert the series that it evaluates."""
+    # A rate counts from the first scrape on: no panel shows what happened before.
     await becomes(
         lambda: prometheus.query("pytorchjob_operator_time_to_running_seconds_count"), story=lambda: prometheus.log
     )
@@ -190,7 +190,7 @@ async def test_every_panel_shows_data(prometheus: Prometheus, jobs: Jobs, kubele
 
 
 def lines(prometheus: Prometheus, panel: Panel, dashboard: Dashboard, namespace: str) -> list[Line]:
-    """The series of a panel over the time of the test; in a picture the test's namespace is called `training`."""
+    """The series of a panel over the time of the test. In a picture the namespace is called `training`."""
     return [
         Line(
             renamed(series["metric"], namespace),

@@ -1,4 +1,4 @@
-"""`doctor` and `status` before a real API server and our operator: what they and the scheduler write is understood."""
+"""`doctor` and `status` understand what a real API server, its scheduler and our operator write."""
 
 import json
 import secrets
@@ -26,14 +26,14 @@ from tests.waiting import becomes, until, until_async
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
 
 LATER = timedelta(seconds=60)
-"""The operator has this long to react before its silence is a finding."""
+"""After this time the silence of the operator is a finding."""
 BRIEF = {"startedAt": "2026-01-02T03:00:00Z", "finishedAt": "2026-01-02T03:00:05Z"}
 CONTAINER = {"name": "pytorch", "image": "train:1", "imageID": "x", "ready": False, "restartCount": 0}
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 def in_time(later: timedelta = timedelta()) -> datetime:
-    """This moment, or a later one: the API server decides when a job was created."""
+    """Return this moment or a later one. The API server sets the time of creation of a job."""
     return datetime.now(UTC) + later  # noqa: TID251 - the objects of a real API server have real times
 
 
@@ -57,7 +57,7 @@ async def pods_exist(kubelet: Kubelet) -> bool:
 
 def test_a_quota(jobs: Jobs) -> None:
     jobs.kubectl("create", "quota", "few", "--hard=pods=0")
-    # Its controller, which does not run here, would keep the status.
+    # The quota controller, which would write the status, does not run here.
     status = {"status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}}
     jobs.kubectl("patch", "quota", "few", "--subresource=status", "--type=merge", "-p", json.dumps(status))
     jobs.apply("x", 1)
@@ -154,7 +154,7 @@ async def test_a_job_that_is_well(jobs: Jobs, kubelet: Kubelet) -> None:
 
 
 async def test_the_screen_of_a_job_that_runs(jobs: Jobs, kubelet: Kubelet) -> None:
-    """No kubelet answers here, so no log can be read: the screen has everything else."""
+    """No kubelet serves logs here. The screen shows everything else."""
     jobs.apply("x", 1)
     await until_async(lambda: pods_exist(kubelet))
     started = {"running": {"startedAt": "2026-01-02T03:00:00Z"}}
@@ -171,7 +171,7 @@ async def test_the_screen_of_a_job_that_runs(jobs: Jobs, kubelet: Kubelet) -> No
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane of this file's own, at first without our definition."""
+    """A control plane for this file alone, at first without our definition."""
     with ControlPlane(tmp_path_factory.mktemp("diagnosis")) as made:
         yield made
 
@@ -197,7 +197,7 @@ def make_namespace(plane: ControlPlane) -> Callable[[], Jobs]:
 
 
 def test_a_cluster_without_the_definition(plane: ControlPlane, make_namespace: Callable[[], Jobs]) -> None:
-    """The first test with this control plane: later ones install the definition."""
+    """This is the first test with this control plane: later tests install the definition."""
     jobs = make_namespace()
     cluster = connect(ConnectOptions(kubeconfig=str(plane.kubeconfig), namespace=jobs.namespace))
     assert [finding.cause.name for finding in diagnose(gather_cluster(cluster, in_time())).findings] == [
@@ -258,7 +258,7 @@ def test_nodes_with_a_taint(nodes: OperatorProcess, plane: ControlPlane, make_na
 def test_an_operator_that_went_away(
     nodes: OperatorProcess, plane: ControlPlane, make_namespace: Callable[[], Jobs]
 ) -> None:
-    """The last test with this control plane: its operator is gone then."""
+    """This is the last test with this control plane: it ends the operator."""
     nodes.kill()
     jobs = make_namespace()
     jobs.apply("x", 1)

@@ -39,7 +39,7 @@ def test_grafanas_sidecar_finds_the_dashboard(template: Any, name: str) -> None:
     assert json.loads(made["data"][f"pytorchjob-{name}.json"]) == json.loads(generated()[f"pytorchjob-{name}.json"])
 
 
-def test_another_sidecar_looks_for_another_label_and_takes_the_folder(template: Any) -> None:
+def test_another_sidecar_finds_another_label_and_the_folder(template: Any) -> None:
     chosen = ('dashboards.labels={"dashboard":"yes"}', 'dashboards.annotations={"folder":"Training"}')
     found = template("dashboards.enabled=true", *chosen)["ConfigMap", f"{NAME}-dashboard-job"]["metadata"]
     assert found["labels"]["dashboard"] == "yes"

@@ -1,4 +1,4 @@
-"""Which build of PyTorch is installed, and what a machine without GPUs need not fetch."""
+"""The build of PyTorch that is installed, and the packages that a machine without GPUs skips."""
 
 import importlib.util
 from pathlib import Path
@@ -73,5 +73,5 @@ def test_what_is_not_loaded_is_in_the_locked_file_and_torch_stays(packages: Modu
 
 
 def test_the_sizes_are_of_the_locked_version(packages: ModuleType) -> None:
-    """A new version needs new figures: docs/tutorial and README show them before a download."""
+    """A new version needs new figures, which docs/tutorial and README show before a download."""
     assert packages.locked_version(LOCKED, "torch") == packages.MEASURED

@@ -1,4 +1,4 @@
-"""What kube-state-metrics makes of objects by a CustomResourceState configuration: the part of it that ours uses.
+"""A stand-in for kube-state-metrics: the part of CustomResourceState that our configuration uses.
 
 The program itself cannot be built here from a Go module, so tests read jobs with this stand-in. It follows the
 program's documentation and has not been compared with the program.
@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 def samples(config: Object, objects: Iterable[Object]) -> list[Sample]:
-    """All samples of these objects; each is of the kind that the configuration names."""
+    """All samples of these objects, which are of the kind that the configuration names."""
     (resource,) = config["spec"]["resources"]
     return [sample for job in objects for metric in resource["metrics"] for sample in _family(resource, metric, job)]
 

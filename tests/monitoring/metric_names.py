@@ -18,6 +18,6 @@ def metric_names(expr: str) -> set[str]:
 
 
 def known_names(families: Iterable[tuple[str, str]]) -> set[str]:
-    """The names in a scrape, of metrics by name and type as a page lists them."""
+    """The names that a scrape has for these metrics, each given by name and type."""
     suffixes = {"histogram": ("_bucket", "_count", "_sum")}
     return {f"{name}{suffix}" for name, kind in families for suffix in suffixes.get(kind, ("",))}

@@ -1,4 +1,4 @@
-"""A real Prometheus on this machine: it scrapes what a test names every second, and answers expressions."""
+"""A real Prometheus on this machine. It scrapes a test's targets every second and answers expressions."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ _LIMIT = 10
 
 
 class Target(NamedTuple):
-    """What is scraped: the name of the scrape job, where, and the labels that the Prometheus operator would add."""
+    """A target of a scrape job: its name, its address, and the labels that the Prometheus operator would add."""
 
     job: str
     address: str
@@ -37,7 +37,7 @@ def program(name: str) -> Path:
 
 
 class Prometheus:
-    """One process, which ends with this one at the latest."""
+    """A Prometheus process. It ends with the process of the test at the latest."""
 
     def __init__(self, directory: Path, rules: Path, *targets: Target) -> None:
         self._url = f"127.0.0.1:{free_port()}"
@@ -103,7 +103,7 @@ class Prometheus:
 
 
 class Exporter:
-    """Serves a text as metrics, made at each scrape."""
+    """Serves metrics. Each scrape calls `text`."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""When each alert fires, and when it does not, as the real promtool sees it."""
+"""The real promtool evaluates when each alert fires and when it does not."""
 
 import subprocess
 from collections.abc import Iterator

@@ -13,7 +13,7 @@ from tests.people.fake_cluster import FakeCluster, a_job
 
 
 def call(cluster: FakeCluster | None, *arguments: object, stdin: str | None = None) -> Result:
-    """Run a command; without a cluster it must not ask for one."""
+    """Run a command. Without a cluster given, the command must not ask for one."""
 
     def connect(options: ConnectOptions) -> Cluster:
         assert cluster is not None, "the command asked for a cluster"

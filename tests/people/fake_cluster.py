@@ -1,4 +1,4 @@
-"""A `Cluster` in memory, for every test of a command, a view or the client. It behaves as an API server does.
+"""A `Cluster` in memory, for every test of a command, a view or the client. It behaves like an API server.
 
     cluster = FakeCluster(a_job("digits"), a_pod("digits", "worker-0"))
     cluster.script(lambda: cluster.put(finished), lambda: cluster.write("digits-worker-0", "line"))
@@ -32,7 +32,7 @@ def timestamp(seconds: float = 0) -> str:
 
 
 def a_job(name: str = "digits", *, workers: int = 2, state: str = "Running", **fields: Any) -> Object:
-    """A job of one master and some workers in this state (empty: unknown to an operator); keywords go into its spec."""
+    """A job of one master and some workers in this state (empty: no operator knows it). Keywords go into its spec."""
     template = {"spec": {"containers": [{"name": names.CONTAINER, "image": "train:1"}]}}
     roles = {"Master": {"replicas": 1, "template": template}, "Worker": {"replicas": workers, "template": template}}
     condition = {"type": state, "status": "True", "reason": f"{names.KIND}{state}", "lastTransitionTime": timestamp()}
@@ -103,7 +103,7 @@ def a_node(name: str = "node-1", *, ready: bool = True, **status: Any) -> Object
 
 
 class FakeCluster:
-    """Holds objects and logs, and records what it was asked to change."""
+    """Holds objects and logs, and records every change."""
 
     def __init__(self, *objects: Object, namespace: str = NAMESPACE) -> None:
         self.namespace = namespace
@@ -122,7 +122,7 @@ class FakeCluster:
         self._may_read_nodes = True
         self.put(*objects)
 
-    # What a test does to it.
+    # What a test changes.
 
     def put(self, *objects: Object) -> None:
         """Store objects, as new or in place of those with the same name; watches deliver the changes."""
@@ -148,7 +148,7 @@ class FakeCluster:
             self._more.notify_all()
 
     def restart(self, pod: str, container: str = names.CONTAINER) -> None:
-        """End a container's log and begin a new one: what there was becomes the previous log."""
+        """End a container's log and begin a new log. The old log becomes the previous log."""
         with self._more:
             self._logs[pod, container, True] = self._logs.pop((pod, container, False), [])
             self._closed |= {(pod, container, True)}
@@ -156,13 +156,13 @@ class FakeCluster:
             self._more.notify_all()
 
     def close(self, pod: str, container: str = names.CONTAINER) -> None:
-        """End a container's log: those that follow it see its end."""
+        """End a container's log, also for its followers."""
         with self._more:
             self._closed.add((pod, container, False))
             self._more.notify_all()
 
     def serve(self, path: str, body: Object) -> None:
-        """Answer `read(path)` with this."""
+        """Answer `read(path)` with this body."""
         self._paths[path] = body
 
     def fail(self, method: str, *errors: ClusterError) -> None:
@@ -170,16 +170,16 @@ class FakeCluster:
         self._failures.setdefault(method, []).extend(errors)
 
     def refuse_nodes(self) -> None:
-        """This person may not read nodes."""
+        """Take away the right to read nodes."""
         self._may_read_nodes = False
 
     def script(self, *steps: Callable[[], object]) -> None:
-        """Do this, step by step, when watches and followed logs have delivered all that there is."""
+        """Run these steps one by one, each when watches and followed logs have delivered everything so far."""
         with self._more:
             self._steps.extend(steps)
 
     def wait_for_more(self, waits: bool = True) -> None:
-        """Let watches and followed logs wait for other threads when the script is over; False ends them."""
+        """Let watches and followed logs wait for other threads after the script; `waits=False` ends them."""
         with self._more:
             self._waits = waits
             self._more.notify_all()
@@ -316,7 +316,7 @@ class FakeCluster:
         return self._advance(lambda: position < len(self._history))
 
     def _advance(self, more: Callable[[], bool]) -> bool:
-        """Do the next step, or wait until there is more; False if nothing will come."""
+        """Run the next step, or wait for more to deliver. Return False if nothing more can come."""
         with self._more:
             while not more():
                 if self._steps:
@@ -346,7 +346,7 @@ class FakeCluster:
                 yield line
 
     def _follow(self, key: tuple[str, str, bool], log: list[Line], position: int) -> bool:
-        """Wait for a line after this position; False if the log is closed, or its container was started again."""
+        """Wait for a line after this position. Return False if the log is closed or its container has restarted."""
 
         def ended() -> bool:
             return key in self._closed or self._logs.get(key) is not log

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - messages as their components write them, in one piece
-"""The table of seeded faults: each with the cause that a diagnosis has to name, alone."""
+"""The table of seeded faults. A diagnosis has to name the cause of each, and no other cause."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from tests.people.seeds import (
 
 Part = Object | Callable[[FakeCluster], None]
 NONE = ""
-"""The job is well: there is nothing to name."""
+"""The job has no problem: a diagnosis names no cause."""
 
 
 class Fault(NamedTuple):

@@ -34,7 +34,7 @@ class Asked:
 
 
 class ScriptedServer:
-    """Gives the answers in their order; the last one again and again."""
+    """Gives the answers in their order, and then repeats the last."""
 
     def __init__(self, *answers: Answer) -> None:
         self.asked: list[Asked] = []

@@ -156,7 +156,7 @@ def pending(
 
 
 def starting(name: str, reason: str, message: str = "") -> Object:
-    """A pod with a node of which the container waits."""
+    """A pod on a node. Its container waits."""
     return pod(name, waiting(reason, message), phase="Pending")
 
 
@@ -191,7 +191,7 @@ def deleted(name: str, reason: str, message: str) -> Object:
 def node(
     name: str, *, ready: bool = True, taints: list[Object] | None = None, labels: Object | None = None, **offers: str
 ) -> Object:
-    """A node; keywords are what it offers, with `_` for `.` and `/`."""
+    """A node; keywords are its resources, with `_` for `.` and `/`."""
     known = {"cpu": "8", "memory": "32Gi", "pods": "110"}
     offered = {"nvidia.com/gpu" if key == "gpu" else key: value for key, value in offers.items()}
     state = (

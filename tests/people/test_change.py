@@ -1,4 +1,4 @@
-"""`scale`, `suspend`, `resume`, `restart`, `delete`: what they change, and what they refuse."""
+"""`scale`, `suspend`, `resume`, `restart`, `delete`: their changes and their refusals."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`doctor` names the root cause of each seeded fault, and names nothing where nothing is wrong."""
+"""`doctor` names the root cause of each seeded fault, and no cause for a healthy job."""
 
 import copy
 import dataclasses
@@ -223,7 +223,7 @@ def with_value(body: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 @pytest.mark.parametrize("odd", [None, "x", 7, {}, [None]], ids=repr)
 def test_no_value_of_an_object_breaks_the_diagnosis(odd: Any) -> None:
-    """Any client may write anything into a status."""
+    """A client may write anything into a status."""
     for seeded in FAULTS[::12]:
         seen = gather.gather_job(seeds.cluster_with(*seeded.parts), seeds.JOB, NOW, deep=True)
         for field in ("job", "pods", "events", "nodes"):

@@ -1,4 +1,4 @@
-"""Requests: what is sent, what is asked again, and every refusal as a sentence with a next step."""
+"""Requests: what the client sends and repeats, and every refusal as a sentence with a next step."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A person's kubeconfig: every way in which companies reach their clusters, and every mistake as a sentence."""
+"""A person's kubeconfig: the ways in which companies reach their clusters, and a sentence for each mistake."""
 
 import base64
 import copy

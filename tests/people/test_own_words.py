@@ -1,4 +1,4 @@
-"""The rules read sentences of the operator and the agent: each of these is still written where it was."""
+"""The rules match sentences of the operator and the agent. Each sentence is still in its source file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The real cluster's requests, against a server with scripted answers; tests/apiserver has the real one."""
+"""The requests of the real cluster, against a server with scripted answers. tests/apiserver has a real server."""
 
 import json
 from datetime import UTC, datetime

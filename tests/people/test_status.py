@@ -312,7 +312,7 @@ def test_a_missing_job_ends_with_4() -> None:
 
 
 def test_odd_objects_are_shown_too() -> None:
-    """Any client may write a status: nothing in it may break the screen."""
+    """Any client may write a status. No value in it may break the screen."""
     odd = job(RUNNING, status={"elastic": "x", "progress": {"step": "y"}, "conditions": [{"type": "Running"}, "z"]})
     odd_pod = pod(
         W0, status={"containerStatuses": [{"name": "pytorch", "state": {"waiting": None}, "restartCount": "a"}]}

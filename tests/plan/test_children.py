@@ -1,4 +1,4 @@
-"""The children that follow the spec: how they are named, and when they are created, updated and deleted."""
+"""Children that follow the spec: their names, and when the operator creates, updates and deletes them."""
 
 from dataclasses import replace
 from typing import Any

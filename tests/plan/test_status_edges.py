@@ -1,4 +1,4 @@
-"""When each condition was set, for which generation, and which counters a job that ends or is suspended keeps."""
+"""The time and generation of each condition, and the counters that a job keeps at its end or suspension."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ NO_IMAGE = make_pod("worker-0", WAIT, problem=PodProblem("ImagePullBackOff", "no
 
 
 def status_after(job: PyTorchJob, *seen: Pod, seconds: float = 60, **changes: Any) -> JobStatus:
-    """The status of this moment, once whatever may wait has waited."""
+    """Return the present status, after all that may wait has waited."""
     found = replace(observed(job, *seen, seconds=seconds), status_due=at(seconds), **changes)
     status = make_plan(found).status
     assert status is not None

@@ -1,4 +1,4 @@
-"""A member of the running round, or a new one, joins: it has no workers, and waits for a round."""
+"""A member of the running round or a new member joins: it has no workers and waits for a round."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The last moment at which something still counts, and members that come or go in a rare phase."""
+"""The last moment at which an input still counts, and members that come or go in a rare phase."""
 
 from dataclasses import replace
 

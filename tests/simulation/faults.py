@@ -18,7 +18,7 @@ GROUP_SECONDS = 8.0
 ISLAND, LEASE = "a whole group is cut off", "the Lease is deleted"
 TOGETHER = f"{ISLAND}: two or more members at work"
 BEHIND_SECONDS = (0.0,) * 7 + (600.0,)
-"""How far the clock of a new leader's node may be behind."""
+"""The seconds by which the clock of a new leader's node may be late."""
 LONG = "ValueError: " + "\u2603 tensor mismatch " * 400
 """An error far longer than any field of a message."""
 
@@ -155,7 +155,7 @@ def _new_leader(world: World, agent: Agent, seconds: float) -> None:
 
 
 def _lost_lease(world: World, agent: Agent, seconds: float) -> None:
-    """The Lease was deleted, and the next leader runs on another node: seldom one whose clock is wrong."""
+    """Delete the Lease, and start the next leader on another node. Rarely that node has a wrong clock."""
     if world.leader.state is not None and isinstance(world.leader.state.phase, Rendezvous):
         world.event(f"{LEASE} while members wait for a round")
     world.new_leader(behind=world.clock.random.choice(BEHIND_SECONDS))

@@ -1,4 +1,4 @@
-"""Made-up facts about a member, good but for what a test changes, and the words of a check about them."""
+"""Made-up facts about a member, without problems but for a test's changes, and the text of a check about them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,12 +26,12 @@ AWAY = Endpoint("x-master-0.x", 23456, problem="Name or service not known")
 
 
 def facts(nproc: str = "2", env: Mapping[str, str] | None = None, **changes: object) -> Facts:
-    """Good facts but for the changes; `nproc` is torchrun's word."""
+    """Facts without problems but for these changes; `nproc` is the value for torchrun."""
     return replace(GOOD, **({"request": RunRequest(nproc), "env": env or {}} | changes))  # type: ignore[arg-type]
 
 
 def limits(nproc: str = "2", env: Mapping[str, str] | None = None, **changes: object) -> Facts:
-    """Good facts but for these limits of the container."""
+    """Facts without problems but for these limits of the container."""
     return facts(nproc, env, machine=replace(MACHINE, **changes))  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Where each check begins to find a problem: the last facts that are right, and the first that are wrong."""
+"""The limit of each check: the last facts without a problem, and the first facts with one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What each check prints, word by word: what it found, each problem and its fix."""
+"""The exact text of each check: its findings, each problem and its fix."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a member makes of values in the round's store that are missing, of another member, or no values at all."""
+"""How a member treats values in the round's store that are missing, foreign or invalid."""
 
 from dataclasses import replace
 

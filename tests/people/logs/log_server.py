@@ -24,7 +24,7 @@ NAMESPACE = "team"
 _JOBS = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _CALM_REQUESTS = 4
-"""Requests after a silent cut that have none."""
+"""Requests after a silent cut that the server does not cut silently."""
 
 Object = dict[str, Any]
 
@@ -57,7 +57,7 @@ class PodLogs:
 
 
 class LogServer:
-    """What the API server knows; each change wakes all streams."""
+    """The state of the API server. Each change wakes all streams."""
 
     def __init__(self, seed: int, cuts: int = 6) -> None:
         self.requests = 0
@@ -73,7 +73,7 @@ class LogServer:
         self._generation = 0
         self._is_over = False
 
-    # What a test does to it.
+    # What a test changes.
 
     def put_job(self, body: Object) -> None:
         self._put(_JOBS, body)
@@ -106,7 +106,7 @@ class LogServer:
             self._changed.notify_all()
 
     def end(self, pod: str) -> None:
-        """The container ends for good."""
+        """End the container without a restart."""
         with self._changed:
             self._logs.setdefault(pod, PodLogs()).current.is_closed = True
             self._changed.notify_all()
@@ -119,7 +119,7 @@ class LogServer:
 
     @contextmanager
     def running(self, folder: Path) -> Iterator[Path]:
-        """Serve, and give a kubeconfig for it."""
+        """Serve, and yield the path of a kubeconfig for this server."""
         server = _Server(("127.0.0.1", 0), self._handler())
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -214,7 +214,7 @@ class LogServer:
             yield from found
 
     def _wait(self, generation: int, holds: Callable[[], bool]) -> None:
-        """Wait for this, unless the connection is cut first."""
+        """Wait until the condition holds. Raise Lost if the connection is cut first."""
         self._changed.wait_for(lambda: self._is_over or self._generation != generation or holds())
         if self._is_over or self._generation != generation:
             raise Lost
@@ -242,7 +242,7 @@ class LogServer:
         return None
 
     def _plan_cut(self, logs: PodLogs) -> tuple[int, bool]:
-        """After how many bytes this stream is cut, and whether in good order."""
+        """Return the number of bytes before the cut of this stream, and whether the cut is silent."""
         if logs.cuts >= self._cuts or self._random.random() < 0.5:
             logs.calm = max(0, logs.calm - 1)
             return 1 << 60, False

@@ -19,13 +19,13 @@ from pytorchjob.logs.containers import LogState, Phase
 from pytorchjob.logs.lines import NANOSECONDS, Line, from_moment
 
 START = from_moment(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
-_UNTROUBLED = 4
-"""Requests after a silent cut that have none: the node is not lost twice within one reading."""
+_CALM_REQUESTS = 4
+"""Requests after a silent cut without another: the node is not lost twice within one reading."""
 
 
 @dataclass
 class Log:
-    """What the node has of one container's log."""
+    """The part of one container's log that the node still has."""
 
     lines: list[tuple[int, bytes]] = field(default_factory=list)
     is_closed: bool = False
@@ -43,7 +43,7 @@ class SimulatedNode:
     """One container that prints, restarts and ends; `Cluster.log`, `Cluster.read`, and the reader's link."""
 
     def __init__(self, seed: int, actions: list[str], *, harmless: bool = True, distinct: bool = False) -> None:
-        """Perform these actions; `harmless`: nothing that the reader has not yet taken disappears from the node."""
+        """Perform these actions. `harmless`: the node keeps every line until the reader has taken it."""
         self.namespace = "team"
         self.printed: list[bytes] = []
         self.emitted: list[bytes] = []
@@ -135,7 +135,7 @@ class SimulatedNode:
         is_cut = self._is_broken()
         left = self._chance.randint(0, 300) if is_cut else 1 << 30
         silent = is_cut and not self._calm and self._chance.random() < 0.5
-        self._calm = _UNTROUBLED if silent else max(0, self._calm - 1)
+        self._calm = _CALM_REQUESTS if silent else max(0, self._calm - 1)
         for line in lines:
             if len(line) > left:
                 if left:

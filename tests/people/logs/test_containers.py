@@ -1,4 +1,4 @@
-"""What pods show of their logs."""
+"""What the state of pods shows about their logs."""
 
 from typing import Any
 

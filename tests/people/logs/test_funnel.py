@@ -1,4 +1,4 @@
-"""Many threads put lines, one takes them, and memory stays bounded."""
+"""Many threads put lines, a single thread takes them, and memory stays bounded."""
 
 from threading import Thread
 

@@ -24,7 +24,7 @@ LINES = 25
 
 
 class Drama:
-    """What happens to a job while its logs are followed. Nothing goes away that has not been read."""
+    """Changes of a job while its logs are followed. No line goes away before the reader has read it."""
 
     def __init__(self, server: LogServer) -> None:
         self.server = server
@@ -73,7 +73,7 @@ class Drama:
             self.server.is_down = False
 
     def _restart(self, rank: int) -> None:
-        """The node keeps one previous log: what it would forget must have been read."""
+        """The node keeps one previous log: the reader must have read a log before the node forgets it."""
         self._wait(rank, self._needed[rank])
         self._needed[rank] = len(self.printed[f"rank{rank}"])
         self.server.restart(_name(rank))

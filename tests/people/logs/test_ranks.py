@@ -1,4 +1,4 @@
-"""Which rank printed a line, and which ranks a person wants."""
+"""The rank that printed a line, and the ranks that a person selects."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""One log, whatever breaks: all its lines come, once and in their order."""
+"""The reader delivers all lines of one log once and in order, whatever breaks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,7 +79,7 @@ def test_all_of_that_many_times(seed: int, actions: list[str], tail: int) -> Non
 
 
 class Streams:
-    """A node that gives these streams, one after the other and the last one again; it has no previous log."""
+    """A node that gives these streams in order and repeats the last. It has no previous log."""
 
     namespace = "team"
 
