@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 Object = dict[str, Any]
+DELETED = "DELETED"
 
 
 class Change(NamedTuple):
@@ -18,6 +19,11 @@ class Change(NamedTuple):
     kind: str
     """ADDED, MODIFIED or DELETED."""
     object: Object
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the object does not exist any more."""
+        return self.kind == DELETED
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytorchjob.cluster.api import Change, Object
+from pytorchjob.cluster.api import DELETED, Change, Object
 from pytorchjob.cluster.errors import ClusterError, Unreachable
 from pytorchjob.cluster.failures import Failure, explain
 from pytorchjob.cluster.http import Http, Query, Request
@@ -33,7 +33,7 @@ class Known:
         found = {_uid(item): item for item in items}
         for uid in [*self.objects]:
             if uid not in found:
-                yield Change("DELETED", self.objects.pop(uid))
+                yield Change(DELETED, self.objects.pop(uid))
         for uid, item in found.items():
             before = self.objects.get(uid)
             if before is None or _version(before) != _version(item):
@@ -42,7 +42,7 @@ class Known:
 
     def changed(self, kind: str, item: Object) -> Iterator[Change]:
         """Yield one event of the watch."""
-        if kind == "DELETED":
+        if kind == DELETED:
             self.objects.pop(_uid(item), None)
         else:
             self.objects[_uid(item)] = item

@@ -139,7 +139,7 @@ def _wait_until_suspended(cluster: Cluster, job: str) -> None:
     for change in cluster.watch(job):
         if reading.condition(change.object, _SUSPENDED):
             return
-        if change.kind == "DELETED":
+        if change.is_deleted:
             fail(f"the job {job} was deleted meanwhile")
 
 

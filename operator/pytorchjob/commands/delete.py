@@ -47,5 +47,5 @@ def _delete(cluster: Cluster, name: str, wait: bool) -> None:
     present = next(changes, None) if wait else None
     cluster.delete(name, foreground=wait)
     if present is not None:
-        next((change for change in changes if change.kind == "DELETED"), None)
+        next((change for change in changes if change.is_deleted), None)
     click.echo(f'{names.KIND.lower()}.{names.GROUP} "{name}" deleted')

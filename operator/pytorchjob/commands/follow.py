@@ -17,11 +17,11 @@ def follow(cluster: Cluster, jobs: Sequence[str]) -> int:
         name = change.object["metadata"]["name"]
         if name not in left:
             continue
-        text = f"{name}: deleted" if change.kind == "DELETED" else _line(change.object)
+        text = f"{name}: deleted" if change.is_deleted else _line(change.object)
         if last.get(name) != text:
             click.echo(text)
             last[name] = text
-        end = "Deleted" if change.kind == "DELETED" else ended(change.object)
+        end = "Deleted" if change.is_deleted else ended(change.object)
         if end:
             left.discard(name)
             status = status if end == "Succeeded" else FAILED

@@ -241,19 +241,18 @@ class Session:
         place = _place(change.object, self._cluster.namespace, self.options.container)
         with self._lock:
             log = self._logs.get(place.uid)
-            if log is None and change.kind != "DELETED":
+            if log is None and not change.is_deleted:
                 for other in self._logs.values():
                     if other.place.pod == place.pod:
                         other.update(GONE)
                 self._start(change.object, Reader.follow, is_new=True)
             elif log is not None:
-                gone = change.kind == "DELETED"
-                log.update(GONE if gone else log_state(change.object, self.options.container))
+                log.update(GONE if change.is_deleted else log_state(change.object, self.options.container))
 
     def _watch_job(self) -> None:
         for change in self._changes(lambda: self._cluster.watch(self._job)):
             self._job_end = ended(change.object)
-            if self._job_end or change.kind == "DELETED":
+            if self._job_end or change.is_deleted:
                 self._end()
                 return
 
