@@ -46,7 +46,7 @@ async def connections_close() -> None:
     ends the TLS connection by itself. A loop that ends before the server answers leaves the socket to the collector,
     which warns in the middle of a later test.
     """
-    # Every event loop of Unix has it; there is no public way to ask.
+    # Every event loop of Unix has this attribute. No public interface lists the transports.
     transports = asyncio.get_running_loop()._transports  # type: ignore[attr-defined]
     await until_async(lambda: not any(map(_is_open, transports.values())), story=lambda: f"open: {dict(transports)}")
 

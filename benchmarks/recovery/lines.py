@@ -73,42 +73,42 @@ class Journal:
         at = line.find(MARK)
         if at < 0:
             return
-        said = dict(part.split("=", 1) for part in line[at:].split()[1:])
-        if said["pod"].startswith(self._prefix):
-            self._take(said)
+        fields = dict(part.split("=", 1) for part in line[at:].split()[1:])
+        if fields["pod"].startswith(self._prefix):
+            self._take(fields)
 
-    def _take(self, said: Fields) -> None:
-        event = said["event"]
+    def _take(self, fields: Fields) -> None:
+        event = fields["event"]
         if event == "start":
             start = Start(
-                said["pod"], int(said["pid"]), *(float(said[key]) for key in ("time", "began", "pod_started"))
+                fields["pod"], int(fields["pid"]), *(float(fields[key]) for key in ("time", "began", "pod_started"))
             )
             self.starts.append(start)
         elif event == "joined":
-            self._joined(said)
+            self._joined(fields)
         elif event == "step":
-            self._step(said)
+            self._step(fields)
         elif event == "saved":
-            self.saved.add(int(said["step"]))
+            self.saved.add(int(fields["step"]))
 
-    def _joined(self, said: Fields) -> None:
-        name, rank, first = said["group"], int(said["rank"]), int(said["from_step"])
-        group = self.groups.setdefault(name, Group(name, int(said["world"]), first))
+    def _joined(self, fields: Fields) -> None:
+        name, rank, first = fields["group"], int(fields["rank"]), int(fields["from_step"])
+        group = self.groups.setdefault(name, Group(name, int(fields["world"]), first))
         if first not in self.saved:
             self.problems.append(f"group {name} went on from step {first}, which no rank saved")
-        if (first, int(said["world"])) != (group.from_step, group.size):
-            self.problems.append(f"ranks of group {name} disagree: rank {rank} from step {first} of {said['world']}")
-        group.pods[rank], group.pids[rank] = said["pod"], int(said["pid"])
-        group.restarts.add(int(said["restarts"]))
+        if (first, int(fields["world"])) != (group.from_step, group.size):
+            self.problems.append(f"ranks of group {name} disagree: rank {rank} from step {first} of {fields['world']}")
+        group.pods[rank], group.pids[rank] = fields["pod"], int(fields["pid"])
+        group.restarts.add(int(fields["restarts"]))
 
-    def _step(self, said: Fields) -> None:
-        group, rank, step = self.groups[said["group"]], int(said["rank"]), int(said["step"])
+    def _step(self, fields: Fields) -> None:
+        group, rank, step = self.groups[fields["group"]], int(fields["rank"]), int(fields["step"])
         steps = group.steps.setdefault(rank, [])
         before = steps[-1][0] if steps else group.from_step
         if step != before + 1:
             self.problems.append(f"rank {rank} of group {group.name} did step {step} after step {before}")
-        steps.append((step, float(said["time"])))
-        loss = float(said["loss"])
+        steps.append((step, float(fields["time"])))
+        loss = float(fields["loss"])
         if not math.isclose(self.losses.setdefault(step, loss), loss, rel_tol=NEAR, abs_tol=NEAR):
             self.problems.append(f"the loss of step {step} was {self.losses[step]} and then {loss}")
 

@@ -80,7 +80,7 @@ REFUSED = [
     pytest.param("crds.keep=maybe", "at '/crds/keep'", id="a switch that is neither on nor off"),
     pytest.param("podLabels.a=1", "at '/podLabels/a'", id="a label that is a number"),
     pytest.param(
-        "prometheusRule.runbookUrl=books.test", "at '/prometheusRule/runbookUrl'", id="a host that is no address"
+        "prometheusRule.runbookUrl=books.test", "at '/prometheusRule/runbookUrl'", id="a host without a scheme"
     ),
 ]
 

@@ -103,7 +103,7 @@ def test_the_newest_version_is_that_of_all_objects_so_far() -> None:
         pytest.param(7, 5, 7, True, id="a list of the known version has to contain it"),
         pytest.param(7, 5, 6, False, id="an older list need not"),
         pytest.param(7, 7, 9, False, id="the same version is nothing new"),
-        pytest.param(1, 0, None, False, id="an event is no list"),
+        pytest.param(1, 0, None, False, id="an event is not a list"),
     ],
 )
 def test_which_older_states_are_taken(known: int, item: int, listed_at: int | None, taken: bool) -> None:

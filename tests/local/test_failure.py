@@ -33,7 +33,7 @@ def failed(message: str) -> PyTorchJob:
         ),
         pytest.param(
             COUNTED, [PEER, CAUSE], None, [COUNTED, "worker-0: exited with 3: ValueError: x", READ],
-            id="a plain replica: the one that does not complain of a peer",
+            id="a plain replica: the replica that reports no lost peer",
         ),
         pytest.param(
             "tiny-worker-0 ended 3 times in a row soon after its start: exit code 2, no data", [CAUSE], None,

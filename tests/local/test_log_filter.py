@@ -51,7 +51,7 @@ def test_the_consequence_for_a_peer_is_one_line() -> None:
     [
         pytest.param("TimeoutError: no data", id="a time limit of the script"),
         pytest.param("KeyError: 'store'", id="a word that torch uses too"),
-        pytest.param("RuntimeError: shapes differ", id="an error of torch that is no lost peer"),
+        pytest.param("RuntimeError: shapes differ", id="an error of torch that is not a lost peer"),
     ],
 )
 def test_an_error_of_the_script_itself_is_never_left_out(error: str) -> None:

@@ -42,7 +42,7 @@ def with_limits(limits: dict[str, Any]) -> dict[str, Any]:
         pytest.param("3", {"cpu": "8"}, "3", id="a number is a number"),
         pytest.param(None, {"cpu": "8"}, None, id="nothing given (the deprecated field says it)"),
         pytest.param("auto", {"cpu": "8", "nvidia.community/disk": 2}, "8", id="a vendor whose name begins alike"),
-        pytest.param("auto", {"cpu": "8", "hugepages-2Mi": 2}, "8", id="huge pages are no devices"),
+        pytest.param("auto", {"cpu": "8", "hugepages-2Mi": 2}, "8", id="huge pages are not devices"),
         pytest.param("auto", {"cpu": "9999"}, "9999", id="a machine may have 9999"),
         pytest.param("auto", {"cpu": "10k"}, "auto", id="no machine has more"),
         pytest.param("auto", {"cpu": "0"}, "auto", id="no limit"),

@@ -108,12 +108,12 @@ def known(*seen: tuple[str, str]) -> JobStatus:
     ("pod", "before", "replaced_as"),
     [
         pytest.param(unfit(), (), " on node n", id="the first one"),
-        pytest.param(unfit(node=""), (), "", id="one whose node is unknown"),
+        pytest.param(unfit(node=""), (), "", id="its node is unknown"),
         pytest.param(unfit(), [("worker-0", "uid-old")], " on node n", id="the second one"),
         pytest.param(unfit(), [("worker-0", "uid-old"), ("worker-0", "uid-older")], None, id="the third one stays"),
         pytest.param(unfit(), [("worker-0", "uid-old"), ("worker-0", A)], " on node n", id="it is listed itself"),
         pytest.param(unfit(), [("worker-1", "b"), ("worker-1", "c")], " on node n", id="another replica was unfit"),
-        pytest.param(unfit(deleting=True, phase=PENDING), (), None, id="one that is being deleted"),
+        pytest.param(unfit(deleting=True, phase=PENDING), (), None, id="it is being deleted"),
         pytest.param(unfit(crash=Crash(1, 1)), (), None, id="its program failed"),
     ],
 )

@@ -7,7 +7,7 @@ Object = dict[str, Any]
 
 
 class UnsupportedError(Exception):
-    """This back end cannot do it; names the verb and what to do instead."""
+    """This back end lacks a verb. The message names the verb and an alternative."""
 
 
 class Backend(Protocol):

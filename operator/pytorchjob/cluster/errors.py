@@ -38,7 +38,7 @@ class NotInstalled(ClusterError):
 
 
 class Rejected(ClusterError):
-    """The API server found the object wrong: names each field."""
+    """The API server refuses an invalid object. The message names each wrong field."""
 
 
 class AlreadyExists(ClusterError):

@@ -1,4 +1,4 @@
-"""A time limit for a command that watches: a signal ends the wait, because a blocked read knows no other end."""
+"""A time limit for a command that watches. A signal ends the wait: nothing else ends a blocked read."""
 
 import signal
 from collections.abc import Iterator

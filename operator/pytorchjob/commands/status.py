@@ -62,7 +62,7 @@ def _text(view: JobView, output: str | None) -> str:
 
 
 def _changed(view: JobView, output: str | None) -> str:
-    """Return what decides whether a screen is printed again: ages alone are no change, except on a terminal."""
+    """Return the text by which two screens are compared. Ages alone count as a change on a terminal only."""
     return _text(view, None) if output is None and sys.stdout.isatty() else json.dumps(view.to_json(), default=str)
 
 

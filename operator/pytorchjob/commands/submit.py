@@ -22,7 +22,7 @@ _DONE = {_NONE: "created", _CLIENT: "created (dry run)", _SERVER: "created (serv
 
 
 class DryRunCommand(click.Command):
-    """Reads `--dry-run` without a value as kubectl does: the next argument is no value of it."""
+    """Reads `--dry-run` without a value as kubectl does: it does not take the next argument as its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Complete the flag, then parse as usual."""

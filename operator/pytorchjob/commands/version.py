@@ -33,7 +33,7 @@ def version_command(connect: Callable[[], Cluster], client: bool, output: str | 
 
 
 def _of_cluster(connect: Callable[[], Cluster]) -> dict[str, str]:
-    """Return what the cluster answers; a cluster that does not answer is no failure of this command."""
+    """Return the answer of the cluster. The command does not fail if the cluster does not answer."""
     try:
         cluster = connect()
         server = cluster.read("/version") or {}

@@ -21,7 +21,7 @@ class Line(NamedTuple):
 
 
 def parse(raw: bytes) -> Line | None:
-    """Split a line into timestamp and text; None without a timestamp: then it is no line of the container."""
+    """Split a line into timestamp and text. None without a timestamp: the container did not print such a line."""
     found = _STAMP.match(raw)
     if found is None:
         return None

@@ -32,11 +32,11 @@ _ATTEMPTS = 5
 """Failures in a row, before a log that is not followed cannot be read."""
 
 
-class Stopped(Exception):  # noqa: N818 -- it is no error
+class Stopped(Exception):  # noqa: N818 -- it is not an error
     """The session is over."""
 
 
-class Replaced(Exception):  # noqa: N818 -- it is no error
+class Replaced(Exception):  # noqa: N818 -- it is not an error
     """The pod does not exist, or another pod has its name."""
 
 

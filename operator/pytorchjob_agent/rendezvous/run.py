@@ -67,7 +67,7 @@ def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: 
 
 
 def _serve(port: int, agent: ElasticAgent, membership: Membership) -> MetricsServer | None:
-    """Serve the metrics; a port that is taken is no reason not to train."""
+    """Serve the metrics. If the port is taken, the agent trains without them."""
     try:
         return MetricsServer(port, lambda: metrics_text(_facts(agent, membership)))
     except (OSError, OverflowError) as error:

@@ -29,7 +29,7 @@ class MetricsServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop to listen; an answer that is being sent is not waited for longer than it may take."""
+        """Stop listening. Wait for an answer that is being sent, at most for its time limit."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which `close` alone does not
         self._thread.join(2 * _SECONDS)

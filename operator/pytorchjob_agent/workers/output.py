@@ -22,7 +22,7 @@ REDRAWN_SECONDS = 10.0
 
 
 def rank_prefix(rank: object) -> str:
-    """Return what the log has before each line of a worker; torch puts the same before an uncaught error's lines."""
+    """Return the prefix of a worker's lines in the log. torch puts the same before the lines of an uncaught error."""
     return f"[rank{rank}]: "
 
 

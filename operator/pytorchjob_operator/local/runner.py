@@ -255,7 +255,7 @@ class Runner:
     def _show(self, *, stopped: bool = False) -> None:
         now, report = _monotonic(), self._coordinator.report(self._job.metadata.uid)
         if report is None and self._coordinated:
-            report = Report()  # the coordinator's thread has not come to it yet
+            report = Report()  # the coordinator's thread has not reported yet
         ready, wanted = self._node.ready, replicas.total(self._job)
         stage = find_stage(self._job, report, all_ready=ready >= wanted, started=self._was_ready)
         stage = Stage.STOPPED if stopped else stage

@@ -9,7 +9,7 @@ from pytorchjob_operator.coordinator_report import PhaseName, Report
 from pytorchjob_operator.model import ConditionType, PyTorchJob, main_container
 
 _OURS = "pytorchjob"
-"""In every command that starts the agent."""
+"""Every command that starts the agent contains this text."""
 
 
 class Stage(StrEnum):

@@ -108,7 +108,7 @@ def join(transition: Transition, member: Member, message: Join) -> None:
             notify_spares(transition)
         case Rendezvous(last_round=last):
             if last is not None and last.has(member.index):
-                # Of a later round, which it never began, it knows only that it is over.
+                # The member never began a later round: it knows only that the round is over.
                 over = message.round is not None and message.round >= last.id
                 rendezvous.mark_stopped(transition, caused=message.caused and over)
         case Ended():

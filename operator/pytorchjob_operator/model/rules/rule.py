@@ -31,7 +31,7 @@ class Rule:
     culprits: Callable[[Any], list[str]] | None = None
     """The same list; all of them end our own message."""
     hint: Callable[[Any], str] | None = None
-    """What our own message has at its very end; the API server's does without."""
+    """The very end of our own message. The API server's message lacks it."""
 
     def explain(self, node: Any) -> str:
         """Return the message for a node that breaks the rule."""
