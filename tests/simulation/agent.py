@@ -231,7 +231,7 @@ class Agent(Sleeper):
         )
 
     def _report_progress(self, workers: RoundWorkers) -> None:
-        request = self.session.inbox.checkpoint
+        request = self.session.inbox.save_request
         if request is not None and not self.asked and workers.state is Workers.RUN:
             self.asked = True
             workers.save(self.cooperative, self.obeys)

@@ -31,6 +31,7 @@ class Inbox:
     restart: Restart | None = None
     """Stop the workers of `round` and join again."""
     checkpoint: Checkpoint | None = None
+    """A request to save: for the workers of `round`, or for those of `assigned`, which have not started yet."""
     stop: Stop | None = None
     finished: bool = False
     hold: str = ""
@@ -39,6 +40,11 @@ class Inbox:
     """Why the coordinator did not accept the last hello; None once it has accepted one."""
     welcomes: int = 0
     """How many hellos were accepted: another one may mean another coordinator."""
+
+    @property
+    def save_request(self) -> Checkpoint | None:
+        """The request to save that stands for the workers of `round`."""
+        return self.checkpoint if self.checkpoint is not None and self.checkpoint.round == self.round else None
 
 
 def receive(inbox: Inbox, message: ToAgent) -> Inbox:
@@ -49,7 +55,7 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
         case Restart(round=id_):
             return replace(inbox, restart=message) if _concerns(inbox, id_) else inbox
         case Checkpoint(round=id_):
-            return replace(inbox, checkpoint=message) if id_ == inbox.round else inbox
+            return replace(inbox, checkpoint=message) if id_ in (inbox.round, _next(inbox)) else inbox
         case Finished(round=id_):
             return replace(inbox, finished=True) if id_ == inbox.round else inbox
         case Stop():
@@ -68,7 +74,8 @@ def begin(inbox: Inbox, id_: RoundId) -> Inbox:
     """Return the inbox once a round has begun: commands about older rounds are void."""
     assigned = inbox.assigned if inbox.assigned is not None and inbox.assigned.round > id_ else None
     restart = inbox.restart if inbox.restart is not None and inbox.restart.round >= id_ else None
-    return replace(inbox, round=id_, assigned=assigned, restart=restart, checkpoint=None, finished=False, hold="")
+    request = inbox.checkpoint if inbox.checkpoint is not None and inbox.checkpoint.round == id_ else None
+    return replace(inbox, round=id_, assigned=assigned, restart=restart, checkpoint=request, finished=False, hold="")
 
 
 def skip(inbox: Inbox) -> Inbox:
@@ -95,9 +102,14 @@ def superseded(inbox: Inbox, id_: RoundId) -> bool:
     return ended_ or (assigned is not None and assigned.round > id_) or inbox.stop is not None
 
 
+def _next(inbox: Inbox) -> RoundId | None:
+    """Return the round that is about to begin."""
+    return None if inbox.assigned is None else inbox.assigned.round
+
+
 def _concerns(inbox: Inbox, id_: RoundId) -> bool:
     """Return whether a command about this round concerns ours, or the one that is about to begin."""
-    ours = inbox.round or (inbox.assigned.round if inbox.assigned is not None else None)
+    ours = inbox.round or _next(inbox)
     return ours is None or id_ >= ours
 
 

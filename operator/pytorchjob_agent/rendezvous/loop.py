@@ -226,7 +226,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _report_progress(self, workers: Workers) -> None:
         """Report without waiting for the next heartbeat that a request is answered, or that workers accept requests."""
-        request = self._membership.client.inbox.checkpoint
+        request = self._membership.client.inbox.save_request
         if request is not None and not self._workers.asked and workers is Workers.RUN:
             say(f"the workers are asked to save: {request.reason}")
             self._workers.request(request.number, request.seconds)

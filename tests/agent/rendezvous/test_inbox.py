@@ -63,6 +63,12 @@ def test_a_round_that_begins_voids_what_was_said_of_older_ones() -> None:
     assert begin(inbox, NEXT) == Inbox(round=NEXT)
 
 
+def test_a_request_to_save_that_comes_right_behind_the_round_stands_once_the_round_has_begun() -> None:
+    inbox = receive(receive(HERE, assigned(NEXT)), Checkpoint(NEXT, 1, 1.0))
+    assert inbox.save_request is None
+    assert begin(inbox, NEXT).save_request == Checkpoint(NEXT, 1, 1.0)
+
+
 def test_a_later_order_outlives_the_begin_of_a_round() -> None:
     inbox = begin(receive(receive(HERE, Restart(LATER)), assigned(LATER)), NEXT)
     assert inbox.restart == Restart(LATER)
