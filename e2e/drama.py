@@ -119,9 +119,16 @@ class Drama:
         for name in sorted(groups - act.known, key=int):
             group = self.stage.journal.groups[name]
             if group.steps:
-                problem = f"group {name} went on from {group.from_step}, {furthest} was done"
+                problem = f"group {name} went on from {group.from_step}, {furthest} was done: {self._ends()}"
                 assert group.from_step == furthest, f"{problem}\n{self.groups()}\n{self.kubectl.story(self.job)}"
                 furthest = group.furthest()
+
+    def _ends(self) -> str:
+        """Why the last rounds ended, in one line: a summary of the test run may show no more."""
+        events = elastic.messages(self.kubectl, self.job, "Regrouping")
+        groups = list(self.stage.journal.groups.values())[-3:]
+        steps = ", ".join(f"{group.size} workers did {group.from_step} to {group.furthest()}" for group in groups)
+        return f"{'; '.join(events[-3:])}; {steps}"
 
     def groups(self) -> str:
         """A line for each group of the job: when it did its first step and its last one, and which."""
