@@ -163,6 +163,23 @@ def test_a_group_that_may_still_train_is_not_replaced_by_others() -> None:
     assert job.ranks == (2, 3)
 
 
+def test_a_terminating_pod_of_a_smaller_job_trains_alone_until_its_agent_has_ended() -> None:
+    job = Job(2, min_members=1)
+    job.waits(0)
+    job.passes(30, cooperative=True)
+    job.waits(1)
+    job.expect({1: job.pods[1]})
+    job.goes(0, seconds=20)
+    job.says(0, Heartbeat(cooperative=True, answered=1))
+    assert job.heard(0).exit_code == 143
+    job.passes(6)
+    assert not job.runs
+    assert "round 1.1 may still train: its members have not stopped their workers yet" in job.heard(1).reason
+    job.breaks(0)
+    job.passes(1, silent=[0])
+    assert job.ranks == (1,)
+
+
 def test_spares_do_not_start_before_a_running_group_has_come_back_to_a_new_leader() -> None:
     old = Job(4, min_members=1, max_members=2)
     old.waits(0, 1, 2, 3)

@@ -234,12 +234,20 @@ def is_replaced(pod: ExpectedPod, uid: str) -> bool:
 def _last_round_may_run(transition: Transition, phase: Rendezvous) -> bool:
     """True if the last round may still train while the coordinator hears none of its members.
 
-    Two groups of one job must never train at once. A pod that the operator knows to be gone ends the doubt.
+    Two groups of one job must never train at once. A pod that the operator knows to be gone ends the doubt, unless its
+    agent is still connected: a pod of a job that was made smaller trains until it has terminated.
     """
     last, pods = phase.last_round, transition.state.pods
     if last is None or phase.stopped:
         return False
-    return not any(_is_gone(pods.get(index), uid) for index, uid in last.pod_uids.items())
+    gone = [(index, uid) for index, uid in last.pod_uids.items() if _is_gone(pods.get(index), uid)]
+    return all(_is_connected(transition, index, uid) for index, uid in gone)
+
+
+def _is_connected(transition: Transition, index: int, uid: str) -> bool:
+    """True if the agent in the pod with this uid is connected."""
+    member = transition.state.members.get(index)
+    return member is not None and member.pod_uid == uid and member.connection is not None
 
 
 def _is_gone(pod: ExpectedPod | None, uid: str) -> bool:
@@ -287,10 +295,10 @@ def _why_waiting(transition: Transition, phase: Rendezvous, waiting: Sequence[Me
     if transition.now < phase.not_before:
         return f"the next round starts in {phase.not_before - transition.now:.0f} s: {phase.reason}"
     if _is_enough(transition, phase, waiting) and phase.last_round is not None:
-        return (
-            f"round {phase.last_round.id} may still train:"
-            " the coordinator hears none of its members, and their pods still run"
-        )
+        doubt = "the coordinator hears none of its members, and their pods still run"
+        if any(member.connection is not None for member in transition.in_round()):
+            doubt = "its members have not stopped their workers yet"
+        return f"round {phase.last_round.id} may still train: {doubt}"
     missing = missing_pods(transition, waiting)
     shown = [
         f"{state.pods[index].pod} ({state.pods[index].problem or _why_missing(transition, index)})"
