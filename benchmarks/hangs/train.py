@@ -224,7 +224,7 @@ def loads_from_the_network() -> None:
 
 
 def debugged() -> None:
-    """Rank 1 is stopped by a debugger, while somebody thinks."""
+    """Rank 1 is stopped by a debugger, during a long pause."""
     if rank() == 1:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
