@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -45,6 +46,21 @@ class OperatorProcess:
         if "--no-leader-elect" not in options:
             _release_lease(plane, self.lease)
         self.process = self.start()
+
+    @classmethod
+    def with_coordinator(cls, plane: ControlPlane, directory: Path, **env: str) -> "OperatorProcess":
+        """One with a coordinator, and with a Lease, a Secret and a port of its own."""
+        name, port = f"test-{secrets.token_hex(4)}", free_port()
+        return cls(
+            plane,
+            directory,
+            PYTORCHJOB_LEASE_NAME=name,
+            PYTORCHJOB_OPERATOR_COORDINATOR="true",
+            PYTORCHJOB_OPERATOR_COORDINATOR_ADDRESS=f"127.0.0.1:{port}",
+            PYTORCHJOB_OPERATOR_COORDINATOR_PORT=str(port),
+            PYTORCHJOB_OPERATOR_COORDINATOR_SECRET=name,
+            **env,
+        )
 
     def start(self) -> subprocess.Popen[bytes]:
         command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "pytorchjob_operator", *self._options]

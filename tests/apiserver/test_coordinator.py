@@ -2,10 +2,9 @@
 
 import asyncio
 import base64
-import secrets
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,10 @@ from pytorchjob_agent.contract.messages import (
     Refused,
     RoundId,
 )
-from pytorchjob_operator.kube.client import ApiClient
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.coordinator.talking import Talker
 from tests.fakes.tokens import AUDIENCE
-from tests.ports import free_port
 from tests.waiting import becomes, until_async
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(240)]
@@ -40,28 +37,9 @@ Object = dict[str, Any]
 @pytest.fixture
 def operator(control_plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorProcess]:
     """An operator with a Lease, a Secret and a port of this test's own."""
-    name, port = f"test-{secrets.token_hex(4)}", free_port()
-    one = OperatorProcess(
-        control_plane,
-        tmp_path,
-        PYTORCHJOB_LEASE_NAME=name,
-        PYTORCHJOB_OPERATOR_COORDINATOR="true",
-        PYTORCHJOB_OPERATOR_COORDINATOR_ADDRESS=f"127.0.0.1:{port}",
-        PYTORCHJOB_OPERATOR_COORDINATOR_PORT=str(port),
-        PYTORCHJOB_OPERATOR_COORDINATOR_SECRET=name,
-    )
-    yield one.wait_ready()
-    assert one.stop() == 0
-
-
-@pytest.fixture
-def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
-    return make_jobs()
-
-
-@pytest.fixture
-def kubelet(client: ApiClient, jobs: Jobs) -> Kubelet:
-    return Kubelet(client, jobs.namespace)
+    process = OperatorProcess.with_coordinator(control_plane, tmp_path)
+    yield process.wait_ready()
+    assert process.stop() == 0
 
 
 def meeting(pod: Object) -> CoordinatorEndpoint:

@@ -6,7 +6,6 @@ kube-state-metrics cannot be built here from a Go module: a stand-in makes its s
 import json
 import os
 import re
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,6 @@ from monitoring.job import JOB
 from monitoring.job_series import custom_resource_state
 from monitoring.panels import Dashboard, Panel
 from monitoring.picture import Line, draw
-from pytorchjob_operator.kube.client import ApiClient
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
 from tests.apiserver.test_coordinator import Agents, fell, started
@@ -29,7 +27,6 @@ from tests.apiserver.test_metrics import crash, runs, succeed
 from tests.monitoring.custom_resource_state import exposition, samples
 from tests.monitoring.metric_names import metric_names
 from tests.monitoring.prometheus import Exporter, Prometheus, Target
-from tests.ports import free_port
 from tests.waiting import becomes
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
@@ -51,11 +48,6 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 @pytest.fixture
-def kubelet(client: ApiClient, jobs: Jobs) -> Kubelet:
-    return Kubelet(client, jobs.namespace)
-
-
-@pytest.fixture
 async def agents(kubelet: Kubelet, jobs: Jobs) -> AsyncIterator[Agents]:
     some = Agents(kubelet, jobs)
     yield some
@@ -65,17 +57,7 @@ async def agents(kubelet: Kubelet, jobs: Jobs) -> AsyncIterator[Agents]:
 @pytest.fixture
 def operator(control_plane: ControlPlane, jobs: Jobs, tmp_path: Path) -> Iterator[OperatorProcess]:
     """An operator with a coordinator, for the namespace of this test alone."""
-    name, port = f"test-{secrets.token_hex(4)}", free_port()
-    process = OperatorProcess(
-        control_plane,
-        tmp_path,
-        PYTORCHJOB_NAMESPACES=jobs.namespace,
-        PYTORCHJOB_LEASE_NAME=name,
-        PYTORCHJOB_OPERATOR_COORDINATOR="true",
-        PYTORCHJOB_OPERATOR_COORDINATOR_ADDRESS=f"127.0.0.1:{port}",
-        PYTORCHJOB_OPERATOR_COORDINATOR_PORT=str(port),
-        PYTORCHJOB_OPERATOR_COORDINATOR_SECRET=name,
-    )
+    process = OperatorProcess.with_coordinator(control_plane, tmp_path, PYTORCHJOB_NAMESPACES=jobs.namespace)
     yield process.wait_ready()
     assert process.stop() == 0
 

@@ -65,11 +65,6 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 
 @pytest.fixture
-def kubelet(client: ApiClient, jobs: Jobs) -> Kubelet:
-    return Kubelet(client, jobs.namespace)
-
-
-@pytest.fixture
 def start(control_plane: ControlPlane, tmp_path: Path, jobs: Jobs) -> Iterator[Callable[[], OperatorProcess]]:
     """Starts operators that see this test's namespace only and share a Lease."""
     started: list[OperatorProcess] = []

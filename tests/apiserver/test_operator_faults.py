@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_operator.control.apply import IN_FLIGHT
-from pytorchjob_operator.kube.client import ApiClient
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Audit, Jobs, Kubelet, OperatorProcess
 from tests.waiting import becomes, until_async
@@ -41,11 +40,6 @@ def start(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Start]:
 @pytest.fixture
 def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
     return make_jobs()
-
-
-@pytest.fixture
-def kubelet(client: ApiClient, jobs: Jobs) -> Kubelet:
-    return Kubelet(client, jobs.namespace)
 
 
 async def at_least(kubelet: Kubelet, count: int) -> bool:
