@@ -327,3 +327,25 @@ def test_a_coordinator_that_slept_gives_the_members_of_an_adopted_round_the_usua
     assert job.runs
     job.passes(11, silent=[1, 2])
     assert not job.runs
+
+
+def test_a_terminating_pod_that_still_saves_may_reconnect() -> None:
+    job = running(2, min_members=1)
+    job.passes(1, cooperative=True)
+    job.expect({0: job.pods[0]})
+    job.goes(1, seconds=20)
+    job.breaks(1)
+    job.expect({0: job.pods[0]})
+    job.passes(1, silent=[1], cooperative=True)
+    assert job.runs
+    assert job.hello(1, round=job.round, rank=1, size=2).kind == "checkpoint"
+
+
+def test_a_terminating_pod_that_does_not_reconnect_is_lost() -> None:
+    job = running(2, min_members=1)
+    job.passes(1, cooperative=True)
+    job.expect({0: job.pods[0]})
+    job.goes(1, seconds=20)
+    job.breaks(1)
+    job.passes(2, silent=[1], cooperative=True)
+    assert job.heard(0).kind == "restart"

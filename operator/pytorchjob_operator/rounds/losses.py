@@ -74,10 +74,17 @@ def connection_closed(transition: Transition, connection: int, index: int) -> No
         transition.reason = "an old connection ended"
         return
     transition.reason = f"{member.pod} has lost its connection"
-    if member.leaving or isinstance(transition.state.phase, Ended | Stalled):
+    ends = member.leaving and not _trains(transition, member)
+    if ends or isinstance(transition.state.phase, Ended | Stalled):
         _remove(transition, member, "has left")
     else:
         transition.put(replace(member, connection=None, port=None, lost_at=transition.now))
+
+
+def _trains(transition: Transition, member: Member) -> bool:
+    """True if no command has ended the workers of this member: also those of a terminating pod, which still save."""
+    phase = transition.state.phase
+    return isinstance(phase, Running) and phase.round.has(member.index) and member.index not in phase.round.done
 
 
 def sync_job(transition: Transition, job: JobSynced) -> None:
@@ -105,7 +112,8 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
     transition.reason = f"the job has {len(job.pods)} pods"
     for member in tuple(transition.state.members.values()):
         pod = job.pods.get(member.index)
-        if member.connection is None and (pod is None or rendezvous.is_replaced(pod, member.pod_uid)):
+        saves = member.leaving and _trains(transition, member)
+        if member.connection is None and not saves and (pod is None or rendezvous.is_replaced(pod, member.pod_uid)):
             _remove(transition, member, "was deleted")
     rendezvous.check_earlier_success(transition)
 
