@@ -23,6 +23,7 @@ TORCH_OLDEST := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pytorchjob-operator/torch
 
 include e2e/cluster/cluster.mk
 include install/install.mk
+include release/release.mk
 
 ##@ Use
 run: .venv ## Train the digits example on this machine, without any cluster
@@ -77,6 +78,7 @@ bench-recovery: .venv cluster ## Faults on the cluster, ours beside torchrun: ho
 ##@ Generate
 generate: .venv ## Write every generated file: CRD and its copies, chart README, tables
 	python -m pytorchjob_operator.crd
+	python -m release.version
 	python charts/generate_readme.py
 	python -m monitoring
 	python -m pytorchjob_operator.rounds.diagram docs/rounds.md

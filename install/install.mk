@@ -6,7 +6,7 @@
 install: ## Build the images and install the operator: on kind, or KUBECONFIG=... REGISTRY=... on any cluster
 	@install/install.sh install
 
-push: ## Build the images and push them: REGISTRY=registry.example.com/team, TAG=...
+push: ## Build the images and push them: REGISTRY=registry.example.com/team; TAG=, PLATFORMS=, SIGN_KEY=
 	@install/install.sh push
 
 uninstall: ## Remove the operator; the resource definition and all jobs stay

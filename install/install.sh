@@ -1,7 +1,8 @@
 #!/bin/bash
 # Installs the operator of this checkout: builds the images, brings them to the nodes or to a registry, installs the chart.
 # usage: install.sh install|push|uninstall|chart    (chart: the chart alone, with the images that the nodes have)
-# knobs: KUBECONFIG, REGISTRY, TAG, NAMESPACE, HELM_ARGS, and those of e2e/cluster (docs/installing.md, docs/cluster.md)
+# knobs: KUBECONFIG, REGISTRY, TAG, PLATFORMS, SIGN_KEY, NAMESPACE, HELM_ARGS, and those of e2e/cluster (docs/installing.md,
+#        docs/cluster.md)
 set -euo pipefail
 path_of_user=$PATH
 kubeconfig_of_user=${KUBECONFIG:-}
@@ -11,8 +12,7 @@ release=pytorchjob-operator
 chart=$ROOT/charts/$release
 namespace=${NAMESPACE:-pytorchjob-system}
 definition=pytorchjobs.kubeflow.org
-example=examples/digits/pytorchjob.yaml
-example_image=pytorchjob/examples:dev
+examples=examples
 values=()
 
 # A program of PATH, or else one that is built from its Go module into the cache.
@@ -94,27 +94,14 @@ load() {
     use_loaded_images
 }
 
-# One level below REGISTRY: some registries allow no more.
-pushed() { echo "$REGISTRY/pytorchjob-$1:$tag"; } # image
-
 push() {
-    local image digest
     [ -n "${REGISTRY:-}" ] ||
         fail "REGISTRY is missing: name the registry to push to: make push REGISTRY=registry.example.com/team"
-    tag=${TAG:-$(sed -n 's/^appVersion: "\(.*\)"/\1/p' "$chart/Chart.yaml")}
     docker_ready
-    "$CLUSTER_DIR/images.sh" agent operator examples
-    for image in operator agent examples; do
-        docker tag "pytorchjob/$image:dev" "$(pushed "$image")"
-        docker push --quiet "$(pushed "$image")" >/dev/null ||
-            fail "$(pushed "$image") was not pushed: if the registry asks for an account, run \`docker login ${REGISTRY%%/*}\`"
-        echo "install: pushed $(pushed "$image")"
-    done
-    digest=$(docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$(pushed operator)" |
-        sed -n "s#^$REGISTRY/pytorchjob-operator@##p" | head -1)
-    example_image=$(pushed examples)
-    # A digest, so that pods are replaced when the image changes under the same tag.
-    values=(--set "image.repository=$REGISTRY/pytorchjob-operator" --set "image.tag=$tag" --set "image.digest=$digest")
+    (cd "$ROOT" && python3 -m release.push) || exit
+    examples=out/release/examples
+    # By digest, so that pods are replaced when the image changes under the same tag.
+    values=(--values "$ROOT/out/release/values.yaml")
 }
 
 install_chart() {
@@ -127,13 +114,10 @@ install_chart() {
 }
 
 print_next_steps() {
-    local apply="kubectl apply -f $example"
-    [ "$example_image" = pytorchjob/examples:dev ] ||
-        apply="sed 's#pytorchjob/examples:dev#$example_image#' $example | kubectl apply -f -"
     echo "install: $release is ready in namespace $namespace. Next:"
     PATH=$path_of_user command -v kubectl >/dev/null || echo "  export PATH=$BIN:\$PATH"
     [ -n "$kubeconfig_of_user" ] || echo "  export KUBECONFIG=$KUBECONFIG"
-    echo "  $apply"
+    echo "  kubectl apply -f $examples/digits/pytorchjob.yaml"
     echo "  kubectl get ptj -w"
 }
 
@@ -141,7 +125,8 @@ install() {
     choose_cluster bring_up
     need helm helm
     refuse_foreign_definition
-    if [ -n "${REGISTRY:-}" ]; then push; else load; fi
+    # The nodes' platform alone, unless PLATFORMS names more: emulating another one takes long.
+    if [ -n "${REGISTRY:-}" ]; then PLATFORMS=${PLATFORMS:-native} push; else load; fi
     install_chart
     print_next_steps
 }
@@ -164,7 +149,7 @@ uninstall() {
 
 print_helm_command() {
     echo "install: a chart with these images is installed by"
-    echo "  helm upgrade --install $release charts/$release --namespace $namespace --create-namespace ${values[*]}"
+    echo "  helm upgrade --install $release charts/$release --namespace $namespace --create-namespace ${values[*]//"$ROOT/"/}"
 }
 
 case ${1:-} in

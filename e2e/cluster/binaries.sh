@@ -1,8 +1,9 @@
 #!/bin/bash
 # Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
-# usage: binaries.sh [apiserver|tests|clients|metrics|prometheus|node|all]   (apiserver: an API server for tests and benchmarks; tests: all
-#                    that tests without a cluster need; clients: what users of a cluster need; metrics: what autoscalers need
-#                    in it; prometheus: what reads dashboards and alerts; node: what a node image is made from)
+# usage: binaries.sh [apiserver|tests|clients|metrics|prometheus|node|registry|all]   (apiserver: an API server for tests and benchmarks;
+#                    tests: all that tests without a cluster need; clients: what users of a cluster need; metrics: what autoscalers
+#                    need in it; prometheus: what reads dashboards and alerts; node: what a node image is made from;
+#                    registry: where tests push to)
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./common.sh
@@ -74,6 +75,7 @@ tests() {
     kubernetes kube-scheduler
     helm
     prometheus
+    registry
 }
 
 clients() {
@@ -94,6 +96,9 @@ prometheus() {
             "-X github.com/prometheus/common/version.Version=$(version_of prometheus $module)"
     done
 }
+
+# Where tests push images and charts.
+registry() { build registry registry .; }
 
 metrics() {
     local module=sigs.k8s.io/metrics-server
@@ -117,6 +122,7 @@ clients) clients ;;
 helm) helm ;;
 metrics) metrics ;;
 prometheus) prometheus ;;
-all) apiserver && clients && metrics && node ;;
-*) fail "unknown group '$1': use apiserver, tests, clients, metrics, prometheus, node or all" ;;
+registry) registry ;;
+all) apiserver && clients && metrics && node && registry ;;
+*) fail "unknown group '$1': use apiserver, tests, clients, metrics, prometheus, node, registry or all" ;;
 esac

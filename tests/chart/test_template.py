@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent import __version__
 from pytorchjob_operator import installed
 from pytorchjob_operator.crd.build import build_crd
 from pytorchjob_operator.settings import Settings
@@ -104,15 +105,17 @@ def test_deprecated_fields_are_warned_of_where_kubernetes_can(
 
 DIGEST = "sha256:" + "0" * 64
 IMAGES = [
-    pytest.param([], "pytorchjob/operator:0.1.0", id="the tag is the chart's appVersion"),
+    pytest.param([], f"pytorchjob/operator:{__version__}", id="the tag is the chart's appVersion"),
     pytest.param(["image.tag=dev"], "pytorchjob/operator:dev", id="a tag"),
-    pytest.param(["image.repository=own/operator"], "own/operator:0.1.0", id="a repository"),
+    pytest.param(["image.repository=own/operator"], f"own/operator:{__version__}", id="a repository"),
     pytest.param([f"image.digest={DIGEST}", "image.tag=dev"], f"pytorchjob/operator@{DIGEST}", id="a digest wins"),
-    pytest.param(["image.registry=r.test"], "r.test/pytorchjob/operator:0.1.0", id="a registry"),
-    pytest.param(["global.imageRegistry=g.test"], "g.test/pytorchjob/operator:0.1.0", id="a registry for all charts"),
+    pytest.param(["image.registry=r.test"], f"r.test/pytorchjob/operator:{__version__}", id="a registry"),
+    pytest.param(
+        ["global.imageRegistry=g.test"], f"g.test/pytorchjob/operator:{__version__}", id="a registry for all charts"
+    ),
     pytest.param(
         ["global.imageRegistry=g.test", "image.registry=r.test"],
-        "r.test/pytorchjob/operator:0.1.0",
+        f"r.test/pytorchjob/operator:{__version__}",
         id="the image's own registry wins",
     ),
 ]
@@ -144,13 +147,13 @@ SETTINGS = [
             log_format="json",
             coordinator=True,
             coordinator_address=f"{COORDINATOR}.space.svc.cluster.local:29600",
-            agent_image="pytorchjob/operator:0.1.0",
+            agent_image=f"pytorchjob/operator:{__version__}",
         ),
         id="defaults",
     ),
     pytest.param(
         ["coordinator.enabled=false"],
-        Settings(lease_namespace="space", log_format="json", agent_image="pytorchjob/operator:0.1.0"),
+        Settings(lease_namespace="space", log_format="json", agent_image=f"pytorchjob/operator:{__version__}"),
         id="no coordinator",
     ),
     pytest.param(

@@ -16,10 +16,10 @@ COPIED = (
     "charts/pytorchjob-operator/Chart.yaml",
 )
 SCRIPTS = ("binaries.sh", "cluster.sh", "docker.sh", "images.sh", "load_images.py")
-PROGRAMS = ("docker", "helm", "kind", "kubectl")
+PROGRAMS = ("docker", "helm", "kind", "kubectl", "python3")
 NEEDED = ("awk", "basename", "bash", "dirname", "head", "mkdir", "sed")
 STUB = """#!/bin/bash
-call="${0##*/} $*"
+call="${0##*/} $*${PLATFORMS:+ for $PLATFORMS}"
 echo "$call" >>"$CALLS"
 while IFS='|' read -r pattern status text; do
     if [[ $call == $pattern ]]; then
@@ -34,11 +34,9 @@ NEW = {"helm status*": 1}
 NO_CLUSTER = {"kubectl --request-timeout*": 1}
 FOREIGN = {"kubectl get crd*": "CustomResourceDefinition/"}
 OURS = {"kubectl get crd*": "CustomResourceDefinition/pytorchjob-operator"}
-DIGEST = "sha256:" + "1" * 64
-BUILT = {
-    "docker image inspect*RepoDigests*": f"r.test/a/pytorchjob-operator@{DIGEST}",
-    "docker image inspect*": "sha256:2",
-}
+BUILT = {"docker image inspect*": "sha256:2"}
+PUSH = "python3 -m release.push"
+"""The step that pushes; tests/release runs it."""
 
 
 @dataclass(frozen=True)
@@ -110,21 +108,24 @@ def test_a_kind_cluster_gets_the_images_into_its_nodes(run: Run) -> None:
 def test_any_other_cluster_reads_the_images_from_a_registry(run: Run) -> None:
     done = run("install", REMOTE | BUILT | NEW, KUBECONFIG="mine", REGISTRY="r.test/a")
     assert done.status == 0, done.error
-    pushed = [f"docker push --quiet r.test/a/pytorchjob-{image}:0.1.0" for image in ("operator", "agent", "examples")]
-    assert done.called("docker push") == pushed
+    assert done.called("python3") == [f"{PUSH} for native"]
     assert not done.called("load_images.py")
     (upgrade,) = done.called("helm upgrade")
-    assert "--set image.repository=r.test/a/pytorchjob-operator --set image.tag=0.1.0" in upgrade
-    assert f"--set image.digest={DIGEST}" in upgrade
-    assert "sed 's#pytorchjob/examples:dev#r.test/a/pytorchjob-examples:0.1.0#'" in done.output
+    assert upgrade.endswith("/out/release/values.yaml")
+    assert "  kubectl apply -f out/release/examples/digits/pytorchjob.yaml" in done.output.splitlines()
 
 
-def test_a_tag_and_arguments_of_helm_are_passed_on(run: Run) -> None:
-    done = run(
-        "install", REMOTE | BUILT | NEW, KUBECONFIG="mine", REGISTRY="r.test/a", TAG="7", HELM_ARGS="--set replicas=1"
-    )
+def test_more_platforms_are_pushed_on_request(run: Run) -> None:
+    both = "linux/amd64,linux/arm64"
+    done = run("install", REMOTE | BUILT | NEW, KUBECONFIG="mine", REGISTRY="r.test/a", PLATFORMS=both)
+    assert done.called("python3") == [f"{PUSH} for {both}"]
+
+
+def test_arguments_of_helm_are_passed_on(run: Run) -> None:
+    more = {"HELM_ARGS": "--set replicas=1"}
+    done = run("install", REMOTE | BUILT | NEW, KUBECONFIG="mine", REGISTRY="r.test/a", **more)
     (upgrade,) = done.called("helm upgrade")
-    assert upgrade.endswith(f"--set image.tag=7 --set image.digest={DIGEST} --set replicas=1")
+    assert upgrade.endswith("/out/release/values.yaml --set replicas=1")
 
 
 def test_without_kubeconfig_the_cluster_of_make_cluster_is_brought_up(run: Run) -> None:
@@ -161,9 +162,9 @@ def test_a_definition_that_an_uninstalled_release_left_is_ours(run: Run) -> None
 def test_push_shows_how_the_chart_takes_the_images(run: Run) -> None:
     done = run("push", BUILT, REGISTRY="r.test/a")
     assert done.status == 0, done.error
-    assert len(done.called("docker push")) == 3
+    assert done.called("python3") == [PUSH]
     assert not done.called("helm")
-    assert "--create-namespace --set image.repository=r.test/a/pytorchjob-operator" in done.output
+    assert "--create-namespace --values out/release/values.yaml" in done.output
 
 
 def test_uninstall_reports_what_stays(run: Run) -> None:
@@ -200,9 +201,10 @@ def test_a_missing_program_is_named_where_it_cannot_be_built(run: Run) -> None:
     assert (done.status, "helm is missing: install helm, or Go 1.24" in done.error) == (1, True), done.error
 
 
-def test_a_registry_that_refuses_is_named_with_the_remedy(run: Run) -> None:
-    done = run("push", {"docker push*": 1} | BUILT, REGISTRY="r.test/a")
-    assert (done.status, "run `docker login r.test`" in done.error) == (1, True), done.error
+@pytest.mark.parametrize("action", ["push", "install"])
+def test_nothing_follows_a_push_that_failed(run: Run, action: str) -> None:
+    done = run(action, {"python3*": 1} | REMOTE | BUILT | NEW, KUBECONFIG="mine", REGISTRY="r.test/a")
+    assert (done.status, done.called("helm upgrade"), "--values" in done.output) == (1, [], False), done.error
 
 
 def test_pods_that_do_not_start_are_shown(run: Run) -> None:

@@ -1,0 +1,37 @@
+"""A checkout for each test, and a real registry on this machine."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.cluster import BIN
+from tests.release.support import Checkout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+@pytest.fixture
+def with_docker(checkout: Checkout) -> Checkout:
+    """A checkout on a machine with Docker."""
+    checkout.fake_docker()
+    return checkout
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[str]:
+    """The address of a registry that has nothing yet."""
+    program = BIN / "registry"
+    if not program.is_file():
+        pytest.fail(f"{program} is missing: run `make binaries-tests` (needs Go)", pytrace=False)
+    with subprocess.Popen(
+        ["setpriv", "--pdeathsig", "KILL", str(program)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        os.kill(process.pid, 15)
