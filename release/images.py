@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -139,9 +140,24 @@ def of_index(index: Mapping[str, Any], platforms: tuple[str, ...]) -> dict[str, 
     return {platform: found[platform] for platform in platforms}
 
 
+def read_files(reference: str, platform: str, paths: tuple[str, ...], *, local: bool) -> dict[str, str]:
+    """Return files of an image by their names, those that are there; `local`: Docker itself has the image."""
+    if local:
+        with _container(reference, platform) as made:
+            found = {Path(path).name: _copy(made, path) for path in paths}
+        return {name: text for name, text in found.items() if text is not None}
+    # The builder has the image's layers already: Docker itself would have to pull gigabytes.
+    folder = OUT / "metadata" / "files"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "context").mkdir(parents=True)
+    what = ("--platform", platform, "--output", f"type=local,dest={folder}/found", "--file", "-", f"{folder}/context")
+    run("docker", "buildx", "build", *what, stdin=f"FROM scratch\nCOPY --from={reference} {' '.join(paths)} /\n")
+    return {path.name: path.read_text() for path in (folder / "found").iterdir()}
+
+
 @contextmanager
-def container(reference: str, platform: str) -> Iterator[str]:
-    """A container of an image that never runs, so that its files can be read for any platform."""
+def _container(reference: str, platform: str) -> Iterator[str]:
+    """A container that never runs, so that its files can be read for any platform."""
     made = run("docker", "create", "--platform", platform, reference, "true").strip().splitlines()[-1]
     try:
         yield made
@@ -149,7 +165,7 @@ def container(reference: str, platform: str) -> Iterator[str]:
         succeeds("docker", "rm", "--force", made)
 
 
-def read_file(made: str, path: str) -> str | None:
+def _copy(made: str, path: str) -> str | None:
     """Return a file of a container; None if there is no such file."""
     try:
         archive = run_bytes("docker", "cp", "--follow-link", f"{made}:{path}", "-")

@@ -4,6 +4,7 @@ REGISTRY is required. TAG, PLATFORMS, SIGN_KEY, COSIGN_ARGS and BASE are optiona
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from release import files, images, platforms, sbom, version
@@ -33,9 +34,10 @@ def describe(to: Registry, image: str, digest: str, choice: Choice) -> dict[str,
     """Return the record of one pushed image, with a list of software for each platform."""
     reference = f"{to.repository(image)}@{digest}"
     found = images.platform_digests(reference, digest, choice.platforms)
-    number, time = version.current(), created()
+    number = version.current()
+    make = partial(sbom.make, image, created=created(), local=not choice.buildx)
     lists = {
-        platform: str(sbom.make(image, sbom.Subject(to.repository(image), one, number, platform), time))
+        platform: str(make(sbom.Subject(to.repository(image), one, number, platform)))
         for platform, one in found.items()
     }
     return {

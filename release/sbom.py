@@ -5,7 +5,7 @@ import re
 import urllib.parse
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ OWN = "pytorchjob-release"
 """The name of this module's lists, in the record and in the lists."""
 REQUIREMENTS = {"operator": "operator.txt", "agent": "agent.txt", "examples": "examples.txt"}
 _UNKNOWN = "NOASSERTION"
+_PYTHON, _RELEASE, _STATUS = "/opt/venv/pyvenv.cfg", "/usr/lib/os-release", "/var/lib/dpkg/status"
+_USE_SYFT = "install syft, which knows other distributions too, then run `make push` again"
 
 
 @dataclass(frozen=True)
@@ -106,34 +108,30 @@ def tool() -> str:
     return f"syft {found.get('version', 'of an unknown version')}"
 
 
-def make(image: str, subject: Subject, created: str) -> Path:
-    """Write the list of one pushed image; return the file."""
+def make(image: str, subject: Subject, created: str, *, local: bool) -> Path:
+    """Write the list of one pushed image; return the file. `local`: Docker itself has the image."""
     path = FOLDER / f"{image}-{subject.platform.replace('/', '-')}.spdx.json"
     reference = f"{subject.name}@{subject.digest}"
     if have("syft"):
         source = f"registry:{reference}"
         return write(path, run("syft", "scan", source, "--platform", subject.platform, "--output", "spdx-json"))
-    distribution, packages = _read(image, reference, subject.platform)
+    distribution, packages = _read(image, reference, subject.platform, local=local)
     packages.append(Package("pypi", "pytorchjob", subject.version))
-    known = Subject(subject.name, subject.digest, subject.version, subject.platform, distribution)
-    return write_json(path, document(known, packages, created))
+    return write_json(path, document(replace(subject, distribution=distribution), packages, created))
 
 
-def _read(image: str, reference: str, platform: str) -> tuple[str, list[Package]]:
-    """Return the base's distribution, and the packages of the image, from a container that never runs."""
-    with images.container(reference, platform) as made:
-        environment = images.read_file(made, "/opt/venv/pyvenv.cfg") or ""
-        status = images.read_file(made, "/var/lib/dpkg/status")
-        release = images.read_file(made, "/usr/lib/os-release") or ""
-    python = re.search(r"^version\s*=\s*(\S+)", environment, re.MULTILINE)
+def _read(image: str, reference: str, platform: str, *, local: bool) -> tuple[str, list[Package]]:
+    """Return the base's distribution, and the packages of the image."""
+    try:
+        found = images.read_files(reference, platform, (_PYTHON, _RELEASE, _STATUS), local=local)
+    except StepError as failed:
+        raise StepError(f"the software of {reference} cannot be listed: {failed}", _USE_SYFT) from failed
+    python = re.search(r"^version\s*=\s*(\S+)", found.get("pyvenv.cfg", ""), re.MULTILINE)
     if python is None:
         raise StepError(f"{reference} has no Python environment in /opt/venv", "build it from images/ of this checkout")
-    if status is None:
-        raise StepError(
-            f"the base of {reference} is not Debian's: its packages cannot be listed",
-            "install syft, which knows other distributions, then run `make push` again",
-        )
-    identifier = re.search(r'^ID="?([\w.-]+)', release, re.MULTILINE)
+    if "status" not in found:
+        raise StepError(f"the software of {reference} cannot be listed: its base is not Debian's", _USE_SYFT)
+    identifier = re.search(r'^ID="?([\w.-]+)', found.get("os-release", ""), re.MULTILINE)
     requirements = Path("requirements", REQUIREMENTS[image]).read_text()
-    found = [*locked(requirements, facts(platform, python[1])), *debian(status)]
-    return identifier[1] if identifier else "debian", found
+    packages = [*locked(requirements, facts(platform, python[1])), *debian(found["status"])]
+    return identifier[1] if identifier else "debian", packages

@@ -86,9 +86,7 @@ def newer(tmp_path: Path) -> Path:
     """The chart of a later version, whose resource definition has one more field."""
     copy = tmp_path / "newer" / NAME
     shutil.copytree(CHART, copy)
-    for name in ("Chart.yaml", "files/crd.yaml"):
-        path = copy / name
-        path.write_text(path.read_text().replace(__version__, NEXT))
+    (copy / "Chart.yaml").write_text((CHART / "Chart.yaml").read_text().replace(__version__, NEXT))
     definition = yaml.safe_load((copy / "files/crd.yaml").read_text())
     version = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     version["spec"]["properties"]["later"] = {"type": "string"}
@@ -124,7 +122,7 @@ def submit(plane: ControlPlane, name: str, **spec: Any) -> None:
 def runs(plane: ControlPlane, name: str) -> bool:
     found = plane.get("ptj", name, "-n", "training").get("status", {})
     active = sum(one.get("active", 0) for one in found.get("replicaStatuses", {}).values())
-    return active == 3 and {"type": "Running", "status": "True"}.items() <= found["conditions"][-1].items()
+    return active == 3 and ("Running", "True") in [(one["type"], one["status"]) for one in found["conditions"]]
 
 
 def test_upgrade_and_rollback_touch_no_pod_of_a_running_job(

@@ -83,7 +83,7 @@ def push(tagged: str, platforms: list[str]) -> str:
         put(name, kind, index, tag)
     else:
         digest = entries[0]["digest"]
-    for key in (tagged, f"{name}@{digest}"):
+    for key in (tagged, f"{name}@{digest}", *(f"{name}@{entry['digest']}" for entry in entries)):
         path = IMAGES / key.replace("/", "_")
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"digest": digest, "index": index.decode()}))
@@ -98,6 +98,33 @@ def value(words: list[str], flag: str) -> str:
     return words[words.index(flag) + 1]
 
 
+def files(architecture: str) -> dict[str, str]:
+    """The files of an image that the lists of software come from."""
+    found = {
+        "/opt/venv/pyvenv.cfg": "home = /usr/local/bin\nversion = 3.11.14\n",
+        "/usr/lib/os-release": 'ID="debian"\nVERSION_ID="12"\n',
+        "/var/lib/dpkg/status": STATUS.format(arch=architecture),
+    }
+    if os.environ.get("FAKE_BASE") == "other":
+        del found["/var/lib/dpkg/status"]
+    return found
+
+
+def read(words: list[str], dockerfile: str) -> None:
+    """Write the files that a Dockerfile copies from an image."""
+    first, copy = dockerfile.splitlines()
+    assert first == "FROM scratch"
+    _, source, *paths, _ = copy.split()
+    assert known(source.removeprefix("--from="))
+    there = files(value(words, "--platform").rpartition("/")[2])
+    folder = Path(value(words, "--output").removeprefix("type=local,dest="))
+    folder.mkdir()
+    for path in paths:
+        if path not in there:
+            sys.exit(f"ERROR: failed to compute cache key: {path}: not found")
+        (folder / Path(path).name).write_text(there[path])
+
+
 def build(words: list[str]) -> None:
     digest = push(value(words, "--tag"), value(words, "--platform").split(","))
     Path(value(words, "--metadata-file")).write_text(json.dumps({"containerimage.digest": digest}))
@@ -105,35 +132,36 @@ def build(words: list[str]) -> None:
 
 def copied(container: str, path: str) -> None:
     """Write the tar archive of a file of a container."""
-    architecture = container.rpartition("/")[2]
-    files = {
-        "/opt/venv/pyvenv.cfg": "home = /usr/local/bin\nversion = 3.11.14\n",
-        "/usr/lib/os-release": 'ID="debian"\nVERSION_ID="12"\n',
-        "/var/lib/dpkg/status": STATUS.format(arch=architecture),
-    }
-    if os.environ.get("FAKE_BASE") == "other":
-        del files["/var/lib/dpkg/status"]
-    if path not in files:
+    there = files(container.rpartition("/")[2])
+    if path not in there:
         sys.exit(f"Error: no such file: {path}")
-    content = files[path].encode()
+    content = there[path].encode()
     member = tarfile.TarInfo(Path(path).name)
     member.size = len(content)
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
         archive.addfile(member, io.BytesIO(content))
 
 
+def buildx(words: list[str]) -> None:
+    if not BUILDX:
+        sys.exit("docker: 'buildx' is not a docker command.")
+    match words:
+        case ["inspect", *_]:
+            print(INSPECTED)
+        case ["build", *_] if "--output" in words:
+            read(words, sys.stdin.read())
+        case ["build", *_]:
+            build(words)
+        case ["imagetools", "inspect", "--raw", reference]:
+            print(known(reference)["index"])
+
+
 def answer(words: list[str]) -> None:
     match words:
         case ["version", *_]:
             print("linux/amd64")
-        case ["buildx", *_] if not BUILDX:
-            sys.exit("docker: 'buildx' is not a docker command.")
-        case ["buildx", "inspect", *_]:
-            print(INSPECTED)
-        case ["buildx", "build", *_]:
-            build(words)
-        case ["buildx", "imagetools", "inspect", "--raw", reference]:
-            print(known(reference)["index"])
+        case ["buildx", *rest]:
+            buildx(rest)
         case ["info", *_]:
             print("[]")
         case ["push", *_, tagged]:
@@ -141,7 +169,7 @@ def answer(words: list[str]) -> None:
         case ["image", "inspect", *_, tagged]:
             print(f"{tagged.rpartition(':')[0]}@{known(tagged)['digest']}")
         case ["create", "--platform", platform, reference, _]:
-            assert known(reference) or platform
+            assert known(reference)
             print(f"made/{platform}")
         case ["cp", "--follow-link", source, "-"]:
             container, _, path = source.partition(":")

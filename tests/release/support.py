@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("release", "charts", "crds", "manifests", "examples", "requirements")
 FILES = (
+    ".gitignore",
     "CHANGELOG.md",
     "LICENSE",
     "README.md",

@@ -14,6 +14,11 @@ PLATFORMS = ["linux/amd64", "linux/arm64"]
 IMAGES = ["agent", "examples", "operator"]
 
 
+def builds(checkout: Checkout) -> list[str]:
+    """The calls that build and push an image."""
+    return [call for call in checkout.calls("docker buildx build") if " --push " in call]
+
+
 def pushed(checkout: Checkout, **env: str) -> Any:
     done = checkout.run("push", REGISTRY=REGISTRY, **env)
     assert done.status == 0, done.error
@@ -34,12 +39,12 @@ def test_the_digests_are_printed(with_docker: Checkout) -> None:
     done = with_docker.run("push", REGISTRY=REGISTRY, TAG="7")
     record = json.loads(with_docker.text("out/release/images.json"))
     assert all(image["reference"] in done.output for image in record["images"].values())
-    assert all(":7 " in call for call in with_docker.calls("docker buildx build"))
+    assert [":7 " in call for call in builds(with_docker)] == [True] * 3
 
 
 def test_the_examples_image_is_made_from_the_agents_that_was_just_pushed(with_docker: Checkout) -> None:
     record = pushed(with_docker)
-    (call,) = [call for call in with_docker.calls("docker buildx build") if "images/examples/" in call]
+    (call,) = [call for call in builds(with_docker) if "images/examples/" in call]
     assert f"--build-arg AGENT={record['images']['agent']['reference']} " in call
 
 
@@ -174,9 +179,19 @@ def test_without_docker_it_is_named(checkout: Checkout) -> None:
     assert (done.status, done.sentence) == (1, "docker is missing")
 
 
-def test_a_base_of_another_distribution_needs_syft(with_docker: Checkout) -> None:
-    done = with_docker.run("push", REGISTRY=REGISTRY, FAKE_BASE="other")
-    assert (done.status, "is not Debian's" in done.sentence, "install syft" in done.error) == (1, True, True)
+@pytest.mark.parametrize(("buildx", "words"), [("0", "its base is not Debian's"), ("1", "/var/lib/dpkg/status")])
+def test_a_base_of_another_distribution_needs_syft(with_docker: Checkout, buildx: str, words: str) -> None:
+    done = with_docker.run("push", REGISTRY=REGISTRY, FAKE_BASE="other", FAKE_BUILDX=buildx)
+    assert (done.status, words in done.sentence, "install syft" in done.error) == (1, True, True), done.error
+
+
+def test_the_lists_of_both_ways_to_build_are_the_same_but_for_the_digest(with_docker: Checkout) -> None:
+    names = []
+    for buildx in ("0", "1"):
+        path = pushed(with_docker, FAKE_BUILDX=buildx)["images"]["operator"]["software"]["linux/amd64"]
+        packages = json.loads(with_docker.text(path))["packages"][1:]
+        names.append([(package["name"], package["versionInfo"]) for package in packages])
+    assert names[0] == names[1] != []
 
 
 def test_login_takes_the_password_from_its_environment_and_not_as_an_argument(with_docker: Checkout) -> None:
