@@ -19,7 +19,7 @@ def sections(text: str) -> dict[str, tuple[str | None, str]]:
     ends = [heading.start() for heading in headings[1:]] + [len(text)]
     return {
         heading["version"]: (heading["date"], text[heading.end() : end].strip())
-        for heading, end in zip(headings, ends, strict=True)
+        for heading, end in zip(headings, ends, strict=False)  # without any heading, one end is left
     }
 
 

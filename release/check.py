@@ -63,7 +63,7 @@ def problems(facts: Facts) -> Iterator[Problem]:
 
 def step(arguments: Sequence[str], env: Mapping[str, str]) -> None:
     """Check the version of the argument, of VERSION, or of this checkout."""
-    asked = version.parsed((arguments and arguments[0]) or env.get("VERSION") or version.current())
+    asked = version.parsed(next(iter(arguments), "") or env.get("VERSION") or version.current())
     found = [*problems(read(asked))]
     for sentence, remedy in found:
         print(f"error: {sentence}\nnext: {remedy}", file=sys.stderr)

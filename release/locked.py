@@ -2,8 +2,9 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from release.common import StepError
 
@@ -11,7 +12,7 @@ _PINNED = re.compile(
     r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s;\\]+)(?:\s*;\s*([^\\\n]+?))?\s*\\?$", re.MULTILINE
 )
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-_OPERATORS = {
+_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: lambda left, right: left == right,
     ast.NotEq: lambda left, right: left != right,
     ast.Lt: lambda left, right: left < right,
@@ -80,7 +81,7 @@ def _truth(node: ast.expr, environment: Mapping[str, str]) -> bool:
     about_version = any(isinstance(side, ast.Name) and side.id.startswith("python_") for side in sides)
     left, right = (_value(side, environment) for side in sides)
     compare = _OPERATORS[type(node.ops[0])]
-    return bool(compare(_numbers(left), _numbers(right)) if about_version else compare(left, right))
+    return compare(_numbers(left), _numbers(right)) if about_version else compare(left, right)
 
 
 def _value(node: ast.expr, environment: Mapping[str, str]) -> str:

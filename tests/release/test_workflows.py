@@ -47,7 +47,7 @@ def test_there_are_checks_and_a_release() -> None:
     assert parsed(WORKFLOWS[1])[True] == {"push": {"tags": ["v*"]}}
 
 
-@pytest.mark.parametrize("line", commands())
+@pytest.mark.parametrize("line", [*commands()])
 def test_a_command_is_a_target_or_a_program_that_exists(line: str) -> None:
     if target := _MAKE.fullmatch(line):
         assert target[1] in targets()
