@@ -1,6 +1,7 @@
 """Package the chart with the pushed image in it, by digest, and push it as an OCI artifact.
 
 It goes to CHARTS, or else to `charts` below the registry of the images: a chart and an image cannot share a repository.
+PLAIN_HTTP is for a registry without TLS.
 """
 
 import re
@@ -38,11 +39,13 @@ def package(record: Mapping[str, Any]) -> Path:
     return OUT / f"{NAME}-{record['version']}.tgz"
 
 
-def push(archive: Path, charts: str) -> str:
-    """Push the archive; return its digest."""
+def push(archive: Path, charts: str, *options: str) -> str:
+    """Push the archive, with more options of Helm; return its digest."""
     account = f"if the registry asks for an account, run `helm registry login {charts.partition('/')[0]}`"
     # Helm prints the digest to the error stream.
-    printed = run("bash", "-c", 'helm push "$1" "oci://$2" 2>&1', "bash", str(archive), charts, remedy=account)
+    printed = run(
+        "bash", "-c", 'helm push "$@" 2>&1', "bash", str(archive), f"oci://{charts}", *options, remedy=account
+    )
     found = _DIGEST.search(printed)
     if found is None:
         raise StepError("Helm reports no digest of the chart", "update Helm to 3.8 or newer")
@@ -54,7 +57,7 @@ def step(_arguments: Sequence[str], env: Mapping[str, str]) -> None:
     record, by = read_record(), signer(env)
     charts = env.get("CHARTS") or f"{record['registry']}/charts"
     archive = package(record)
-    digest = push(archive, charts)
+    digest = push(archive, charts, *(["--plain-http"] if env.get("PLAIN_HTTP") else []))
     reference = f"{charts}/{NAME}@{digest}"
     by.sign(reference)
     chart = {"name": f"oci://{charts}/{NAME}", "digest": digest, "reference": reference, "archive": str(archive)}

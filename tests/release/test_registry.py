@@ -51,6 +51,7 @@ class User:
             "PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]]),
             "KUBECONFIG": str(self.plane.kubeconfig),
             "REGISTRY": self.registry,
+            "PLAIN_HTTP": "1",  # this registry has no TLS
             "FAKE_DOCKER": str(self.programs.docker),
             "HELM_CONFIG_HOME": str(self.programs.docker / "helm"),
             **env,
