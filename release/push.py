@@ -33,18 +33,18 @@ def push(to: Registry, choice: Choice, base: str) -> dict[str, str]:
 def describe(to: Registry, image: str, digest: str, choice: Choice) -> dict[str, Any]:
     """Return the record of one pushed image, with a list of software for each platform."""
     reference = f"{to.repository(image)}@{digest}"
-    found = images.platform_digests(reference, digest, choice.platforms)
+    by_platform = images.platform_digests(reference, digest, choice.platforms)
     number = version.current()
     make = partial(sbom.make, image, created=created(), local=not choice.buildx)
     lists = {
-        platform: str(make(sbom.Subject(to.repository(image), one, number, platform)))
-        for platform, one in found.items()
+        platform: str(make(sbom.Subject(to.repository(image), found, number, platform)))
+        for platform, found in by_platform.items()
     }
     return {
         "name": to.repository(image),
         "digest": digest,
         "reference": reference,
-        "platforms": found,
+        "platforms": by_platform,
         "software": lists,
     }
 

@@ -14,7 +14,7 @@ class Signer:
 
     key: str = ""
     options: tuple[str, ...] = ()
-    """More words for cosign, from COSIGN_ARGS: for example `--tlog-upload=false` where no log can be reached."""
+    """More words for cosign, from COSIGN_ARGS: for example `--signing-config FILE` where no public log may be used."""
 
     def sign(self, reference: str) -> bool:
         """Sign an image or a chart by its digest; return whether it was signed."""

@@ -72,9 +72,9 @@ def test_an_empty_value_is_the_default(template: Any, value: str) -> None:
 
 
 def test_the_operator_never_gets_more_than_its_account(template: Any) -> None:
-    subjects = [one["subjects"] for (kind, _), one in template().items() if kind.endswith("RoleBinding")]
+    subjects = [binding["subjects"] for (kind, _), binding in template().items() if kind.endswith("RoleBinding")]
     assert len(subjects) >= 3
-    assert {(one["kind"], one["name"]) for found in subjects for one in found} == {("ServiceAccount", NAME)}
+    assert {(subject["kind"], subject["name"]) for found in subjects for subject in found} == {("ServiceAccount", NAME)}
 
 
 def test_the_chart_names_what_a_catalogue_shows() -> None:
@@ -83,7 +83,9 @@ def test_the_chart_names_what_a_catalogue_shows() -> None:
     notes = chart["annotations"]
     for key in ("category", "license", "operator", "operatorCapabilities", "crds", "crdsExamples", "changes"):
         assert notes[f"artifacthub.io/{key}"]
-    assert [one["name"] for one in yaml.safe_load(notes["artifacthub.io/crds"])] == ["pytorchjobs.kubeflow.org"]
+    assert [definition["name"] for definition in yaml.safe_load(notes["artifacthub.io/crds"])] == [
+        "pytorchjobs.kubeflow.org"
+    ]
 
 
 def test_an_older_kubernetes_is_refused() -> None:

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,8 +61,11 @@ class Operator:
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
-            with suppress(subprocess.TimeoutExpired):
+            try:
                 self.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()  # as the kubelet does
+                self.process.wait()
 
 
 @pytest.fixture
@@ -121,8 +123,10 @@ def submit(plane: ControlPlane, name: str, **spec: Any) -> None:
 
 def runs(plane: ControlPlane, name: str) -> bool:
     found = plane.get("ptj", name, "-n", "training").get("status", {})
-    active = sum(one.get("active", 0) for one in found.get("replicaStatuses", {}).values())
-    return active == 3 and ("Running", "True") in [(one["type"], one["status"]) for one in found["conditions"]]
+    active = sum(counts.get("active", 0) for counts in found.get("replicaStatuses", {}).values())
+    return active == 3 and ("Running", "True") in [
+        (condition["type"], condition["status"]) for condition in found["conditions"]
+    ]
 
 
 def test_upgrade_and_rollback_touch_no_pod_of_a_running_job(

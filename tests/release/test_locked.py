@@ -19,8 +19,8 @@ def expected(text: str, environment: dict[str, str]) -> list[tuple[str, str]]:
     """What pip's own library makes of the file."""
     lines = [line.rstrip(" \\") for line in text.splitlines() if line and line[0] not in " #"]
     wanted = [Requirement(line) for line in lines]
-    chosen = [one for one in wanted if one.marker is None or one.marker.evaluate(environment)]
-    return [(one.name.lower(), str(one.specifier).removeprefix("==")) for one in chosen]
+    chosen = [line for line in wanted if line.marker is None or line.marker.evaluate(environment)]
+    return [(line.name.lower(), str(line.specifier).removeprefix("==")) for line in chosen]
 
 
 @pytest.mark.parametrize("python", PYTHONS)

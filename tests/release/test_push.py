@@ -107,9 +107,9 @@ def test_syft_makes_the_lists_where_it_is_installed(with_docker: Checkout) -> No
 def test_a_key_signs_images_and_lists(with_docker: Checkout) -> None:
     with_docker.stub("cosign")
     (with_docker.path / "cosign.key").write_text("key")
-    record = pushed(with_docker, SIGN_KEY="cosign.key", COSIGN_ARGS="--tlog-upload=false")
+    record = pushed(with_docker, SIGN_KEY="cosign.key", COSIGN_ARGS="--signing-config local.json")
     assert record["signed"] is True
-    words = "cosign sign --yes --key cosign.key --tlog-upload=false"
+    words = "cosign sign --yes --key cosign.key --signing-config local.json"
     assert sorted(with_docker.calls("cosign sign")) == sorted(
         f"{words} {image['reference']}" for image in record["images"].values()
     )

@@ -140,7 +140,7 @@ def test_the_page_installs_without_helm(user: User) -> None:
     user.follow("From a registry", 3)
     assert image_of(user, "deployment", NAME, "-n", SPACE) == user.record["images"]["operator"]["reference"]
     install = user.checkout / "out/release/install.yaml"
-    kinds = [one["kind"] for one in yaml.safe_load_all(install.read_text()) if one]
+    kinds = [manifest["kind"] for manifest in yaml.safe_load_all(install.read_text()) if manifest]
     assert {"CustomResourceDefinition", "Deployment", "Namespace"} <= {*kinds}
     done = user.plane.kubectl("diff", "-f", str(install))
     assert done.returncode == 0, done.stdout

@@ -31,7 +31,7 @@ def test_it_has_what_spdx_requires() -> None:
 def test_each_package_is_there_once_and_belongs_to_the_image() -> None:
     identifiers = [package["SPDXID"] for package in MADE["packages"]]
     assert len(identifiers) == len({*identifiers}) == 4
-    contained = [one["relatedSpdxElement"] for one in MADE["relationships"] if one["relationshipType"] == "CONTAINS"]
+    contained = [link["relatedSpdxElement"] for link in MADE["relationships"] if link["relationshipType"] == "CONTAINS"]
     assert contained == identifiers[1:]
 
 
