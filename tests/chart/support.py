@@ -25,7 +25,8 @@ def environment(container: dict[str, Any], space: str = SPACE) -> dict[str, str]
     """A container's variables as the kubelet sets them, in pods of this namespace."""
     made: dict[str, str] = {}
     for one in container["env"]:
-        value = one.get("value", space)
+        # The API server leaves out the value of an empty variable.
+        value = space if "valueFrom" in one else one.get("value", "")
         for name, known in made.items():
             value = value.replace(f"$({name})", known)
         made[one["name"]] = value
