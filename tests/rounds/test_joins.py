@@ -27,6 +27,14 @@ def test_a_member_whose_workers_have_stopped_ends_the_round(id_: RoundId, caused
     assert job.round == RoundId(1, 2)
 
 
+def test_an_agent_that_was_in_no_round_has_replaced_the_member_so_what_fails_after_it_does_not_count() -> None:
+    job = running(2)
+    job.says(0, Join(20000))
+    phase = job.state.phase
+    assert isinstance(phase, Rendezvous)
+    assert (phase.stopped, phase.caused) == (True, True)
+
+
 def test_a_member_that_is_done_waits_beside_the_round() -> None:
     job = running(2)
     job.ends(0)

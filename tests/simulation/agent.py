@@ -140,15 +140,18 @@ class Agent(Sleeper):
         try:
             data = session.flush(now, self._heartbeat() if session.heartbeat_due(now) else None)
         except ConnectionError as error:
-            self.log(f"{error}")
-            link.close_by_agent()
-            self.disconnected(link)
+            self._give_up(link, error)
             return False
         if data:
             for line in data.splitlines() if self.world.details else ():
                 self.world.detail(f"agent {self.index}.{self.number}", "sends", line)
             link.to_leader(data)
         return True
+
+    def _give_up(self, link: Link, error: ConnectionError) -> None:
+        self.log(f"{error}")
+        link.close_by_agent()
+        self.disconnected(link)
 
     def _heartbeat(self) -> Heartbeat:
         workers = self.workers
@@ -174,6 +177,9 @@ class Agent(Sleeper):
                 changed = self.session.receive(line) or changed
         except ProtocolError as error:
             raise AssertionError(f"{self} cannot read what the coordinator sends: {error}") from error
+        except ConnectionError as error:
+            self._give_up(link, error)
+            return
         if self.session.inbox.welcomes and self.session._next_heartbeat is None:
             self._clock.after(0.0, lambda: self._converse(link))
         if changed:

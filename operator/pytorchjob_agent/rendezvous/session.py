@@ -100,7 +100,13 @@ class Session:
     # Bytes in.
 
     def lines(self, data: bytes, now: float) -> Sequence[bytes]:
-        """Return the lines that are complete after this data; raises ProtocolError if a line is too long."""
+        """Return the lines that are complete after this data; raises ProtocolError if a line is too long.
+
+        Raises ConnectionError after a silence as long as the lease: an agent that was frozen for that time reads what
+        was sent to it before, and another group may have begun meanwhile.
+        """
+        if now - self._heard > LEASE_SECONDS:
+            raise ConnectionError(f"the coordinator has sent nothing for {LEASE_SECONDS:g} s")
         self._heard = self.heard_at = now
         *lines, self._pending = (self._pending + data).split(b"\n")
         if len(self._pending) > LINE_LIMIT:

@@ -102,7 +102,8 @@ def join(transition: Transition, member: Member, message: Join) -> None:
             rendezvous.begin(transition, Trigger.MEMBER_JOINED, f"{member.pod} joins after the failed rendezvous")
         case Running(round=running) if running.has(member.index) and member.index not in running.done:
             words = f"{member.pod} has stopped its workers"
-            rendezvous.begin(transition, Trigger.WORKERS_STOPPED, words, caused=False)
+            # An agent without any round has taken the place of the round's member.
+            rendezvous.begin(transition, Trigger.WORKERS_STOPPED, words, caused=message.round is None)
             rendezvous.mark_stopped(transition, caused=message.caused)
         case Running():
             notify_spares(transition)

@@ -168,6 +168,13 @@ def test_pauses_between_attempts_grow_and_start_again_after_a_connection() -> No
     assert made.pause() == 0.05
 
 
+def test_an_agent_that_was_frozen_does_not_obey_what_was_sent_before_it_woke() -> None:
+    made = connected()
+    with pytest.raises(ConnectionError, match="sent nothing for 5 s"):
+        receive(made, Welcome(2), now=105.1)
+    assert made.inbox.welcomes == 1
+
+
 def test_a_line_comes_in_any_pieces() -> None:
     made, line = session(), Welcome(1).to_line()
     assert made.lines(line[:5], 100.0) == []
