@@ -555,8 +555,9 @@ class Agent(Sleeper):
             self._clock.after(GRACE_SECONDS - 1.9, self._wake)
 
     def jump(self, seconds: float) -> None:
-        """Its monotonic clock jumps forward."""
+        """Its monotonic clock jumps forward: to itself it was frozen until now."""
         self.ahead += seconds
+        self.asleep = max(self.asleep, self._clock.now)
         self._wake()
         if self.link is not None:
             self._converse(self.link)
