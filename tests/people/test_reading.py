@@ -1,5 +1,7 @@
 """What a job's object shows, for every command alike."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from pytorchjob.view import reading
@@ -51,3 +53,17 @@ def test_the_wanted_pods(roles: dict[str, dict[str, int] | None], pods: int) -> 
 )
 def test_what_holds_a_job_back(job: reading.Object, suspended: bool, queue: str) -> None:
     assert (reading.suspended(job), reading.queue_of(job)) == (suspended, queue)
+
+
+@pytest.mark.parametrize(
+    ("spec", "held"),
+    [
+        pytest.param({"holderIdentity": "a", "renewTime": "2026-01-01T00:08:01Z"}, True, id="renewed 119 s ago"),
+        pytest.param({"holderIdentity": "a", "renewTime": "2026-01-01T00:07:59Z"}, False, id="renewed 121 s ago"),
+        pytest.param({"holderIdentity": "", "renewTime": "2026-01-01T00:10:00Z"}, False, id="released"),
+        pytest.param({"holderIdentity": "a"}, False, id="never renewed"),
+        pytest.param({}, False, id="empty"),
+    ],
+)
+def test_a_leader_holds_a_lease_that_it_renews(spec: dict[str, str], held: bool) -> None:
+    assert reading.is_held({"spec": spec}, datetime(2026, 1, 1, 0, 10, tzinfo=UTC)) is held

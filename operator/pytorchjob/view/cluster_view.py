@@ -84,7 +84,7 @@ def _holders(seen: Seen, leases: Sequence[Object]) -> Iterator[Check]:
         renewed, holder = read_time(spec.get("renewTime")), str(spec.get("holderIdentity") or "")
         age = (seen.now - renewed).total_seconds() if renewed else None
         words = f"{holder or 'no pod'}, renewed {f'{max(age, 0):.0f} s ago' if age is not None else 'never'}"
-        yield Check("leader", bool(holder) and age is not None and age < 60, words)
+        yield Check("leader", reading.is_held(lease, seen.now), words)
 
 
 def _nodes(seen: Seen) -> Check:

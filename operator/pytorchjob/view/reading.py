@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pytorchjob_operator import names
@@ -15,6 +15,8 @@ _UNITS = {
     **{unit: 1000.0**power for power, unit in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)},
     **{unit: 1024.0**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
 }
+_LEASE = timedelta(seconds=120)
+"""A Lease that is not renewed for this long is old, even if this machine's clock differs from the cluster's."""
 _SPACE = re.compile(r"\s+")
 
 
@@ -56,6 +58,17 @@ def condition(obj: Object, kind: str, status: str = "True") -> Object:
     """Return the condition of a type if it has this status; otherwise an empty object."""
     found = (entry for entry in items(obj, "status", "conditions") if entry.get("type") == kind)
     return next((entry for entry in found if entry.get("status") == status), {})
+
+
+def is_held(lease: Object, now: datetime) -> bool:
+    """Whether a leader holds a Lease: it has a holder that renews it."""
+    return bool(part(lease, "spec").get("holderIdentity")) and not is_old(lease, now)
+
+
+def is_old(lease: Object, now: datetime) -> bool:
+    """Whether no leader has renewed a Lease for long."""
+    renewed = read_time(part(lease, "spec").get("renewTime"))
+    return renewed is None or now - renewed > _LEASE
 
 
 def ended(job: Object) -> str:

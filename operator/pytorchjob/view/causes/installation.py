@@ -1,14 +1,12 @@
 """The operator's installation: the definition, the pods, the Lease; and jobs that no operator serves."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator.names import GROUP, PLURAL, Reason
-from pytorchjob_operator.problem import read_time
 
 _INSTALL = "helm upgrade --install pytorchjob-operator CHART --namespace pytorchjob-system --create-namespace --wait"
 _PODS = "kubectl get pods --all-namespaces -l app.kubernetes.io/name=pytorchjob-operator"
@@ -112,8 +110,6 @@ CAUSES = (
 OWN_MANAGERS = ("", "kubeflow.org/training-operator")
 _PATIENCE = 30.0
 """Seconds within which an operator that runs reacts to a new job."""
-_LEASE = timedelta(seconds=120)
-"""A Lease that is not renewed for this long is old, even if this machine's clock differs from the cluster's."""
 _NAMESPACES = "PYTORCHJOB_NAMESPACES"
 
 
@@ -173,7 +169,7 @@ def untouched_for(seen: Seen) -> float:
 def _not_running(seen: Seen) -> Iterator[Finding]:
     """Yield that no operator runs, if the objects that can be read prove it."""
     deployments, leases = seen.operator.deployments, seen.operator.leases
-    held = [lease for lease in leases or () if _is_held(lease, seen)]
+    held = [lease for lease in leases or () if reading.is_held(lease, seen.now)]
     if held:
         return
     if deployments:
@@ -182,11 +178,11 @@ def _not_running(seen: Seen) -> Iterator[Finding]:
         ]
         if not ready:
             yield _down(deployments[0])
-        elif leases and all(_is_old(lease, seen) for lease in leases):
+        elif leases and all(reading.is_old(lease, seen.now) for lease in leases):
             yield _without_leader(deployments[0], leases[0])
     elif deployments is not None and not leases and not reading.items(seen.job, "status", "conditions"):
         yield Finding(NO_OPERATOR, {}, (Evidence("the cluster", "no Deployment of the operator in any namespace"),))
-    elif leases and all(_is_old(lease, seen) for lease in leases):
+    elif leases and all(reading.is_old(lease, seen.now) for lease in leases):
         yield _without_leader(None, leases[0])
 
 
@@ -225,15 +221,6 @@ def _namespaces(deployment: Object) -> list[str]:
     containers = reading.items(deployment, "spec", "template", "spec", "containers")
     text = next(filter(None, (reading.variable(container, _NAMESPACES) for container in containers)), "")
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _is_held(lease: Object, seen: Seen) -> bool:
-    return bool(reading.part(lease, "spec").get("holderIdentity")) and not _is_old(lease, seen)
-
-
-def _is_old(lease: Object, seen: Seen) -> bool:
-    renewed = read_time(reading.part(lease, "spec").get("renewTime"))
-    return renewed is None or seen.now - renewed > _LEASE
 
 
 def _where(deployment: Object) -> dict[str, str]:
