@@ -4,6 +4,7 @@ from pytorchjob_agent.rendezvous.decide import Workers
 from pytorchjob_operator.rounds.phases import Ended, Running
 from pytorchjob_operator.rounds.values import End, EndReason
 
+from .agent import Agent
 from .world import World
 
 STABLE_SECONDS = 7.0
@@ -78,7 +79,7 @@ def unsettled(world: World) -> str:
     if set(living) != set(world.pods):
         return f"agents {sorted(living)} live, but the pods are {sorted(world.pods)}"
     frozen = [agent for agent in living.values() if agent.frozen_for_good]
-    if frozen and (state.round is None or any(agent.assigned is None for agent in frozen)):
+    if frozen and (state.round is None or any(_is_left_out(world, agent) for agent in frozen)):
         return ""  # no member that this leader knows was with it: its pod may still be starting
     if not isinstance(state.phase, Running) or state.round is None:
         return f"no round runs: {state.phase}"
@@ -100,3 +101,9 @@ def unsettled(world: World) -> str:
         return f"{old} still train, and were replaced"
     silent = [agent for agent in awake_now.values() if agent.link is None]
     return f"{silent} have no connection" if silent else ""
+
+
+def _is_left_out(world: World, agent: Agent) -> bool:
+    """Return whether the members had gone on without this agent before the present leader came."""
+    before = [id_ for id_ in world.checks.members if id_.term < world.leader.term]
+    return agent.assigned is None or (bool(before) and agent.assigned.round < max(before))
