@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytorchjob_agent.contract.messages import Failed, RoundId
+from pytorchjob_agent.contract.messages import Failed, Join, RoundId
 from pytorchjob_operator.rounds import decide
 from pytorchjob_operator.rounds.failures import MOST_FAILURES
 from pytorchjob_operator.rounds.losses import shift_after_sleep
@@ -12,7 +12,7 @@ from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running
 from pytorchjob_operator.rounds.rendezvous import unknown_may_connect
 from pytorchjob_operator.rounds.state import ConnectionClosed, JobState, JobSynced, MessageReceived, Tick
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import ExpectedPod, Policy, Round
+from pytorchjob_operator.rounds.values import EndReason, ExpectedPod, Policy, Round
 from tests.rounds.story import Job, expected, running
 
 OWN = Round(RoundId(1, 1), (0, 1), started_at=5.0)
@@ -129,7 +129,6 @@ def test_a_member_without_a_connection_lives_if_a_peer_has_heard_it(heard: float
     [
         pytest.param({}, True, id="both pods run"),
         pytest.param({0: expected(0, problem="Evicted")}, False, id="a pod does not run"),
-        pytest.param({0: expected(0, succeeded=True)}, False, id="a pod has succeeded"),
         pytest.param({0: expected(0, "uid-new")}, False, id="a pod was replaced"),
         pytest.param({0: None}, False, id="a pod is gone"),
     ],
@@ -143,6 +142,27 @@ def test_a_group_that_no_one_hears_may_train_as_long_as_its_pods_run(
     job.expect({index: pod for index, pod in {**job.pods, **pods}.items() if pod is not None})
     job.passes(1, silent=[0, 1])
     assert job.runs is not trains
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_pod_of_the_last_round_that_has_succeeded_ends_the_job(index: int) -> None:
+    job = running(2)
+    job.ends(1)
+    job.passes(6, silent=[0])
+    assert not job.runs
+    job.says(1, Join(20001, job.round))
+    job.expect({**job.pods, index: expected(index, succeeded=True)})
+    assert job.end is not None
+    assert job.end.reason is EndReason.SUCCEEDED
+    assert job.heard(1).kind == "finished"
+
+
+def test_a_pod_that_has_succeeded_outside_of_the_last_round_does_not_end_the_job() -> None:
+    job = Job(3, min_members=1, max_members=2)
+    job.waits(0, 1, 2)
+    job.fails(0)
+    job.expect({**job.pods, 2: expected(2, succeeded=True)})
+    assert job.end is None
 
 
 @pytest.mark.parametrize(

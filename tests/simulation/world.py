@@ -42,6 +42,7 @@ class World:
         self.ending = False
         self.end_forgotten = False
         """Whether agents have ended because of an end that its leader could not record before it died."""
+        self._forgot_end = False
         self.saved_step = 0
         self.busy_until = 0.0
         """When the last effect of a fault is over."""
@@ -146,6 +147,8 @@ class World:
         """A container ended: it is started again unless it succeeded or the job has ended."""
         if self.agents.get(agent.index) is not agent:
             return
+        if code and self._forgot_end and agent.session.inbox.stop is not None:
+            self.end_forgotten = True  # the former leader's command was on its way when that leader died
         if code == 0:
             self.pods[agent.index] = replace(self.pods[agent.index], succeeded=True)
             self.sync(0.0, 1.0)
@@ -207,7 +210,7 @@ class World:
 
         Agents that still live report once more what they know. Without any of them the job starts as if it were new.
         """
-        self.ending = False
+        self.ending, self._forgot_end = False, True
         self.event("an end of the job is forgotten with its leader")
         for agent in self.agents.values():
             if agent.dead and agent.code:

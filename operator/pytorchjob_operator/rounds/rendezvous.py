@@ -131,11 +131,20 @@ def advance(transition: Transition, phase: Rendezvous) -> None:
 
 
 def check_earlier_success(transition: Transition) -> None:
-    """End a job with success if a pod has succeeded in a round that is not known: a former leader saw the end."""
-    phase = transition.state.phase
-    if not isinstance(phase, Rendezvous) or not phase.unsure:
+    """End a job with success if a pod has succeeded in the last round, or in a round that is not known.
+
+    An agent ends with success only once all members are done. A former leader saw the end, or no leader: the members
+    know it from the round's store.
+    """
+    phase, pods = transition.state.phase, transition.state.pods
+    if not isinstance(phase, Rendezvous):
         return
-    if any(pod.succeeded for pod in transition.state.pods.values()):
+    last = phase.last_round
+    ended = [index for index, pod in pods.items() if pod.succeeded]
+    finished = last is not None and any(
+        last.has(index) and last.pod_uids.get(index, "") == pods[index].pod_uid for index in ended
+    )
+    if finished or (phase.unsure and ended):
         endings.succeed(transition, "a pod of this job has succeeded, so all members had")
 
 
