@@ -26,8 +26,8 @@ NEED_TORCH = {
     "workers.torch_spec",
     "workers.warm",
 }
-NO_MODULES = {"__init__", "workers.startup.sitecustomize"}
-"""The package itself, and what only Python's own `site` imports."""
+NO_MODULES = {"__init__", "script.lightning", "workers.startup.sitecustomize"}
+"""The package itself, what a script of Lightning imports, and what only Python's own `site` imports."""
 FILES = sorted(SOURCE.rglob("*.py"))
 
 MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 350, 50, 5

@@ -65,6 +65,7 @@ MEANT = (
     r"\btest_\w+",
     r"\bpytorchjob_operator_rounds_news_total\b",  # names of metrics are promises
     r"(?i)\btrain(?:ing)? epochs?\b|--epochs?|\bepochs? \\?d|EPOCHS",  # a pass over the data
+    r'(?i)\bepochs\?|"epoch"|\bepochs? \d',  # the same, as scripts print it and as patterns find it
     r"\}\.board\b",  # the name of a progress file
     r"^\| Fault \| Who \|.*$",  # the heading of a generated table
 )

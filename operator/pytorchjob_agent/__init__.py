@@ -1,10 +1,11 @@
 """The agent inside a pod: reads the operator's environment, takes part in rendezvous, supervises the pod's workers.
 
 It needs the standard library and the image's torch only. `run_standalone` is for other programs; `progress`,
-`checkpoint_requested`, `should_stop`, `seconds_left`, `save`, `load` and `take_over` are for training scripts. The
-packages, from the top: `command` (the command line and the first process), `rendezvous` (rounds with the coordinator),
-`hangs`, `preflight`, `script` (calls of training scripts), `checkpoint` (guarded saves), `workers` (their start and
-output), `system`, `contract` (shared with the operator); `standalone` is for runs without a job.
+`checkpoint_requested`, `should_stop`, `seconds_left`, `save`, `load` and `take_over` are for training scripts, and
+`LightningProgress` is for those of Lightning. The packages, from the top: `command` (the command line and the first
+process), `rendezvous` (rounds with the coordinator), `hangs`, `preflight`, `script` (calls of training scripts),
+`checkpoint` (guarded saves), `workers` (their start and output), `system`, `contract` (shared with the operator);
+`standalone` is for runs without a job.
 """
 
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "FencedError",
+    "LightningProgress",
     "StandaloneError",
     "StandaloneResult",
     "checkpoint_requested",
@@ -29,10 +31,12 @@ if TYPE_CHECKING:
     from pytorchjob_agent.checkpoint.fence import FencedError
     from pytorchjob_agent.checkpoint.files import load, save, take_over
     from pytorchjob_agent.script.api import checkpoint_requested, progress, seconds_left, should_stop
+    from pytorchjob_agent.script.lightning import LightningProgress
     from pytorchjob_agent.standalone.api import StandaloneError, StandaloneResult, run_standalone
 
 _MODULES = {
     "FencedError": "checkpoint.fence",
+    "LightningProgress": "script.lightning",
     **dict.fromkeys(("load", "save", "take_over"), "checkpoint.files"),
     **dict.fromkeys(("checkpoint_requested", "progress", "seconds_left", "should_stop"), "script.api"),
     **dict.fromkeys(("StandaloneError", "StandaloneResult", "run_standalone"), "standalone.api"),

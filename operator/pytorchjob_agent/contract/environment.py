@@ -36,6 +36,7 @@ GRACE = "PYTORCHJOB_GRACE_SECONDS"
 FENCE = "PYTORCHJOB_FENCE_SECONDS"
 PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; PYTORCHJOB_PREFLIGHT_<CHECK> sets one check
 START_MODE = "PYTORCHJOB_START_MODE"  # cold, warm or auto
+OBSERVE_PROGRESS = "PYTORCHJOB_OBSERVE_PROGRESS"  # 0: progress comes from calls of progress() alone
 PRELOAD = "PYTORCHJOB_PRELOAD"  # modules that the fork server imports beside torch, separated by commas
 METRICS_PORT = "PYTORCHJOB_METRICS_PORT"  # where Prometheus reads the agent's metrics; unset: nowhere
 

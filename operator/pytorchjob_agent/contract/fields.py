@@ -222,11 +222,11 @@ def a_round(*, optional: bool = False, **more: Any) -> Any:
     return field(metadata={"check": check, "form": "[term, number, attempt]", "read": read, "bound": bound}, **more)
 
 
-def maybe_int(**more: Any) -> Any:
+def maybe_int(high: int = _MAX_INT, **more: Any) -> Any:
     """A count that may be unknown; a sender sends the bound instead of a number beyond it."""
     metadata = {
-        "check": lambda value: value is None or _is_int(value),
-        "form": "a whole number or null",
-        "bound": lambda value: None if value is None else min(max(value, 0), _MAX_INT),
+        "check": lambda value: value is None or _is_int(value, 0, high),
+        "form": "a whole number or null" if high == _MAX_INT else f"a whole number 0..{high} or null",
+        "bound": lambda value: None if value is None else min(max(value, 0), high),
     }
     return field(metadata=metadata, **more)

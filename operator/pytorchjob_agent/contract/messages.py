@@ -109,6 +109,16 @@ class Heartbeat(Message):
     """True if the workers poll for checkpoint requests: then the coordinator waits for a checkpoint."""
     answered: int = an_int(0, default=0)
     """The number of the last checkpoint request that all workers of this agent have answered."""
+    shown_step: int | None = maybe_int(default=None)
+    """Steps of a script that does not call progress(), as the agent observes them. People see them, and `metrics` is
+    of the same source; no decision uses them."""
+    shown_total: int | None = maybe_int(default=None)
+    percent: int | None = maybe_int(100, default=None)
+    """How much of the training is done, if the script shows it itself. None: it follows from the steps."""
+    remaining: int | None = maybe_int(default=None)
+    """Seconds until the end. None: unknown."""
+    rate: float = a_number(default=0.0)
+    """Steps per second in this round. 0: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

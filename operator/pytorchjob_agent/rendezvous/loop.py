@@ -90,15 +90,12 @@ class ElasticAgent(LocalElasticAgent):
 
     def _heartbeat(self) -> Heartbeat:
         """Return what is sent once a second; the client's thread calls it."""
-        progress, heard = self._workers.progress(), self._membership.heard()
+        heard = self._membership.heard()
         return Heartbeat(
-            step=progress.step,
-            total=progress.total,
-            metrics=progress.metrics or {},
             heard=heard.ranks,
             heard_ages=heard.ages,
-            cooperative=progress.cooperative,
             answered=self._answered,
+            **self._workers.report(time.monotonic()),
         )
 
     def _invoke_run(self, role: str = "") -> RunResult:
@@ -230,7 +227,7 @@ class ElasticAgent(LocalElasticAgent):
         if request is not None and not self._workers.asked and workers is Workers.RUN:
             say(f"the workers are asked to save: {request.reason}")
             self._workers.request(request.number, request.seconds)
-        cooperative = self._cooperative or self._workers.progress().cooperative
+        cooperative = self._cooperative or self._workers.cooperative()
         answered = request.number if request is not None and workers is Workers.STOPPED else self._workers.answered()
         if answered > self._answered or cooperative > self._cooperative:
             self._answered, self._cooperative = max(answered, self._answered), cooperative
@@ -318,6 +315,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _done(self) -> None:
         if not self._reported_done:
+            self._membership.client.heartbeat_now()  # the coordinator learns the last step
             self._reported_done = self._membership.done()
 
     def _stopped(self, stop: Stop) -> RunResult:

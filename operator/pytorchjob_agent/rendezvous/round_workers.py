@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +19,13 @@ from pytorchjob_agent.hangs.stack_analysis import Place
 from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
 from pytorchjob_agent.hangs.stillness import Pauses
 from pytorchjob_agent.hangs.watch import History, Watch
+from pytorchjob_agent.script import observed_progress
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
+from pytorchjob_agent.script.observation import Observation, with_pace
+from pytorchjob_agent.script.observed_progress import ObservedProgress
 from pytorchjob_agent.script.progress_file import RequestKind
 
 _STACK_SECONDS = 0.6
-
-
-@dataclass(frozen=True, slots=True)
-class GroupProgress:
-    """What the workers of this agent have reported."""
-
-    step: int | None = None
-    total: int | None = None
-    metrics: Mapping[str, float] | None = None
-    cooperative: bool = False
 
 
 class RoundWorkers:
@@ -49,14 +41,18 @@ class RoundWorkers:
         self._meter: Meter | None = None
         self._history = history or History()
         self._asked: int | None = None
+        self._observed: ObservedProgress | None = None
 
     def equipping(self, job: str, round_: RoundId) -> AbstractContextManager[None]:
         """Within it, torch starts workers that know their progress files, and in which round of the job they work."""
 
         def start(original: Callable[..., Any], **options: Any) -> Any:
+            if observed_progress.wanted(os.environ):
+                self._observed = ObservedProgress(self._directory, len(options["envs"]))
             for local_rank, env in options["envs"].items():
                 env.update({JOB: job, ROUND_ID: str(round_)})
                 env.update(self._files.env(local_rank))
+                env.update(self._observed.env(local_rank, os.environ) if self._observed else {})
                 env.update(self._stacks.env(local_rank, os.environ))
             return original(**options)
 
@@ -70,8 +66,15 @@ class RoundWorkers:
         self._watch = Watch(self._rules, self._files, self._meter, self._history)
         self._watch.has_rank_0 = assigned.first_rank == 0
         self._watch.share_stillness = share_stillness
-        if self._watch.reads_lines and self._logs is not None:
-            self._logs.listen(self._watch.add_line)
+        if self._logs is not None and (self._watch.reads_lines or self._observed is not None):
+            self._logs.listen(self._add_line)
+
+    def _add_line(self, local_rank: int, line: bytes) -> None:
+        """Pass on a line that a worker printed; the thread that reads the output calls it."""
+        if self._watch is not None and self._watch.reads_lines:
+            self._watch.add_line(local_rank, line)
+        if self._observed is not None:
+            self._observed.add_line(local_rank, line)
 
     @property
     def history(self) -> History:
@@ -86,14 +89,22 @@ class RoundWorkers:
         """Return in how many seconds `judge` is due again."""
         return 0.0 if self._watch is None else self._watch.pause(now)
 
-    def progress(self) -> GroupProgress:
-        """Return how far the workers are: the progress of the furthest."""
-        found = self._read()
+    def cooperative(self) -> bool:
+        """Return whether the workers accept requests to save or to stop."""
+        return _cooperative(self._read())
+
+    def report(self, now: float) -> dict[str, Any]:
+        """Return the fields of a heartbeat about the workers: how far the furthest is, and if they accept requests.
+
+        The calls of progress() count. Without any, it is what the agent observes, which people alone see.
+        """
+        found = self._files.read(now)
         best = max((each for each in found if each.step is not None), key=lambda each: each.step or 0, default=None)
-        cooperative = any(each.asks_checkpoint or each.asks_stop for each in found)
-        if best is None:
-            return GroupProgress(cooperative=cooperative)
-        return GroupProgress(best.step, best.total, best.metrics, cooperative)
+        fields: dict[str, Any] = {"cooperative": _cooperative(found)}
+        if best is not None:
+            return {**fields, **_as_reported(best)}
+        observed = None if self._observed is None else self._observed.read(now)
+        return fields if observed is None else {**fields, **_as_shown(observed)}
 
     def request(self, number: int, seconds: float) -> None:
         """Ask the workers to save, and to end if they accept such requests."""
@@ -133,6 +144,31 @@ class RoundWorkers:
 
     def close(self) -> None:
         """Remove everything; the workers have to be gone."""
+        if self._observed is not None:
+            self._observed.close()
         self._files.close()
         self._stacks.close()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _cooperative(found: tuple[WorkerProgress, ...]) -> bool:
+    return any(each.asks_checkpoint or each.asks_stop for each in found)
+
+
+def _as_reported(best: WorkerProgress) -> dict[str, Any]:
+    """Return the fields of a heartbeat for what a script reported, with its speed since its first report."""
+    now, first = Observation(best.step, best.total), Observation(best.first_step)
+    paced = with_pace(now, first, (best.first_age or 0.0) - (best.age or 0.0))
+    shown = {"remaining": paced.remaining, "rate": paced.rate}
+    return {"step": best.step, "total": best.total, "metrics": best.metrics, **shown}
+
+
+def _as_shown(observed: Observation) -> dict[str, Any]:
+    return {
+        "shown_step": observed.step,
+        "shown_total": observed.total,
+        "percent": observed.percent,
+        "remaining": observed.remaining,
+        "rate": observed.rate,
+        "metrics": observed.metrics,
+    }

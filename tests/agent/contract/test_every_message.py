@@ -102,6 +102,12 @@ def test_of_a_traceback_the_end_is_kept() -> None:
     [
         (Heartbeat(step=-1), "step", 0),
         (Heartbeat(step=10**30), "step", 2**53),
+        (Heartbeat(shown_step=10**30), "shown_step", 2**53),
+        (Heartbeat(percent=250), "percent", 100),
+        (Heartbeat(percent=-1), "percent", 0),
+        (Heartbeat(remaining=-5), "remaining", 0),
+        (Heartbeat(rate=math.inf), "rate", 1e299),
+        (Heartbeat(rate=math.nan), "rate", 0.0),
         (Failed(RoundId(1, 1), 0, 0, -9, "killed"), "exit_code", 0),
         (Draining(math.inf), "seconds", 1e299),
         (Checkpoint(RoundId(1, 1), 2**60, math.nan), "seconds", 0.0),
