@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "FencedError",
-    "LightningProgress",
     "StandaloneError",
     "StandaloneResult",
     "checkpoint_requested",
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
     from pytorchjob_agent.checkpoint.fence import FencedError
     from pytorchjob_agent.checkpoint.files import load, save, take_over
     from pytorchjob_agent.script.api import checkpoint_requested, progress, seconds_left, should_stop
-    from pytorchjob_agent.script.lightning import LightningProgress
+    from pytorchjob_agent.script.lightning import LightningProgress as LightningProgress
     from pytorchjob_agent.standalone.api import StandaloneError, StandaloneResult, run_standalone
 
 _MODULES = {
     "FencedError": "checkpoint.fence",
-    "LightningProgress": "script.lightning",
+    "LightningProgress": "script.lightning",  # not in __all__: `import *` must work without Lightning
     **dict.fromkeys(("load", "save", "take_over"), "checkpoint.files"),
     **dict.fromkeys(("checkpoint_requested", "progress", "seconds_left", "should_stop"), "script.api"),
     **dict.fromkeys(("StandaloneError", "StandaloneResult", "run_standalone"), "standalone.api"),
@@ -45,6 +44,6 @@ _MODULES = {
 
 def __getattr__(name: str) -> Any:
     """Import each public name on first use: the operator imports this package too."""
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -72,8 +72,14 @@ class Report:
     """Restarts after failures so far. A change of members is not a restart."""
     last_restart: LastRestart | None = None
     step: int | None = None
-    """Steps done, as reported by the most advanced member. None: no member reports steps."""
+    """Steps done, as reported by the most advanced member, or as its agent observes them. None: unknown."""
     total: int | None = None
+    percent: int | None = None
+    """How much of the training is done, if the script shows it itself."""
+    remaining: int | None = None
+    """Seconds until the end, by the script or by its speed in this round. None: unknown."""
+    rate: float = 0.0
+    """Steps per second. 0: unknown."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics of that same member."""
     problems: Mapping[str, str] = field(default_factory=dict)

@@ -106,5 +106,13 @@ def test_its_columns_begin_with_the_state() -> None:
     assert (age["jsonPath"], age["type"]) == (".metadata.creationTimestamp", "date")
 
 
+def test_its_columns_show_how_far_a_job_is() -> None:
+    columns = build_crd()["spec"]["versions"][0]["additionalPrinterColumns"]
+    shown = [column["name"] for column in columns if not column.get("priority")]
+    assert shown == ["State", "Ready", "Restarts", "Step", "Progress", "ETA", "Age"]
+    wide = [column["name"] for column in columns if column.get("priority")]
+    assert wide == ["Loss", "Master", "Workers", "Desired", "World", "Started", "Finished", "Reason", "Message"]
+
+
 def test_the_deprecated_field_says_so() -> None:
     assert dict(OWN)[".spec.elasticPolicy.nProcPerNode"]["description"].startswith("Deprecated: use spec.nprocPerNode")

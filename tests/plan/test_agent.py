@@ -179,6 +179,8 @@ HANG = {
         pytest.param({"fenceSeconds": 60}, {"PYTORCHJOB_FENCE_SECONDS": "60"}, id="when a group that is cut off ends"),
         pytest.param({"fenceSeconds": 0}, {"PYTORCHJOB_FENCE_SECONDS": "0"}, id="a group that is cut off never ends"),
         pytest.param({"restartWindowSeconds": 9}, {}, id="the window is the coordinator's"),
+        pytest.param({"observeProgress": False}, {"PYTORCHJOB_OBSERVE_PROGRESS": "0"}, id="no progress but its own"),
+        pytest.param({"observeProgress": True}, {}, id="progress is observed anyway"),
     ],
 )
 def test_what_the_job_says_of_the_agent(policy: dict[str, Any], expected: dict[str, str]) -> None:

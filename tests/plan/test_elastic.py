@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, TrainingEnd
 from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, ProgressStatus, PyTorchJob, RestartStatus
+from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod
-from pytorchjob_operator.plan import Plan, make_plan
+from pytorchjob_operator.plan import Plan, columns, make_plan
+from pytorchjob_operator.plan.elastic import progress_delay
+from pytorchjob_operator.plan.outcome import Counts
 from tests.factories import at, make_job, observed, pods
 
 RUN, OVER = "Running", "Succeeded"
@@ -25,7 +29,10 @@ def running(**status: Any) -> PyTorchJob:
     job = make_job()
     plan = make_plan(observed(job, *pods(RUN, RUN)))
     assert plan.status is not None
-    return job.model_copy(update={"status": plan.status.model_copy(update=status)})
+    found = plan.status.model_copy(update=status)
+    counts = {role: Counts(wanted=1, active=1) for role in ReplicaType}
+    shown = columns.build(found, counts, running=True)
+    return job.model_copy(update={"status": found.model_copy(update={"columns": shown})})
 
 
 def observe(job: PyTorchJob, report: Report | None, *seen: Pod, seconds: float = 100, due: bool = False) -> Observed:
@@ -136,16 +143,16 @@ def test_a_job_that_is_suspended_has_no_group() -> None:
         pytest.param({"elastic": SHOWN}, replace(ROUND, step=5), 5, id="and the first step"),
         pytest.param({"elastic": SHOWN, "progress": STEP}, replace(ROUND, step=100, total=1000), None, id="no step"),
         pytest.param(
-            {"elastic": SHOWN, "progress": STEP.model_copy(update={"time": at(90)})},
+            {"elastic": SHOWN, "progress": STEP.model_copy(update={"time": at(98)})},
             replace(ROUND, step=101, total=1000),
-            50,
-            id="steps are written once a minute",
+            4,
+            id="steps of a young job are written every few seconds",
         ),
         pytest.param(
-            {"elastic": SHOWN, "progress": STEP}, replace(ROUND, step=101, total=1000), 0, id="after a minute at once"
+            {"elastic": SHOWN, "progress": STEP}, replace(ROUND, step=101, total=1000), 0, id="after that time at once"
         ),
         pytest.param(
-            {"elastic": SHOWN, "progress": STEP.model_copy(update={"time": at(90)})},
+            {"elastic": SHOWN, "progress": STEP.model_copy(update={"time": at(98)})},
             replace(ROUND, round="3.8", step=101, total=1000),
             5,
             id="steps come along with what is written sooner",
@@ -156,17 +163,55 @@ def test_how_long_a_write_may_wait(stored: dict[str, Any], report: Report, expec
     assert waits(make_plan(observe(running(**stored), report))) == expected
 
 
-def test_steps_are_looked_for_once_a_minute_while_they_are_told() -> None:
+def test_steps_are_looked_for_every_few_seconds_while_they_are_told() -> None:
     job = running(elastic=SHOWN, progress=STEP.model_copy(update={"time": at(90)}))
     reporting, silent = replace(ROUND, step=100, total=1000), ROUND
     assert [
         make_plan(observe(job, report)).wake_at
         for report in (reporting, silent, replace(reporting, phase=PhaseName.RENDEZVOUS))
     ] == [
-        at(100) + timedelta(seconds=60),
+        at(100) + timedelta(seconds=6),
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("ran", "left", "expected"),
+    [
+        pytest.param(0, None, 6, id="it begins: never twice in five seconds"),
+        pytest.param(600, None, 10, id="after ten minutes"),
+        pytest.param(3600, None, 60, id="after an hour"),
+        pytest.param(36_000, None, 60, id="never less than once a minute"),
+        pytest.param(36_000, 1200, 20, id="twenty minutes before the end"),
+        pytest.param(36_000, 60, 6, id="a minute before the end"),
+        pytest.param(600, 36_000, 10, id="the end is far"),
+        pytest.param(36_000, 2**53 - 1, 60, id="the end is farther than a time can be"),
+        pytest.param(-60, None, 6, id="clocks that differ"),
+    ],
+)
+def test_how_often_progress_is_written(ran: int, left: int | None, expected: int) -> None:
+    status = JobStatus(start_time=at(0), progress=STEP.model_copy(update={"remaining_seconds": left}))
+    assert progress_delay(status, at(ran)) == timedelta(seconds=expected)
+
+
+def test_a_job_without_a_start_time_is_young() -> None:
+    assert progress_delay(JobStatus(), at(0)) == timedelta(seconds=6)
+
+
+def test_steps_alone_are_written_at_most_once_in_five_seconds() -> None:
+    job, due = running(elastic=SHOWN), None
+    written = []
+    for tenth in range(1000, 2000):
+        seconds = tenth / 10
+        report = replace(ROUND, step=tenth, total=10_000, metrics={"loss": 1 / tenth})
+        plan = make_plan(replace(observe(job, report, seconds=seconds), status_due=due))
+        due = plan.status_due
+        if plan.status is not None:
+            written.append(seconds)
+            job = job.model_copy(update={"status": plan.status})
+    assert len(written) > 10
+    assert min(later - before for before, later in pairwise(written)) >= 5
 
 
 @pytest.mark.parametrize(
@@ -192,7 +237,34 @@ def test_steps_are_looked_for_once_a_minute_while_they_are_told() -> None:
             ProgressStatus(step=50, total=1000, percent=5, remaining_seconds=9, time=at(100)),
             id="steps that were lost say nothing of the speed",
         ),
+        pytest.param(
+            None,
+            replace(ROUND, step=250, total=1000, remaining=75, rate=10.1234),
+            ProgressStatus(step=250, total=1000, percent=25, remaining_seconds=75, steps_per_second=10.1, time=at(100)),
+            id="with the speed of the round",
+        ),
+        pytest.param(
+            None,
+            replace(ROUND, percent=42, remaining=60),
+            ProgressStatus(percent=42, remaining_seconds=60, time=at(100)),
+            id="of a script that shows its share alone",
+        ),
+        pytest.param(
+            None,
+            replace(ROUND, step=99, total=100, percent=100, remaining=-5, rate=1e300),
+            ProgressStatus(step=99, total=100, percent=100, remaining_seconds=0, time=at(100)),
+            id="its own share counts, and numbers out of bounds do not",
+        ),
+        pytest.param(
+            None,
+            replace(ROUND, metrics={"loss": 0.5}),
+            ProgressStatus(metrics={"loss": 0.5}, time=at(100)),
+            id="a loss alone",
+        ),
         pytest.param(STEP, replace(ROUND, step=100, total=1000), STEP, id="the same keeps its time"),
+        pytest.param(
+            STEP, replace(ROUND, step=100, total=1000, remaining=7, rate=3.0), STEP, id="also with another speed"
+        ),
         pytest.param(STEP, replace(ROUND, step=None), STEP, id="members that have gone take nothing back"),
         pytest.param(
             None,

@@ -16,6 +16,7 @@ from pytorchjob_operator.rounds.values import (
     PastRestart,
     Policy,
     Round,
+    ShownProgress,
     SilentAgent,
     TrainingReason,
 )
@@ -51,6 +52,27 @@ MOVED = PastRestart(60.0, TrainingReason.REGROUPING, "pod-2 joined", False)
             id="steps and numbers are those of the member that is furthest",
         ),
         pytest.param(
+            state(member(0, step=5, total=9, shown=ShownProgress(remaining=8, rate=0.5)), member(1)),
+            Report(**RUNS, step=5, total=9, remaining=8, rate=0.5),
+            id="with the speed and the remaining time",
+        ),
+        pytest.param(
+            state(
+                member(0, shown=ShownProgress(5, 10, 50, 7, 0.5), metrics={"loss": 1.0}),
+                member(1, shown=ShownProgress(percent=90)),
+            ),
+            Report(**RUNS, step=5, total=10, percent=50, remaining=7, rate=0.5, metrics={"loss": 1.0}),
+            id="of a script that reports no steps it is what its agent sees",
+        ),
+        pytest.param(
+            state(member(0, shown=ShownProgress(percent=40)), member(1, shown=ShownProgress(percent=41))),
+            Report(**RUNS, percent=41),
+            id="a percentage alone",
+        ),
+        pytest.param(
+            state(member(0), member(1, metrics={"loss": 1.0})), Report(**RUNS, metrics={"loss": 1.0}), id="a loss alone"
+        ),
+        pytest.param(
             state(member(0, port=1), member(1), phase=Rendezvous(NOW, "x", ROUND)),
             Report(**COLLECTS, waiting=1),
             id="between two rounds, a member waits",
@@ -65,6 +87,14 @@ MOVED = PastRestart(60.0, TrainingReason.REGROUPING, "pod-2 joined", False)
             state(phase=Ended(End(EndReason.BUDGET, "all used up", 7, NOW), ROUND)),
             Report(**RUNS | {"phase": PhaseName.ENDED}, ended=TrainingEnd("RestartsUsedUp", "all used up", 7)),
             id="an end",
+        ),
+        pytest.param(
+            state(
+                member(0, step=3, total=9, connection=None),
+                phase=Ended(End(EndReason.SUCCEEDED, "", 0, NOW), ROUND, member(1, step=9, total=9)),
+            ),
+            Report(**RUNS | {"phase": PhaseName.ENDED}, step=9, total=9, ended=TrainingEnd("Succeeded", "", 0)),
+            id="the steps at the end, also when its member has gone",
         ),
         pytest.param(
             state(problems={TrainingReason.WAITING: "for pod-2"}),

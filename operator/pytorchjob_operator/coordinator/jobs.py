@@ -256,7 +256,7 @@ def _stop(failed: bool, *, trains: bool) -> Stop:
 
 
 def _shown(state: JobState) -> tuple[Any, ...]:
-    """What the job's status shows. Of steps, which change all the time, only whether there are any."""
+    """What the job's status shows. Of progress, which changes all the time, only whether there is any."""
     round_ = state.round
-    steps = round_ is not None and round_.first_step is not None
-    return (round_.id if round_ else None, name_of(state.phase), state.restarts, state.problems, steps, {*state.silent})
+    shows = round_ is not None and round_.shows
+    return (round_.id if round_ else None, name_of(state.phase), state.restarts, state.problems, shows, {*state.silent})

@@ -14,16 +14,22 @@ _WORKER = f".status.replicaStatuses.{names.ReplicaType.WORKER}"
 _MASTER = f".status.replicaStatuses.{names.ReplicaType.MASTER}"
 _WORKER_REPLICAS = f".spec.pytorchReplicaSpecs.{names.ReplicaType.WORKER}.replicas"
 _INNER = {"[]": "items", "*": "additionalProperties"}
+_TEXTS = ".status.columns"
 _LATEST = ".status.conditions[-1:]"
 
 _COLUMNS = (
     ("State", "string", f"{_LATEST}.type", 0, "Type of the latest condition"),
-    ("Master", "integer", f"{_MASTER}.active", 0, "Running Masters"),
-    ("Workers", "integer", f"{_WORKER}.active", 0, "Running workers"),
-    ("Desired", "integer", _WORKER_REPLICAS, 0, "Requested workers"),
+    ("Ready", "string", f"{_TEXTS}.ready", 0, "Pods that run, of the pods that the job has"),
+    ("Restarts", "integer", f"{_TEXTS}.restarts", 0, "Restarts of pods, and of workers inside their pods"),
+    ("Step", "integer", ".status.progress.step", 0, "Steps done"),
+    ("Progress", "string", f"{_TEXTS}.progress", 0, "How much of the training is done"),
+    ("ETA", "string", f"{_TEXTS}.eta", 0, "Remaining time of the training"),
     ("Age", "date", ".metadata.creationTimestamp", 0, ""),
+    ("Loss", "string", f"{_TEXTS}.loss", 1, "The newest loss that the script reports"),
+    ("Master", "integer", f"{_MASTER}.active", 1, "Running Masters"),
+    ("Workers", "integer", f"{_WORKER}.active", 1, "Running workers"),
+    ("Desired", "integer", _WORKER_REPLICAS, 1, "Requested workers"),
     ("World", "integer", ".status.elastic.worldSize", 1, "Worker processes that train together"),
-    ("Step", "integer", ".status.progress.step", 1, "Steps done, as the script reports"),
     ("Started", "date", ".status.startTime", 1, "When the operator started the job"),
     ("Finished", "date", ".status.completionTime", 1, "When the job succeeded or failed"),
     ("Reason", "string", f"{_LATEST}.reason", 1, "Why the job is in this state"),

@@ -146,6 +146,11 @@ class AgentPolicy(Model):
     hang: Hang | None = Field(
         default=None, description="When running workers count as hung. Unset: each field's default."
     )
+    observe_progress: bool | None = Field(
+        default=None,
+        description="false: only calls of progress() are progress. Unset: true, the agent also takes what the libraries"
+        " of the script post to KUBEFLOW_TRAINER_SERVER_URL, which it serves in the pod, and reads progress bars.",
+    )
     preflight: PreflightMode | None = Field(
         default=None,
         description="What the agent does if its checks find the pod unfit for the job: Warn logs it, Fail ends the pod,"

@@ -27,6 +27,7 @@ MAX_UNFIT = 64
 MAX_REPLACING = 1000
 """Most failed pods that are replaced at a time: each is listed by its uid, and an object's size is bounded."""
 
+Text = Annotated[str, Field(max_length=32)]
 Uid = Annotated[str, Field(max_length=128)]
 ReasonWord = Annotated[str, Field(max_length=64)]
 Position = Generation
@@ -118,20 +119,45 @@ class ElasticStatus(Model):
 
 
 class ProgressStatus(Model):
-    """Training progress, as the most advanced member reports it."""
+    """Training progress of the most advanced member: as the script reports it, or as its agent observes it."""
 
-    step: Position | None = Field(default=None, description="Steps done. Unset: the script reports no steps.")
-    total: Position | None = Field(default=None, description="Steps to do. Unset: the script reports no total.")
+    step: Position | None = Field(default=None, description="Steps done. Unset: unknown.")
+    total: Position | None = Field(default=None, description="Steps to do. Unset: unknown.")
     percent: Annotated[int, Field(ge=0, le=100, json_schema_extra={"format": "int32"})] | None = Field(
-        default=None, description="Percent complete. Unset: the script reports no total."
+        default=None, description="Percent complete. Unset: unknown."
     )
     remaining_seconds: Seconds64 | None = Field(
-        default=None, description="Remaining time at the current speed, in seconds. Unset: unknown."
+        default=None,
+        description="Remaining time when this was recorded, in seconds: as the script estimates it, or by the speed"
+        " since the round began. Unset: unknown.",
+    )
+    steps_per_second: Number | None = Field(
+        default=None, description="Steps per second since the round began. Unset: unknown."
     )
     metrics: Annotated[dict[str, MetricValue], Field(max_length=16)] | None = Field(
-        default=None, description="Metrics that the script reports, by name. Unset: none."
+        default=None, description="Metrics of the script, by name. Unset: none. Example: {loss: 0.25}."
     )
     time: Time | None = Field(default=None, description="When the operator recorded this.")
+
+
+class ColumnsStatus(Model):
+    """What `kubectl get` shows of a job, as texts for people; each follows from other fields of the status."""
+
+    ready: Text | None = Field(
+        default=None, description="Pods that run, of the pods that the job has. Unset: unknown. Example: 3/4."
+    )
+    restarts: Count | None = Field(
+        default=None, description="Restarts of pods, and restarts of workers inside their pods. Unset: unknown."
+    )
+    progress: Text | None = Field(
+        default=None, description="How much of the training is done. Unset: unknown. Example: 42%."
+    )
+    eta: Text | None = Field(
+        default=None, description="Remaining time of the training. Unset: unknown, or it does not run. Example: 3h10m."
+    )
+    loss: Text | None = Field(
+        default=None, description="The newest loss that the script reports. Unset: unknown. Example: 0.2518."
+    )
 
 
 class UnfitPod(Model):
@@ -188,7 +214,12 @@ class JobStatus(Model):
         default=None, description="The pods that train together now. Unset: no agent has reported to the coordinator."
     )
     progress: ProgressStatus | None = Field(
-        default=None, description="Training progress. Unset: the script does not report any with progress()."
+        default=None,
+        description="Training progress: by calls of progress(), or as the agent observes it. Unset: unknown.",
+    )
+    columns: ColumnsStatus | None = Field(
+        default=None,
+        description="Columns of kubectl get. Programs read the other fields. Unset: not observed yet.",
     )
 
     def condition(self, kind: ConditionType) -> Condition | None:

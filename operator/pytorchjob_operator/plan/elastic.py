@@ -1,7 +1,7 @@
 """What the coordinator's report means for the job: its end, status.elastic, status.progress, and its problems.
 
 The coordinator loses its knowledge with its process. What it does not know stays as the status has it. Steps change all
-the time and are written at most once a minute.
+the time: `progress_delay` decides how often they are written.
 """
 
 from datetime import datetime, timedelta
@@ -17,8 +17,10 @@ from pytorchjob_operator.rounds.values import TrainingReason
 
 STATUS_DELAY = timedelta(seconds=5)
 """A new round, restart or problem is in the status after this time; the status is not written more often."""
-PROGRESS_DELAY = timedelta(seconds=60)
-"""The same if only steps changed."""
+_LEAST_DELAY, _MOST_DELAY = timedelta(seconds=6), timedelta(seconds=60)
+"""Between two writes of progress: never less than 5 s, as the stored time lacks a part of a second."""
+_WRITES = 60
+"""How often progress is written in the time that a job has run, or in the time that remains."""
 _LIKELIEST_FIRST = (
     TrainingReason.COORDINATOR_DEFECT,
     TrainingReason.DUPLICATE_REPLICA,
@@ -34,6 +36,7 @@ _STALLS = (TrainingReason.COORDINATOR_DEFECT, TrainingReason.WAITING)
 _STALLED = "the last rendezvous failed: no round starts until an agent joins again"
 _LARGEST = 1e15
 _MOST = 2**53 - 1
+_MOST_REMAINING = 86_400
 """Bounds of the numbers that a status may contain."""
 
 
@@ -82,18 +85,29 @@ def fields(context: Context, outcome: Outcome, now: datetime) -> dict[str, Any]:
 
 def delay(stored: JobStatus, new: JobStatus, now: datetime) -> timedelta:
     """Return how long a status may wait in which only these fields, or counters, are new."""
-    only_steps = new.model_copy(update={"progress": stored.progress}) == stored
+    only_steps = new.model_copy(update={"progress": stored.progress, "columns": stored.columns}) == stored
     if not only_steps or stored.progress is None or stored.progress.time is None:
         return STATUS_DELAY
-    return max(stored.progress.time + PROGRESS_DELAY - now, timedelta(0))
+    return max(stored.progress.time + progress_delay(stored, now) - now, timedelta(0))
+
+
+def progress_delay(stored: JobStatus, now: datetime) -> timedelta:
+    """Return the time between two writes of progress: short for a young job and at the end, up to a minute between.
+
+    A fleet of long jobs then costs the API server one write per job and minute, and a short job is shown as it trains.
+    """
+    ran = now - stored.start_time if stored.start_time is not None else timedelta(0)
+    left = None if stored.progress is None else stored.progress.remaining_seconds
+    span = ran if left is None else min(ran, timedelta(seconds=min(left, _MOST_REMAINING)))
+    return min(max(span / _WRITES, _LEAST_DELAY), _MOST_DELAY)
 
 
 def next_check(context: Context, outcome: Outcome) -> datetime | None:
     """Return when to ask for new steps, which the coordinator does not announce; None if not needed."""
     report = context.seen.report
-    if report is None or report.step is None or not report.running or outcome.phase in WITHOUT_PODS:
+    if report is None or not _has_progress(report) or not report.running or outcome.phase in WITHOUT_PODS:
         return None
-    return context.seen.now + PROGRESS_DELAY
+    return context.seen.now + progress_delay(context.seen.job.status, context.seen.now)
 
 
 def known_restarts(context: Context) -> int:
@@ -127,22 +141,35 @@ def _last_restart(stored: RestartStatus | None, last: LastRestart | None, now: d
 
 
 def _progress(stored: ProgressStatus | None, report: Report, now: datetime) -> ProgressStatus | None:
-    if report.step is None:
+    if not _has_progress(report):
         return stored
     new = ProgressStatus(
-        step=min(report.step, _MOST),
+        step=None if report.step is None else min(report.step, _MOST),
         total=None if report.total is None else min(report.total, _MOST),
-        percent=min(100 * report.step // report.total, 100) if report.total else None,
+        percent=_percent(report),
         metrics={name: value for name, value in report.metrics.items() if abs(value) <= _LARGEST} or None,
         time=now,
     )
     if stored is not None and _reported(stored) == _reported(new):
         return stored
-    return new.model_copy(update={"remaining_seconds": _remaining(stored, new)})
+    left = _remaining(stored, new) if report.remaining is None else min(max(report.remaining, 0), _MOST)
+    rate = float(f"{report.rate:.3g}") if 0 < report.rate <= _LARGEST else None
+    return new.model_copy(update={"remaining_seconds": left, "steps_per_second": rate})
+
+
+def _has_progress(report: Report) -> bool:
+    return report.step is not None or report.percent is not None or bool(report.metrics)
+
+
+def _percent(report: Report) -> int | None:
+    """Return the percentage: as the script shows it, or by its steps."""
+    if report.percent is not None:
+        return min(max(report.percent, 0), 100)
+    return min(100 * report.step // report.total, 100) if report.total and report.step is not None else None
 
 
 def _reported(progress: ProgressStatus) -> tuple[Any, ...]:
-    return progress.step, progress.total, progress.metrics
+    return progress.step, progress.total, progress.percent, progress.metrics
 
 
 def _remaining(before: ProgressStatus | None, now: ProgressStatus) -> int | None:

@@ -19,11 +19,11 @@ from pytorchjob_operator.model import (
 from pytorchjob_operator.model.status import LONGEST_MESSAGE
 from pytorchjob_operator.names import Reason, ReplicaType
 from pytorchjob_operator.observed import PodProblem, Refusal
-from pytorchjob_operator.plan import autoscaler, conditions, elastic, gang, hopeless, network_policy, waiting
+from pytorchjob_operator.plan import autoscaler, columns, conditions, elastic, gang, hopeless, network_policy, waiting
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
-from pytorchjob_operator.plan.outcome import ENDS, STOPPED, Counts, Outcome, Phase
+from pytorchjob_operator.plan.outcome import ENDS, STOPPED, WITHOUT_PODS, Counts, Outcome, Phase
 from pytorchjob_operator.plan.restart import Replacements
 
 RUNNING_DELAY = timedelta(seconds=2)
@@ -46,7 +46,7 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
     seen, stored = context.seen, context.seen.job.status
     now = seen.now.replace(microsecond=0)
     ended = outcome.phase in ENDS
-    return stored.model_copy(
+    status = stored.model_copy(
         update={
             "conditions": _stamped(_conditions(context, outcome, now), seen.job),
             "replica_statuses": _replica_statuses(seen.job, context.counts, outcome),
@@ -59,6 +59,8 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
             "observed_generation": seen.job.metadata.generation or None,
         }
     )
+    shown = columns.build(status, context.counts, running=outcome.phase not in WITHOUT_PODS)
+    return status.model_copy(update={"columns": shown})
 
 
 def write_at(context: Context, new: JobStatus) -> datetime | None:

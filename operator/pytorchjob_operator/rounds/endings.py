@@ -3,13 +3,14 @@
 from pytorchjob_agent.contract.messages import Finished, Stop
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds.phases import Ended, Trigger
+from pytorchjob_operator.rounds.summary import most_advanced
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import End, EndReason, TrainingReason
 
 
 def give_up(transition: Transition, end: End) -> None:
     """Fail the job, and stop all agents."""
-    transition.enter(Trigger.GAVE_UP, Ended(end, transition.state.round))
+    transition.enter(Trigger.GAVE_UP, Ended(end, transition.state.round, most_advanced(transition.state)))
     transition.reason = f"{end.reason}: {end.message}"
     transition.record(TrainingReason.GAVE_UP, transition.reason, warning=True)
     for member in transition.state.members.values():
@@ -19,7 +20,8 @@ def give_up(transition: Transition, end: End) -> None:
 def succeed(transition: Transition, reason: str) -> None:
     """End the job with success, and end all agents."""
     round_ = transition.state.round
-    transition.enter(Trigger.SUCCEEDED, Ended(End(EndReason.SUCCEEDED, reason, ExitCode.OK, transition.now), round_))
+    end, front = End(EndReason.SUCCEEDED, reason, ExitCode.OK, transition.now), most_advanced(transition.state)
+    transition.enter(Trigger.SUCCEEDED, Ended(end, round_, front))
     transition.reason = reason
     members = frozenset[int]() if round_ is None else round_.members
     for member in transition.state.members.values():

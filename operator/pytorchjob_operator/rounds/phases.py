@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from pytorchjob_operator.coordinator_report import PhaseName
-from pytorchjob_operator.rounds.values import End, Failure, PlannedRestart, Round
+from pytorchjob_operator.rounds.values import End, Failure, Member, PlannedRestart, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ class Ended:
 
     end: End
     last_round: Round | None = None
+    front: Member | None = None
+    """The most advanced member at the end: its progress is shown although its connection ends."""
 
 
 Phase = Waiting | Rendezvous | Running | Stalled | Ended

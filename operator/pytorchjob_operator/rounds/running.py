@@ -26,7 +26,7 @@ from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_request, believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round, TrainingReason
+from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round, ShownProgress, TrainingReason
 
 GROW_SECONDS = 1.0
 """How long a round that can grow waits for more new members after the first one."""
@@ -50,6 +50,9 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
             step=message.step if message.step is not None else member.step,
             total=message.total,
             metrics=message.metrics,
+            shown=ShownProgress(
+                message.shown_step, message.shown_total, message.percent, message.remaining, message.rate
+            ),
         )
     )
     requests = believed_request(transition.state, message.answered)
@@ -66,8 +69,20 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
 
 def _record_first_step(transition: Transition, message: Heartbeat) -> None:
     phase = transition.state.phase
-    if isinstance(phase, Running) and message.step is not None and phase.round.first_step is None:
-        transition.update(replace(phase, round=replace(phase.round, first_step=message.step)))
+    if not isinstance(phase, Running):
+        return
+    round_ = phase.round
+    if message.step is not None and round_.first_step is None:
+        round_ = replace(round_, first_step=message.step)
+    if not round_.shows and _shows(message):
+        round_ = replace(round_, shows=True)
+    if round_ is not phase.round:
+        transition.update(replace(phase, round=round_))
+
+
+def _shows(message: Heartbeat) -> bool:
+    known = message.step, message.shown_step, message.percent
+    return bool(message.metrics) or any(value is not None for value in known)
 
 
 def _record_peers(transition: Transition, message: Heartbeat, round_: Round) -> None:
@@ -240,7 +255,13 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
         transition.now, TrainingReason.WORKER_FAILED, message.reason, True, step=budget.reached_step(transition.state)
     )
     agreed = replace(
-        round_, id=message.round, started_at=transition.now, adopted=True, first_step=None, done=frozenset()
+        round_,
+        id=message.round,
+        started_at=transition.now,
+        adopted=True,
+        first_step=None,
+        shows=False,
+        done=frozenset(),
     )
     transition.enter(Trigger.ROUND_REPORTED, Running(agreed))
     transition.state = replace(

@@ -1,5 +1,7 @@
 """What the operator shows of one job: `summarize(state, now) -> Report`. Pure."""
 
+from typing import Any
+
 from pytorchjob_agent.contract.messages import LEASE_SECONDS
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, SilentPod, TrainingEnd
 from pytorchjob_operator.rounds.phases import Ended, Phase, name_of
@@ -11,7 +13,7 @@ _MAX_MESSAGE = 4096
 
 def summarize(state: JobState, now: float) -> Report:
     """Return the state of the job's training."""
-    phase, round_, front = name_of(state.phase), state.round, _most_advanced(state)
+    phase, round_, front = name_of(state.phase), state.round, most_advanced(state)
     running = phase is PhaseName.RUNNING
     waiting = [member for member in state.members.values() if member.waiting]
     if running and round_ is not None:
@@ -24,9 +26,7 @@ def summarize(state: JobState, now: float) -> Report:
         world=_world_size(state),
         restarts=state.restarts,
         last_restart=_last_restart(state, now),
-        step=front.step if front else None,
-        total=front.total if front else None,
-        metrics=front.metrics if front else {},
+        **_progress(front),
         problems={str(reason): message for reason, message in state.problems.items()},
         ended=_end(state.phase),
         waiting=0 if running else len(waiting),
@@ -45,9 +45,39 @@ def _silent(state: JobState, now: float) -> tuple[SilentPod, ...]:
     return tuple(SilentPod(agent.pod_uid, max(now - agent.since, 0.0)) for agent in state.silent.values())
 
 
-def _most_advanced(state: JobState) -> Member | None:
-    reporting = [member for member in state.members.values() if member.step is not None]
-    return max(reporting, key=lambda member: (member.step, -member.index), default=None)
+def most_advanced(state: JobState) -> Member | None:
+    """Return the member that is the furthest, or was at the end; steps count more than percentages, these more than metrics alone."""
+    if isinstance(state.phase, Ended) and state.phase.front is not None:
+        return state.phase.front
+    return max(filter(_reports, state.members.values()), key=_position, default=None)
+
+
+def _reports(member: Member) -> bool:
+    return _step(member) is not None or member.shown.percent is not None or bool(member.metrics)
+
+
+def _position(member: Member) -> tuple[int, int, int]:
+    step, percent = _step(member), member.shown.percent
+    return (-1 if step is None else step, -1 if percent is None else percent, -member.index)
+
+
+def _step(member: Member) -> int | None:
+    return member.shown.step if member.step is None else member.step
+
+
+def _progress(front: Member | None) -> dict[str, Any]:
+    """Return the fields of the report that describe progress: those of one member."""
+    if front is None:
+        return {}
+    shown = front.shown
+    return {
+        "step": _step(front),
+        "total": shown.total if front.step is None else front.total,
+        "percent": shown.percent,
+        "remaining": shown.remaining,
+        "rate": shown.rate,
+        "metrics": front.metrics,
+    }
 
 
 def _world_size(state: JobState) -> int:

@@ -69,6 +69,20 @@ class ExpectedPod:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownProgress:
+    """What only people see of a member's progress; see the fields of `Heartbeat`."""
+
+    step: int | None = None
+    """Steps as the agent observes them, of a script that does not report any."""
+    total: int | None = None
+    percent: int | None = None
+    remaining: int | None = None
+    """Seconds."""
+    rate: float = 0.0
+    """Steps per second. 0: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """An agent that has sent a hello."""
 
@@ -99,6 +113,7 @@ class Member:
     step: int | None = None
     total: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    shown: ShownProgress = ShownProgress()
     versions: Mapping[str, str | None] = field(default_factory=dict)
     tolerates_versions: bool = True
     """False: unequal versions end the job."""
@@ -133,6 +148,8 @@ class Round:
     """Worker processes. 0: unknown, because the round was adopted."""
     first_step: int | None = None
     """The first step that a member reported in this round."""
+    shows: bool = False
+    """True once a member has shown any progress in this round, reported or observed."""
     adopted: bool = False
     """True if another leader, or the members themselves, formed this round."""
     pod_uids: Mapping[int, str] = field(default_factory=dict)

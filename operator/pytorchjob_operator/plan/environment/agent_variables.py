@@ -14,6 +14,7 @@ from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import (
     FENCE,
     GRACE,
+    OBSERVE_PROGRESS,
     PET_RDZV_BACKEND,
     PET_RDZV_ENDPOINT,
     PREFLIGHT,
@@ -139,6 +140,8 @@ def _settings(policy: AgentPolicy) -> Iterator[Variable]:
         yield {"name": PRELOAD, "value": ",".join(policy.preload)}
     if policy.fence_seconds is not None:
         yield {"name": FENCE, "value": str(policy.fence_seconds)}
+    if policy.observe_progress is False:
+        yield {"name": OBSERVE_PROGRESS, "value": "0"}
     if policy.hang is not None:
         # The kubelet would expand $(...) in a pattern as a variable of the pod.
         text = json.dumps(policy.hang.to_api(), separators=(",", ":")).replace("$", "$$")
