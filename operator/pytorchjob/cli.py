@@ -30,6 +30,7 @@ COMMANDS = {
         "pytorchjob_operator.plan_command:plan_command",
         "Print the objects that the installed operator would create.",
     ),
+    "progress": ("pytorchjob.commands.progress:progress_command", "Show how far the training of a job is, live."),
     "restart": ("pytorchjob.commands.change:restart_command", "Start all pods of a job again, or one of them."),
     "resume": ("pytorchjob.commands.change:resume_command", "Start a suspended job again."),
     "run": ("pytorchjob.commands.run:run_command", "Run a job on this machine."),
