@@ -81,8 +81,7 @@ def _record_first_step(transition: Transition, message: Heartbeat) -> None:
 
 
 def _shows(message: Heartbeat) -> bool:
-    known = message.step, message.shown_step, message.percent
-    return bool(message.metrics) or any(value is not None for value in known)
+    return bool(message.metrics) or {message.step, message.shown_step, message.percent} != {None}
 
 
 def _record_peers(transition: Transition, message: Heartbeat, round_: Round) -> None:
@@ -255,13 +254,7 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
         transition.now, TrainingReason.WORKER_FAILED, message.reason, True, step=budget.reached_step(transition.state)
     )
     agreed = replace(
-        round_,
-        id=message.round,
-        started_at=transition.now,
-        adopted=True,
-        first_step=None,
-        shows=False,
-        done=frozenset(),
+        round_, id=message.round, started_at=transition.now, adopted=True, first_step=None, done=frozenset()
     )
     transition.enter(Trigger.ROUND_REPORTED, Running(agreed))
     transition.state = replace(

@@ -46,7 +46,7 @@ def _silent(state: JobState, now: float) -> tuple[SilentPod, ...]:
 
 
 def most_advanced(state: JobState) -> Member | None:
-    """Return the member that is the furthest, or was at the end; steps count more than percentages, these more than metrics alone."""
+    """Return the member that is the furthest, or was at the end; steps count most, then percentages, then metrics."""
     if isinstance(state.phase, Ended) and state.phase.front is not None:
         return state.phase.front
     return max(filter(_reports, state.members.values()), key=_position, default=None)
