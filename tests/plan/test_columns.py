@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_operator import shown_values
 from pytorchjob_operator.coordinator_report import PhaseName, Report
 from pytorchjob_operator.model import ElasticStatus, PyTorchJob
 from pytorchjob_operator.model.status import ColumnsStatus
-from pytorchjob_operator.plan import columns, make_plan
+from pytorchjob_operator.plan import make_plan
 from tests.factories import make_job, observed, pods
 
 ROUND = Report(round="3.7", phase=PhaseName.RUNNING, members=2, world=4)
@@ -88,5 +89,5 @@ def test_a_job_that_is_over_has_no_time_left() -> None:
     ],
 )
 def test_durations(seconds: int, expected: str) -> None:
-    assert columns.duration(seconds) == expected
-    ColumnsStatus(eta=columns.duration(seconds))
+    assert shown_values.age(seconds) == expected
+    ColumnsStatus(eta=shown_values.age(seconds))

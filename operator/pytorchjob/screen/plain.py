@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from pytorchjob_operator import names
+from pytorchjob_operator.shown_values import age as age
 
 _GAP = "   "
 
@@ -16,25 +17,6 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[index]) for row in table) for index in range(len(header))]
     padded = (_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table)
     return "\n".join(padded)
-
-
-def age(seconds: float) -> str:
-    """Return a time span as kubectl writes it: 42s, 3m5s, 25m, 3h10m, 28h, 2d4h, 9d."""
-    left = max(int(seconds), 0)
-    if left < 120:
-        return f"{left}s"
-    minutes, left = divmod(left, 60)
-    if minutes < 10:
-        return f"{minutes}m{left}s" if left else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 8:
-        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    days, hours = divmod(hours, 24)
-    return f"{days}d{hours}h" if days < 8 and hours else f"{days}d"
 
 
 def since(moment: str | None, now: datetime) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pytorchjob.screen.plain import age
 from pytorchjob.view.progress import JobProgress
+from pytorchjob_operator.shown_values import age
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

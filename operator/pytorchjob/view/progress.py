@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pytorchjob_operator import shown_values
 from pytorchjob_operator.problem import read_time
 
 Object = Mapping[str, Any]
 _ENDS = ("Succeeded", "Failed")
-_LOSSES = ("loss", "train_loss", "train/loss", "training_loss", "train_loss_step", "train_loss_epoch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def progress_view(job: Object, now: datetime) -> JobProgress:
         percent=_whole(progress.get("percent")),
         remaining=None if remaining is None or ended else max(round(remaining - (age or 0.0)), 0),
         rate=_numbers({"rate": progress.get("stepsPerSecond")}).get("rate"),
-        loss=next((metrics[name] for name in _LOSSES if name in metrics), None),
+        loss=shown_values.loss(metrics),
         metrics=metrics,
         age=age,
     )

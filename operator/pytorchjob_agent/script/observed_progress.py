@@ -73,7 +73,7 @@ class ObservedProgress:
 
     def _printed(self) -> list[Observation]:
         for lines, reader in zip(self._lines, self._readers, strict=True):
-            while lines:
+            for _ in range(len(lines)):  # not for ever: the worker goes on printing
                 reader.take(lines.popleft().decode(errors="replace"))
         return [reader.found for reader in self._readers]
 

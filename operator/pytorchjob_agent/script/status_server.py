@@ -24,6 +24,7 @@ from pytorchjob_agent.system.ports import LOOPBACK
 _CONNECTIONS = 16
 _SECONDS = 2.0
 """How long a connection may take."""
+_RETRY = 0.1
 _REQUESTS = 20
 """How many connections are served in a second: each worker posts once in five seconds."""
 
@@ -99,14 +100,17 @@ class StatusServer:
         return max(min(deadlines) - time.monotonic(), 0.0) if deadlines else None
 
     def _open(self) -> None:
-        with suppress(OSError):
+        try:
             accepted, _ = self._listener.accept()
-            accepted.setblocking(False)
-            connection = _Connection(accepted, time.monotonic() + _SECONDS, self._allowed())
-            self._connections.append(connection)
-            self._selector.register(accepted, selectors.EVENT_READ, connection)
-            if len(self._connections) > _CONNECTIONS:
-                self._drop(self._connections[0])
+        except OSError:
+            time.sleep(_RETRY)  # without a free descriptor the listener stays readable
+            return
+        accepted.setblocking(False)
+        connection = _Connection(accepted, time.monotonic() + _SECONDS, self._allowed())
+        self._connections.append(connection)
+        self._selector.register(accepted, selectors.EVENT_READ, connection)
+        if len(self._connections) > _CONNECTIONS:
+            self._drop(self._connections[0])
 
     def _allowed(self) -> bool:
         second = int(time.monotonic())

@@ -63,11 +63,11 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
     transition.reason = "a heartbeat"
     round_ = transition.state.round
     if round_ is not None and round_.has(member.index):
-        _record_first_step(transition, message)
+        _record_progress(transition, message)
         _record_peers(transition, message, round_)
 
 
-def _record_first_step(transition: Transition, message: Heartbeat) -> None:
+def _record_progress(transition: Transition, message: Heartbeat) -> None:
     phase = transition.state.phase
     if not isinstance(phase, Running):
         return

@@ -95,6 +95,12 @@ END = {
         ),
         pytest.param({"metrics": metrics(step=2.5, total_steps=-1)}, Observation(), id="steps that are no counts"),
         pytest.param({"metrics": metrics(current_step="1e400")}, Observation(), id="an endless step"),
+        pytest.param({"metrics": metrics(current_step="9" * 5000)}, Observation(), id="a step of many digits"),
+        pytest.param(
+            {"metrics": [{"name": "loss", "value": float("nan")}, {"name": "a", "value": float("inf")}]},
+            Observation(),
+            id="numbers that JSON does not know",
+        ),
     ],
 )
 def test_what_a_library_posts(status: dict[str, Any], expected: Observation) -> None:

@@ -1,6 +1,7 @@
 """The server that a library posts progress to: real connections, with Python's own client."""
 
 import json
+import select
 import socket
 import stat
 import urllib.error
@@ -114,6 +115,15 @@ def test_silent_connections_block_nothing(posts: Posts) -> None:
     assert [connection.recv(1) for connection in silent] == [b""] * 8, "each is closed in the end"
     for connection in silent:
         connection.close()
+
+
+def test_a_client_that_sends_byte_by_byte_is_closed_in_the_end(posts: Posts) -> None:
+    sent = 0
+    with posts.connect() as connection:
+        while sent < 1000 and not select.select([connection], [], [], 0.05)[0]:
+            connection.sendall(b"x")
+            sent += 1
+        assert 0 < sent < 1000
 
 
 def test_too_many_connections_are_closed(posts: Posts) -> None:
