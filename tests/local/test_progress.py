@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.command.install import install
 from tests.local.jobs import Run, job, role
 
 Start = Callable[..., Run]
@@ -94,7 +95,7 @@ Trainer(LlamaForCausalLM(config), arguments, train_dataset=rows, eval_dataset=ro
 LIGHTNING = """
 import lightning, torch
 from torch.utils.data import DataLoader, TensorDataset
-from pytorchjob_agent import LightningProgress
+IMPORTS
 
 class Model(lightning.LightningModule):
     def __init__(self):
@@ -111,7 +112,7 @@ class Model(lightning.LightningModule):
 
 data = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=4)
 trainer = lightning.Trainer(max_epochs=2, accelerator="cpu", num_nodes=2, devices=1, logger=False, log_every_n_steps=2,
-                            enable_checkpointing=False, callbacks=[LightningProgress()])
+                            enable_checkpointing=False, callbacks=CALLBACKS)
 trainer.fit(Model(), data, data)
 """
 
@@ -137,8 +138,25 @@ def test_hugging_faces_trainer_needs_no_changed_line(start: Start, tmp_path: Pat
 @pytest.mark.torch
 @pytest.mark.long
 @installed("lightning")
-def test_lightning_needs_a_callback(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(LIGHTNING)
+def test_lightning_needs_no_changed_line(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LIGHTNING.replace("IMPORTS", "").replace("CALLBACKS", "[]"))
+    install(tmp_path / "agent")  # as pip does, or the operator with `inject: true`
+    own = role(COMMAND, env=[{"name": "PYTHONPATH", "value": str(tmp_path / "agent")}])
+    run = start(job(Master=own, Worker=own), "-o", "json")
+    found = progress(run)
+    assert found is not None
+    assert (found["step"], found["total"], found["percent"]) == (16, 16, 100)
+    assert found["metrics"].keys() == {"train_loss", "val_loss"}
+    assert columns(run)["progress"] == "100%"
+
+
+@pytest.mark.torch
+@pytest.mark.long
+@installed("lightning")
+def test_lightnings_callback_reports_steps(start: Start, tmp_path: Path) -> None:
+    imports = "from pytorchjob_agent import LightningProgress"
+    script = LIGHTNING.replace("IMPORTS", imports).replace("CALLBACKS", "[LightningProgress()]")
+    (tmp_path / "train.py").write_text(script)
     found = progress(start(job(Master=role(COMMAND), Worker=role(COMMAND)), "-o", "json"))
     assert found is not None
     assert (found["step"], found["total"], found["percent"]) == (16, 16, 100)

@@ -18,7 +18,12 @@ _HERE = Path(__file__).parents[1]
 _DISTRIBUTION = "pytorchjob"  # an image may have it under the same name: Python then uses only the first one
 _INFO = f"{_DISTRIBUTION}-{__version__}.dist-info"
 _METADATA = f"Metadata-Version: 2.1\nName: {_DISTRIBUTION}\nVersion: {__version__}\n"
-_ENTRY_POINTS = f"[torchrun.handlers]\n{BACKEND} = {_HERE.name}.rendezvous.entry_point:factory\n"
+_ENTRY_POINTS = {
+    "torchrun.handlers": "rendezvous.entry_point:factory",
+    "lightning.pytorch.callbacks_factory": "script.lightning:callbacks",
+    "pytorch_lightning.callbacks_factory": "script.lightning:callbacks",
+}
+"""By group; `pyproject.toml` has the same for the package that pip installs."""
 
 
 def main(arguments: list[str]) -> int:
@@ -53,7 +58,8 @@ def install(directory: Path) -> bool:
 def _wanted() -> dict[str, bytes]:
     """Return every file by its path, without compiled files, which fit one version of Python only."""
     package = {f"{_HERE.name}/{path.relative_to(_HERE)}": path.read_bytes() for path in _HERE.rglob("*.py")}
-    return {**package, f"{_INFO}/METADATA": _METADATA.encode(), f"{_INFO}/entry_points.txt": _ENTRY_POINTS.encode()}
+    groups = (f"[{group}]\n{BACKEND} = {_HERE.name}.{place}\n" for group, place in _ENTRY_POINTS.items())
+    return {**package, f"{_INFO}/METADATA": _METADATA.encode(), f"{_INFO}/entry_points.txt": "".join(groups).encode()}
 
 
 def _held(directory: Path) -> dict[str, bytes]:

@@ -59,6 +59,11 @@ def path(local_rank: int) -> str:
     return f"/ranks/{local_rank}/status"
 
 
+def is_path(text: str) -> bool:
+    """Return whether an agent serves this path."""
+    return _PATH.fullmatch(text) is not None
+
+
 def read_request(data: bytes, token: str) -> StatusRequest | None:
     """Read what a connection has sent so far; None: the rest is still missing. Raises RefusedRequest."""
     head, end, body = data.partition(b"\r\n\r\n")

@@ -1,9 +1,11 @@
 """The package copied to where another Python finds it: whole, once, and again without harm."""
 
+import configparser
 import os
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,25 @@ def test_another_python_finds_package_and_entry_point(tmp_path: Path) -> None:
     version = pytorchjob_agent.__version__
     entry_point = "pytorchjob=pytorchjob_agent.rendezvous.entry_point:factory"
     assert found == f"{entry_point} {version} {tmp_path / HERE.name / '__init__.py'}"
+
+
+def test_lightning_finds_its_callbacks_in_both_packages(tmp_path: Path) -> None:
+    install(tmp_path)
+    code = (
+        "from importlib.metadata import entry_points;"
+        "groups = ('lightning.pytorch.callbacks_factory', 'pytorch_lightning.callbacks_factory');"
+        "print(*(point.value for group in groups for point in entry_points(group=group)))"
+    )
+    assert in_python(tmp_path, code) == " ".join(["pytorchjob_agent.script.lightning:callbacks"] * 2)
+
+
+def test_pip_installs_the_same_entry_points(tmp_path: Path) -> None:
+    install(tmp_path)
+    (about,) = tmp_path.glob("*.dist-info")
+    copied = configparser.ConfigParser()
+    copied.read(about / "entry_points.txt")
+    project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]
+    assert {name: dict(copied[name]) for name in copied.sections()} == project["entry-points"]
 
 
 def test_twice_is_once(tmp_path: Path) -> None:
