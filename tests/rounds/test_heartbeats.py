@@ -24,7 +24,7 @@ def test_progress_is_kept_and_a_heartbeat_without_a_step_changes_no_step() -> No
 
 def test_what_is_only_shown_decides_nothing() -> None:
     job = running(2)
-    found = beat(job, 1, shown_step=5, shown_total=10, percent=50, remaining=7, rate=0.5, metrics={"loss": 0.4})
+    found = heartbeat(job, 1, shown_step=5, shown_total=10, percent=50, remaining=7, rate=0.5, metrics={"loss": 0.4})
     assert found.shown == ShownProgress(5, 10, 50, 7, 0.5)
     assert (found.step, found.total) == (None, None)
     assert job.state.round is not None
@@ -46,7 +46,7 @@ def test_what_is_only_shown_decides_nothing() -> None:
 )
 def test_a_round_shows_progress_from_the_first_report_of_any_kind(progress: dict[str, object], expected: bool) -> None:
     job = running(2)
-    beat(job, 1, **progress)
+    heartbeat(job, 1, **progress)
     assert job.state.round is not None
     assert job.state.round.shows is expected
 

@@ -21,12 +21,12 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
     Unreachable,
 )
-from pytorchjob_operator.rounds import budget, endings, formation, rendezvous
+from pytorchjob_operator.rounds import budget, endings, formation, rendezvous, shown_progress
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_request, believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round, ShownProgress, TrainingReason
+from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round, TrainingReason
 
 GROW_SECONDS = 1.0
 """How long a round that can grow waits for more new members after the first one."""
@@ -50,9 +50,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
             step=message.step if message.step is not None else member.step,
             total=message.total,
             metrics=message.metrics,
-            shown=ShownProgress(
-                message.shown_step, message.shown_total, message.percent, message.remaining, message.rate
-            ),
+            shown=shown_progress.read(message),
         )
     )
     requests = believed_request(transition.state, message.answered)
@@ -63,25 +61,8 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
     transition.reason = "a heartbeat"
     round_ = transition.state.round
     if round_ is not None and round_.has(member.index):
-        _record_progress(transition, message)
+        shown_progress.record(transition, message)
         _record_peers(transition, message, round_)
-
-
-def _record_progress(transition: Transition, message: Heartbeat) -> None:
-    phase = transition.state.phase
-    if not isinstance(phase, Running):
-        return
-    round_ = phase.round
-    if message.step is not None and round_.first_step is None:
-        round_ = replace(round_, first_step=message.step)
-    if not round_.shows and _shows(message):
-        round_ = replace(round_, shows=True)
-    if round_ is not phase.round:
-        transition.update(replace(phase, round=round_))
-
-
-def _shows(message: Heartbeat) -> bool:
-    return bool(message.metrics) or {message.step, message.shown_step, message.percent} != {None}
 
 
 def _record_peers(transition: Transition, message: Heartbeat, round_: Round) -> None:
