@@ -568,7 +568,7 @@ class Agent(Sleeper):
             return
         self.log(f"ends with {code}: {reason[:100]}")
         self.dead, self.code, self.reason = True, code, reason
-        self.heard_to_the_end = self.link is not None and not self.link.silent
+        self.heard_to_the_end = self.link is not None and not (self.link.silent or self.link.broken)
         if self.link is not None:
             if silent:
                 self.link.silent = True

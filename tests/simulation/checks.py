@@ -237,15 +237,20 @@ class Checks:
     def one_group(self, begun: RoundId) -> None:
         """At most one round has all of its members at work when another one has begun.
 
-        docs/elastic.md names the exception: a group of a former leader of which no member has reached the present one.
+        docs/elastic.md names the exceptions: a group of a former leader of which no member has reached the present one,
+        and a group that is cut off as a whole and agreed to go on. It trains until fenceSeconds are over.
         """
         complete = [id_ for id_ in sorted(self.running) if self.running[id_] and self.complete(id_)]
-        hidden = [id_ for id_ in complete if id_ < begun and self._is_unknown(id_)]
+        hidden = [id_ for id_ in complete if id_ < begun and (self._is_unknown(id_) or self._is_cut_off(id_))]
         if hidden and begun.term == self.world.leader.term:
-            self.world.event("a group that no member tells the new leader of")
+            self.world.event("a group that the leader cannot know of, beside another one")
             complete = [id_ for id_ in complete if id_ not in hidden]
         names = " and ".join(str(id_) for id_ in complete)
         assert len(complete) <= 1, f"two groups train at the same time: rounds {names}"
+
+    def _is_cut_off(self, id_: RoundId) -> bool:
+        """Return whether the members agreed on a round and none of them can reach a leader."""
+        return id_.attempt > 0 and all(agent.cut_off for agent in self.running[id_])
 
     def _is_unknown(self, id_: RoundId) -> bool:
         """Return whether no member of a round of a former leader has reached the present one."""

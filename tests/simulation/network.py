@@ -24,6 +24,8 @@ class Link:
         self.number = number
         self.silent = False
         """Whether nothing gets through any more."""
+        self.broken = False
+        """Whether it was cut: each side notices in its own time."""
         self.twice = 0.0
         """How likely a line arrives twice; TCP does not do so, and it must do no harm either."""
         self._up = self._down = 0.0
@@ -57,7 +59,7 @@ class Link:
         """Break it: bytes under way are lost, or arrive late; each side notices in its own time."""
         if self.silent:
             return
-        self.silent = not late
+        self.silent, self.broken = not late, True
         self.clock.soon(0.0, 1.0, lambda: self.leader.closed(self))
         self.clock.soon(0.0, 1.0, lambda: self.agent.disconnected(self))
 
