@@ -83,8 +83,8 @@ class Session:
         self._next_heartbeat = None
         if self._away_since is not None:
             return False
-        silent = now - self._heard > LEASE_SECONDS
-        self._away_since, self._pause = max(self._heard, self._awake_since) if silent else now, _FIRST_PAUSE
+        since = max(self._heard, self._awake_since) if self._is_silent(now) else now
+        self._away_since, self._pause = since, _FIRST_PAUSE
         return True
 
     def pause(self) -> float:
@@ -105,8 +105,7 @@ class Session:
         Raises ConnectionError after a silence as long as the lease: an agent that was frozen for that time reads what
         was sent to it before, and another group may have begun meanwhile.
         """
-        if now - self._heard > LEASE_SECONDS:
-            raise ConnectionError(f"the coordinator has sent nothing for {LEASE_SECONDS:g} s")
+        self._check_silence(now)
         self._heard = self.heard_at = now
         *lines, self._pending = (self._pending + data).split(b"\n")
         if len(self._pending) > LINE_LIMIT:
@@ -138,9 +137,15 @@ class Session:
             if heartbeat is not None:
                 messages.append(heartbeat)
                 self._next_heartbeat = now + HEARTBEAT_SECONDS
-        if now - self._heard > LEASE_SECONDS:
-            raise ConnectionError(f"the coordinator has sent nothing for {LEASE_SECONDS:g} s")
+        self._check_silence(now)
         return b"".join(message.to_line() for message in messages)
+
+    def _is_silent(self, now: float) -> bool:
+        return now - self._heard > LEASE_SECONDS
+
+    def _check_silence(self, now: float) -> None:
+        if self._is_silent(now):
+            raise ConnectionError(f"the coordinator has sent nothing for {LEASE_SECONDS:g} s")
 
     def _greet(self, now: float) -> list[Message]:
         """Return what follows an accepted hello: the standing, and what is newer than it."""

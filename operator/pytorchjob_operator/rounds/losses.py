@@ -212,7 +212,7 @@ def _remove(transition: Transition, member: Member, why: str) -> None:
     phase = transition.state.phase
     if isinstance(phase, Rendezvous) and phase.last_round is not None and phase.last_round.has(member.index):
         transition.update(replace(phase, lost=True))
-    if isinstance(phase, Running) and phase.round.has(member.index) and member.index not in phase.round.done:
+    if _trains(transition, member):
         rendezvous.begin(transition, Trigger.MEMBER_LOST, f"{member.pod} {why}")
 
 
