@@ -8,6 +8,8 @@ from tests.apiserver.cluster import ControlPlane
 
 NAME = "pytorchjob-operator"
 SPACE = "pytorchjob-system"
+NEEDS_NODES = "rollout status"
+"""What would wait for a pod of the operator: no kubelet starts one here."""
 CRD = "pytorchjobs.kubeflow.org"
 
 

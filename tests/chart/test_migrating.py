@@ -13,14 +13,12 @@ import pytest
 from tests.apiserver import v1_process
 from tests.apiserver.cluster import ControlPlane
 from tests.chart.conftest import NAMED, ROOT, tool
-from tests.chart.support import CRD, job, until
+from tests.chart.support import CRD, NEEDS_NODES, job, until
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.timeout(240)]
 
 WEBHOOKS = "validator.training-operator.kubeflow.org"
 PYTORCHJOBS = "validator.pytorchjob.training-operator.kubeflow.org"
-NEEDS_NODES = "rollout status"
-"""What would wait for a pod of the operator, which nobody starts here."""
 
 
 @pytest.fixture(scope="module")

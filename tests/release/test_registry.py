@@ -19,15 +19,13 @@ import yaml
 from pytorchjob_agent import __version__
 from tests.apiserver.cluster import BIN, ControlPlane
 from tests.chart.conftest import KUBE_VERSION, output, tool
-from tests.chart.support import CRD, NAME, SPACE, served, until
+from tests.chart.support import CRD, NAME, NEEDS_NODES, SPACE, served, until
 from tests.readme import clone
 from tests.release.support import ROOT, Checkout
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.timeout(240)]
 
 PAGE = ROOT / "docs/installing.md"
-NEEDS_NODES = "rollout status"
-"""What would wait for a pod of the operator, which nobody starts here."""
 KINDS = ("application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json")
 
 
@@ -70,7 +68,7 @@ class User:
 
 @pytest.fixture(scope="module")
 def user(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
-    """A user who has pushed a release."""
+    """A user with a pushed release."""
     folder = tmp_path_factory.mktemp("user")
     programs = Checkout(folder)
     programs.fake_docker()
