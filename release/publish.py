@@ -48,7 +48,7 @@ def notes(changes: str, record: Mapping[str, Any]) -> str:
 
 
 def step(_arguments: Sequence[str], _env: Mapping[str, str]) -> None:
-    """Create the release, or renew the files of one that is there."""
+    """Create the release, or renew the files of an existing release."""
     number = version.current()
     tag = f"v{number}"
     found = assets()

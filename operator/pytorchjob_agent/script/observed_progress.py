@@ -78,7 +78,7 @@ class ObservedProgress:
         return [reader.found for reader in self._readers]
 
     def _paced(self, found: Observation, now: float) -> Observation:
-        """Add the speed since the first position of this round; one that goes back starts it again."""
+        """Add the speed since the first position of this round; a position that goes back starts it again."""
         first = None if self._first is None else self._first[0]
         later = first is not None and found.position >= first.position
         if not later or (first is not None and first.step is None and found.step is not None):
