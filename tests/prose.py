@@ -39,7 +39,7 @@ def pages() -> list[Path]:
     chosen = [
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
-        ROOT / "examples/README.md",
+        *ROOT.glob("examples/**/README.md"),
         *ROOT.glob("benchmarks/**/*.md"),
     ]
     return sorted(chosen)

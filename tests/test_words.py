@@ -119,7 +119,7 @@ CLEAN_PAGES = [
     "docs/torchrun.md",
     "docs/troubleshooting.md",
     "docs/warm.md",
-    "examples/README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("examples/**/README.md")),
     "tests/mutation/README.md",
 ]
 PACKAGES = ROOT / "operator"
