@@ -55,11 +55,24 @@ out/mutate/venv: requirements/mutate.txt | .venv
 	$(BIN)/uv pip install --quiet --python $@/bin/python --require-hashes -r $<
 	@touch $@
 
-check: .venv ## Format, lint, types and import contracts
+check: .venv ## Format, lint, types, import contracts and the links of the documentation
 	ruff format --check .
 	ruff check .
 	mypy
 	lint-imports
+	@$(MAKE) --no-print-directory -o .venv check-site
+
+check-site: .venv  # Without the packages of the site, which only a network brings, its links stay unchecked: STRICT=1 fails.
+	@if $(MAKE) --no-print-directory -o .venv out/site-venv; then $(MAKE) --no-print-directory -o .venv site; \
+	else echo "make check: the links of the documentation are not checked: the packages of the site are not installed"; test -z "$(STRICT)"; fi
+
+site: .venv out/site-venv ## The documentation as a site in out/site, all its links checked (REPOSITORY=: where its source is read)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CURDIR) REPOSITORY=$(REPOSITORY) out/site-venv/bin/python -m mkdocs build --config-file website/mkdocs.yml
+
+out/site-venv: requirements/docs.txt | .venv
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $@
+	$(BIN)/uv pip install --quiet --python $@/bin/python --require-hashes -r $< || { rm -rf $@; false; }
+	@touch $@
 
 unit: out/compiled ## The tests that need nothing but this machine
 	pytest tests -m "not apiserver and not cluster and not helm and not torch and not torch_oldest and not long"
@@ -107,6 +120,7 @@ lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra operator --extra cli --group dev -o requirements/dev.txt
 	$(LOCK) --constraints requirements/dev.txt requirements/mutate.in -o requirements/mutate.txt
+	$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 ##@ Tidy
 clean: ## Remove what was built in this checkout (not the cache)
@@ -140,4 +154,4 @@ torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB;
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run test prepare test-long rights test-attacks simulate mutate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help
+.PHONY: run check-site site test prepare test-long rights test-attacks simulate mutate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help

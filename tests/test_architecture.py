@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "ARCHITECTURE.md", ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
-FOLDERS = "operator|tests|docs|charts|manifests|monitoring|crds|examples|e2e|benchmarks|images|requirements"
+FOLDERS = "operator|tests|docs|charts|manifests|monitoring|crds|examples|e2e|benchmarks|images|requirements|website"
 NAMED = re.compile(rf"`((?:{FOLDERS})/[\w./-]*\w/?)`|\]\((?!\w+:)([\w./-]+?)(?:#[\w-]*)?\)")
 
 

@@ -120,6 +120,7 @@ CHECK = Lane(
         _check("ruff", "check", "."),
         _check("mypy"),
         _check("lint-imports"),
+        _check("make", "--no-print-directory", "-o", ".venv", "check-site"),
         _check("make", "--no-print-directory", "-o", ".venv", "verify"),
     ),
     minutes=15,
