@@ -41,6 +41,9 @@ test-long: out/compiled ## Heavy tests that rarely break: before a release, afte
 rights: ## The operator's rights beside its requests in the latest run of `make test`, verb by verb
 	@PYTHONPATH=operator:$(CURDIR) $(if $(wildcard .venv/bin/python),.venv/bin/python,python3) -m tests.rights print
 
+costs: ## The files and tests that cost most CPU time in the latest run of `make test` (ROWS=)
+	@$(if $(wildcard .venv/bin/python),.venv/bin/python,python3) -m tests.lanes.costs $(ROWS)
+
 test-attacks: .venv ## Attacks, and what a bystander notices of each (SAMPLES=; KEEP=1: into benchmarks/ and docs/attacks.md)
 	ATTACK_SAMPLES=$(or $(SAMPLES),200) ATTACK_KEEP=$(KEEP) pytest tests/attacks
 
@@ -154,4 +157,4 @@ torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB;
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run check-site site test prepare test-long rights test-attacks simulate mutate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help
+.PHONY: run check-site site test prepare test-long rights costs test-attacks simulate mutate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help

@@ -2,5 +2,6 @@
 
 `machine` finds out what this machine can do. `plan` decides which lanes run and what is left out. `running` runs the
 lanes by `processes`. `events` is the plugin by which a lane's pytest reports each test, `results` reads these reports,
-and `summary` makes the text. Only `machine`, `processes`, `running` and `__main__` touch the outside.
+and `summary` makes the text. `costs` prints what a run's tests cost. Only `machine`, `processes`, `running`,
+`costs` and `__main__` touch the outside.
 """

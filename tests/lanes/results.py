@@ -35,6 +35,7 @@ class Results:
     def _add(self, event: dict[str, object]) -> Failure | None:
         if "collected" in event:
             self.collected = int(str(event["collected"]))
+        if "test" not in event:
             return None
         name, outcome = str(event["test"]), str(event["outcome"])
         self.seconds[name] = self.seconds.get(name, 0.0) + float(str(event["seconds"]))

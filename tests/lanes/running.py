@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lanes import processes, summary
-from tests.lanes.events import OPTION
+from tests.lanes.events import EVENTS, OPTION
 from tests.lanes.plan import NOT_APPLICABLE, Command, Lane, Plan, Session
 from tests.lanes.results import Failure, Results, Tail, verdict
 
@@ -43,6 +43,8 @@ class Runner:
         """Run all lanes; their results are in `lanes`."""
         for one in self.lanes.values():
             one.log.unlink(missing_ok=True)
+        for old in self._out.glob(f"*{EVENTS}"):
+            old.unlink()
         ticker = asyncio.create_task(self._tick())
         try:
             async with asyncio.TaskGroup() as group:
@@ -112,7 +114,7 @@ class Runner:
         progress.state = f"tests {session.name}".rstrip()
         before = copy.deepcopy(progress.results)
         progress.results.collected = None
-        events = self._out / f"{progress.lane.name}.events"
+        events = self._out / f"{'-'.join([progress.lane.name, *session.name.split()])}{EVENTS}"
         events.write_text("")
         command = (
             *(sys.executable, "-m", "pytest", *session.files, "-m", session.selection.expression),
