@@ -31,6 +31,10 @@ COMMANDS = {
         "Print the objects that the installed operator would create.",
     ),
     "progress": ("pytorchjob.commands.progress:progress_command", "Show how far the training of a job is, live."),
+    "report": (
+        "pytorchjob.commands.report:report_command",
+        "Write an archive about a job for an issue, without secrets.",
+    ),
     "restart": ("pytorchjob.commands.change:restart_command", "Start all pods of a job again, or one of them."),
     "resume": ("pytorchjob.commands.change:resume_command", "Start a suspended job again."),
     "run": ("pytorchjob.commands.run:run_command", "Run a job on this machine."),

@@ -263,7 +263,7 @@ class FakeCluster:
     def log(self, request: LogRequest) -> AbstractContextManager[Iterator[bytes]]:
         self._fail("log")
         key = (request.pod, request.container, request.previous)
-        if ("Pod", self.namespace, request.pod) not in self._objects and key not in self._logs:
+        if ("Pod", request.namespace or self.namespace, request.pod) not in self._objects and key not in self._logs:
             raise Missing(f"the pod {request.pod} does not exist")
         if request.previous and key not in self._logs:
             raise ClusterError(f"the container {request.container} of {request.pod} has no earlier log")

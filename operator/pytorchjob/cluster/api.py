@@ -37,6 +37,8 @@ class LogRequest:
     since: datetime | None = None
     """Lines from this moment on, to the second; None: all that the node still has."""
     tail: int | None = None
+    namespace: str = ""
+    """Of the pod; empty: that of the cluster's jobs."""
 
 
 class Cluster(Protocol):

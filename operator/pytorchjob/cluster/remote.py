@@ -130,7 +130,8 @@ class RemoteCluster:
         if request.tail is not None:
             query["tailLines"] = str(request.tail)
         silence = _SILENT_SECONDS if request.follow else None
-        return self._http.lines(Request("GET", f"{self._core('pods', request.pod)}/log", query), silence)
+        path = f"/api/v1/namespaces/{request.namespace or self.namespace}/pods/{request.pod}/log"
+        return self._http.lines(Request("GET", path, query), silence)
 
     def _job(self, name: str = "") -> str:
         path = f"{_API}/namespaces/{self.namespace}/{names.PLURAL}"

@@ -1,6 +1,5 @@
 """`events`: what happened to a job, to its pods and to all else that belongs to it."""
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -9,6 +8,7 @@ import click
 from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.commands.options import job_argument, output_option, with_cluster
 from pytorchjob.screen import plain
+from pytorchjob.view import reading
 
 _HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
@@ -23,7 +23,7 @@ def events_command(cluster: Cluster, job: str, types: str | None, output: str | 
 
     The API server forgets events after an hour, unless it is configured otherwise.
     """
-    found = [event for event in cluster.events() if _belongs(event, job)]
+    found = [event for event in cluster.events() if reading.event_concerns(event, job)]
     if not found:
         cluster.job(job)  # raises if there is no such job
     chosen = [event for event in found if types in (None, event.get("type"))]
@@ -34,12 +34,6 @@ def events_command(cluster: Cluster, job: str, types: str | None, output: str | 
         click.echo(f"No events found for the job {job}.", err=True)
         return
     click.echo(plain.columns(_HEADER, _rows(chosen)))
-
-
-def _belongs(event: Object, job: str) -> bool:
-    """Whether an event is about the job, or an object that the operator made for it."""
-    name = str(event["involvedObject"].get("name") or "")
-    return name == job or re.fullmatch(rf"{re.escape(job)}-(master|worker)-\d+", name) is not None
 
 
 def _rows(events: Sequence[Object]) -> list[tuple[str, ...]]:

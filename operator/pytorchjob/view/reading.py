@@ -97,6 +97,12 @@ def event_time(event: Object) -> datetime | None:
     return next((time for time in map(read_time, times) if time), None) or created_at(event)
 
 
+def event_concerns(event: Object, job: str) -> bool:
+    """Whether an event is about a job, or about an object that the operator made for it."""
+    name = str(part(event, "involvedObject").get("name") or "")
+    return name == job or re.fullmatch(rf"{re.escape(job)}-(master|worker)-\d+", name) is not None
+
+
 def containers(pod: Object) -> Sequence[Object]:
     """Return the statuses of a pod's containers, the init containers first."""
     return [*items(pod, "status", "initContainerStatuses"), *items(pod, "status", "containerStatuses")]
