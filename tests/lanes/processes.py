@@ -97,6 +97,10 @@ def _children(pid: int) -> Iterator[int]:
 
 
 def environment(outer: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a lane's commands: without those by which make, pytest or an outer run mark their children."""
-    inner = {key: value for key, value in outer.items() if not key.startswith(("MAKE", "MFLAGS", "PYTEST_", TAG))}
+    """The variables of a lane's commands: without those by which make, pytest or an outer run mark their children.
+
+    Python keeps what it compiles, whatever the outer shell says: hundreds of agents and operators start in one run.
+    """
+    outside = ("MAKE", "MFLAGS", "PYTEST_", "PYTHONDONTWRITEBYTECODE", TAG)
+    inner = {key: value for key, value in outer.items() if not key.startswith(outside)}
     return {**inner, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{outer.get('PATH', '')}"}

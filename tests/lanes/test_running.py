@@ -97,6 +97,16 @@ async def test_a_test_may_change_the_folder(shown: Shown, monkeypatch: pytest.Mo
     assert counts(found) == (2, 0, 0)
 
 
+async def test_the_source_is_compiled_once_for_all_processes_of_a_lane(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (shown.out / "ours.py").touch()
+    code = f"import sys; sys.path.insert(0, {str(shown.out)!r}); import ours"
+    await shown.lane(commands=(python(code),))
+    assert [*shown.out.glob("__pycache__/ours.*")]
+
+
 async def test_what_a_test_leaves_running_is_ended(shown: Shown) -> None:
     pid = shown.out / "pid"
     start = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'], start_new_session=True)"
