@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+README = Path(__file__).with_name("README.md")
 SEEDS = 1500
 """How many schedules a defect may survive."""
 AGENT, ROUNDS = "pytorchjob_agent/rendezvous", "pytorchjob_operator/rounds"
@@ -256,28 +257,44 @@ DEFECTS = [
 
 
 def plant(defects: Sequence[Defect], folder: Path) -> None:
-    """Copy the source, and change it."""
-    shutil.copytree(ROOT / "operator", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    """Copy the source with what is compiled of it, and change it."""
+    shutil.copytree(ROOT / "operator", folder)
     for defect in defects:
         path = folder / defect.file
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+            compiled.unlink()
         text = path.read_text()
         assert text.count(defect.old) == 1, f"{defect.name}: its old text is not in {defect.file} exactly once"
         path.write_text(text.replace(defect.old, defect.new))
 
 
-def simulate(defects: Sequence[Defect], seeds: int = SEEDS, jobs: int = 2) -> Found:
-    """Run schedules with these defects until one fails."""
+def simulate(defects: Sequence[Defect], seeds: int = SEEDS, jobs: int = 2, recorded: int | None = None) -> Found:
+    """Run schedules with these defects until one fails: first the recorded seed, then from seed 0 on."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "operator"
         plant(defects, source)
-        env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--jobs", str(jobs)]
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=1800, check=False)
+        if recorded is not None and (found := _run(source, recorded, 1, 1)).seed is not None:
+            return found
+        return _run(source, 0, seeds, jobs)
+
+
+def _run(source: Path, first: int, seeds: int, jobs: int) -> Found:
+    env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    options = {"--first": first, "--seeds": seeds, "--jobs": jobs}
+    command = [sys.executable, "-m", "tests.simulation", *(str(word) for pair in options.items() for word in pair)]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=1800, check=False)
     failed = re.search(r"^seed (\d+): (.*)$", done.stdout, re.MULTILINE)
     count = re.search(r"^(\d+) schedules in", done.stdout, re.MULTILINE)
     assert count is not None, done.stdout + done.stderr
     assert (done.returncode != 0) == (failed is not None), done.stdout + done.stderr
     return Found(int(failed[1]) if failed else None, failed[2] if failed else "", int(count[1]))
+
+
+def recorded_seeds() -> dict[str, int]:
+    """Return the seed by which each defect was found, from the table of README.md."""
+    rows = [re.split(r" \| ", line.strip("| ")) for line in README.read_text().splitlines()]
+    names = {defect.name for defect in DEFECTS}
+    return {row[0]: int(row[-2]) for row in rows if row[0] in names and row[-2].isdigit()}
 
 
 def main() -> None:
