@@ -18,6 +18,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
     """Close the connection in the middle of a stream."""
+    silent: bool = False
+    """Keep the connection open after a stream, and send nothing more."""
 
 
 @dataclass
@@ -87,7 +89,9 @@ def _answer(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
         handler.end_headers()
         for part in answer.body:
             handler.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
-        if answer.cut:
+        if answer.silent:
+            handler.rfile.read(1)  # until the client hangs up
+        if answer.cut or answer.silent:
             handler.close_connection = True
         else:
             handler.wfile.write(b"0\r\n\r\n")

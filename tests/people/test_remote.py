@@ -174,6 +174,18 @@ def test_a_log_is_asked_for_as_kubectl_does(serve: Serve) -> None:
     )
 
 
+@pytest.mark.parametrize("follow", [True, False], ids=["followed", "read once"])
+def test_a_log_of_a_server_that_is_silent_is_broken_and_not_waited_for(serve: Serve, follow: bool) -> None:
+    server = serve(Answer([b"2026-01-02T03:04:05Z hello\n"], silent=True))
+    # Without the limit that it is about, each of them would wait until the test's own time is over.
+    seconds, silence = (0, 0.2) if follow else (0.2, 1e6)
+    cluster = RemoteCluster(client(server, seconds=seconds), "team", silence)
+    with cluster.log(LogRequest("p", "pytorch", follow)) as lines:
+        assert next(lines) == b"2026-01-02T03:04:05Z hello\n"
+        with pytest.raises(Unreachable):
+            next(lines)
+
+
 def events(*found: tuple[str, dict[str, Any]], cut: bool = False) -> Answer:
     return Answer([json.dumps({"type": kind, "object": body}).encode() + b"\n" for kind, body in found], cut=cut)
 

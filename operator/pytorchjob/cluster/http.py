@@ -71,8 +71,11 @@ class Http:
 
     @contextmanager
     def lines(self, request: Request, silence: float | None = None) -> Iterator[Iterator[bytes]]:
-        """Open a stream of lines with their ends; `silence`: seconds without data after which it is broken."""
-        response = self._answer(request, silence)
+        """Open a stream of lines with their ends; `silence`: seconds without data after which it is broken.
+
+        Without it a pause may be as long as any request: a server that dies meanwhile must not hold its reader.
+        """
+        response = self._answer(request, self._seconds if silence is None else silence)
         try:
             yield self._split(response)
         finally:

@@ -23,9 +23,10 @@ _ROLES = [kind.label for kind in names.ReplicaType]
 class RemoteCluster:
     """One namespace of a cluster that answers over HTTP."""
 
-    def __init__(self, http: Http, namespace: str) -> None:
+    def __init__(self, http: Http, namespace: str, silence: float = _SILENT_SECONDS) -> None:
+        """`silence`: seconds without a line after which a followed log counts as broken."""
         self.namespace = namespace
-        self._http = http
+        self._http, self._silence = http, silence
         self._kinds = Kinds(http)
 
     @property
@@ -129,7 +130,7 @@ class RemoteCluster:
             query["sinceTime"] = request.since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if request.tail is not None:
             query["tailLines"] = str(request.tail)
-        silence = _SILENT_SECONDS if request.follow else None
+        silence = self._silence if request.follow else None
         path = f"/api/v1/namespaces/{request.namespace or self.namespace}/pods/{request.pod}/log"
         return self._http.lines(Request("GET", path, query), silence)
 
