@@ -42,6 +42,7 @@ COMMANDS = {
     "status": ("pytorchjob.commands.status:status_command", "Show one screen about a job."),
     "submit": ("pytorchjob.commands.submit:submit_command", "Create the jobs of files in the cluster."),
     "suspend": ("pytorchjob.commands.change:suspend_command", "Delete the pods of a job and keep the job."),
+    "top": ("pytorchjob.commands.top:top_command", "Show what the pods of jobs use: CPU, memory, step rate."),
     "validate": (
         "pytorchjob.commands.validate:validate_command",
         "Check the jobs of a file by the API server's rules.",

@@ -67,3 +67,23 @@ def test_what_holds_a_job_back(job: reading.Object, suspended: bool, queue: str)
 )
 def test_a_leader_holds_a_lease_that_it_renews(spec: dict[str, str], held: bool) -> None:
     assert reading.is_held({"spec": spec}, datetime(2026, 1, 1, 0, 10, tzinfo=UTC)) is held
+
+
+@pytest.mark.parametrize(
+    ("quantity", "number"),
+    [
+        ("1", 1),
+        ("500m", 0.5),
+        ("1500000000n", 1.5),
+        ("1k", 1000),
+        ("16Ki", 16384),
+        ("4Gi", 4 << 30),
+        ("1e3", 1000),
+        (2, 2),
+        ("1K", 0),
+        ("many", 0),
+        (None, 0),
+    ],
+)
+def test_quantities(quantity: object, number: float) -> None:
+    assert reading.amount(quantity) == pytest.approx(number)

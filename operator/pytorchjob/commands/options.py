@@ -51,7 +51,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # click 8.2 knows no
 DURATION = Duration()
 
 
-def _complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of the jobs in the chosen namespace; nothing if the cluster does not answer soon."""
     try:
         jobs = _connect(ctx, replace(_options(ctx.params), request_seconds=_COMPLETION_SECONDS)).jobs()
@@ -61,9 +61,9 @@ def _complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-job_argument: Decorator = click.argument("job", metavar="JOB", shell_complete=_complete_jobs)
+job_argument: Decorator = click.argument("job", metavar="JOB", shell_complete=complete_jobs)
 """One job, by its name."""
-jobs_argument: Decorator = click.argument("jobs", metavar="JOB...", nargs=-1, shell_complete=_complete_jobs)
+jobs_argument: Decorator = click.argument("jobs", metavar="JOB...", nargs=-1, shell_complete=complete_jobs)
 """Any number of jobs."""
 all_namespaces_option: Decorator = click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
 selector_option: Decorator = click.option(

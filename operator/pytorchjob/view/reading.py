@@ -10,7 +10,7 @@ from pytorchjob_operator.problem import read_time
 
 Object = Mapping[str, Any]
 
-_AMOUNT = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?i?)")
+_AMOUNT = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([numkKMGTPE]?i?)")
 _UNITS = {
     **{unit: 1000.0**power for power, unit in enumerate(("n", "u", "m", "", "k", "M", "G", "T", "P", "E"), -3)},
     **{unit: 1024.0**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
