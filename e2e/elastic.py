@@ -98,10 +98,3 @@ def events(kubectl: Kubectl, job: str) -> set[str]:
     """The reasons of the job's events."""
     found = kubectl.get("events", f"--field-selector=involvedObject.name={job}")["items"]
     return {event["reason"] for event in found}
-
-
-def messages(kubectl: Kubectl, job: str, reason: str) -> list[str]:
-    """The messages of the job's events of one reason, the latest last."""
-    found = kubectl.get("events", f"--field-selector=involvedObject.name={job}")["items"]
-    events = [event for event in found if event["reason"] == reason]
-    return [event["message"] for event in sorted(events, key=lambda event: int(event["metadata"]["resourceVersion"]))]

@@ -4,6 +4,7 @@ Each test leaves a job behind that trains again, and the next one strikes the sa
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -119,7 +120,7 @@ def test_a_pod_that_is_told_to_go_costs_no_step_and_says_that_it_went(drama: Dra
     drama.recovered(act, struck, size=LEAST)
     drama.recovered(act, struck)
     drama.no_container_restarted(act, but=name)
-    drama.lost_nothing(act, drama.stage.journal.known())
+    drama.lost_nothing(act, struck)
     last = termination(drama.kubectl.get("pod", name))
     assert last["exitCode"] == 143
     assert json.loads(last["message"])["reason"] == "Drained"
@@ -128,14 +129,15 @@ def test_a_pod_that_is_told_to_go_costs_no_step_and_says_that_it_went(drama: Dra
 def test_fewer_and_then_more_workers_cost_no_step_and_no_container(drama: Drama) -> None:
     act = drama.act()
     scale = ("scale", "pytorchjob", drama.job)
+    struck = Struck(time.time())
     drama.kubectl(*scale, f"--replicas={LEAST}")
-    drama.recovered(act, Struck(0.0), size=LEAST)
+    drama.recovered(act, struck, size=LEAST)
     until(lambda: len(drama.kubectl.pods(drama.job)) == LEAST, 60)
     drama.shown(lambda status: (status["members"], status["worldSize"]) == (LEAST, LEAST))
     drama.kubectl(*scale, f"--replicas={WORKERS}")
     drama.recovered(act, Struck(0.0))
     drama.no_container_restarted(act)
-    drama.lost_nothing(act, drama.stage.journal.known())
+    drama.lost_nothing(act, struck)
     drama.shown(lambda status: (status["members"], status["worldSize"]) == (WORKERS, WORKERS))
 
 

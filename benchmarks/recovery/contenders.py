@@ -42,6 +42,8 @@ class Contender:
     env: Mapping[str, str] = field(default_factory=dict)
     conf: Mapping[str, str] = field(default_factory=dict)
     agent: Mapping[str, Any] = field(default_factory=dict)
+    grace: int = GRACE_SECONDS
+    """terminationGracePeriodSeconds."""
 
     def first_is_host(self) -> bool:
         """Whether worker 0 holds the store, whoever has rank 0."""
@@ -114,7 +116,7 @@ def job(contender: Contender, name: str, store: str, ports: tuple[int, int], cou
         **RESTRICTED,
         "containers": [container],
         "volumes": [{"name": "bench", "configMap": {"name": "bench"}}],
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "terminationGracePeriodSeconds": contender.grace,
         "affinity": {"podAntiAffinity": _apart(name, must=count <= WORKERS)},
     }
     workers = {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": pod}}

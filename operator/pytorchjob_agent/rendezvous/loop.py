@@ -251,6 +251,7 @@ class ElasticAgent(LocalElasticAgent):
             case Kind.REPORT_LEAVING:
                 self._report_leaving()
             case Kind.LEAVE:
+                say(f"leaving: {step.reason}")
                 self._left(step.reason)
             case Kind.STOP:
                 self._stopped(step.stop or Stop(ExitCode.FENCED, ExitReason.FENCED, step.reason))
