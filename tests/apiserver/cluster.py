@@ -39,11 +39,15 @@ class ControlPlaneError(Exception):
 
 
 class ControlPlane:
-    """Starts the programs in `start`, ends them in `stop`; what they log is in `directory`."""
+    """Starts the programs in `start`, ends them in `stop`; what they log is in `directory`.
 
-    def __init__(self, directory: Path, binaries: Path = BIN) -> None:
+    `options` are more of kube-apiserver's, from the first start.
+    """
+
+    def __init__(self, directory: Path, binaries: Path = BIN, options: Sequence[str] = ()) -> None:
         self.directory = directory
         self.binaries = binaries
+        self.options = options
         self.token = secrets.token_hex(16)
         self.url = f"https://127.0.0.1:{free_port()}"
         self.kubeconfig = directory / "kubeconfig"
@@ -69,7 +73,7 @@ class ControlPlane:
         self._write_files()
         try:
             self._start_etcd()
-            self.start_apiserver()
+            self.start_apiserver(*self.options)
             self._start_controllers()
             self._wait(
                 "default ServiceAccount", lambda: self.kubectl("get", "serviceaccount", "default").returncode == 0

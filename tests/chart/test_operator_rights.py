@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.names import ANNOTATION_SPEC_HASH
 from pytorchjob_operator.settings import Settings
 from tests.apiserver.cluster import BIN, ControlPlane
-from tests.chart.support import NAME, SPACE, environment, job, served, until
+from tests.chart.support import SPACE, environment, job, until
 from tests.ports import free_port
 from tests.rights.compare import used
 from tests.rights.granted import granted
@@ -27,39 +28,111 @@ from tests.rights.requests import requests
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver]
 
 ROOT = Path(__file__).parents[2]
-ACCOUNT = f"system:serviceaccount:{SPACE}:{NAME}"
 MODES = [
     pytest.param("replicas=1", id="all namespaces"),
     pytest.param('watchNamespaces=["training"]', id="one namespace"),
 ]
+GROUPS = ("scheduling.volcano.sh", "scheduling.x-k8s.io")
+_NUMBERS = count(1)
+CHILDREN = ",".join(("pods,services,horizontalpodautoscalers,networkpolicies", *(f"podgroups.{one}" for one in GROUPS)))
 
 
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    with ControlPlane(tmp_path) as started:
+CHECKING = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What the chart makes under a name of its own: the account has the rights of this installation alone."""
+
+    plane: ControlPlane
+    name: str
+    objects: Any
+
+    @property
+    def account(self) -> str:
+        return f"system:serviceaccount:{SPACE}:{self.name}"
+
+    @property
+    def container(self) -> Any:
+        return self.objects["Deployment", self.name]["spec"]["template"]["spec"]["containers"][0]
+
+    def rights(self) -> list[dict[str, Any]]:
+        """The account, its roles and their bindings."""
+        return [one for (kind, _), one in self.objects.items() if "Role" in kind or kind == "ServiceAccount"]
+
+    def kubeconfig(self) -> str:
+        """A kubeconfig of the operator's ServiceAccount."""
+        token = self.plane.kubectl("create", "token", self.name, "-n", SPACE)
+        assert token.returncode == 0, token.stderr
+        config = yaml.safe_load(self.plane.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": token.stdout.strip()}
+        path = self.plane.directory / f"{self.name}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return str(path)
+
+    def may(self, question: str) -> bool:
+        asked = ("auth", "can-i", *question.split(), f"--as={self.account}")
+        return self.plane.kubectl(*asked).stdout.strip() == "yes"
+
+    def refused(self) -> list[tuple[str, str]]:
+        """What the operator asked for and had no right to."""
+        asked = [one for one in self.plane.audit() if one["user"]["username"] == self.account and status(one) == 403]
+        return [(one["verb"], one["requestURI"]) for one in asked]
+
+    def unused(self, group: str) -> list[str]:
+        """The rights on this API group that the operator has not used."""
+        with self.plane.audit_log.open("rb") as log:
+            made = requests(log, self.account)
+        rights = [right for right in granted(self.objects.values(), SPACE, self.name) if right.group == group]
+        assert rights
+        return [str(right) for right in rights if not used(right, made)]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One for all tests; it checks `blockOwnerDeletion`, as OpenShift does."""
+    with ControlPlane(tmp_path_factory.mktemp("plane"), options=[CHECKING]) as started:
         for name in (SPACE, "training"):
             assert started.kubectl("create", "namespace", name).returncode == 0
-        assert started.kubectl("apply", "-f", str(ROOT / "crds/kubeflow.org_pytorchjobs.yaml")).returncode == 0
-        until(partial(served, started))
+        definitions = (
+            ROOT / "crds/kubeflow.org_pytorchjobs.yaml",
+            *(BIN / f"podgroups/{one}_podgroups.yaml" for one in GROUPS),
+        )
+        for path in definitions:
+            assert started.kubectl("apply", "-f", str(path)).returncode == 0
+        until(lambda: started.kubectl("get", f"ptj,{CHILDREN}", "-A").returncode == 0)
         yield started
 
 
 @pytest.fixture
-def operator(plane: ControlPlane) -> Iterator[Callable[[Any], int]]:
+def install(plane: ControlPlane, template: Any) -> Iterator[Callable[..., Installed]]:
+    """Make what the chart makes with these settings, under another name than any test before; no job is left."""
+
+    def render(*settings: str) -> Installed:
+        name = f"rights-{next(_NUMBERS)}"
+        return Installed(plane, name, template(*settings, f"fullnameOverride={name}"))
+
+    yield render
+    for kinds in ("ptj", CHILDREN):  # the operator has ended by now, and makes nothing again
+        done = plane.kubectl("delete", kinds, "--all", "-n", "training")
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def operator(install: Callable[..., Installed]) -> Iterator[Callable[[Installed], int]]:
     """Start the operator as the chart's Deployment would, with the token of its account; gives its port."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(objects: Any) -> int:
+    def start(installed: Installed) -> int:
         port = free_port()
-        container = deployed(objects)
-        env = environment(container) | {
-            "KUBECONFIG": account(plane),
+        env = environment(installed.container) | {
+            "KUBECONFIG": installed.kubeconfig(),
             "PYTHONPATH": str(ROOT / "operator"),
             "PYTORCHJOB_HTTP_PORT": str(port),
             "PYTORCHJOB_OPERATOR_COORDINATOR_PORT": str(free_port()),  # another test may have the chart's
         }
-        command = [sys.executable, *container["command"][1:]]
-        with (plane.directory / "operator.log").open("wb") as log:
+        command = [sys.executable, *installed.container["command"][1:]]
+        with (installed.plane.directory / f"{installed.name}.log").open("wb") as log:
             started.append(subprocess.Popen(command, env={**os.environ, **env}, stdout=log, stderr=log))
         return port
 
@@ -69,30 +142,13 @@ def operator(plane: ControlPlane) -> Iterator[Callable[[Any], int]]:
         one.wait(timeout=30)
 
 
-def deployed(objects: Any) -> Any:
-    return objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]
-
-
-def account(plane: ControlPlane) -> str:
-    """A kubeconfig of the operator's ServiceAccount."""
-    token = plane.kubectl("create", "token", NAME, "-n", SPACE)
-    assert token.returncode == 0, token.stderr
-    config = yaml.safe_load(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token.stdout.strip()}
-    path = plane.directory / "operator.kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    return str(path)
-
-
 @pytest.mark.parametrize("mode", MODES)
-def test_the_rights_suffice(plane: ControlPlane, template: Any, operator: Any, mode: str) -> None:
-    objects = template(mode)
-    install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
-    assert plane.apply(*install).returncode == 0
-    asked = plane.kubectl("auth", "can-i", "get", "nodes", f"--as={ACCOUNT}").stdout.strip()
-    assert asked == ("no" if "watchNamespaces" in mode else "yes")
-    port = operator(objects)
-    assert helm_test(objects, port) == 0
+def test_the_rights_suffice(plane: ControlPlane, install: Any, operator: Any, mode: str) -> None:
+    installed = install(mode)
+    assert plane.apply(*installed.rights()).returncode == 0
+    assert installed.may("get nodes") is ("watchNamespaces" not in mode)
+    port = operator(installed)
+    assert helm_test(installed, port) == 0
     assert plane.apply(job("first", Master=1, Worker=2)).returncode == 0
     until(lambda: len(plane.get("pods", "-n", "training")["items"]) == 3)
     until(lambda: "first" in plane.kubectl("get", "events", "-n", "training").stdout)
@@ -102,19 +158,17 @@ def test_the_rights_suffice(plane: ControlPlane, template: Any, operator: Any, m
     until(lambda: not plane.get("pods,services", "-n", "training")["items"])
     set_run_policy(plane, "ttlSecondsAfterFinished: 0")
     until(lambda: not plane.get("ptj", "-n", "training")["items"])
-    assert refused(plane) == []
+    assert installed.refused() == []
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("group", ["scheduling.volcano.sh", "scheduling.x-k8s.io"])
+@pytest.mark.parametrize("group", GROUPS)
 def test_the_rights_suffice_for_a_gang_that_is_scaled(
-    plane: ControlPlane, template: Any, operator: Any, mode: str, group: str
+    plane: ControlPlane, install: Any, operator: Any, mode: str, group: str
 ) -> None:
-    assert plane.kubectl("apply", "-f", str(BIN / f"podgroups/{group}_podgroups.yaml")).returncode == 0
-    objects = template(mode)
-    install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
-    assert plane.apply(*install).returncode == 0
-    operator(objects)
+    installed = install(mode)
+    assert plane.apply(*installed.rights()).returncode == 0
+    operator(installed)
     kinds = f"podgroups.{group},horizontalpodautoscalers"
     assert plane.apply(elastic_gang("volcano" if "volcano" in group else "batch")).returncode == 0
     until(lambda: members(plane, kinds) == {None: 1, 1: None})
@@ -122,17 +176,16 @@ def test_the_rights_suffice_for_a_gang_that_is_scaled(
     until(lambda: members(plane, kinds) == {None: 2, 2: None})
     set_run_policy(plane, "suspend: true")
     until(lambda: not plane.get(kinds, "-n", "training")["items"])
-    assert refused(plane) == []
-    assert unused(objects, plane, group) == []
+    assert installed.refused() == []
+    assert installed.unused(group) == []
 
 
 def test_the_rights_suffice_for_a_network_policy_that_an_older_operator_made(
-    plane: ControlPlane, template: Any, operator: Any
+    plane: ControlPlane, install: Any, operator: Any
 ) -> None:
-    objects = template("jobNetworkPolicies.enabled=true")
-    install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
-    assert plane.apply(*install).returncode == 0
-    operator(objects)
+    installed = install("jobNetworkPolicies.enabled=true")
+    assert plane.apply(*installed.rights()).returncode == 0
+    operator(installed)
     body = job("first", Worker=1)
     body["spec"]["agent"] = {"networkPolicy": True}
     assert plane.apply(body).returncode == 0
@@ -144,8 +197,8 @@ def test_the_rights_suffice_for_a_network_policy_that_an_older_operator_made(
     until(lambda: policies(plane) == [right])
     set_run_policy(plane, "suspend: true")
     until(lambda: not policies(plane))
-    assert refused(plane) == []
-    assert unused(objects, plane, "networking.k8s.io") == []
+    assert installed.refused() == []
+    assert installed.unused("networking.k8s.io") == []
 
 
 def policies(plane: ControlPlane) -> list[dict[str, Any]]:
@@ -153,11 +206,10 @@ def policies(plane: ControlPlane) -> list[dict[str, Any]]:
     return [one["spec"] for one in plane.get("networkpolicies", "-n", "training")["items"]]
 
 
-def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, template: Any, operator: Any) -> None:
-    objects = template("gangScheduling.enabled=false")
-    install = [one for (kind, _), one in objects.items() if "Role" in kind or kind == "ServiceAccount"]
-    assert plane.apply(*install).returncode == 0
-    operator(objects)
+def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, install: Any, operator: Any) -> None:
+    installed = install("gangScheduling.enabled=false")
+    assert plane.apply(*installed.rights()).returncode == 0
+    operator(installed)
     assert plane.apply(elastic_gang("volcano")).returncode == 0
     until(lambda: "forbidden" in waits(plane).get("message", ""))
     assert waits(plane)["reason"] == "GangSchedulerUnavailable"
@@ -165,35 +217,30 @@ def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, templat
 
 
 def test_without_the_right_on_finalizers_the_api_server_refuses_the_children_of_a_job(
-    plane: ControlPlane, template: Any, operator: Any
+    plane: ControlPlane, install: Any, operator: Any
 ) -> None:
     """No request uses this right: the API server checks it when a child is created that blocks its owner's deletion."""
-    objects = template()
-    rules = [
-        rule for rule in objects["ClusterRole", NAME]["rules"] if "pytorchjobs/finalizers" not in rule["resources"]
-    ]
-    install = {key: one for key, one in objects.items() if "Role" in key[0] or key[0] == "ServiceAccount"}
-    lacking = {**install, ("ClusterRole", NAME): {**objects["ClusterRole", NAME], "rules": rules}}
-    assert plane.apply(*lacking.values()).returncode == 0
-    plane.stop_program("kube-apiserver")
-    plane.start_apiserver("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
-    operator(objects)
+    installed = install()
+    role = installed.objects["ClusterRole", installed.name]
+    rules = [rule for rule in role["rules"] if "pytorchjobs/finalizers" not in rule["resources"]]
+    lacking = [{**role, "rules": rules} if one is role else one for one in installed.rights()]
+    assert plane.apply(*lacking).returncode == 0
+    operator(installed)
     assert plane.apply(job("first", Worker=1)).returncode == 0
     until(lambda: "cannot set blockOwnerDeletion" in waits(plane, "ReplicaFailure").get("message", ""))
     assert plane.get("pods,services", "-n", "training")["items"] == []
-    assert plane.apply(*install.values()).returncode == 0
+    assert plane.apply(*installed.rights()).returncode == 0
     until(lambda: len(plane.get("pods,services", "-n", "training")["items"]) == 2)
 
 
 async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
-    plane: ControlPlane, template: Any
+    plane: ControlPlane, install: Any
 ) -> None:
-    install = [one for (kind, _), one in template().items() if "Role" in kind or kind == "ServiceAccount"]
-    assert plane.apply(*install).returncode == 0
-    settings = Settings.from_env(environment(deployed(template())))
-    asked = f"create secrets -n {SPACE} --as={ACCOUNT}".split()
-    until(lambda: plane.kubectl("auth", "can-i", *asked).stdout.strip() == "yes")
-    async with ApiClient(config.from_kubeconfig([Path(account(plane))]), "test/1") as client:
+    installed = install()
+    assert plane.apply(*installed.rights()).returncode == 0
+    settings = Settings.from_env(environment(installed.container))
+    until(lambda: installed.may(f"create secrets -n {SPACE}"))
+    async with ApiClient(config.from_kubeconfig([Path(installed.kubeconfig())]), "test/1") as client:
         made = await load_credentials(client, SPACE, settings.coordinator_secret)
         assert await load_credentials(client, SPACE, settings.coordinator_secret) == made
         with pytest.raises(OperatorError, match=f"permission to get secrets named other in namespace {SPACE}"):
@@ -222,21 +269,6 @@ def members(plane: ControlPlane, kinds: str) -> dict[int | None, int | None]:
     return {one.get("minReplicas"): one.get("minMember") for one in specs}
 
 
-def refused(plane: ControlPlane) -> list[tuple[str, str]]:
-    """What the operator asked for and had no right to."""
-    asked = [one for one in plane.audit() if one["user"]["username"] == ACCOUNT and status(one) == 403]
-    return [(one["verb"], one["requestURI"]) for one in asked]
-
-
-def unused(objects: Any, plane: ControlPlane, group: str) -> list[str]:
-    """The rights on this API group that the operator has not used."""
-    with plane.audit_log.open("rb") as log:
-        made = requests(log, ACCOUNT)
-    rights = [right for right in granted(objects.values(), SPACE, NAME) if right.group == group]
-    assert rights
-    return [str(right) for right in rights if not used(right, made)]
-
-
 def set_run_policy(plane: ControlPlane, setting: str) -> None:
     set_spec(plane, f"runPolicy: {{{setting}}}")
 
@@ -247,10 +279,10 @@ def set_spec(plane: ControlPlane, setting: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def helm_test(objects: Any, port: int) -> int:
+def helm_test(installed: Installed, port: int) -> int:
     """What `helm test` runs, here against the operator's port on this machine."""
-    command = objects["Pod", f"{NAME}-test"]["spec"]["containers"][0]["command"]
-    url = command[-1].replace(f"{NAME}.{SPACE}:8080", f"127.0.0.1:{port}")
+    command = installed.objects["Pod", f"{installed.name}-test"]["spec"]["containers"][0]["command"]
+    url = command[-1].replace(f"{installed.name}.{SPACE}:8080", f"127.0.0.1:{port}")
     return subprocess.run([sys.executable, *command[1:-1], url], timeout=100).returncode
 
 
