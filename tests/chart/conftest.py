@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,25 @@ def helm() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def template(helm: Callable[..., str]) -> Template:
-    """Render the chart with these `key=value` settings; without its CRD unless asked, as that is large."""
+    """Render the chart with these `key=value` settings; without its CRD unless asked, as that is large.
+
+    Helm renders the same settings once. Each test has objects of its own, so it may change them.
+    """
+
+    @cache
+    def text(*settings: str) -> str:
+        where = ("pytorchjob-operator", str(CHART), "--namespace", "pytorchjob-system", "--kube-version", KUBE_VERSION)
+        return helm("template", *where, *flags(*settings))
 
     def render(*settings: str, crd: bool = False) -> Objects:
-        given = [f"crds.install={str(crd).lower()}", f"image.repository={REPOSITORY}", *settings]
-        flags = [word for one in given for word in ("--set-json" if "=[" in one or "={" in one else "--set", one)]
-        where = ("pytorchjob-operator", str(CHART), "--namespace", "pytorchjob-system", "--kube-version", KUBE_VERSION)
-        return objects(helm("template", *where, *flags))
+        return objects(text(f"crds.install={str(crd).lower()}", f"image.repository={REPOSITORY}", *settings))
 
     return render
+
+
+def flags(*settings: str) -> list[str]:
+    """Helm's flags for `key=value` settings, whose lists and objects are JSON."""
+    return [word for one in settings for word in ("--set-json" if "=[" in one or "={" in one else "--set", one)]
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,34 @@ def test_install_upgrade_and_uninstall_lose_no_job(plane: ControlPlane, release:
     assert plane.get("ptj", "kept", "-n", "training")["metadata"]["uid"] == uid
 
 
+NOTES = [
+    pytest.param([], ["It serves the PyTorchJobs of all namespaces", "leaves the PyTorchJob resource"], id="defaults"),
+    pytest.param(["watchNamespaces={a,b}"], ["It serves the PyTorchJobs of: a, b."], id="some namespaces"),
+    pytest.param(
+        ["crds.install=false", "fullnameOverride=train"],
+        ["kubectl get crd pytorchjobs.kubeflow.org", "logs deployment/train"],
+        id="another name, without the resource",
+    ),
+]
+NEXT = (
+    f"kubectl -n {SPACE} rollout status deployment/",
+    f"helm -n {SPACE} test {NAME}",
+    "kubectl apply -f examples/digits/pytorchjob.yaml",
+    "kubectl get ptj -w",
+    f"kubectl -n {SPACE} logs deployment/",
+)
+
+
+@pytest.mark.parametrize(("values", "words"), NOTES)
+def test_the_notes_say_what_is_served_and_what_comes_next(
+    release: Callable[..., str], values: list[str], words: list[str]
+) -> None:
+    chosen = [part for value in values for part in ("--set", value)]
+    notes = json.loads(release("install", "--dry-run=server", "--output=json", *chosen))["info"]["notes"]
+    assert [one for one in (*NEXT, *words) if one not in notes] == []
+    assert ("leaves the PyTorchJob resource" in notes) is ("crds.install=false" not in values)
+
+
 def test_the_resource_of_a_former_installation_is_taken_over(plane: ControlPlane, release: Callable[..., str]) -> None:
     assert plane.kubectl("apply", "-f", str(ROOT / "crds/kubeflow.org_pytorchjobs.yaml")).returncode == 0
     with pytest.raises(RuntimeError, match="exists and cannot be imported"):

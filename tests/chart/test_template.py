@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pytorchjob_agent import __version__
 from pytorchjob_operator import installed
 from pytorchjob_operator.crd.build import build_crd
 from pytorchjob_operator.settings import Settings
-from tests.chart.conftest import KUBE_VERSION, NAMED, objects
+from tests.chart.conftest import KUBE_VERSION, NAMED, flags, objects
 from tests.chart.support import environment
 
 pytestmark = pytest.mark.helm
@@ -24,6 +25,22 @@ COORDINATOR = f"{NAME}-coordinator"
 CRD = ("CustomResourceDefinition", "pytorchjobs.kubeflow.org")
 DEPLOYMENT = ("Deployment", NAME)
 SECRET_LIMIT = 1024 * 1024
+OFF = (
+    "jobNetworkPolicies.enabled",
+    "serviceMonitor.enabled",
+    "podMonitor.enabled",
+    "prometheusRule.enabled",
+    "dashboards.enabled",
+    "kubeStateMetrics.enabled",
+    "networkPolicy.enabled",
+)
+ON = (
+    "gangScheduling.enabled",
+    "autoscaling.enabled",
+    "coordinator.enabled",
+    "admissionWarnings.enabled",
+    "pdb.enabled",
+)
 
 
 def pod(objects: Any) -> Any:
@@ -41,8 +58,43 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
-def test_lint_finds_nothing(helm: Callable[..., str]) -> None:
-    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+LINTED = [
+    pytest.param([], id="the defaults"),
+    pytest.param(['watchNamespaces=["a","b"]', "rbac.nodes=true"], id="some namespaces"),
+    pytest.param([f"{one}=true" for one in OFF], id="all that is off by default"),
+    pytest.param(
+        [f"{one}=false" for one in (*ON, "crds.install", "rbac.create", "serviceAccount.create")],
+        id="nothing that is on by default",
+    ),
+    pytest.param(
+        [
+            f"image.digest=sha256:{'0' * 64}",
+            "replicas=1",
+            'imagePullSecrets=[{"name":"a"}]',
+            'tolerations=[{"key":"a","operator":"Exists"}]',
+            'affinity={"nodeAffinity":{}}',
+            'extraEnv=[{"name":"A","value":"b"}]',
+            'podAnnotations={"a":"b"}',
+        ],
+        id="lists and objects",
+    ),
+]
+
+
+@pytest.mark.parametrize("values", LINTED)
+def test_lint_finds_nothing(helm: Callable[..., str], values: list[str]) -> None:
+    said = helm("lint", "--strict", str(CHART), "--kube-version", KUBE_VERSION, *NAMED, *flags(*values))
+    assert "0 chart(s) failed" in said
+    assert "[WARNING]" not in said
+    assert "[ERROR]" not in said
+
+
+def test_the_sets_of_values_cover_every_switch() -> None:
+    """A switch that a later version adds must be linted in both positions too."""
+    known = yaml.safe_load((CHART / "values.yaml").read_text())
+    switches = {key: one["enabled"] for key, one in known.items() if isinstance(one, dict) and "enabled" in one}
+    assert {*OFF} == {f"{key}.enabled" for key, on in switches.items() if not on}
+    assert {*ON} == {f"{key}.enabled" for key, on in switches.items() if on}
 
 
 RESTRICTED = [
@@ -322,9 +374,3 @@ def test_a_release_fits_into_its_secret(helm: Callable[..., str]) -> None:
     release = json.dumps({"manifest": manifest, "files": files}).encode()
     # Helm keeps base64 of the compressed release; half of the limit is left for growth.
     assert len(base64.b64encode(gzip.compress(release))) < SECRET_LIMIT / 2
-
-
-def test_notes_name_the_next_commands() -> None:
-    notes = (CHART / "templates/NOTES.txt").read_text()
-    for command in ("rollout status", "kubectl apply -f examples/digits/pytorchjob.yaml", "get ptj -w", "logs"):
-        assert command in notes

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pytorchjob_agent import __version__
-from tests.chart.conftest import KUBE_VERSION, NAMED
+from tests.chart.conftest import KUBE_VERSION, NAMED, flags
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/pytorchjob-operator"
@@ -74,10 +74,17 @@ REFUSED = [
     pytest.param("log.level=LOUD", "at '/log/level'", id="an unknown log level"),
     pytest.param("log.format=xml", "at '/log/format'", id="an unknown log format"),
     pytest.param("watchNamespaces=training", "at '/watchNamespaces'", id="one namespace that is no list"),
-    pytest.param("watchNamespaces={Training}", "at '/watchNamespaces/0'", id="a namespace in upper case"),
-    pytest.param("watchNamespaces={a,a}", "at '/watchNamespaces'", id="a namespace twice"),
-    pytest.param("accelerators={npu}", "at '/accelerators/0'", id="a device without its vendor's domain"),
+    pytest.param('watchNamespaces=["Training"]', "at '/watchNamespaces/0'", id="a namespace in upper case"),
+    pytest.param('watchNamespaces=["a","a"]', "at '/watchNamespaces'", id="a namespace twice"),
+    pytest.param('accelerators=["npu"]', "at '/accelerators/0'", id="a device without its vendor's domain"),
     pytest.param("crds.keep=maybe", "at '/crds/keep'", id="a switch that is neither on nor off"),
+    pytest.param("resources.limit.memory=1Gi", "at '/resources': additional properties 'limit'", id="a misspelt limit"),
+    pytest.param(
+        'extraEnv=[{"name":"A","value":1}]', "at '/extraEnv/0/value': got number, want string", id="a number as text"
+    ),
+    pytest.param(
+        'extraEnv=[{"name":"A","vlaue":"1"}]', "at '/extraEnv/0': additional properties 'vlaue'", id="a misspelt value"
+    ),
     pytest.param("podLabels.a=1", "at '/podLabels/a'", id="a label that is a number"),
     pytest.param(
         "prometheusRule.runbookUrl=books.test", "at '/prometheusRule/runbookUrl'", id="a host without a scheme"
@@ -89,4 +96,35 @@ REFUSED = [
 @pytest.mark.parametrize(("value", "words"), REFUSED)
 def test_refuses(helm: Callable[..., str], value: str, words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
-        helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION, *NAMED, "--set", value)
+        helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION, *NAMED, *flags(value))
+
+
+@pytest.mark.helm
+def test_an_unknown_key_is_refused_on_every_level_and_each_is_named(helm: Callable[..., str]) -> None:
+    known = dict(schemas(json.loads((CHART / "values.schema.json").read_text())))
+    levels = ["", *(f"{path}." for path, one in known.items() if "properties" in one and path not in FREE)]
+    assert len(levels) > 15
+    unknown = ",".join(f"{level}unknown{number}=1" for number, level in enumerate(levels))
+    with pytest.raises(RuntimeError) as refusal:
+        helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION, *NAMED, "--set", unknown)
+    for number, level in enumerate(levels):
+        place = f"at '{''.join(f'/{key}' for key in level.split('.') if key)}'"
+        assert f"{place}: additional properties 'unknown{number}' not allowed" in str(refusal.value), level
+
+
+CONTRADICTION = ("gangScheduling.enabled=false", "gangScheduling.scheduler=volcano")
+
+
+@pytest.mark.helm
+def test_a_scheduler_for_all_jobs_without_the_right_to_its_pod_groups_is_refused(template: Any) -> None:
+    words = "is volcano, but gangScheduling.enabled is false, so jobs would wait .*: set gangScheduling.enabled=true"
+    with pytest.raises(RuntimeError, match=words):
+        template(*CONTRADICTION)
+
+
+@pytest.mark.helm
+@pytest.mark.parametrize(
+    "values", [[CONTRADICTION[0]], [CONTRADICTION[1]], [*CONTRADICTION, "rbac.create=false"]], ids=" ".join
+)
+def test_it_is_not_refused_where_the_right_is_not_missing(template: Any, values: list[str]) -> None:
+    assert template(*values)

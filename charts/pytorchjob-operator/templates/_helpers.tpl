@@ -39,6 +39,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
+{{- /* Refuses values that contradict each other, which the schema cannot say in words. */ -}}
+{{- define "pytorchjob-operator.refusals" -}}
+{{- if and .Values.gangScheduling.scheduler .Values.rbac.create (not .Values.gangScheduling.enabled) -}}
+{{- fail (printf "gangScheduling.scheduler is %s, but gangScheduling.enabled is false, so jobs would wait for PodGroups that the operator may not make: set gangScheduling.enabled=true, or leave the scheduler empty" .Values.gangScheduling.scheduler) -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "pytorchjob-operator.subjects" -}}
 - kind: ServiceAccount
   name: {{ include "pytorchjob-operator.serviceAccountName" . }}
