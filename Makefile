@@ -99,8 +99,10 @@ generate: .venv ## Write every generated file: CRD and its copies, chart README,
 	python -m monitoring
 	python -m pytorchjob_operator.rounds.diagram docs/rounds.md
 	python -m pytorchjob.reference docs/cli.md
+	python -m pytorchjob_operator.crd.page docs/resource.md
 	python -m pytorchjob.view.causes.page docs/troubleshooting.md
 	python -m benchmarks.attacks
+	PYTHONPATH=. python -m tests.shell.page docs/shell-blocks.md
 
 pod-template-schema: .venv ## Renew the pod template's schema from the API server that KUBECONFIG names
 	set -o pipefail; kubectl get --raw /openapi/v2 > build-openapi.json

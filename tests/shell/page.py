@@ -1,0 +1,63 @@
+"""Writes the table of all shell blocks: `python -m tests.shell.page docs/shell-blocks.md`. `make generate` calls it."""
+
+import posixpath
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytorchjob_operator.generated import insert_between
+from tests.shell.blocks import Block, every
+from tests.shell.register import EXECUTED, NOT_EXECUTED
+
+MARKS = "<!-- begin: written by make generate -->", "<!-- end -->"
+PAGE = "docs/shell-blocks.md"
+
+
+def table() -> str:
+    """The blocks that a test executes, then the others. Raises KeyError for a block that is in no class."""
+    blocks = every()
+    done = [block for block in blocks if block.key in EXECUTED]
+    rest = [block for block in blocks if block.key not in EXECUTED]
+    partly = sum(bool(EXECUTED[block.key].without) for block in done)
+    lines = [f"{len(blocks)} blocks. Tests execute {len(done)} of them: {len(done) - partly} whole, {partly} in part."]
+    lines += ["", "## Executed", ""]
+    lines += ["| page | first line | test | left out |", "| --- | --- | --- | --- |", *map(_executed, done)]
+    lines += ["", "## Not executed", "", "| page | first line | why | nearest test |", "| --- | --- | --- | --- |"]
+    return "\n".join([*lines, *map(_not_executed, rest)])
+
+
+def _executed(block: Block) -> str:
+    entry = EXECUTED[block.key]
+    return _row(block, f"`{entry.test}`", "<br>".join(f"`{words}`" for words in entry.without))
+
+
+def _not_executed(block: Block) -> str:
+    entry = NOT_EXECUTED[block.key]
+    return _row(block, entry.why, f"`{entry.instead}`" if entry.instead else "")
+
+
+def _row(block: Block, *cells: str) -> str:
+    line = block.first_line.removesuffix("\\").strip().replace("|", "\\|")
+    return f"| {' | '.join([_link(block), f'`{line}`', *cells])} |"
+
+
+def _link(block: Block) -> str:
+    anchor = re.sub(r"[^\w\- ]", "", block.heading.lower()).replace(" ", "-")
+    there = posixpath.relpath(block.page, posixpath.dirname(PAGE))
+    return f"[{block.page.removeprefix('docs/')}]({there}#{anchor})"
+
+
+def insert(text: str) -> str:
+    """The page with the present table. Raises ValueError without the marks."""
+    return insert_between(text, MARKS, table())
+
+
+def main(arguments: Iterator[str]) -> None:
+    """Renew the page."""
+    path = Path(next(arguments))
+    path.write_text(insert(path.read_text()))
+
+
+if __name__ == "__main__":
+    main(iter(sys.argv[1:]))
