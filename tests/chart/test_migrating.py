@@ -15,7 +15,7 @@ from tests.apiserver.cluster import ControlPlane
 from tests.chart.conftest import NAMED, ROOT, tool
 from tests.chart.support import CRD, NEEDS_NODES, job, until
 
-pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(240)]
 
 WEBHOOKS = "validator.training-operator.kubeflow.org"
 PYTORCHJOBS = "validator.pytorchjob.training-operator.kubeflow.org"

@@ -23,7 +23,7 @@ from tests.chart.support import CRD, NAME, NEEDS_NODES, SPACE, served, until
 from tests.readme import clone
 from tests.release.support import ROOT, Checkout
 
-pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(240)]
 
 PAGE = ROOT / "docs/installing.md"
 KINDS = ("application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json")
