@@ -117,6 +117,7 @@ def test_pod_security_restricted_takes_all_pods(plane: ControlPlane, template: A
 OPTIONAL = [
     pytest.param('watchNamespaces=["training"]', id="namespaced"),
     pytest.param("networkPolicy.enabled=true", id="with a network policy"),
+    pytest.param("dashboards.enabled=true,kubeStateMetrics.enabled=true", id="with what Grafana and Prometheus read"),
     pytest.param("replicas=2", id="defaults"),
 ]
 
