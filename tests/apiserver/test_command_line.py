@@ -1,6 +1,8 @@
 """The commands against a real API server, with a person's kubeconfig."""
 
+import json
 import socket
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -235,3 +237,47 @@ def test_versions_of_the_cluster(call: Call) -> None:
     lines = call("version").stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["client", "operator", "api", "cluster"]
     assert lines[3].startswith("cluster: v1.")
+
+
+def test_a_cluster_without_a_metrics_server_is_named(call: Call, tmp_path: Path) -> None:
+    call("submit", job_file(tmp_path))
+    for arguments in (["top", "digits"], ["top"], ["top", "-A"]):
+        result = call(*arguments)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("error: the cluster has no metrics server: ")
+        assert "next: an administrator has to install metrics-server" in result.stderr
+
+
+def test_a_report_of_a_job_and_of_one_that_a_person_may_only_partly_read(
+    jobs: Jobs, call: Call, tmp_path: Path
+) -> None:
+    container = {"name": "pytorch", "image": "x", "env": [{"name": "HF_TOKEN", "value": "a-planted-secret"}]}
+    role = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    call("submit", job_file(tmp_path, pytorchReplicaSpecs={"Master": role}))
+    rule = {"apiGroups": ["kubeflow.org"], "resources": ["pytorchjobs"], "verbs": ["get"]}
+    about = {"metadata": {"name": "reader", "namespace": jobs.namespace}, "apiVersion": "rbac.authorization.k8s.io/v1"}
+    subject = {"kind": "User", "name": "ann", "apiGroup": "rbac.authorization.k8s.io"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    rights = tmp_path / "rights.yaml"
+    role_body = {**about, "kind": "Role", "rules": [rule]}
+    binding = {**about, "kind": "RoleBinding", "subjects": [subject], "roleRef": reference}
+    rights.write_text(yaml.safe_dump_all([role_body, binding]))
+    assert call("submit", rights).exit_code == 0
+    whole = report(call, tmp_path / "whole.tgz")
+    partly = report(call, tmp_path / "partly.tgz", "--as", "ann")
+    left_out = json.loads(partly["manifest.json"])["leftOut"]
+    assert "job.yaml" in whole
+    assert left_out["the job's pods"].startswith("ann may not list pods")
+    assert left_out["events"].startswith("ann may not list events")
+    assert left_out["services"] == "you may not list services in this namespace"
+    assert "a-planted-secret" not in "".join([*whole.values(), *partly.values()])
+    assert call("report", "digits", "-o", tmp_path / "x", "--as", "bob").exit_code == 3
+
+
+def report(call: Call, path: Path, *arguments: str) -> dict[str, str]:
+    """The files of the archive of the job `digits`."""
+    result = call("report", "digits", "-o", path, *arguments)
+    assert result.exit_code == 0, result.output
+    with tarfile.open(path) as tar:
+        found = {member.name.partition("/")[2]: tar.extractfile(member) for member in tar}
+        return {name: file.read().decode() for name, file in found.items() if file}
