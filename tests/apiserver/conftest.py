@@ -38,7 +38,7 @@ def control_plane(bare: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 async def client(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
-    async with ApiClient(config.from_kubeconfig([control_plane.kubeconfig]), "test/1") as one:
+    async with ApiClient(config.load({"KUBECONFIG": str(control_plane.kubeconfig)}), "test/1") as one:
         yield one
     await connections_close()
 

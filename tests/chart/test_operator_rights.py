@@ -240,7 +240,7 @@ async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
     assert plane.apply(*installed.rights()).returncode == 0
     settings = Settings.from_env(environment(installed.container))
     until(lambda: installed.may(f"create secrets -n {SPACE}"))
-    async with ApiClient(config.from_kubeconfig([Path(installed.kubeconfig())]), "test/1") as client:
+    async with ApiClient(config.load({"KUBECONFIG": str(installed.kubeconfig())}), "test/1") as client:
         made = await load_credentials(client, SPACE, settings.coordinator_secret)
         assert await load_credentials(client, SPACE, settings.coordinator_secret) == made
         with pytest.raises(OperatorError, match=f"permission to get secrets named other in namespace {SPACE}"):

@@ -1,11 +1,9 @@
 """Which API server to use and with which identity: the pod's service account, or a kubeconfig's current context.
 
-Files are read once, at start; only a token source reads its file again. No connection is opened here.
+Files are read once, at start; only a token source reads its file again. No connection is opened here. The pod's way
+needs no library.
 """
 
-import base64
-import binascii
-import json
 import os
 import ssl
 import tempfile
@@ -13,19 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from pytorchjob_operator.errors import OperatorError
-from pytorchjob_operator.kube.bearer import CommandToken, FileToken, FixedToken, TokenSource
+from pytorchjob_operator.kube.bearer import FileToken, FixedToken, TokenSource
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _MAX_FILE = 4 * 1024 * 1024
-_NOT_SUPPORTED = {
-    "cluster": ("proxy-url", "tls-server-name"),
-    "user": ("auth-provider", "username", "as", "as-uid", "as-groups"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +54,22 @@ class Connection:
 def load(environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT) -> Connection:
     """Use KUBECONFIG if it is set, otherwise the pod's service account, otherwise ~/.kube/config."""
     if environ.get("KUBECONFIG"):
-        return from_kubeconfig([Path(path) for path in environ["KUBECONFIG"].split(os.pathsep) if path])
+        return _from_kubeconfig([Path(path) for path in environ["KUBECONFIG"].split(os.pathsep) if path])
     if environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists():
         return from_service_account(environ, service_account)
     default = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
     if default.exists():
-        return from_kubeconfig([default])
+        return _from_kubeconfig([default])
     raise OperatorError(
         f"no cluster is configured: this is not a pod, KUBECONFIG is not set and {default} does not exist;"
         " set KUBECONFIG to a kubeconfig file"
     )
+
+
+def _from_kubeconfig(paths: list[Path]) -> Connection:
+    from pytorchjob_operator.kube.kubeconfig import from_kubeconfig  # what it needs is large, and no pod needs it
+
+    return from_kubeconfig(paths)
 
 
 def from_service_account(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Connection:
@@ -84,103 +81,6 @@ def from_service_account(environ: Mapping[str, str], folder: Path = SERVICE_ACCO
         token=FileToken(folder / "token"),
         ca=_read(folder / "ca.crt"),
     )
-
-
-def from_kubeconfig(paths: list[Path]) -> Connection:
-    """Use the current context of one or several kubeconfig files; the first file wins, as with kubectl."""
-    files = [_Kubeconfig.read(path) for path in paths if path.exists()]
-    if not files:
-        raise OperatorError(f"KUBECONFIG: the file {', '.join(map(str, paths))} does not exist; correct the variable")
-    current = next((str(file.body["current-context"]) for file in files if file.body.get("current-context")), "")
-    if not current:
-        raise OperatorError(f"{files[0].path}: current-context is not set; run `kubectl config use-context NAME`")
-    context = _find(files, "context", current)
-    cluster = _find(files, "cluster", str(context.get("cluster")))
-    user = _find(files, "user", str(context.get("user"))) if context.get("user") else _Entry("user", Path(), {})
-    return Connection(
-        server=cluster.require("server").rstrip("/"),
-        namespace=str(context.get("namespace") or "default"),
-        token=_token(user),
-        ca=cluster.data("certificate-authority"),
-        insecure=bool(cluster.get("insecure-skip-tls-verify")),
-        certificate=user.data("client-certificate"),
-        key=user.data("client-key"),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Kubeconfig:
-    """The content of one kubeconfig file."""
-
-    path: Path
-    body: dict[str, Any]
-
-    @classmethod
-    def read(cls, path: Path) -> "_Kubeconfig":
-        try:
-            body = yaml.safe_load(_read(path))
-        except yaml.YAMLError as error:
-            raise OperatorError(f"{path}: is not YAML: {error}") from error
-        if not isinstance(body, dict):
-            raise OperatorError(f"{path}: is not a kubeconfig: expected a mapping, found {type(body).__name__}")
-        return cls(path, body)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A named cluster, user or context, with the file that its relative paths refer to."""
-
-    kind: str
-    path: Path
-    body: dict[str, Any]
-
-    def get(self, key: str) -> Any:
-        return self.body.get(key)
-
-    def require(self, key: str) -> str:
-        if not self.body.get(key):
-            raise OperatorError(f"{self.path}: {self.kind}.{key} is missing")
-        return str(self.body[key])
-
-    def file(self, key: str) -> Path:
-        return self.path.parent / str(self.body[key])
-
-    def data(self, key: str) -> bytes | None:
-        """PEM data: inline (`<key>-data`) takes precedence over the file."""
-        if inline := self.body.get(f"{key}-data"):
-            try:
-                return base64.b64decode(str(inline), validate=True)
-            except (binascii.Error, ValueError) as error:
-                raise OperatorError(f"{self.path}: {self.kind}.{key}-data is not base64: {error}") from error
-        return _read(self.file(key)) if self.body.get(key) else None
-
-
-def _find(files: list[_Kubeconfig], kind: str, name: str) -> _Entry:
-    for file in files:
-        for entry in file.body.get(f"{kind}s") or ():
-            if isinstance(entry, dict) and entry.get("name") == name:
-                return _checked(_Entry(kind, file.path, entry.get(kind) or {}))
-    raise OperatorError(f"{files[0].path}: {kind}s has no entry named {name!r}")
-
-
-def _checked(entry: _Entry) -> _Entry:
-    for key in _NOT_SUPPORTED.get(entry.kind, ()):
-        if entry.get(key):
-            raise OperatorError(f"{entry.path}: {entry.kind}.{key} is not supported; use a context without it")
-    return entry
-
-
-def _token(user: _Entry) -> TokenSource:
-    if user.get("token"):
-        return FixedToken(str(user.get("token")))
-    if user.get("tokenFile"):
-        return FileToken(user.file("tokenFile"))
-    if plugin := user.get("exec"):
-        command = (str(plugin.get("command")), *map(str, plugin.get("args") or ()))
-        env = {str(variable["name"]): str(variable["value"]) for variable in plugin.get("env") or ()}
-        info = {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
-        return CommandToken(command, {**env, "KUBERNETES_EXEC_INFO": json.dumps(info)})
-    return FixedToken(None)
 
 
 def _read(path: Path) -> bytes:
