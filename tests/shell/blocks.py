@@ -39,7 +39,12 @@ class Block(NamedTuple):
 
 def pages() -> list[str]:
     """Every page that asks a reader to type something, README first."""
-    found = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md"), *ROOT.glob("tests/**/*.md")]
+    found = [
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/*/*.md"),
+        *ROOT.glob("benchmarks/**/*.md"),
+        *ROOT.glob("tests/**/*.md"),
+    ]
     names = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "SUPPORT.md", "ARCHITECTURE.md", "examples/README.md"]
     return [*names, "charts/pytorchjob-operator/README.md", *sorted(str(page.relative_to(ROOT)) for page in found)]
 

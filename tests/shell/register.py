@@ -13,6 +13,9 @@ _README = "tests/test_readme.py::test_the_local_section_works_as_written"
 _CLUSTER = "e2e/test_readme.py::test_the_cluster_section_works_as_written"
 _REGISTRY = "tests/release/test_registry.py"
 _MIGRATING = "tests/chart/test_migrating.py::test_over_and_back_again"
+_EXAMPLES = "tests/examples/test_"
+_BY_HAND = f"{_EXAMPLES}three_machines.py::test_three_torchruns_by_hand_print_what_the_yaml_prints"
+_ON_A_CLUSTER = "e2e/test_examples.py::test_an_example_succeeds_on_the_cluster_and_ends_alike_on_this_machine"
 NODES = "rollout status"
 """What waits for a pod of the operator: the API server of these tests has no nodes."""
 LOGS = "kubectl -n pytorchjob-system logs"
@@ -101,10 +104,6 @@ EXECUTED = {
 NOT_EXECUTED = {
     f"{README}: Prove it": NotExecuted("it runs all tests, and this one"),
     "CONTRIBUTING.md: Contributing": NotExecuted("hours: it runs all tests, and this one"),
-    "examples/README.md: Examples": NotExecuted(
-        "it follows a job until a key is pressed",
-        "e2e/test_examples.py::test_an_example_succeeds_on_the_cluster_and_ends_alike_on_this_machine",
-    ),
     "benchmarks/hangs/README.md: Hangs of scripts that report nothing": NotExecuted("a benchmark of hours"),
     "benchmarks/recovery/README.md: Recovery": NotExecuted("a benchmark of hours"),
     "docs/cluster.md: The cluster": NotExecuted(
@@ -123,7 +122,9 @@ NOT_EXECUTED = {
         "the registry has an example's name; its command runs with a registry of this machine",
         f"{_REGISTRY}::test_the_registry_has_every_image_by_tag_by_digest_and_for_each_platform",
     ),
-    "docs/migrating.md: From torchrun by hand": NotExecuted("it is what the reader has, and needs three machines"),
+    "docs/migrating.md: From torchrun by hand": NotExecuted(
+        "it is what the reader has, and needs three machines", _BY_HAND
+    ),
     "docs/releasing.md: Each time (2)": NotExecuted("hours: it runs all tests, and this one"),
     f"{RUNBOOKS}/PyTorchJobOperatorFailsToReconcile.md: How to see it": NotExecuted("logs of an operator with faults"),
     f"{RUNBOOKS}/PyTorchJobOperatorQueueGrows.md: How to see it": NotExecuted("an operator in a pod"),
@@ -132,4 +133,82 @@ NOT_EXECUTED = {
         "hours; `make test` runs fewer schedules",
         "tests/simulation/test_simulation.py::test_a_job_comes_back_to_work_whatever_happens",
     ),
+}
+_JOB = "a cluster with nodes; the test runs the file and the script"
+_LIBRARIES = "the libraries, and an image with them; the test runs the file on this machine"
+NOT_EXECUTED |= {
+    f"examples/{page}": NotExecuted(why, test)
+    for page, why, test in (
+        (
+            "autoscaling/README.md: Autoscaling",
+            "it follows a job until a key is pressed",
+            f"{_EXAMPLES}autoscaling.py::test_the_plan_has_an_autoscaler_with_the_jobs_bounds_and_metric",
+        ),
+        (
+            "autoscaling/README.md: Autoscaling (2)",
+            "a load of minutes; the test runs the file with fewer steps",
+            f"{_EXAMPLES}autoscaling.py::test_training_goes_on_while_the_number_of_workers_follows_the_file",
+        ),
+        ("digits/README.md: Handwritten digits with DDP", _JOB, _ON_A_CLUSTER),
+        ("elastic/README.md: Workers that join and leave", _JOB, _ON_A_CLUSTER),
+        (
+            "elastic/README.md: Workers that join and leave (2)",
+            "a running job with nodes under it",
+            "e2e/test_faults.py::test_fewer_and_then_more_workers_cost_no_step_and_no_container",
+        ),
+        (
+            "fsdp2/README.md: FSDP2 with torch.distributed.checkpoint",
+            "the test runs the file with other values",
+            f"{_EXAMPLES}fsdp2.py::test_a_killed_worker_and_a_third_worker_change_no_loss",
+        ),
+        (
+            "fsdp2/README.md: FSDP2 with torch.distributed.checkpoint (2)",
+            "volumes that several nodes can mount at once",
+            f"{_EXAMPLES}fsdp2.py::test_a_killed_worker_and_a_third_worker_change_no_loss",
+        ),
+        (
+            "hugging-face/README.md: Hugging Face's Trainer",
+            _LIBRARIES,
+            f"{_EXAMPLES}libraries.py::test_hugging_faces_trainer_shows_its_progress_and_resumes",
+        ),
+        (
+            "hugging-face/README.md: Hugging Face's Trainer (2)",
+            _LIBRARIES,
+            f"{_EXAMPLES}libraries.py::test_hugging_faces_trainer_shows_its_progress_and_resumes",
+        ),
+        (
+            "lightning/README.md: Lightning",
+            _LIBRARIES,
+            f"{_EXAMPLES}libraries.py::test_lightning_shows_its_progress_and_resumes",
+        ),
+        (
+            "lightning/README.md: Lightning (2)",
+            _LIBRARIES,
+            f"{_EXAMPLES}libraries.py::test_lightning_shows_its_progress_and_resumes",
+        ),
+        ("multi-process/README.md: Several processes in each pod", _JOB, _ON_A_CLUSTER),
+        ("simple/README.md: The environment alone", _JOB, _ON_A_CLUSTER),
+        (
+            "spark/README.md: Spark: one DDP run for each executor",
+            "pyspark and Java; the long test starts the script",
+            f"{_EXAMPLES}spark.py::test_two_executors_train_at_once_in_a_world_of_their_own",
+        ),
+        (
+            "three-machines/README.md: torchrun by hand on three machines, and the same as YAML",
+            "three machines; the test runs it three times at once, with an address of this machine",
+            _BY_HAND,
+        ),
+        ("three-machines/README.md: torchrun by hand on three machines, and the same as YAML (2)", _JOB, _ON_A_CLUSTER),
+        (
+            "three-machines/README.md: torchrun by hand on three machines, and the same as YAML (3)",
+            "the test runs the file in another folder",
+            _BY_HAND,
+        ),
+        ("torchrun/README.md: The image's own torchrun", _JOB, _ON_A_CLUSTER),
+        (
+            "warm/README.md: Warm restarts",
+            _JOB,
+            f"{_EXAMPLES}warm.py::test_the_workers_of_both_starts_have_their_imports_already",
+        ),
+    )
 }
