@@ -100,6 +100,7 @@ generate: .venv ## Write every generated file: CRD and its copies, chart README,
 	python -m pytorchjob_operator.rounds.diagram docs/rounds.md
 	python -m pytorchjob.reference docs/cli.md
 	python -m pytorchjob_operator.crd.page docs/resource.md
+	python -m pytorchjob_operator.settings_page docs/environment.md
 	python -m pytorchjob.view.causes.page docs/troubleshooting.md
 	python -m benchmarks.attacks
 	PYTHONPATH=. python -m tests.shell.page docs/shell-blocks.md

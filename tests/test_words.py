@@ -100,6 +100,7 @@ CLEAN_PAGES = [
     "docs/decisions/0009-people.md",
     "docs/doctor.md",
     "docs/elastic.md",
+    "docs/environment.md",
     "docs/faq.md",
     "docs/glossary.md",
     "docs/installing.md",

@@ -94,13 +94,13 @@ class Settings:
         """Read the settings; raises OperatorError with the variable, what is wrong and which values are valid."""
         given: dict[str, Any] = {}
         for setting in fields(cls):
-            name = _variable(setting.name)
+            name = variable(setting.name)
             if environ.get(name):
                 bounds = setting.metadata.get("least", 1), setting.metadata.get("most", _MOST)
                 given[setting.name] = _parse(name, environ[name], setting.default, bounds)
         settings = cls(**given)
         if settings.coordinator:
-            _address(_variable("coordinator_address"), settings.coordinator_address)
+            _address(variable("coordinator_address"), settings.coordinator_address)
         _choice(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
         _choice(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
         return settings
@@ -118,7 +118,8 @@ class Settings:
         )
 
 
-def _variable(name: str) -> str:
+def variable(name: str) -> str:
+    """Return the environment variable of a field."""
     prefix = OWN_PREFIX if name.startswith("coordinator") else PREFIX
     return prefix + name.upper()
 
