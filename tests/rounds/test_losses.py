@@ -90,6 +90,26 @@ def test_reports_from_before_a_death_do_not_make_a_dead_member_look_alive(closed
     assert not job.runs
 
 
+def test_what_a_member_heard_in_an_earlier_round_keeps_no_dead_member_of_the_next_one() -> None:
+    """Its last heartbeat before the new round names rank 1: pod-1, which lived. Now rank 1 is a spare that is dead."""
+    job = Job(3, min_members=2, max_members=2)
+    job.waits(0, 1, 2)
+    job.passes(1)
+    assert job.ranks == (0, 1)
+    first = job.round
+    job.goes(1)
+    job.expect({0: expected(0), 2: expected(2)})
+    stopped(job, 0)
+    assert job.ranks == (0, 2)
+    job.breaks(2)
+    for _ in range(8):
+        job.says(0, Heartbeat(heard=(1,), heard_ages=(1,), heard_in=first))
+        job.passes(0.25, silent=[2])
+        assert job.problem("CoordinatorUnreachable") is None
+    job.passes(0.5, silent=[2])
+    assert not job.runs
+
+
 def test_reports_of_an_agent_of_an_earlier_version_have_no_ages() -> None:
     """They count as a second old, so a member that is cut off is still not taken for lost."""
     job = running(3, min_members=2)

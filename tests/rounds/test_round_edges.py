@@ -1,6 +1,7 @@
 """The last moment at which an input still counts, and members that come or go in a rare phase."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -124,21 +125,24 @@ def test_as_many_members_as_a_round_may_have_wait_for_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("silent", "heard", "ages", "at"),
+    ("silent", "heard", "at"),
     [
-        pytest.param(0.75, (1,), (0,), None, id="the coordinator hears the peer itself"),
-        pytest.param(1.0, (1,), (0,), None, id="a peer is silent for just a heartbeat"),
-        pytest.param(1.25, (1,), (0,), 0.0, id="a peer is silent for longer, and was heard now"),
-        pytest.param(1.25, (1,), (10,), -1.0, id="it was heard a second ago"),
-        pytest.param(1.25, (2, 9, 1), (0, 0, 0), 0.0, id="behind ranks that the round does not have"),
+        pytest.param(0.75, {"heard": (1,)}, None, id="the coordinator hears the peer itself"),
+        pytest.param(1.0, {"heard": (1,)}, None, id="a peer is silent for just a heartbeat"),
+        pytest.param(1.25, {"heard": (1,)}, 0.0, id="a peer is silent for longer, and was heard now"),
+        pytest.param(1.25, {"heard": (1,), "heard_ages": (10,)}, -1.0, id="it was heard a second ago"),
+        pytest.param(1.25, {"heard": (2, 9, 1)}, 0.0, id="behind ranks that the round does not have"),
+        pytest.param(1.25, {"heard": (1,), "heard_in": RoundId(1, 1)}, 0.0, id="in this round"),
+        pytest.param(1.25, {"heard": (1,), "heard_in": RoundId(1, 0)}, None, id="in an earlier round"),
+        pytest.param(1.25, {"heard": (1,), "heard_in": RoundId(1, 1, 1)}, None, id="in one that is not known yet"),
     ],
 )
-def test_when_a_peer_was_heard(silent: float, heard: tuple[int, ...], ages: tuple[int, ...], at: float | None) -> None:
+def test_when_a_peer_was_heard(silent: float, heard: dict[str, Any], at: float | None) -> None:
     job = running(2)
     job.state = replace(
         job.state, members={**job.state.members, 1: replace(job.state.members[1], heard_at=job.now - silent)}
     )
-    job.says(0, Heartbeat(heard=heard, heard_ages=ages))
+    job.says(0, Heartbeat(**{"heard_ages": (0, 0, 0), **heard}))
     assert job.state.members[1].peer_heard_at == (None if at is None else job.now + at)
 
 

@@ -161,6 +161,7 @@ class Agent(Sleeper):
             step=workers.advance() if workers is not None else None,
             heard=heard.ranks,
             heard_ages=heard.ages,
+            heard_in=heard.round,
             cooperative=self.cooperative and running,
             answered=self.answered,
         )

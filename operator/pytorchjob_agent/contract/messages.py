@@ -102,9 +102,11 @@ class Heartbeat(Message):
     total: int | None = maybe_int(default=None)
     metrics: Mapping[str, float] = some_numbers(default_factory=dict)
     heard: tuple[int, ...] = some_ints(default=())
-    """Ranks of this round that the agent has heard lately through the round's store."""
+    """Ranks of the round `heard_in` that the agent has heard lately through the round's store."""
     heard_ages: tuple[int, ...] = some_ints(default=())
     """For each rank in `heard`, how old the sign of life is at most: tenths of a second, rounded up."""
+    heard_in: RoundId | None = a_round(optional=True, default=None)
+    """The round of these ranks: the last one while the agent waits. None: nothing is heard, or an earlier version."""
     cooperative: bool = a_flag(default=False)
     """True if the workers poll for checkpoint requests: then the coordinator waits for a checkpoint."""
     answered: int = an_int(0, default=0)

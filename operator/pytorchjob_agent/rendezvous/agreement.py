@@ -39,6 +39,8 @@ class Heard:
     ranks: tuple[int, ...] = ()
     ages: tuple[int, ...] = ()
     """For each rank, how old its last sign of life is at most: tenths of a second, rounded up."""
+    round: RoundId | None = None
+    """The round of these ranks; None if nothing was heard."""
 
 
 class Heartbeat(NamedTuple):
@@ -82,7 +84,10 @@ class PeerHeartbeats:
     def heard(self, now: float) -> Heard:
         """Return the ranks that were heard in the last two seconds, each with the age of its sign of life."""
         ages = {rank: now - at for rank, at in sorted(self._lived_at.items()) if now - at < HEARD_SECONDS}
-        return Heard(tuple(ages), tuple(math.ceil(10 * max(age, 0.0)) for age in ages.values()))
+        if not ages:
+            return Heard()
+        tenths = tuple(math.ceil(10 * max(age, 0.0)) for age in ages.values())
+        return Heard(tuple(ages), tenths, self._assigned.round)
 
     def silence(self, now: float) -> float:
         """Return the seconds since a peer was heard, or the store at a peer answered; 0 for a round of one."""

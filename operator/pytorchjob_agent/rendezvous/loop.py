@@ -94,6 +94,7 @@ class ElasticAgent(LocalElasticAgent):
         return Heartbeat(
             heard=heard.ranks,
             heard_ages=heard.ages,
+            heard_in=heard.round,
             answered=self._answered,
             **self._workers.report(time.monotonic()),
         )

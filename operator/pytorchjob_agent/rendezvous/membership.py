@@ -241,7 +241,7 @@ class Membership:
     def _plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""
         heard = self.heard()
-        return Heartbeat(heard=heard.ranks, heard_ages=heard.ages)
+        return Heartbeat(heard=heard.ranks, heard_ages=heard.ages, heard_in=heard.round)
 
     def heard(self) -> Heard:
         """Return the peers of this round that were heard lately."""

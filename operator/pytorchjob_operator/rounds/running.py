@@ -66,7 +66,12 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
 
 
 def _record_peers(transition: Transition, message: Heartbeat, round_: Round) -> None:
-    """A member hears its peers through the round's store; it matters for peers that the coordinator does not hear."""
+    """A member hears its peers through the round's store; it matters for peers that the coordinator does not hear.
+
+    A heartbeat of another round was sent before its member began this one: its ranks belong to other members.
+    """
+    if message.heard_in not in (None, round_.id):
+        return
     for rank, age in zip_longest(message.heard, message.heard_ages[: len(message.heard)], fillvalue=UNKNOWN_AGE):
         index = round_.ranks[rank] if rank < len(round_.ranks) else None
         peer = None if index is None else transition.state.members.get(index)

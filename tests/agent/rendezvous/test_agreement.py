@@ -50,7 +50,8 @@ def test_rank_0_hears_whose_counter_moves_and_the_others_hear_rank_0(members: Me
     for now in (101.0, 102.0, 103.0, 104.0):
         for rank in (2, 1, 0) if now < 103 else (1, 0):
             heartbeats[rank].exchange(members[rank], lambda now=now: now)  # type: ignore[misc]
-    assert [heartbeat.heard(104.1) for heartbeat in heartbeats] == [Heard((1,), (11,)), Heard((0,), (1,)), Heard()]
+    heard = [Heard((1,), (11,), ZERO.round), Heard((0,), (1,), ZERO.round), Heard()]
+    assert [heartbeat.heard(104.1) for heartbeat in heartbeats] == heard
     assert [heartbeat.silence(104.0) for heartbeat in heartbeats] == [1.0, 0.0, 2.0]
 
 

@@ -33,7 +33,7 @@ def exchange(heartbeats: PeerHeartbeats, store: SignedStore, now: float) -> None
 def test_a_peer_that_was_heard_two_seconds_ago_is_not_reported(members: list[SignedStore]) -> None:
     rank_1 = PeerHeartbeats(PLACES[1], 100.0)
     exchange(rank_1, members[1], 100.0)
-    assert rank_1.heard(101.5) == Heard((0,), (15,))
+    assert rank_1.heard(101.5) == Heard((0,), (15,), PLACES[1].round)
     assert rank_1.heard(102.0) == Heard()
 
 
@@ -50,12 +50,12 @@ def test_a_counter_that_is_not_a_members_is_no_sign_of_life_and_hides_none(
     exchange(rank_0, members[0], 101.0)
     exchange(rank_1, members[1], 101.1)
     exchange(rank_0, members[0], 102.0)
-    assert rank_0.heard(102.0) == Heard((1,), (10,)), "its first counter follows what was no counter"
+    assert rank_0.heard(102.0) == Heard((1,), (10,), PLACES[0].round), "its first counter follows what was no counter"
     store["heartbeat/1"] = garbage
     exchange(rank_0, members[0], 103.0)
     exchange(rank_1, members[1], 103.1)
     exchange(rank_0, members[0], 104.0)
-    assert rank_0.heard(104.0) == Heard((1,), (10,))
+    assert rank_0.heard(104.0) == Heard((1,), (10,), PLACES[0].round)
 
 
 def test_a_member_that_writes_a_word_is_not_heard(members: list[SignedStore]) -> None:
@@ -64,7 +64,7 @@ def test_a_member_that_writes_a_word_is_not_heard(members: list[SignedStore]) ->
     exchange(rank_0, members[0], 101.0)
     members[1].write("heartbeat/1", "1 0")
     exchange(rank_0, members[0], 102.0)
-    assert rank_0.heard(102.0) == Heard((1,), (10,))
+    assert rank_0.heard(102.0) == Heard((1,), (10,), PLACES[0].round)
 
 
 @pytest.mark.parametrize(
