@@ -35,7 +35,7 @@ test: out/compiled ## All that this machine can run, side by side, the real clus
 
 prepare: out/compiled
 
-test-long: out/compiled ## Heavy tests that rarely break: before a release, after a new torch, after changes of rounds, chart or release
+test-long: out/compiled ## Heavy tests that rarely break: before a release, after a new torch, after changes of rounds, hangs, examples, chart or release
 	@python -m tests.lanes --long
 
 rights: ## The operator's rights beside its requests in the latest run of `make test`, verb by verb

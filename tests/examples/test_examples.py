@@ -50,6 +50,7 @@ def accuracy(text: str) -> float:
     return float(found[1])
 
 
+@pytest.mark.long
 def test_digits_are_learned_as_well_by_one_process_as_by_three() -> None:
     alone = accuracy(outputs(start("examples/digits/train.py"))[0])
     together = accuracy(pods(3, *AGENT, "examples/digits/train.py", PET_NPROC_PER_NODE="1")[0])
@@ -57,6 +58,7 @@ def test_digits_are_learned_as_well_by_one_process_as_by_three() -> None:
     assert together == pytest.approx(alone, abs=0.01)
 
 
+@pytest.mark.long
 def test_digits_resume_from_their_checkpoint(tmp_path: Path) -> None:
     train = ("--nproc-per-node=2", "examples/digits/train.py")
     first = outputs(start(*TORCHRUN, *train, EPOCHS="2", CHECKPOINT_DIR=str(tmp_path)))[0]

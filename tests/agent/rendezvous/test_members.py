@@ -145,6 +145,7 @@ def test_a_hang_of_a_script_that_reports_nothing_is_found_by_all_agents_together
     assert "hang_here" in one.text()
 
 
+@pytest.mark.long
 def test_an_idle_pod_is_found_where_the_author_asks_for_it(job: Job) -> None:
     _, one = job.start_all(FAIL="1:25:1", HOW="hang", QUIET="1", PYTORCHJOB_HANG='{"idleSeconds": 12}')
     assert job.end() == [0, 0]
@@ -199,6 +200,7 @@ def test_a_coordinator_that_never_answers_is_told_and_ends_the_agent_in_time(job
     assert "is the operator running" in pod.message().message
 
 
+@pytest.mark.long
 def test_an_unmodified_torchrun_finds_our_rendezvous(job: Job) -> None:
     torchrun = str(Path(sys.executable).parent / "torchrun")
     env = {"PET_RDZV_BACKEND": "pytorchjob", "PET_RDZV_ENDPOINT": f"127.0.0.1:{job.port}", "PET_MAX_RESTARTS": "1000"}
