@@ -6,7 +6,21 @@ from typing import Any
 
 import click
 
-from benchmarks import create, fairness, jobs, life, local, memory, progress, rendezvous, start, steady, table, warm
+from benchmarks import (
+    create,
+    fairness,
+    jobs,
+    life,
+    local,
+    memory,
+    progress,
+    rendezvous,
+    start,
+    status,
+    steady,
+    table,
+    warm,
+)
 from benchmarks.table import Row
 
 Measurement = Coroutine[Any, Any, list[Row]]
@@ -30,6 +44,7 @@ def cli(context: click.Context) -> None:
                 progress.measure(5),
                 warm.measure(5),
                 start.measure(10),
+                status.measure(5),
                 steady.measure(60),
             ]
         )
@@ -110,6 +125,14 @@ def progress_(repeat: int, write: bool) -> None:
 def start_(repeat: int, write: bool) -> None:
     """Each command of `pytorchjob` from its start to its end, against kubectl."""
     _show([start.measure(repeat)], write)
+
+
+@cli.command(name="status")
+@click.option("--repeat", default=5, show_default=True)
+@click.option("--write", is_flag=True)
+def status_(repeat: int, write: bool) -> None:
+    """From a fault to the screen of `pytorchjob status` that names its cause."""
+    _show([status.measure(repeat)], write)
 
 
 @cli.command(name="steady")
