@@ -150,6 +150,7 @@ def test_a_standalone_run_has_one_node(agent: Start) -> None:
     assert "--nnodes: 2 with --standalone: expected 1" in run.message().message
 
 
+@pytest.mark.long
 def test_rendezvous_and_workers_do_without_libuv(agent: Start) -> None:
     port = str(free_port())
     pair = [agent(WORKER, "reduce", USE_LIBUV="0", **two_nodes(port, rank)) for rank in (0, 1)]
