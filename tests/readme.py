@@ -48,6 +48,11 @@ def clone(to: Path) -> Path:
     return to
 
 
+def commit() -> str:
+    """The commit of this checkout, in short."""
+    return _git("rev-parse", "--short", "HEAD").strip()
+
+
 def _git(*arguments: str) -> str:
     return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
 
