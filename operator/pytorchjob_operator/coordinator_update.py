@@ -6,7 +6,7 @@ replaces an update that was lost.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
@@ -24,6 +24,8 @@ class Sync:
     """The job's namespace: the jobs of one namespace share a part of the coordinator."""
     restarts: int = 0
     """Restarts after failures so far, as the job's status has them: a new coordinator does not begin at 0."""
+    terminating: Mapping[int, str] = field(default_factory=dict)
+    """The uids of pods that are not expected any more and whose processes may still run, by position as `pods`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from pytorchjob_operator.kube.pod_token import Keys, read_keys
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
 from pytorchjob_operator.plan.pods import build_pod
+from pytorchjob_operator.rounds.state import JobSynced
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from tests.attacks.agents import beating
 from tests.attacks.bystander import timed_async, watching
@@ -119,7 +120,7 @@ async def scene() -> AsyncIterator[Scene]:
     job = Scene()
     async with house(authenticator=job.identity, members=2) as home:
         job.home = home
-        home.jobs.sync_job("calm-job", Policy(1, 1), {0: ExpectedPod("calm", "uid-calm")})
+        home.jobs.sync_job("calm-job", JobSynced(Policy(1, 1), {0: ExpectedPod("calm", "uid-calm")}))
         worker = await home.member(0, token=own(0))
         calm = "a pod of another job: from its connection to its welcome"
         async with beating(worker), watching(calm, lambda: timed_async(job.calm_pod_comes)) as bystander:

@@ -26,6 +26,7 @@ from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds import recording
+from pytorchjob_operator.rounds.state import JobSynced
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from tests.agent.rendezvous.conftest import Job, Pod
 from tests.agent.rendezvous.conftest import job as job
@@ -249,7 +250,7 @@ def _job_with_two_members(lines: list[str]) -> tuple[Jobs, list[Link]]:
     jobs = Jobs(
         3, lambda: 100.0, lambda _uid, _events: None, Limits(), lambda *item: lines.append(recording.line(*item))
     )
-    jobs.sync_job("job", Policy(2, 2), {index: ExpectedPod(f"pod-{index}") for index in (0, 1)})
+    jobs.sync_job("job", JobSynced(Policy(2, 2), {index: ExpectedPod(f"pod-{index}") for index in (0, 1)}))
     links = [Link(0), Link(1)]
     for link in links:
         where = f"10.0.0.{link.number}"

@@ -16,7 +16,7 @@ from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
 from pytorchjob_operator.coordinator.thread import _listen
 from pytorchjob_operator.coordinator.usage import Title
-from pytorchjob_operator.rounds.state import JobEvent
+from pytorchjob_operator.rounds.state import JobEvent, JobSynced
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 KEY = b"k" * 32
@@ -144,7 +144,8 @@ async def house(
     """A server for one job with so many replicas."""
     loop, events, limits = asyncio.get_running_loop(), list[JobEvent](), limits or Limits()
     jobs = Jobs(1, loop.time, lambda _, new: events.extend(new), limits)
-    jobs.sync_job(JOB, Policy(members if least is None else least, members), pods(members), Title("tiny", "team"))
+    policy = Policy(members if least is None else least, members)
+    jobs.sync_job(JOB, JobSynced(policy, pods(members)), Title("tiny", "team"))
     listener = _listen("127.0.0.1", 0)
     authenticator = authenticator or KeyedTokens(KEY)
     server = Server(authenticator, jobs, loop.time, None, limits)

@@ -12,6 +12,7 @@ from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.unauthenticated import Stage
 from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.rounds.phases import Running
+from pytorchjob_operator.rounds.state import JobSynced
 from pytorchjob_operator.rounds.values import Policy, TrainingReason
 from tests.coordinator.talking import JOB, KEY, hello, house, pod, pods
 from tests.waiting import until_async
@@ -167,7 +168,7 @@ async def test_the_jobs_of_a_namespace_leave_connections_for_others() -> None:
         state = home.jobs.state(JOB)
         assert state is not None
         assert state.problems[TrainingReason.AGENT_REFUSED] == refused.message, "people see it in the job's status"
-        home.jobs.sync_job("other", Policy(1, 1), pods(1), Title("other", "another-team"))
+        home.jobs.sync_job("other", JobSynced(Policy(1, 1), pods(1)), Title("other", "another-team"))
         await home.member(0, job="other")
 
 

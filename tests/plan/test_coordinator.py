@@ -1,6 +1,7 @@
 """What a plan decides for the coordinator: sync a job with a policy and pods, finish it, or forget it."""
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -8,11 +9,12 @@ import pytest
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, RestartPolicy
+from pytorchjob_operator.names import Cause
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.problem import PodProblem
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
-from tests.factories import condition, make_job, make_pod, observed, pods
+from tests.factories import at, condition, make_job, make_pod, observed, pods
 
 OPTIONS = Options(coordinator=CoordinatorAccess("op:29600"))
 WITHOUT = make_pod("worker-0", without_coordinator=True)
@@ -20,6 +22,11 @@ RUN, OVER = PodPhase.RUNNING, PodPhase.SUCCEEDED
 FAILED = JobStatus(conditions=(condition(ConditionType.FAILED),))
 SUCCEEDED = JobStatus(conditions=(condition(ConditionType.SUCCEEDED),))
 NEVER, EXIT_CODE = RestartPolicy.NEVER.value, RestartPolicy.EXIT_CODE.value
+
+
+def going(who: str, end: float, **fields: Any) -> Pod:
+    """A pod that is deleted; its grace period ends then."""
+    return make_pod(who, **{"deleting": True, "deleted_at": at(end), **fields})
 
 
 def update(spec: dict[str, Any], *seen: Pod, options: Options = OPTIONS) -> CoordinatorUpdate:
@@ -144,7 +151,56 @@ def test_the_restarts_of_the_status_reach_the_coordinator(
     ],
 )
 def test_expected_pods(pod: Pod, expected: tuple[int, ExpectedPod] | None) -> None:
-    assert update({"workers": 2}, pod) == Sync(Policy(3, 3), dict([expected]) if expected else {}, "x", "ns")
+    decided = update({"workers": 2}, pod)
+    assert isinstance(decided, Sync)
+    assert decided.pods == (dict([expected]) if expected else {})
+
+
+@pytest.mark.parametrize(
+    ("pod", "terminating"),
+    [
+        pytest.param(make_pod("worker-0"), {}, id="a pod that runs does not terminate"),
+        pytest.param(going("worker-0", 1010), {1: "uid-worker-0"}, id="one that is deleted runs in its grace period"),
+        pytest.param(going("master-0", 1010), {0: "uid-master-0"}, id="the Master is first"),
+        pytest.param(going("worker-0", 971), {1: "uid-worker-0"}, id="the kubelet may take a moment to kill it"),
+        pytest.param(going("worker-0", 970), {}, id="then its node is dead, or it has been killed"),
+        pytest.param(make_pod("worker-0", deleting=True), {}, id="one without a grace period is deleted by force"),
+        pytest.param(make_pod("worker-7"), {8: "uid-worker-7"}, id="one that is scaled away is about to be deleted"),
+        pytest.param(going("worker-7", 1010), {8: "uid-worker-7"}, id="and runs in its grace period"),
+        pytest.param(going("worker-7", 970), {}, id="but not for ever"),
+        pytest.param(make_pod("worker-7", name="another"), {}, id="a pod with a foreign name is no replica's"),
+        pytest.param(going("worker-0", 1010, phase=PodPhase.PENDING), {1: "uid-worker-0"}, id="it may just start"),
+        pytest.param(going("worker-0", 1010, phase=PodPhase.SUCCEEDED), {}, id="one that has succeeded has ended"),
+        pytest.param(going("worker-0", 1010, phase=PodPhase.FAILED), {}, id="so has one that has failed"),
+        pytest.param(going("worker-0", 1010, cause=Cause.EVICTED), {1: "uid-worker-0"}, id="an evicted one runs"),
+        pytest.param(going("worker-0", 1010, cause=Cause.NODE_LOST), {}, id="Kubernetes has given up its node"),
+    ],
+)
+def test_terminating_pods(pod: Pod, terminating: dict[int, str]) -> None:
+    seen = replace(observed(make_job(workers=2), pod), options=OPTIONS, now=at(1000))
+    decided = make_plan(seen).coordinator
+    assert isinstance(decided, Sync)
+    assert decided.terminating == terminating
+
+
+@pytest.mark.parametrize(
+    ("options", "ends", "wake_at"),
+    [
+        pytest.param(OPTIONS, (1010, 1005), at(1035), id="at the end of the first one"),
+        pytest.param(OPTIONS, (970, 1005), at(1035), id="of those that are not over"),
+        pytest.param(OPTIONS, (970, 960), None, id="then not again"),
+        pytest.param(Options(), (1010, 1005), None, id="never without the coordinator"),
+    ],
+)
+def test_when_the_coordinator_is_notified_that_pods_do_not_run_any_more(
+    options: Options, ends: tuple[int, int], wake_at: datetime | None
+) -> None:
+    """The pods have no node here, so nothing else has to be checked."""
+    seen = (make_pod("master-0"), *(going(f"worker-{7 + index}", end) for index, end in enumerate(ends)))
+    first = make_plan(replace(observed(make_job(workers=0), *seen), options=options, now=at(1000)))
+    assert first.status is not None
+    job = make_job(workers=0, status=first.status)
+    assert make_plan(replace(observed(job, *seen), options=options, now=at(1000))).wake_at == wake_at
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,10 @@ class Job:
                 else:
                     self.told[index].append(command.message)
 
-    def expect(self, pods: Mapping[int, ExpectedPod] | None = None) -> None:
+    def expect(self, pods: Mapping[int, ExpectedPod] | None = None, *terminating: int) -> None:
+        """The operator's next pass; `terminating`: the pods of these replicas still terminate."""
         self.pods = dict(self.pods if pods is None else pods)
-        self.feed(JobSynced(self.policy, self.pods))
+        self.feed(JobSynced(self.policy, self.pods, terminating={index: f"uid-{index}" for index in terminating}))
 
     def hello(self, index: int, **said: Any) -> Any:
         """A new connection; returns what was answered last."""

@@ -105,6 +105,18 @@ def test_a_member_whose_pod_is_gone_has_half_the_time_to_reconnect() -> None:
     assert not job.runs
 
 
+def test_a_member_whose_pod_terminates_has_the_usual_time_to_reconnect_and_trains_on() -> None:
+    job = running(3, min_members=2)
+    job.expect({0: job.pods[0], 2: job.pods[2]}, 1)
+    job.breaks(1)
+    job.expect(job.pods, 1)
+    job.passes(2.25, silent=[1])
+    assert job.runs
+    job.hello(1, round=job.round, rank=1, size=3)
+    job.passes(5)
+    assert (job.runs, job.round) == (True, RoundId(1, 1))
+
+
 @pytest.mark.parametrize(
     ("heard", "now", "lost"),
     [

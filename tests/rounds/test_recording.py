@@ -30,6 +30,7 @@ INPUTS: list[Input] = [
     MessageReceived(5, 0, Heartbeat(step=3)),
     Tick(),
     ConnectionClosed(5, 0),
+    JobSynced(POLICY, {}, terminating={0: "uid-0"}),
 ]
 
 

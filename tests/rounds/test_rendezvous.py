@@ -180,6 +180,62 @@ def test_a_terminating_pod_of_a_smaller_job_trains_alone_until_its_agent_has_end
     assert job.ranks == (1,)
 
 
+@pytest.mark.parametrize("broken", [False, True], ids=["its agent is frozen", "its connection broke"])
+def test_an_agent_that_is_not_heard_may_train_until_its_terminating_pod_is_gone(broken: bool) -> None:
+    job = Job(2, min_members=1, max_members=1)
+    job.waits(0, 1)
+    assert job.ranks == (0,)
+    job.expect({1: job.pods[1]}, 0)
+    if broken:
+        job.breaks(0)
+    job.passes(20, silent=[0])
+    assert not job.runs
+    assert "round 1.1 may still train" in job.heard(1).reason
+    job.expect()
+    job.passes(1, silent=[0])
+    assert job.ranks == (1,)
+
+
+def test_a_pod_that_terminates_ends_no_doubt_but_another_one_that_is_gone_does() -> None:
+    job = Job(3, min_members=1, max_members=2)
+    job.waits(0, 1, 2)
+    job.expect({2: job.pods[2]}, 0)
+    job.passes(7, silent=[0, 1])
+    assert job.ranks == (2,), "without member 1 member 0 can make no step"
+
+
+def test_the_former_pod_of_a_replica_that_terminates_is_not_the_members_pod() -> None:
+    job = Job(2, min_members=1, max_members=1)
+    job.expect({0: expected(0, "uid-of-the-round"), 1: expected(1)})
+    job.waits(0, pod_uid="uid-of-the-round")
+    job.waits(1)
+    job.passes(30)
+    assert job.ranks == (0,)
+    job.expect({1: job.pods[1]}, 0)
+    job.passes(7, silent=[0])
+    assert job.ranks == (1,)
+
+
+@pytest.mark.parametrize(
+    ("known", "seconds"),
+    [
+        pytest.param(False, 30, id="until the last call is over, because its agent may train a round"),
+        pytest.param(True, 0, id="not if its agent has connected: it has reported its round"),
+    ],
+)
+def test_a_new_leader_waits_for_the_agent_in_a_terminating_pod(known: bool, seconds: int) -> None:
+    job = another_leader(Job(3, min_members=1))
+    if known:
+        job.hello(0)
+        job.goes(0)
+    job.expect({1: job.pods[1], 2: job.pods[2]}, 0)
+    job.waits(1, 2)
+    for _ in range(seconds):
+        assert not job.runs
+        job.passes(1, silent=[0])
+    assert job.ranks == (1, 2)
+
+
 def test_spares_do_not_start_before_a_running_group_has_come_back_to_a_new_leader() -> None:
     old = Job(4, min_members=1, max_members=2)
     old.waits(0, 1, 2, 3)

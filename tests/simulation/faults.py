@@ -181,7 +181,7 @@ def _leader_jump(world: World, agent: Agent, seconds: float) -> None:
 def _scale_down(world: World, agent: Agent, seconds: float) -> None:
     if len(world.pods) > world.policy.min_members and agent.index == max(world.pods):
         agent.drain()
-        world.pods.pop(agent.index)
+        world.terminating[agent.index] = world.pods.pop(agent.index).pod_uid
         world.sync(0.0, 1.0)
 
 

@@ -9,7 +9,7 @@ from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
-from pytorchjob_operator.rounds.state import JobState
+from pytorchjob_operator.rounds.state import JobState, JobSynced
 
 from .clock import Sleeper
 from .network import Link
@@ -87,7 +87,7 @@ class Leader(Sleeper):
         if world.outcome is not None:
             self.jobs.finish_job(JOB, failed=world.outcome)
         else:
-            self.jobs.sync_job(JOB, world.policy, dict(world.pods))
+            self.jobs.sync_job(JOB, JobSynced(world.policy, dict(world.pods), terminating=dict(world.terminating)))
         world.checks.decided(self)
 
     def die(self) -> None:

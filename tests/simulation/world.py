@@ -35,6 +35,8 @@ class World:
         self.old: list[Agent] = []
         """Agents that were replaced; some of them still live."""
         self.pods: dict[int, ExpectedPod] = {}
+        self.terminating: dict[int, str] = {}
+        """The uids of pods that are scaled away and still run."""
         self.stores: dict[tuple[str, int], RoundStore] = {}
         self.listeners: set[tuple[str, int]] = set()
         self.outcome: bool | None = None
@@ -104,7 +106,8 @@ class World:
 
     def remove_pod(self, index: int) -> None:
         """The pod is gone as the operator sees it; its processes may live on for a while."""
-        if self.pods.pop(index, None) is not None:
+        known = self.pods.pop(index, None), self.terminating.pop(index, None)
+        if known != (None, None):
             self.sync(0.0, 1.0)
         if index in self.agents:
             agent = self.agents.pop(index)

@@ -6,7 +6,7 @@ reason instead.
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, assert_never
 
@@ -31,7 +31,7 @@ from pytorchjob_operator.rounds.state import (
     Send,
     Tick,
 )
-from pytorchjob_operator.rounds.values import ExpectedPod, Policy, TrainingReason
+from pytorchjob_operator.rounds.values import TrainingReason
 
 _log = logging.getLogger(__name__)
 _SECRET_BYTES = 32
@@ -94,16 +94,14 @@ class Jobs:
         job = self._jobs.get(uid)
         return None if job is None else job.state
 
-    def sync_job(
-        self, uid: str, policy: Policy, pods: Mapping[int, ExpectedPod], title: Title = UNNAMED, restarts: int = 0
-    ) -> None:
-        """Take over what a job is now; `restarts` are those in its status."""
+    def sync_job(self, uid: str, synced: JobSynced, title: Title = UNNAMED) -> None:
+        """Take over what a job is now."""
         self._finished.pop(uid, None)
         job = self._jobs.get(uid)
         if job is None:
-            job = self._jobs[uid] = _Job(JobState(policy, self._term), title)
-        job.places.update({pod.pod: index for index, pod in pods.items()})
-        self._feed(uid, JobSynced(policy, pods, restarts))
+            job = self._jobs[uid] = _Job(JobState(synced.policy, self._term), title)
+        job.places.update({pod.pod: index for index, pod in synced.pods.items()})
+        self._feed(uid, synced)
 
     def finish_job(self, uid: str, *, failed: bool) -> None:
         """Stop the agents of a job that has ended, and those that connect later."""

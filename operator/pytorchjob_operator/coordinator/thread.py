@@ -20,7 +20,7 @@ from pytorchjob_operator.coordinator.server import Server
 from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
-from pytorchjob_operator.rounds.state import JobEvent
+from pytorchjob_operator.rounds.state import JobEvent, JobSynced
 from pytorchjob_operator.rounds.summary import summarize
 
 _log = logging.getLogger(__name__)
@@ -115,8 +115,8 @@ class Coordinator:
 
     def _apply(self, uid: str, update: CoordinatorUpdate) -> None:
         match update:
-            case Sync(policy, pods, name, namespace, restarts):
-                self._jobs.sync_job(uid, policy, pods, Title(name, namespace), restarts)
+            case Sync(policy, pods, name, namespace, restarts, terminating):
+                self._jobs.sync_job(uid, JobSynced(policy, pods, restarts, terminating), Title(name, namespace))
             case Finish(failed):
                 self._jobs.finish_job(uid, failed=failed)
             case Forget():

@@ -123,7 +123,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     ends = None if result.phase in WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
     checks = (elastic.next_check(context, result), hopeless.next_check(context, result), _next_slice(context, writes))
-    times = (put_off, ends, context.silence.check_at, *checks)
+    times = (put_off, ends, context.silence.check_at, coordinator.next_check(context), *checks)
     return Plan(
         reason=_reason(context, result, writes),
         writes=writes,

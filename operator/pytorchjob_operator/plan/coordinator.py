@@ -8,12 +8,14 @@ per pod. Without a budget, failed workers are restarted as long as training make
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 
+from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy
-from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.names import Cause, ReplicaType
 from pytorchjob_operator.observed import Options, Pod, PodPhase
-from pytorchjob_operator.plan import elastic, replicas, restart
+from pytorchjob_operator.plan import elastic, job_limits, replicas, restart
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.environment.replica import build_env
@@ -25,6 +27,8 @@ JOIN = "join_timeout"
 """Keys of rdzvConf, as torch's c10d knows them: seconds."""
 _LONGEST = 30 * 86_400.0
 _MAX_PROBLEM = 300
+_KILL_SECONDS = 30
+"""After a pod's grace period, how long its kubelet may take to kill its processes and to report that it is gone."""
 _AT_REST = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
@@ -41,6 +45,7 @@ def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
             job.metadata.name,
             job.metadata.namespace,
             elastic.known_restarts(context),
+            _terminating_pods(context, roles),
         )
     if all(pod.phase in _AT_REST for pod in context.seen.pods):
         return Forget()
@@ -68,6 +73,45 @@ def _expected_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int,
         for replica, pod in context.compared.present.items()
         if replica.type in roles and _takes_part(pod)
     }
+
+
+def next_check(context: Context) -> datetime | None:
+    """Return when the next pod that terminates counts as gone although the API server still has it; None if none."""
+    if not _coordinated_roles(context):
+        return None
+    times = (_killed_by(pod) for pod in context.seen.pods if pod.deleting and _may_run(pod, context.seen.now))
+    return min((time for time in times if time is not None), default=None)
+
+
+def _terminating_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int, str]:
+    """Return the uids of the pods that are not expected any more, or about to be deleted, and may still train."""
+    job, surplus = context.job, {pod.uid for pod in context.compared.surplus}
+    return {
+        replicas.position(job, Replica(pod.replica_type, pod.index)): pod.uid
+        for pod in context.seen.pods
+        if (pod.deleting or pod.uid in surplus)
+        and pod.replica_type in roles
+        and pod.index is not None
+        and pod.name == names.pod_name(job.metadata.name, pod.replica_type, pod.index)
+        and _may_run(pod, context.seen.now)
+    }
+
+
+def _may_run(pod: Pod, now: datetime) -> bool:
+    """Whether processes of a pod that is deleted, or about to be, may still run.
+
+    They do not if its node is lost, if it was deleted by force, or if its kubelet must have killed them: the same holds
+    for the job's other pods, so that no job waits for a node that never comes back.
+    """
+    if pod.phase in _AT_REST or pod.cause is Cause.NODE_LOST:
+        return False
+    killed_by = _killed_by(pod)
+    return not pod.deleting or (killed_by is not None and now < killed_by)
+
+
+def _killed_by(pod: Pod) -> datetime | None:
+    """Return when the kubelet has killed the pod's processes, and has reported it; None without a grace period."""
+    return job_limits.after(pod.deleted_at, _KILL_SECONDS)
 
 
 def _takes_part(pod: Pod) -> bool:

@@ -88,7 +88,7 @@ def _trains(transition: Transition, member: Member) -> bool:
 
 
 def sync_job(transition: Transition, job: JobSynced) -> None:
-    """Take over what the job is now. A disconnected member is gone if its pod is."""
+    """Take over what the job is now. A disconnected member is lost if its pod is gone."""
     former = dict(transition.state.former_uids)
     for index, before in transition.state.pods.items():
         after = job.pods.get(index)
@@ -99,6 +99,7 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         transition.state,
         policy=job.policy,
         pods=job.pods,
+        terminating=job.terminating,
         former_uids=former,
         restarts=max(transition.state.restarts, job.restarts),
         silent={
@@ -111,9 +112,8 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         running.notify_spares(transition)
     transition.reason = f"the job has {len(job.pods)} pods"
     for member in tuple(transition.state.members.values()):
-        pod = job.pods.get(member.index)
         saves = member.leaving and _trains(transition, member)
-        if member.connection is None and not saves and (pod is None or rendezvous.is_replaced(pod, member.pod_uid)):
+        if member.connection is None and not saves and rendezvous.is_away(transition, member.index, member.pod_uid):
             _remove(transition, member, "was deleted")
     rendezvous.check_earlier_success(transition)
 
@@ -201,7 +201,8 @@ def _peers_hear(transition: Transition, member: Member, since: float) -> bool:
 
 
 def _patience(transition: Transition, member: Member) -> float:
-    if member.index not in transition.state.pods and transition.state.pods:
+    state = transition.state
+    if member.index not in state.pods and state.pods and rendezvous.is_away(transition, member.index, member.pod_uid):
         return RECONNECT_SECONDS / 2  # the operator knows that its pod is gone
     return RECONNECT_SECONDS if member.lost_at is not None else LEASE_SECONDS
 

@@ -105,12 +105,13 @@ def _encode(input_: Input) -> dict[str, Any]:
             return {"input": "message", "connection": connection, "index": index, "line": text}
         case ConnectionClosed(connection, index):
             return {"input": "closed", "connection": connection, "index": index}
-        case JobSynced(policy, pods, restarts):
+        case JobSynced(policy, pods, restarts, terminating):
             return {
                 "input": "sync",
                 "restarts": restarts,
                 "policy": asdict(policy),
                 "pods": {str(index): asdict(pod) for index, pod in pods.items()},
+                "terminating": {str(index): uid for index, uid in terminating.items()},
             }
         case AuthenticationFailed(message):
             return {"input": "authentication failed", "message": message}
@@ -127,7 +128,8 @@ def _decode(item: dict[str, Any]) -> Input:
             return ConnectionClosed(item["connection"], item["index"])
         case "sync":
             pods = {int(index): ExpectedPod(**pod) for index, pod in item["pods"].items()}
-            return JobSynced(Policy(**item["policy"]), pods, int(item.get("restarts", 0)))
+            terminating = {int(index): str(uid) for index, uid in item.get("terminating", {}).items()}
+            return JobSynced(Policy(**item["policy"]), pods, int(item.get("restarts", 0)), terminating)
         case "authentication failed":
             return AuthenticationFailed(str(item["message"]))
         case "tick":

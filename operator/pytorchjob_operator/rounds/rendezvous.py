@@ -223,7 +223,9 @@ def _is_enough(transition: Transition, phase: Rendezvous, waiting: Sequence[Memb
     if len(waiting) >= policy.max_members and not phase.unsure:
         return True  # at first the coordinator waits for all: it does not know whether the missing pods train a round
     coming = [index for index in missing_pods(transition, waiting) if not pods[index].problem]
-    if not phase.unsure:
+    if phase.unsure:
+        coming += [index for index in transition.state.terminating if index not in transition.state.members]
+    else:
         coming = [index for index in coming if _may_reconnect(transition, index)]
     patience = policy.last_call_timeout if phase.unsure else policy.rejoin_timeout
     return not coming or transition.now - phase.since >= patience
@@ -244,12 +246,12 @@ def _last_round_may_run(transition: Transition, phase: Rendezvous) -> bool:
     """True if the last round may still train while the coordinator hears none of its members.
 
     Two groups of one job must never train at once. A pod that the operator knows to be gone ends the doubt, unless its
-    agent is still connected: a pod of a job that was made smaller trains until it has terminated.
+    agent is still connected: its workers train until it has stopped them. A pod that terminates is not gone yet.
     """
-    last, pods = phase.last_round, transition.state.pods
+    last = phase.last_round
     if last is None or phase.stopped:
         return False
-    gone = [(index, uid) for index, uid in last.pod_uids.items() if _is_gone(pods.get(index), uid)]
+    gone = [(index, uid) for index, uid in last.pod_uids.items() if _is_gone(transition, index, uid)]
     return all(_is_connected(transition, index, uid) for index, uid in gone)
 
 
@@ -259,9 +261,16 @@ def _is_connected(transition: Transition, index: int, uid: str) -> bool:
     return member is not None and member.pod_uid == uid and member.connection is not None
 
 
-def _is_gone(pod: ExpectedPod | None, uid: str) -> bool:
+def is_away(transition: Transition, index: int, uid: str) -> bool:
+    """True if the pod with this uid does not exist any more: deleted or replaced, and not terminating either."""
+    pod = transition.state.pods.get(index)
+    return transition.state.terminating.get(index) != uid and (pod is None or is_replaced(pod, uid))
+
+
+def _is_gone(transition: Transition, index: int, uid: str) -> bool:
     """True if the pod with this uid does not run any more, as the operator sees it."""
-    return pod is None or bool(pod.problem) or pod.succeeded or is_replaced(pod, uid)
+    pod = transition.state.pods.get(index)
+    return is_away(transition, index, uid) or (pod is not None and (bool(pod.problem) or pod.succeeded))
 
 
 def _is_late(transition: Transition, phase: Rendezvous) -> bool:

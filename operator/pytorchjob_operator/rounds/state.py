@@ -26,6 +26,8 @@ class JobState:
     phase: Phase = field(default_factory=Waiting)
     pods: Mapping[int, ExpectedPod] = field(default_factory=dict)
     """The expected pods, by index."""
+    terminating: Mapping[int, str] = field(default_factory=dict)
+    """The uids of pods that are not expected any more and whose processes may still run, by index."""
     members: Mapping[int, Member] = field(default_factory=dict)
     """The agents that have sent a hello, by index."""
     next_number: int = 1
@@ -81,6 +83,8 @@ class JobSynced:
     pods: Mapping[int, ExpectedPod]
     restarts: int = 0
     """Restarts after failures so far, as the job's status has them."""
+    terminating: Mapping[int, str] = field(default_factory=dict)
+    """The uids of pods that are not expected any more and whose processes may still run, by index."""
 
 
 @dataclass(frozen=True, slots=True)
