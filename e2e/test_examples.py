@@ -19,6 +19,8 @@ EXAMPLES = [
     for path in sorted((ROOT / "examples").glob("*/pytorchjob.yaml"))
     if IMAGE in (text := path.read_text()) and not any(words in text for words in WANTS_MORE)
 ]
+LONG = {"three-machines", "warm"}
+"""tests/examples run their YAML on this machine each time."""
 FAILING = """
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob
@@ -50,7 +52,11 @@ def _conditions(job: dict) -> list[tuple[str, str, str]]:
     return [(condition["type"], condition["status"], condition["reason"]) for condition in job["status"]["conditions"]]
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path.parent.name) for path in EXAMPLES])
+def _marks(path: Path) -> tuple[pytest.MarkDecorator, ...]:
+    return (pytest.mark.long,) if path.parent.name in LONG else ()
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.parent.name, marks=_marks(path)) for path in EXAMPLES])
 def test_an_example_succeeds_on_the_cluster_and_ends_alike_on_this_machine(kubectl: Kubectl, path: Path) -> None:
     name = yaml.safe_load(path.read_text())["metadata"]["name"]
     kubectl("apply", "-f", str(path))
