@@ -253,6 +253,13 @@ DEFECTS = [
         "if last is None or phase.stopped:\n        return False",
         "if True:\n        return False",
     ),
+    Defect(
+        "a pod that terminates is taken for one that is gone",
+        "ours: the operator left terminating pods out, so a group began beside a frozen agent's workers",
+        f"{ROUNDS}/rendezvous.py",
+        "transition.state.terminating.get(index) != uid and ",
+        "",
+    ),
 ]
 
 

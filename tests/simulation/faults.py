@@ -137,6 +137,12 @@ def _freeze_for_good(world: World, agent: Agent, seconds: float) -> None:
         agent.frozen_for_good, agent.asleep = True, world.clock.now + FOR_GOOD_SECONDS
 
 
+def _freeze_and_terminate(world: World, agent: Agent, seconds: float) -> None:
+    """An agent is frozen for longer than its lease, while its pod is deleted: its workers train until it is killed."""
+    _freeze(world, agent, seconds + 6.0)
+    world.terminate(agent)
+
+
 def _jump(world: World, agent: Agent, seconds: float) -> None:
     agent.jump(seconds * 5)
 
@@ -147,7 +153,7 @@ def _wall_jump(world: World, agent: Agent, seconds: float) -> None:
 
 
 def _drain(world: World, agent: Agent, seconds: float) -> None:
-    agent.drain()
+    world.terminate(agent)
 
 
 def _new_leader(world: World, agent: Agent, seconds: float) -> None:
@@ -180,9 +186,7 @@ def _leader_jump(world: World, agent: Agent, seconds: float) -> None:
 
 def _scale_down(world: World, agent: Agent, seconds: float) -> None:
     if len(world.pods) > world.policy.min_members and agent.index == max(world.pods):
-        agent.drain()
-        world.terminating[agent.index] = world.pods.pop(agent.index).pod_uid
-        world.sync(0.0, 1.0)
+        world.terminate(agent)
 
 
 def _scale_up(world: World, agent: Agent, seconds: float) -> None:
@@ -206,6 +210,7 @@ FAULTS: dict[str, Callable[[World, Agent, float], None]] = {
     ISLAND: _island,
     "an agent is frozen": _freeze,
     "an agent is frozen for good": _freeze_for_good,
+    "the pod of a frozen agent is asked to go": _freeze_and_terminate,
     "an agent's clock jumps": _jump,
     "a wall clock jumps": _wall_jump,
     "a pod is asked to go": _drain,
@@ -228,6 +233,7 @@ ENDINGS = (
     "a pod is cut off from all others",
     "an agent is frozen",
     "a pod is asked to go",
+    "the pod of a frozen agent is asked to go",
 )
 """Faults that end a round."""
 APART = (

@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from random import Random
 
 from pytorchjob_agent.contract.messages import RoundId
@@ -36,7 +35,7 @@ class World:
         """Agents that were replaced; some of them still live."""
         self.pods: dict[int, ExpectedPod] = {}
         self.terminating: dict[int, str] = {}
-        """The uids of pods that are scaled away and still run."""
+        """The uids of pods that are asked to go, or scaled away, and still run."""
         self.stores: dict[tuple[str, int], RoundStore] = {}
         self.listeners: set[tuple[str, int]] = set()
         self.outcome: bool | None = None
@@ -114,6 +113,14 @@ class World:
             agent.deleted = True
             self.old.append(agent)
 
+    def terminate(self, agent: Agent) -> None:
+        """The pod is being deleted: its agent is asked to go, and the operator does not expect it any more."""
+        agent.drain()
+        pod = self.pods.get(agent.index)
+        if not agent.dead and pod is not None and pod.pod_uid == agent.uid:
+            self.terminating[agent.index] = self.pods.pop(agent.index).pod_uid
+            self.sync(0.0, 1.0)
+
     def _replace_silent(self) -> None:
         """The operator replaces pods whose agents are silent, as `plan/silent_pods` decides."""
         self.clock.after(1.0, self._replace_silent)
@@ -153,7 +160,8 @@ class World:
         if code and self._forgot_end and agent.session.inbox.stop is not None:
             self.end_forgotten = True  # the former leader's command was on its way when that leader died
         if code == 0:
-            self.pods[agent.index] = replace(self.pods[agent.index], succeeded=True)
+            self.terminating.pop(agent.index, None)
+            self.pods[agent.index] = ExpectedPod(f"job-{agent.index}", agent.uid, succeeded=True)
             self.sync(0.0, 1.0)
         elif agent.leave_by is not None:
             index, nproc = agent.index, agent.nproc
