@@ -16,7 +16,7 @@ from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
 from pytorchjob_operator.kube import certificate
-from pytorchjob_operator.rounds.state import JobEvent
+from pytorchjob_operator.rounds.state import Input, JobEvent, JobSynced
 from pytorchjob_operator.rounds.values import Policy, TrainingReason
 from tests.coordinator.talking import JOB, KEY, Talker, hello, pods
 from tests.waiting import until_async
@@ -62,6 +62,17 @@ async def test_a_job_that_is_expected_gets_its_round_and_a_report(
 async def test_what_was_expected_before_the_start_is_known(coordinator: Coordinator) -> None:
     coordinator.apply(JOB, Sync(POLICY, pods(1)))
     (await alone(coordinator.start("127.0.0.1", 0))).close()
+
+
+async def test_all_that_is_known_of_a_jobs_pods_reaches_the_decisions() -> None:
+    inputs = list[Input]()
+    coordinator = Coordinator(
+        KeyedTokens(KEY), term=3, hooks=Hooks(record=lambda uid, state, input_, now: inputs.append(input_))
+    )
+    coordinator.start("127.0.0.1", 0)
+    coordinator.apply(JOB, Sync(POLICY, pods(1), restarts=2, terminating={1: "uid-1"}))
+    await until_async(lambda: inputs == [JobSynced(POLICY, pods(1), restarts=2, terminating={1: "uid-1"})])
+    coordinator.stop()
 
 
 async def test_a_job_that_is_forgotten_is_unknown(coordinator: Coordinator) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import Any, assert_never
@@ -90,14 +90,8 @@ class ElasticAgent(LocalElasticAgent):
 
     def _heartbeat(self) -> Heartbeat:
         """Return what is sent once a second; the client's thread calls it."""
-        heard = self._membership.heard()
-        return Heartbeat(
-            heard=heard.ranks,
-            heard_ages=heard.ages,
-            heard_in=heard.round,
-            answered=self._answered,
-            **self._workers.report(time.monotonic()),
-        )
+        plain, report = self._membership.plain_heartbeat(), self._workers.report(time.monotonic())
+        return replace(plain, answered=self._answered, **report)
 
     def _invoke_run(self, role: str = "") -> RunResult:
         group = self._worker_group

@@ -80,7 +80,7 @@ class Membership:
         """After this time without contact of any member to the control plane, the workers end. 0: never."""
         self.on_restart: Callable[[], None] = lambda: None
         self.leaving: Callable[[], bool] = lambda: False
-        self.heartbeat: Callable[[], Heartbeat] = self._plain_heartbeat
+        self.heartbeat: Callable[[], Heartbeat] = self.plain_heartbeat
 
     def next_round(self, *reports: Message, by_members: bool = False, caused: bool = False) -> Assigned:
         """Wait for the next round and open or join its store; the coordinator receives the reports first.
@@ -238,7 +238,7 @@ class Membership:
         """Report for how long the workers here have been still; return the same of all other members, 0: unknown."""
         return 0.0 if self.heartbeats is None else self.heartbeats.share_stillness(seconds)
 
-    def _plain_heartbeat(self) -> Heartbeat:
+    def plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""
         heard = self.heard()
         return Heartbeat(heard=heard.ranks, heard_ages=heard.ages, heard_in=heard.round)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.contract.messages import Assigned, Heartbeat, RoundId
+from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.membership import Membership
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 
@@ -43,3 +44,17 @@ def test_success_is_written_until_the_store_has_it_and_reported_once() -> None:
     assert [membership.done() for _ in range(3)] == [False, False, True]
     assert store.keys == ["done/1"]
     assert client.updates == 1
+
+
+class PeerHeartbeats:
+    """What the thread of that name heard."""
+
+    def heard(self) -> Heard:
+        return Heard((0,), (3,), RoundId(1, 1))
+
+
+def test_a_heartbeat_names_the_round_in_which_its_peers_were_heard() -> None:
+    membership = Membership(Client(), "127.0.0.1", 1.0)  # type: ignore[arg-type]
+    assert membership.heartbeat() == Heartbeat()
+    membership.heartbeats = PeerHeartbeats()  # type: ignore[assignment]
+    assert membership.heartbeat() == Heartbeat(heard=(0,), heard_ages=(3,), heard_in=RoundId(1, 1))
