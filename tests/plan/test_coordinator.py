@@ -235,6 +235,12 @@ FOREIGN = "kueue.x-k8s.io/multikueue"
         pytest.param({"status": SUCCEEDED}, pods(OVER, OVER), Forget, id="ended, and so have its pods"),
         pytest.param({"status": FAILED}, (), Forget, id="ended, and its pods are gone"),
         pytest.param(
+            {"status": FAILED},
+            (make_pod("master-0", OVER), replace(WITHOUT, deleting=True)),
+            Forget,
+            id="ended, and the pod that runs on has no coordinator",
+        ),
+        pytest.param(
             {"status": FAILED, "runPolicy": {"suspend": True}}, pods(RUN, RUN), Forget, id="ended and suspended"
         ),
     ],

@@ -206,8 +206,10 @@ class Lives(RuleBasedStateMachine):
         if self.cluster.gone or self.cluster.job.spec.run_policy.suspend or not self.cluster.options.coordinator:
             assert update == Forget()
         elif self.cluster.ended():
-            alive = any(pod.phase in (PodPhase.PENDING, PodPhase.RUNNING) for pod in pods)
-            assert isinstance(update, Finish if alive and not self._mixed() else Forget)
+            alive = [pod for pod in pods if pod.phase in (PodPhase.PENDING, PodPhase.RUNNING)]
+            agents = [pod for pod in alive if not pod.without_coordinator]
+            if not agents or not self._mixed():  # otherwise it depends on whether the other pods still take part
+                assert isinstance(update, Finish if agents else Forget)
         elif self._mixed():
             assert update == Forget()
         else:

@@ -47,7 +47,7 @@ def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
             elastic.known_restarts(context),
             _terminating_pods(context, roles),
         )
-    if all(pod.phase in _AT_REST for pod in context.seen.pods):
+    if all(pod.phase in _AT_REST or pod.without_coordinator for pod in context.seen.pods):
         return Forget()
     return Finish(failed=end is ConditionType.FAILED)
 
