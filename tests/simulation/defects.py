@@ -103,7 +103,7 @@ DEFECTS = [
         "the standing is not sent again",
         "ours: a Join that was lost with its connection was never repeated",
         f"{AGENT}/session.py",
-        "return [*self.standing.then, *(message for message in unsent if message not in self.standing.then)]",
+        "return [*(message for message in self.standing.then if message not in unsent), *unsent]",
         "return unsent",
     ),
     Defect(

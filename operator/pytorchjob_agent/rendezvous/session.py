@@ -148,10 +148,10 @@ class Session:
             raise ConnectionError(f"the coordinator has sent nothing for {LEASE_SECONDS:g} s")
 
     def _greet(self, now: float) -> list[Message]:
-        """Return what follows an accepted hello: the standing, and what is newer than it."""
+        """Return what follows an accepted hello: the standing, and what is newer than the hello, in its order."""
         self._next_heartbeat, self._away_since = now + HEARTBEAT_SECONDS, None
         unsent, self._outbox = self._outbox, []
-        return [*self.standing.then, *(message for message in unsent if message not in self.standing.then)]
+        return [*(message for message in self.standing.then if message not in unsent), *unsent]
 
     def wait_seconds(self, now: float) -> float:
         """Return how long nothing needs to be sent."""

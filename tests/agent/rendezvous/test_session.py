@@ -77,6 +77,25 @@ def test_the_standing_is_sent_again_on_the_next_connection_and_only_once_on_each
     assert read(made.flush(102.0)) == [Done(ROUND)]
 
 
+def test_what_happens_between_hello_and_welcome_is_reported_in_its_order() -> None:
+    """Otherwise a coordinator reads that a member waits, and then that it has workers: it waits for it for ever."""
+    made = session()
+    made.connect(100.0, 5.0)
+    made.begin(ASSIGNED, agreed=True)
+    made.join((), Join(2000, ROUND))
+    receive(made, Welcome(1))
+    assert [message.kind for message in read(made.flush(100.0))] == ["resumed", "join"]
+
+
+def test_what_stood_before_the_hello_comes_before_what_is_newer() -> None:
+    made = session()
+    made.join((), Join(2000))
+    made.connect(100.0, 5.0)
+    made.send(Heartbeat(step=1))
+    receive(made, Welcome(1))
+    assert [message.kind for message in read(made.flush(100.0))] == ["join", "heartbeat"]
+
+
 def test_a_message_that_was_sent_without_a_connection_is_lost() -> None:
     made = session()
     made.send(Heartbeat())
