@@ -126,12 +126,13 @@ class Drama:
             if not group.steps:
                 continue
             if group.from_step != before.furthest():
-                raise AssertionError(f"{self._lost(before, group, struck)}\n{self.groups()}\n{self.logs()}")
+                logs = self.logs()
+                raise AssertionError(f"{self._lost(before, group, struck, logs)}\n{self.groups()}\n{logs}")
             before = group
 
-    def _lost(self, before: Group, group: Group, struck: Struck) -> str:
+    def _lost(self, before: Group, group: Group, struck: Struck, logs: str) -> str:
         """Return in one line which steps were lost, when they were done, and who was asked to save."""
-        done, logs = before.furthest(), self.logs()
+        done = before.furthest()
         kept = "saved later" if done in self.stage.journal.saved else "never saved"
         return (
             f"{group.size} workers went on from {group.from_step}; {before.size} workers had done"

@@ -8,8 +8,9 @@ import pytest
 
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE
 from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH
+from pytorchjob_operator.generated import MARKS
 from pytorchjob_operator.settings import Settings, variable
-from pytorchjob_operator.settings_page import MARKS, insert
+from pytorchjob_operator.settings_page import insert
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/environment.md").read_text()

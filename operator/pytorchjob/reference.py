@@ -4,15 +4,13 @@ The page keeps its text; what stands between the two markers is replaced by what
 """
 
 import inspect
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
 from pytorchjob.cli import COMMANDS, main
 from pytorchjob.commands.options import with_connect
-from pytorchjob_operator.generated import insert_between
+from pytorchjob_operator.generated import insert_between, rewrite
 
 MARKS = "<!-- commands: begin (make generate) -->", "<!-- commands: end -->"
 
@@ -81,5 +79,4 @@ def _choices(option: click.Option) -> str:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(insert(page.read_text()))
+    rewrite(insert)

@@ -1,5 +1,18 @@
 """Writes generated text into a page that people write: what stands between two marks is replaced."""
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+MARKS = "<!-- begin: written by make generate -->", "<!-- end -->"
+"""Of a page with one generated part."""
+
+
+def rewrite(change: Callable[[str], str]) -> None:
+    """Change the page that the command line names. Raises ValueError without its marks."""
+    page = Path(sys.argv[1])
+    page.write_text(change(page.read_text()))
+
 
 def insert_between(page: str, marks: tuple[str, str], text: str) -> str:
     """Return the page with this text between its marks, on lines of its own. Raises ValueError without the marks."""

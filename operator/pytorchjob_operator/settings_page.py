@@ -3,14 +3,10 @@
 The file keeps its text; what stands between the two marks is replaced. `make generate` calls it.
 """
 
-import sys
 from dataclasses import fields
-from pathlib import Path
 
-from pytorchjob_operator.generated import insert_between
+from pytorchjob_operator.generated import MARKS, insert_between, rewrite
 from pytorchjob_operator.settings import Settings, variable
-
-MARKS = "<!-- begin: written by make generate -->", "<!-- end -->"
 
 
 def table() -> str:
@@ -33,5 +29,4 @@ def insert(text: str) -> str:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(insert(page.read_text()))
+    rewrite(insert)

@@ -2,15 +2,11 @@
 
 import posixpath
 import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
-from pytorchjob_operator.generated import insert_between
+from pytorchjob_operator.generated import MARKS, insert_between, rewrite
 from tests.shell.blocks import Block, every
 from tests.shell.register import EXECUTED, NOT_EXECUTED
 
-MARKS = "<!-- begin: written by make generate -->", "<!-- end -->"
 PAGE = "docs/shell-blocks.md"
 
 
@@ -53,11 +49,5 @@ def insert(text: str) -> str:
     return insert_between(text, MARKS, table())
 
 
-def main(arguments: Iterator[str]) -> None:
-    """Renew the page."""
-    path = Path(next(arguments))
-    path.write_text(insert(path.read_text()))
-
-
 if __name__ == "__main__":
-    main(iter(sys.argv[1:]))
+    rewrite(insert)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from pytorchjob.cluster.api import Cluster, LogRequest, Object
 from pytorchjob.cluster.errors import ClusterError, NoPermission, NotInstalled
 from pytorchjob.cluster.last_lines import read_last_lines
+from pytorchjob.cluster.paths import labelled
 from pytorchjob.view import reading
 from pytorchjob.view.causes.endings import Ending, find_endings
 from pytorchjob.view.causes.installation import is_behind, untouched_for
@@ -18,8 +19,9 @@ from pytorchjob.view.seen import OperatorObjects, Seen
 from pytorchjob_operator.names import GROUP, PLURAL
 
 OPERATOR = "pytorchjob-operator"
-"""Name of the operator's Lease, and its label `app.kubernetes.io/name`."""
-DEPLOYMENTS = f"/apis/apps/v1/deployments?labelSelector=app.kubernetes.io%2Fname%3D{OPERATOR}"
+"""Name of the operator's Lease, and its `NAME_LABEL`."""
+NAME_LABEL = "app.kubernetes.io/name"
+DEPLOYMENTS = labelled("/apis/apps/v1/deployments", NAME_LABEL, OPERATOR)
 LEASES = f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{OPERATOR}"
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{PLURAL}.{GROUP}"
 VERSION = "/version"

@@ -1,10 +1,10 @@
 """Reads what pods use from metrics.k8s.io, the API of a metrics server. It is read raw, as all else."""
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
 from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.cluster.errors import ClusterError, NoPermission, Unreachable
+from pytorchjob.cluster.paths import labelled
 from pytorchjob_operator.names import LABEL_JOB_NAME
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"
@@ -34,9 +34,8 @@ def read_pod_metrics(cluster: Cluster, job: str | None = None, *, all_namespaces
 
 def pods_of_jobs(namespace: str, job: str | None, *, all_namespaces: bool = False) -> str:
     """Return the end of a path that lists the pods of a job, or of all jobs."""
-    selector = LABEL_JOB_NAME if job is None else f"{LABEL_JOB_NAME}={job}"
     place = "" if all_namespaces else f"/namespaces/{namespace}"
-    return f"{place}/pods?labelSelector={quote(selector, safe='')}"
+    return labelled(f"{place}/pods", LABEL_JOB_NAME, job or "")
 
 
 def _silent(cluster: Cluster, error: Unreachable) -> ClusterError:

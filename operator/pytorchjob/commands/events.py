@@ -1,6 +1,5 @@
 """`events`: what happened to a job, to its pods and to all else that belongs to it."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
@@ -9,8 +8,6 @@ from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.commands.options import job_argument, output_option, with_cluster
 from pytorchjob.screen import plain
 from pytorchjob.view import reading
-
-_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
 @click.command("events")
@@ -33,21 +30,8 @@ def events_command(cluster: Cluster, job: str, types: str | None, output: str | 
     if not chosen:
         click.echo(f"No events found for the job {job}.", err=True)
         return
-    click.echo(plain.columns(_HEADER, _rows(chosen)))
-
-
-def _rows(events: Sequence[Object]) -> list[tuple[str, ...]]:
     now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
-    return [
-        (
-            _seen(event, now),
-            str(event.get("type") or ""),
-            str(event.get("reason") or ""),
-            f"{str(event['involvedObject'].get('kind') or '').lower()}/{event['involvedObject'].get('name')}",
-            " ".join(str(event.get("message") or "").split()),
-        )
-        for event in events
-    ]
+    click.echo(plain.events([(_seen(event, now), event) for event in chosen]))
 
 
 def _seen(event: Object, now: datetime) -> str:

@@ -27,7 +27,6 @@ _NEVER = {
     "Secrets and ConfigMaps": "never read",
     "metadata.managedFields": "no use for a diagnosis",
 }
-_EVENT_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
 def make_files(sources: Sources, client_version: str) -> dict[str, str]:
@@ -109,14 +108,5 @@ def _text(lines: Any) -> str:
 
 
 def _events(events: Sequence[Any]) -> str:
-    rows = [
-        (
-            f"{reading.event_time(event) or '-'}",
-            str(event.get("type") or ""),
-            str(event.get("reason") or ""),
-            f"{str(event['involvedObject'].get('kind') or '').lower()}/{event['involvedObject'].get('name')}",
-            " ".join(str(event.get("message") or "").split()),
-        )
-        for event in events
-    ]
-    return plain.columns(_EVENT_HEADER, rows) + "\n" if rows else ""
+    timed = [(f"{reading.event_time(event) or '-'}", event) for event in events]
+    return plain.events(timed) + "\n" if timed else ""

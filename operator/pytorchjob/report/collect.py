@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from pytorchjob.cluster.api import Cluster, LogRequest, Object
 from pytorchjob.cluster.errors import ClusterError
-from pytorchjob.cluster.gather import OPERATOR, gather_job
+from pytorchjob.cluster.gather import NAME_LABEL, OPERATOR, gather_job
+from pytorchjob.cluster.paths import labelled
 from pytorchjob.cluster.versions import read_versions
 from pytorchjob.logs.containers import container_names
 from pytorchjob.report.log_ends import LogEnd, read_log_ends
@@ -70,8 +71,7 @@ def _add_log(found: Sources, name: str, end: LogEnd) -> None:
 
 
 def _services(cluster: Cluster, job: str, left_out: dict[str, str]) -> Sequence[Object]:
-    selector = f"{names.LABEL_JOB_NAME}={job}".replace("/", "%2F").replace("=", "%3D")
-    path = f"/api/v1/namespaces/{cluster.namespace}/services?labelSelector={selector}"
+    path = labelled(f"/api/v1/namespaces/{cluster.namespace}/services", names.LABEL_JOB_NAME, job)
     found = _Allowed(left_out)("services", lambda: cluster.read(path), None)
     if found is None:
         left_out.setdefault("services", "you may not list services in this namespace")
@@ -97,7 +97,7 @@ def _operator_pods(cluster: Cluster, seen: Seen) -> tuple[Sequence[Object], str]
     """Return the operator's pods and their namespace."""
     for deployment in seen.operator.deployments or ():
         namespace = str(reading.part(deployment, "metadata").get("namespace") or "")
-        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io%2Fname%3D{OPERATOR}"
+        path = labelled(f"/api/v1/namespaces/{namespace}/pods", NAME_LABEL, OPERATOR)
         try:
             found = cluster.read(path)
         except ClusterError:

@@ -19,6 +19,21 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(padded)
 
 
+def events(found: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """Return a line for each event, which comes with the time that is shown."""
+    rows = [
+        (
+            seen,
+            str(event.get("type") or ""),
+            str(event.get("reason") or ""),
+            f"{str(event['involvedObject'].get('kind') or '').lower()}/{event['involvedObject'].get('name')}",
+            " ".join(str(event.get("message") or "").split()),
+        )
+        for seen, event in found
+    ]
+    return columns(("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"), rows)
+
+
 def since(moment: str | None, now: datetime) -> str:
     """Return the age of a moment as Kubernetes writes it; `<unknown>` without one."""
     if not moment:

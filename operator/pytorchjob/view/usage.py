@@ -70,14 +70,13 @@ def _rows(pod: Object, metrics: Object, containers: bool) -> Iterator[Usage]:
         yield from rows
         return
     whole = total(reading.name_of(pod), rows)
-    labels = reading.part(pod, "metadata", "labels")
     yield Usage(
         whole.name,
         _namespace(pod),
         _sum(used.values()),
         whole.requested,
         whole.limit,
-        job=str(labels.get(LABEL_JOB_NAME) or ""),
+        job=_job_of(pod),
         node=reading.node_of(pod),
     )
 
@@ -85,14 +84,13 @@ def _rows(pod: Object, metrics: Object, containers: bool) -> Iterator[Usage]:
 def _row(pod: Object, spec: Object, used: Amounts) -> Usage:
     limits = reading.part(spec, "resources", "limits")
     requests = {**limits, **reading.part(spec, "resources", "requests")}  # without a request, the limit is the request
-    labels = reading.part(pod, "metadata", "labels")
     return Usage(
         reading.name_of(pod),
         _namespace(pod),
         used,
         _amounts(requests),
         _amounts(limits),
-        job=str(labels.get(LABEL_JOB_NAME) or ""),
+        job=_job_of(pod),
         node=reading.node_of(pod),
         container=str(spec.get("name") or ""),
     )
@@ -135,6 +133,10 @@ def _sum(amounts: Iterable[Amounts], *, strict: bool = False) -> Amounts:
 
 def _key(obj: Object) -> tuple[str, str]:
     return _namespace(obj), reading.name_of(obj)
+
+
+def _job_of(pod: Object) -> str:
+    return str(reading.part(pod, "metadata", "labels").get(LABEL_JOB_NAME) or "")
 
 
 def _namespace(obj: Object) -> str:

@@ -3,16 +3,13 @@
 The file keeps its text; what stands between the two marks is replaced. `make generate` calls it.
 """
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from pytorchjob_operator.crd.build import job_schema
 from pytorchjob_operator.crd.schema import Schema
-from pytorchjob_operator.generated import insert_between
+from pytorchjob_operator.generated import MARKS, insert_between, rewrite
 from pytorchjob_operator.model.rules import RULES, Rule
 
-MARKS = "<!-- begin: written by make generate -->", "<!-- end -->"
 _HEAD = "| field | type | default | meaning |\n| --- | --- | --- | --- |"
 _OTHERS = ("template",)
 """Fields whose own fields other documentation has: the pod template is Kubernetes' own."""
@@ -72,5 +69,4 @@ def insert(text: str) -> str:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(insert(page.read_text()))
+    rewrite(insert)

@@ -3,11 +3,8 @@
 The file keeps its text; what stands between the two markers is replaced. `make generate` calls it.
 """
 
-import sys
-from pathlib import Path
-
 from pytorchjob_operator.coordinator_report import PhaseName
-from pytorchjob_operator.generated import insert_between
+from pytorchjob_operator.generated import insert_between, rewrite
 from pytorchjob_operator.rounds.phases import LEGAL
 
 MARKS = "<!-- diagram: begin (make generate) -->", "<!-- diagram: end -->"
@@ -36,5 +33,4 @@ def insert(text: str) -> str:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(insert(page.read_text()))
+    rewrite(insert)

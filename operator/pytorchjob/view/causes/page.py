@@ -1,12 +1,10 @@
 """Writes the table of causes into the page about troubleshooting: `python -m pytorchjob.view.causes.page PAGE`."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from pytorchjob.view.causes.cause import Cause, Step, Symptom, on_the_page
 from pytorchjob.view.causes.table import CAUSES
-from pytorchjob_operator.generated import insert_between
+from pytorchjob_operator.generated import insert_between, rewrite
 
 MARKS = "<!-- begin: causes, written by `make generate` -->", "<!-- end -->"
 
@@ -42,5 +40,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(write(path.read_text()))
+    rewrite(write)
