@@ -78,7 +78,7 @@ def template(helm: Callable[..., str]) -> Template:
 
 def flags(*settings: str) -> list[str]:
     """Helm's flags for `key=value` settings, whose lists and objects are JSON."""
-    return [word for one in settings for word in ("--set-json" if "=[" in one or "={" in one else "--set", one)]
+    return [word for text in settings for word in ("--set-json" if "=[" in text or "={" in text else "--set", text)]
 
 
 @pytest.fixture(scope="session")

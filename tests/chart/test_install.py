@@ -87,7 +87,7 @@ def test_the_notes_say_what_is_served_and_what_comes_next(
 ) -> None:
     chosen = [part for value in values for part in ("--set", value)]
     notes = json.loads(release("install", "--dry-run=server", "--output=json", *chosen))["info"]["notes"]
-    assert [one for one in (*NEXT, *words) if one not in notes] == []
+    assert [text for text in (*NEXT, *words) if text not in notes] == []
     assert ("leaves the PyTorchJob resource" in notes) is ("crds.install=false" not in values)
 
 

@@ -34,7 +34,9 @@ MODES = [
 ]
 GROUPS = ("scheduling.volcano.sh", "scheduling.x-k8s.io")
 _NUMBERS = count(1)
-CHILDREN = ",".join(("pods,services,horizontalpodautoscalers,networkpolicies", *(f"podgroups.{one}" for one in GROUPS)))
+CHILDREN = ",".join(
+    ("pods,services,horizontalpodautoscalers,networkpolicies", *(f"podgroups.{group}" for group in GROUPS))
+)
 
 
 CHECKING = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
@@ -58,7 +60,7 @@ class Installed:
 
     def rights(self) -> list[dict[str, Any]]:
         """The account, its roles and their bindings."""
-        return [one for (kind, _), one in self.objects.items() if "Role" in kind or kind == "ServiceAccount"]
+        return [item for (kind, _), item in self.objects.items() if "Role" in kind or kind == "ServiceAccount"]
 
     def kubeconfig(self) -> str:
         """A kubeconfig of the operator's ServiceAccount."""
@@ -76,8 +78,10 @@ class Installed:
 
     def refused(self) -> list[tuple[str, str]]:
         """What the operator asked for and had no right to."""
-        asked = [one for one in self.plane.audit() if one["user"]["username"] == self.account and status(one) == 403]
-        return [(one["verb"], one["requestURI"]) for one in asked]
+        asked = [
+            event for event in self.plane.audit() if event["user"]["username"] == self.account and status(event) == 403
+        ]
+        return [(event["verb"], event["requestURI"]) for event in asked]
 
     def unused(self, group: str) -> list[str]:
         """The rights on this API group that the operator has not used."""
@@ -96,7 +100,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
             assert started.kubectl("create", "namespace", name).returncode == 0
         definitions = (
             ROOT / "crds/kubeflow.org_pytorchjobs.yaml",
-            *(BIN / f"podgroups/{one}_podgroups.yaml" for one in GROUPS),
+            *(BIN / f"podgroups/{group}_podgroups.yaml" for group in GROUPS),
         )
         for path in definitions:
             assert started.kubectl("apply", "-f", str(path)).returncode == 0
@@ -223,7 +227,7 @@ def test_without_the_right_on_finalizers_the_api_server_refuses_the_children_of_
     installed = install()
     role = installed.objects["ClusterRole", installed.name]
     rules = [rule for rule in role["rules"] if "pytorchjobs/finalizers" not in rule["resources"]]
-    lacking = [{**role, "rules": rules} if one is role else one for one in installed.rights()]
+    lacking = [{**role, "rules": rules} if item is role else item for item in installed.rights()]
     assert plane.apply(*lacking).returncode == 0
     operator(installed)
     assert plane.apply(job("first", Worker=1)).returncode == 0

@@ -126,7 +126,7 @@ def deployment(world: World) -> Any:
 
 def variables(world: World) -> dict[str, str]:
     containers = deployment(world)["spec"]["template"]["spec"]["containers"]
-    return {one["name"]: one.get("value", "") for one in containers[0]["env"]}
+    return {variable["name"]: variable.get("value", "") for variable in containers[0]["env"]}
 
 
 def secret(world: World) -> Any:

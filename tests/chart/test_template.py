@@ -61,9 +61,9 @@ def at(value: Any, path: str) -> Any:
 LINTED = [
     pytest.param([], id="the defaults"),
     pytest.param(['watchNamespaces=["a","b"]', "rbac.nodes=true"], id="some namespaces"),
-    pytest.param([f"{one}=true" for one in OFF], id="all that is off by default"),
+    pytest.param([f"{switch}=true" for switch in OFF], id="all that is off by default"),
     pytest.param(
-        [f"{one}=false" for one in (*ON, "crds.install", "rbac.create", "serviceAccount.create")],
+        [f"{switch}=false" for switch in (*ON, "crds.install", "rbac.create", "serviceAccount.create")],
         id="nothing that is on by default",
     ),
     pytest.param(
@@ -92,7 +92,7 @@ def test_lint_finds_nothing(helm: Callable[..., str], values: list[str]) -> None
 def test_the_sets_of_values_cover_every_switch() -> None:
     """A switch that a later version adds must be linted in both positions too."""
     known = yaml.safe_load((CHART / "values.yaml").read_text())
-    switches = {key: one["enabled"] for key, one in known.items() if isinstance(one, dict) and "enabled" in one}
+    switches = {key: value["enabled"] for key, value in known.items() if isinstance(value, dict) and "enabled" in value}
     assert {*OFF} == {f"{key}.enabled" for key, on in switches.items() if not on}
     assert {*ON} == {f"{key}.enabled" for key, on in switches.items() if on}
 

@@ -102,7 +102,7 @@ def test_refuses(helm: Callable[..., str], value: str, words: str) -> None:
 @pytest.mark.helm
 def test_an_unknown_key_is_refused_on_every_level_and_each_is_named(helm: Callable[..., str]) -> None:
     known = dict(schemas(json.loads((CHART / "values.schema.json").read_text())))
-    levels = ["", *(f"{path}." for path, one in known.items() if "properties" in one and path not in FREE)]
+    levels = ["", *(f"{path}." for path, schema in known.items() if "properties" in schema and path not in FREE)]
     assert len(levels) > 15
     unknown = ",".join(f"{level}unknown{number}=1" for number, level in enumerate(levels))
     with pytest.raises(RuntimeError) as refusal:

@@ -81,7 +81,7 @@ def text(runs: Mapping[str, Run], rows: int) -> str:
 def _most(kind: str, costs: Mapping[str, Cost], rows: int) -> list[str]:
     most = sorted(costs.items(), key=lambda item: item[1].cpu, reverse=True)[:rows]
     cells = [("CPU", "wall", "tests", kind)]
-    return table([*cells, *((f"{one.cpu:.1f}", f"{one.wall:.1f}", str(one.tests), name) for name, one in most)])
+    return table([*cells, *((f"{cost.cpu:.1f}", f"{cost.wall:.1f}", str(cost.tests), name) for name, cost in most)])
 
 
 def main(arguments: list[str], folder: Path) -> int:

@@ -134,7 +134,7 @@ def test_as_many_members_as_a_round_may_have_wait_for_no_other() -> None:
         pytest.param(1.25, {"heard": (2, 9, 1)}, 0.0, id="behind ranks that the round does not have"),
         pytest.param(1.25, {"heard": (1,), "heard_in": RoundId(1, 1)}, 0.0, id="in this round"),
         pytest.param(1.25, {"heard": (1,), "heard_in": RoundId(1, 0)}, None, id="in an earlier round"),
-        pytest.param(1.25, {"heard": (1,), "heard_in": RoundId(1, 1, 1)}, None, id="in one that is not known yet"),
+        pytest.param(1.25, {"heard": (1,), "heard_in": RoundId(1, 1, 1)}, None, id="in a round that is not known yet"),
     ],
 )
 def test_when_a_peer_was_heard(silent: float, heard: dict[str, Any], at: float | None) -> None:

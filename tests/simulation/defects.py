@@ -206,7 +206,7 @@ DEFECTS = [
     ),
     Defect(
         "round ids restart",
-        "ours: after somebody deleted the Lease, terms began again and agents dropped every round",
+        "ours: after the Lease was deleted, terms began again and agents dropped every round",
         f"{ROUNDS}/formation.py",
         "return own if last is None or own > last else last.next()",
         "return own",
@@ -254,7 +254,7 @@ DEFECTS = [
         "if True:\n        return False",
     ),
     Defect(
-        "a pod that terminates is taken for one that is gone",
+        "a pod that terminates is taken for a pod that is gone",
         "ours: the operator left terminating pods out, so a group began beside a frozen agent's workers",
         f"{ROUNDS}/rendezvous.py",
         "transition.state.terminating.get(index) != uid and ",
