@@ -26,6 +26,8 @@ class Sync:
     """Restarts after failures so far, as the job's status has them: a new coordinator does not begin at 0."""
     terminating: Mapping[int, str] = field(default_factory=dict)
     """The uids of pods that are not expected any more and whose processes may still run, by position as `pods`."""
+    trained: bool = False
+    """True if the job's status names a round: an agent that has not connected yet may train."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,9 @@ async def test_all_that_is_known_of_a_jobs_pods_reaches_the_decisions() -> None:
         KeyedTokens(KEY), term=3, hooks=Hooks(record=lambda uid, state, input_, now: inputs.append(input_))
     )
     coordinator.start("127.0.0.1", 0)
-    coordinator.apply(JOB, Sync(POLICY, pods(1), restarts=2, terminating={1: "uid-1"}))
-    await until_async(lambda: inputs == [JobSynced(POLICY, pods(1), restarts=2, terminating={1: "uid-1"})])
+    coordinator.apply(JOB, Sync(POLICY, pods(1), restarts=2, terminating={1: "uid-1"}, trained=True))
+    synced = JobSynced(POLICY, pods(1), restarts=2, terminating={1: "uid-1"}, trained=True)
+    await until_async(lambda: inputs == [synced])
     coordinator.stop()
 
 

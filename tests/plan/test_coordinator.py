@@ -129,6 +129,24 @@ def test_the_restarts_of_the_status_reach_the_coordinator(
 
 
 @pytest.mark.parametrize(
+    ("stored", "trained"),
+    [
+        pytest.param(None, False, id="no round is known"),
+        pytest.param(ElasticStatus(), False, id="an empty status names none"),
+        pytest.param(ElasticStatus(round="7.1"), True, id="an agent may train the round that the status names"),
+    ],
+)
+def test_the_coordinator_learns_from_the_status_that_a_job_has_trained(
+    stored: ElasticStatus | None, trained: bool
+) -> None:
+    job = make_job()
+    job = job.model_copy(update={"status": job.status.model_copy(update={"elastic": stored})})
+    decided = make_plan(replace(observed(job), options=OPTIONS)).coordinator
+    assert isinstance(decided, Sync)
+    assert decided.trained is trained
+
+
+@pytest.mark.parametrize(
     ("pod", "expected"),
     [
         pytest.param(make_pod("master-0"), (0, ExpectedPod("x-master-0", "uid-master-0")), id="the Master is first"),

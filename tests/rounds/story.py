@@ -83,10 +83,11 @@ class Job:
                 else:
                     self.told[index].append(command.message)
 
-    def expect(self, pods: Mapping[int, ExpectedPod] | None = None, *terminating: int) -> None:
+    def expect(self, pods: Mapping[int, ExpectedPod] | None = None, *terminating: int, trained: bool = False) -> None:
         """The operator's next pass; `terminating`: the pods of these replicas still terminate."""
         self.pods = dict(self.pods if pods is None else pods)
-        self.feed(JobSynced(self.policy, self.pods, terminating={index: f"uid-{index}" for index in terminating}))
+        uids = {index: f"uid-{index}" for index in terminating}
+        self.feed(JobSynced(self.policy, self.pods, terminating=uids, trained=trained))
 
     def hello(self, index: int, **said: Any) -> Any:
         """A new connection; returns what was answered last."""
@@ -182,7 +183,7 @@ def stopped(job: Job, *indices: int) -> None:
 def another_leader(job: Job) -> Job:
     """The same job after its coordinator was replaced by one that knows nothing."""
     after = Job(len(job.pods), job.policy.min_members, max_members=job.policy.max_members)
-    after.state = JobState(job.policy, term=2)
+    after.policy, after.state = job.policy, JobState(job.policy, term=2)
     after.now = job.now + 1
     after.expect(job.pods)
     return after

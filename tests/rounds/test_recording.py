@@ -31,6 +31,7 @@ INPUTS: list[Input] = [
     Tick(),
     ConnectionClosed(5, 0),
     JobSynced(POLICY, {}, terminating={0: "uid-0"}),
+    JobSynced(POLICY, {}, trained=True),
 ]
 
 

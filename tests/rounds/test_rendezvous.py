@@ -236,6 +236,24 @@ def test_a_new_leader_waits_for_the_agent_in_a_terminating_pod(known: bool, seco
     assert job.ranks == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("last_call", "trained", "seconds"),
+    [
+        pytest.param(3.0, True, 10, id="as long as for a round that it knows"),
+        pytest.param(15.0, True, 15, id="or for the last call, if that is longer"),
+        pytest.param(3.0, False, 3, id="a new job begins after its last call"),
+    ],
+)
+def test_a_new_leader_waits_for_agents_that_may_train_a_round(last_call: float, trained: bool, seconds: int) -> None:
+    job = another_leader(Job(2, min_members=1, last_call_timeout=last_call))
+    job.expect(trained=trained)
+    job.waits(1)
+    for _ in range(seconds):
+        assert not job.runs
+        job.passes(1, silent=[0])
+    assert job.ranks == (1,)
+
+
 def test_spares_do_not_start_before_a_running_group_has_come_back_to_a_new_leader() -> None:
     old = Job(4, min_members=1, max_members=2)
     old.waits(0, 1, 2, 3)

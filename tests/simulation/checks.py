@@ -4,7 +4,9 @@ import re
 from typing import TYPE_CHECKING
 
 from pytorchjob_agent.contract.messages import Assigned, Message, Refused, RoundId
-from pytorchjob_operator.rounds.phases import Ended
+from pytorchjob_operator.plan.elastic import STATUS_DELAY
+from pytorchjob_operator.rounds.phases import Ended, Running
+from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import EndReason, TrainingReason
 
 from .clock import START
@@ -24,6 +26,8 @@ ISLAND_SECONDS = 28.0
 
 REPORT_SECONDS = 4.5
 """How old a member's report that it hears a peer may be: 3 s, up to a second under way, and the next tick."""
+STOP_SECONDS = 3.0
+"""By then an agent that has reached the leader has heard that its round is over, and has killed its workers."""
 PUNCTUAL_SECONDS = 0.1
 """Where no message takes longer than this, no report of a dead member arrives after the end of its connection."""
 
@@ -40,6 +44,8 @@ class Checks:
         self.running: dict[RoundId, dict[Agent, None]] = {}
         """The agents that have workers, in the order in which the workers began."""
         self.sizes: dict[RoundId, int] = {}
+        self.formed: dict[RoundId, tuple[float, frozenset[RoundId]]] = {}
+        """When a leader formed a round, and which groups at work it could not know of."""
         self.offers: dict[RoundId, set[int]] = {}
         self.real: set[RoundId] = set()
         """Rounds in which a worker failed of itself."""
@@ -102,6 +108,7 @@ class Checks:
         state = leader.state
         if state is None:
             return
+        self._note_round(leader, state)
         if state.restarts != self._restarts:
             self._restarts = state.restarts
             assert state.restarts <= len(self.real), (
@@ -118,6 +125,16 @@ class Checks:
             if end.reason is EndReason.SUCCEEDED:
                 self._all_done()
             self.world.job_ended(failed=end.reason is not EndReason.SUCCEEDED)
+
+    def _note_round(self, leader: "Leader", state: JobState) -> None:
+        """Keep what the leader could know when it formed this round; some seconds later the status names the round."""
+        phase, world = state.phase, self.world
+        if not isinstance(phase, Running) or phase.round.adopted or phase.round.id in self.formed:
+            return
+        unknown = frozenset(id_ for id_ in self.running if self._is_unknown(id_))
+        self.formed[phase.round.id] = world.clock.now, unknown
+        if not world.shows_round:
+            world.clock.after(STATUS_DELAY.total_seconds(), lambda: world.show_round(leader))
 
     def _reported_alive(self, problem: str) -> None:
         """A member that its peers hear, as the leader reports, is alive, or died just now after it was cut off."""
@@ -237,11 +254,19 @@ class Checks:
     def one_group(self, begun: RoundId) -> None:
         """At most one round has all of its members at work when another one has begun.
 
-        docs/elastic.md names the exceptions: a group of a former leader of which no member has reached the present one,
-        and a group that is cut off as a whole and agreed to go on. It trains until fenceSeconds are over.
+        docs/elastic.md names the exceptions: a group of a former leader of which no member has reached the present one
+        before it formed a round, and a group that is cut off as a whole and agreed to go on. It trains until
+        fenceSeconds are over.
         """
         complete = [id_ for id_ in sorted(self.running) if self.running[id_] and self.complete(id_)]
-        hidden = [id_ for id_ in complete if id_ < begun and (self._is_unknown(id_) or self._is_cut_off(id_))]
+        formed_at, unknown = self.formed.get(begun, (0.0, frozenset()))
+        if self.world.clock.now - formed_at > STOP_SECONDS:
+            unknown = frozenset()
+        hidden = [
+            id_
+            for id_ in complete
+            if id_ < begun and (id_ in unknown or self._is_unknown(id_) or self._is_cut_off(id_))
+        ]
         if hidden and begun.term == self.world.leader.term:
             self.world.event("a group that the leader cannot know of, beside another one")
             complete = [id_ for id_ in complete if id_ not in hidden]

@@ -222,8 +222,8 @@ DEFECTS = [
         "the last call is forgotten",
         "torch: a first round without the pods that start a moment later (last_call_timeout)",
         f"{ROUNDS}/rendezvous.py",
-        "patience = policy.last_call_timeout if phase.unsure else policy.rejoin_timeout",
-        "patience = 0.0",
+        "return first if phase.unsure else policy.rejoin_timeout",
+        "return 0.0",
     ),
     Defect(
         "a former pod is let in",

@@ -1,6 +1,7 @@
 """The operator's leader: the real server without its socket, its real jobs, a clock that may jump."""
 
 import logging
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,8 @@ class Leader(Sleeper):
         if world.outcome is not None:
             self.jobs.finish_job(JOB, failed=world.outcome)
         else:
-            self.jobs.sync_job(JOB, JobSynced(world.policy, dict(world.pods), terminating=dict(world.terminating)))
+            synced = JobSynced(world.policy, dict(world.pods), terminating=dict(world.terminating))
+            self.jobs.sync_job(JOB, replace(synced, trained=world.shows_round))
         world.checks.decided(self)
 
     def die(self) -> None:

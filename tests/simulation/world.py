@@ -40,6 +40,8 @@ class World:
         self.listeners: set[tuple[str, int]] = set()
         self.outcome: bool | None = None
         """Whether the job failed, once the operator has noticed its end."""
+        self.shows_round = False
+        """Whether the job's status names a round, which a leader wrote some seconds after it had begun."""
         self.ending = False
         self.end_forgotten = False
         """Whether agents have ended because of an end that its leader could not record before it died."""
@@ -135,6 +137,10 @@ class World:
                 self.remove_pod(index)
                 agent.die(137, "its silent pod is deleted")
                 self.add_pod(index, agent.nproc)
+
+    def show_round(self, leader: Leader) -> None:
+        """The operator of this leader writes its round into the job's status, if it still leads."""
+        self.shows_round = self.shows_round or not leader.dead
 
     def sync(self, low: float, high: float) -> None:
         """The operator passes on what the job is by then."""

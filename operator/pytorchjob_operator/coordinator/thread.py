@@ -115,8 +115,9 @@ class Coordinator:
 
     def _apply(self, uid: str, update: CoordinatorUpdate) -> None:
         match update:
-            case Sync(policy, pods, name, namespace, restarts, terminating):
-                self._jobs.sync_job(uid, JobSynced(policy, pods, restarts, terminating), Title(name, namespace))
+            case Sync(policy, pods, name, namespace, restarts, terminating, trained):
+                synced = JobSynced(policy, pods, restarts, terminating, trained)
+                self._jobs.sync_job(uid, synced, Title(name, namespace))
             case Finish(failed):
                 self._jobs.finish_job(uid, failed=failed)
             case Forget():

@@ -46,6 +46,7 @@ def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
             job.metadata.namespace,
             elastic.known_restarts(context),
             _terminating_pods(context, roles),
+            elastic.has_trained(context),
         )
     if all(pod.phase in _AT_REST or pod.without_coordinator for pod in context.seen.pods):
         return Forget()

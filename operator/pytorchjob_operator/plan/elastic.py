@@ -117,6 +117,12 @@ def known_restarts(context: Context) -> int:
     return max(known or 0, context.seen.report.restarts if context.seen.report else 0)
 
 
+def has_trained(context: Context) -> bool:
+    """Return whether a round of this job is known, from its status: the present coordinator may not know it."""
+    stored = context.seen.job.status.elastic
+    return stored is not None and bool(stored.round)
+
+
 def _elastic(stored: ElasticStatus | None, report: Report, count: int, now: datetime) -> ElasticStatus | None:
     if not report.round:
         return stored

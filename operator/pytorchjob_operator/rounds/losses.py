@@ -100,6 +100,7 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         policy=job.policy,
         pods=job.pods,
         terminating=job.terminating,
+        trained=job.trained,
         former_uids=former,
         restarts=max(transition.state.restarts, job.restarts),
         silent={

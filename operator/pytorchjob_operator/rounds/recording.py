@@ -105,13 +105,14 @@ def _encode(input_: Input) -> dict[str, Any]:
             return {"input": "message", "connection": connection, "index": index, "line": text}
         case ConnectionClosed(connection, index):
             return {"input": "closed", "connection": connection, "index": index}
-        case JobSynced(policy, pods, restarts, terminating):
+        case JobSynced(policy, pods, restarts, terminating, trained):
             return {
                 "input": "sync",
                 "restarts": restarts,
                 "policy": asdict(policy),
                 "pods": {str(index): asdict(pod) for index, pod in pods.items()},
                 "terminating": {str(index): uid for index, uid in terminating.items()},
+                "trained": trained,
             }
         case AuthenticationFailed(message):
             return {"input": "authentication failed", "message": message}
@@ -129,7 +130,8 @@ def _decode(item: dict[str, Any]) -> Input:
         case "sync":
             pods = {int(index): ExpectedPod(**pod) for index, pod in item["pods"].items()}
             terminating = {int(index): str(uid) for index, uid in item.get("terminating", {}).items()}
-            return JobSynced(Policy(**item["policy"]), pods, int(item.get("restarts", 0)), terminating)
+            restarts, trained = int(item.get("restarts", 0)), item.get("trained") is True
+            return JobSynced(Policy(**item["policy"]), pods, restarts, terminating, trained)
         case "authentication failed":
             return AuthenticationFailed(str(item["message"]))
         case "tick":

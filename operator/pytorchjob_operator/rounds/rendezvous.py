@@ -227,8 +227,18 @@ def _is_enough(transition: Transition, phase: Rendezvous, waiting: Sequence[Memb
         coming += [index for index in transition.state.terminating if index not in transition.state.members]
     else:
         coming = [index for index in coming if _may_reconnect(transition, index)]
-    patience = policy.last_call_timeout if phase.unsure else policy.rejoin_timeout
-    return not coming or transition.now - phase.since >= patience
+    return not coming or transition.now - phase.since >= _patience(transition, phase)
+
+
+def _patience(transition: Transition, phase: Rendezvous) -> float:
+    """Return how long a rendezvous with enough members waits for others, in seconds.
+
+    A member that trains has not connected to a new leader before it misses the old one. So that leader waits at least
+    as long as for the members of an adopted round, also if the user wants a shorter last call.
+    """
+    policy, may_train = transition.state.policy, phase.learned or transition.state.trained
+    first = max(policy.last_call_timeout, ADOPTED_SECONDS if may_train else 0.0)
+    return first if phase.unsure else policy.rejoin_timeout
 
 
 def _may_reconnect(transition: Transition, index: int) -> bool:

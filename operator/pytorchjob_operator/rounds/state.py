@@ -28,6 +28,8 @@ class JobState:
     """The expected pods, by index."""
     terminating: Mapping[int, str] = field(default_factory=dict)
     """The uids of pods that are not expected any more and whose processes may still run, by index."""
+    trained: bool = False
+    """True if the job's status names a round: a former leader may have formed it."""
     members: Mapping[int, Member] = field(default_factory=dict)
     """The agents that have sent a hello, by index."""
     next_number: int = 1
@@ -85,6 +87,8 @@ class JobSynced:
     """Restarts after failures so far, as the job's status has them."""
     terminating: Mapping[int, str] = field(default_factory=dict)
     """The uids of pods that are not expected any more and whose processes may still run, by index."""
+    trained: bool = False
+    """True if the job's status names a round."""
 
 
 @dataclass(frozen=True, slots=True)
