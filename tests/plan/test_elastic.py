@@ -163,17 +163,25 @@ def test_how_long_a_write_may_wait(stored: dict[str, Any], report: Report, expec
     assert waits(make_plan(observe(running(**stored), report))) == expected
 
 
-def test_steps_are_looked_for_every_few_seconds_while_they_are_told() -> None:
-    job = running(elastic=SHOWN, progress=STEP.model_copy(update={"time": at(90)}))
-    reporting, silent = replace(ROUND, step=100, total=1000), ROUND
-    assert [
-        make_plan(observe(job, report)).wake_at
-        for report in (reporting, silent, replace(reporting, phase=PhaseName.RENDEZVOUS))
-    ] == [
-        at(100) + timedelta(seconds=6),
-        None,
-        None,
-    ]
+REPORTING = replace(ROUND, step=100, total=1000)
+
+
+@pytest.mark.parametrize(
+    ("stored", "report", "seconds"),
+    [
+        pytest.param(STEP, REPORTING, 6, id="progress"),
+        pytest.param(None, REPORTING, 5, id="its first progress, which is written then"),
+        pytest.param(STEP, ROUND, 6, id="no progress yet in a new round"),
+        pytest.param(None, ROUND, None, id="never any progress"),
+        pytest.param(STEP, replace(REPORTING, phase=PhaseName.RENDEZVOUS), None, id="no round runs"),
+    ],
+)
+def test_new_steps_are_asked_for_every_few_seconds(
+    stored: ProgressStatus | None, report: Report, seconds: float | None
+) -> None:
+    progress = stored and stored.model_copy(update={"time": at(90)})
+    plan = make_plan(observe(running(elastic=SHOWN, progress=progress), report))
+    assert plan.wake_at == (None if seconds is None else at(100) + timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(

@@ -103,9 +103,15 @@ def progress_delay(stored: JobStatus, now: datetime) -> timedelta:
 
 
 def next_check(context: Context, outcome: Outcome) -> datetime | None:
-    """Return when to ask for new steps, which the coordinator does not announce; None if not needed."""
-    report = context.seen.report
-    if report is None or not _has_progress(report) or not report.running or outcome.phase in WITHOUT_PODS:
+    """Return when to ask for new steps, which the coordinator does not announce; None if not needed.
+
+    It announces only the first progress of a round, and that may still be of the previous round. The report has none
+    between it and the first step of the new workers. So a job that has shown progress is checked as long as it runs.
+    """
+    report, stored = context.seen.report, context.seen.job.status.progress
+    if report is None or not report.running or outcome.phase in WITHOUT_PODS:
+        return None
+    if stored is None and not _has_progress(report):
         return None
     return context.seen.now + progress_delay(context.seen.job.status, context.seen.now)
 
