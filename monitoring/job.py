@@ -13,9 +13,21 @@ def _of(metric: str, by: str = "", more: str = "") -> str:
 
 _STATE = (
     Panel(
-        "State", "As in `kubectl get ptj`.", (Query(_of("state", "state") + " == 1", "{{state}}"),), Kind.STAT, width=6
+        "State",
+        "As in `kubectl get ptj`.",
+        (Query(_of("state", "state") + " == 1", "{{state}}"),),
+        Kind.STAT,
+        width=6,
+        name_only=True,
     ),
-    Panel("Suspended", "1 while runPolicy.suspend is true.", (Query(_of("suspended")),), Kind.STAT, width=6),
+    Panel(
+        "Suspended",
+        "Whether runPolicy.suspend is true.",
+        (Query(_of("suspended")),),
+        Kind.STAT,
+        width=6,
+        words=((0, "no"), (1, "yes")),
+    ),
     Panel(
         "Running for",
         "Since the start or the last resumption.",

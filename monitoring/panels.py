@@ -5,7 +5,8 @@ from enum import StrEnum
 from typing import Any
 
 _COLUMNS = 24
-_HEIGHT = 8
+_HEIGHT, _NUMBER_HEIGHT = 8, 4
+"""Height of a line of panels; of a line that has numbers only."""
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 _SCHEMA = 39
 """Version of the dashboard's format: Grafana 10 and later read it."""
@@ -39,8 +40,12 @@ class Panel:
     kind: Kind = Kind.SERIES
     unit: str = "short"
     width: int = 8
+    words: tuple[tuple[int, str], ...] = ()
+    """A word for each of these values, in place of the number."""
+    name_only: bool = False
+    """A number shows the name of its series in place of its value."""
 
-    def to_json(self, number: int, x: int, y: int) -> dict[str, Any]:
+    def to_json(self, number: int, place: dict[str, int]) -> dict[str, Any]:
         """Return the panel at this place of the grid."""
         at_once = self.kind in (Kind.STAT, Kind.TABLE)
         return {
@@ -49,10 +54,22 @@ class Panel:
             "title": self.title,
             "description": self.text,
             "datasource": _SOURCE,
-            "gridPos": {"h": _HEIGHT, "w": self.width, "x": x, "y": y},
-            "fieldConfig": {"defaults": {"unit": self.unit}, "overrides": []},
+            "gridPos": place,
+            "fieldConfig": {"defaults": {"unit": self.unit, **self._mappings()}, "overrides": []},
+            **self._options(),
             "targets": [_target(query, index, self.kind, at_once) for index, query in enumerate(self.queries)],
         }
+
+    def _mappings(self) -> dict[str, Any]:
+        words = {str(value): {"text": word, "index": index} for index, (value, word) in enumerate(self.words)}
+        return {"mappings": [{"type": "value", "options": words}]} if words else {}
+
+    def _options(self) -> dict[str, Any]:
+        """Return how a number is shown: Grafana leaves out the name of a single series otherwise."""
+        if self.kind is not Kind.STAT:
+            return {}
+        named = any(query.legend for query in self.queries)
+        return {"options": {"textMode": "name" if self.name_only else "value_and_name" if named else "value"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +129,25 @@ class Dashboard:
         y = 0
         for title, row in self.rows.items():
             placed.append(_heading(title, len(placed) + 1, y))
-            x, y = 0, y + 1
-            for panel in row:
-                if x + panel.width > _COLUMNS:
-                    x, y = 0, y + _HEIGHT
-                placed.append(panel.to_json(len(placed) + 1, x, y))
-                x += panel.width
-            y += _HEIGHT
+            y += 1
+            for line in _lines(row):
+                height = _NUMBER_HEIGHT if all(panel.kind is Kind.STAT for panel in line) else _HEIGHT
+                x = 0
+                for panel in line:
+                    placed.append(panel.to_json(len(placed) + 1, {"h": height, "w": panel.width, "x": x, "y": y}))
+                    x += panel.width
+                y += height
         return placed
+
+
+def _lines(row: tuple[Panel, ...]) -> list[list[Panel]]:
+    """Return the panels of a row in lines that are not wider than the grid."""
+    lines: list[list[Panel]] = [[]]
+    for panel in row:
+        if sum(before.width for before in lines[-1]) + panel.width > _COLUMNS:
+            lines.append([])
+        lines[-1].append(panel)
+    return lines
 
 
 def _heading(title: str, number: int, y: int) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 kube-state-metrics cannot be built here from a Go module: a stand-in makes its series from the jobs in the API server.
 """
 
+import asyncio
 import json
 import os
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ from monitoring.alerts import ALERTS
 from monitoring.fleet import FLEET
 from monitoring.job import JOB
 from monitoring.job_series import custom_resource_state
-from monitoring.panels import Dashboard, Panel
+from monitoring.panels import Dashboard, Kind, Panel
 from monitoring.picture import Line, draw
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess
@@ -75,7 +77,12 @@ def exporter(jobs: Jobs) -> Iterator[Exporter]:
 @pytest.fixture
 def prometheus(tmp_path: Path, operator: OperatorProcess, exporter: Exporter) -> Iterator[Prometheus]:
     """A Prometheus that scrapes both with the labels that the Prometheus operator adds."""
-    pod = {"namespace": "pytorchjob-system", "pod": "pytorchjob-operator-0", "service": "pytorchjob-operator"}
+    pod = {
+        "namespace": "pytorchjob-system",
+        "pod": "pytorchjob-operator-0",
+        "service": "pytorchjob-operator",
+        "instance": "10.0.0.7:8080",
+    }
     process = Prometheus(
         tmp_path,
         FILES / "alerts.yaml",
@@ -96,6 +103,7 @@ async def live(jobs: Jobs, kubelet: Kubelet, agents: Agents) -> None:
     await runs(jobs, kubelet, "shaky", restartPolicy="ExitCode", **PLAIN)
     await crash(jobs, kubelet, "shaky")
     jobs.kubectl("delete", "ptj", "bad", "good", "shaky")
+    jobs.kubectl("delete", "pods", "--all")  # the garbage collector would, half a minute later
     await becomes(lambda: jobs.count("ptj", "pods") == 0)
     await started(jobs, kubelet)
     _, second, assigned = await agents.together()
@@ -166,21 +174,39 @@ async def test_every_panel_shows_data(prometheus: Prometheus, jobs: Jobs, kubele
     assert {rule["name"] for rule in prometheus.rules()} == {alert.name for alert in ALERTS}
     await becomes(lambda: prometheus.firing() == {("PyTorchJobHangs", SHOWN)}, story=lambda: str(prometheus.firing()))
     if os.environ.get(DRAW):
+        await trains(jobs)
+        made = f"Series of a real run, drawn by `make pictures` on {time.strftime('%Y-%m-%d', time.gmtime())}"
         for dashboard in (FLEET, JOB):
             answers = {panel.title: lines(prometheus, panel, dashboard, jobs.namespace) for panel in dashboard.panels}
-            (PICTURES / f"{dashboard.uid}.svg").write_text(draw(dashboard, answers))
+            (PICTURES / f"{dashboard.uid}.svg").write_text(draw(dashboard, answers, made))
+
+
+async def trains(jobs: Jobs) -> None:
+    """Report forty steps, about one in a second: a picture shows more than a moment."""
+    for step in range(51, 91):
+        progress = {
+            "step": step,
+            "percent": step // 2,
+            "remainingSeconds": 200 - step,
+            "metrics": {"loss": round(12.5 / step, 4)},
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        patch = json.dumps({"status": {"progress": progress}})
+        jobs.kubectl("patch", "ptj", SHOWN, "--subresource=status", "--type=merge", "-p", patch)
+        await asyncio.sleep(0.8)
 
 
 def lines(prometheus: Prometheus, panel: Panel, dashboard: Dashboard, namespace: str) -> list[Line]:
-    """The series of a panel over the time of the test. In a picture the namespace is called `training`."""
+    """The series of a panel: a table's now, others over the last minute. The picture's namespace is `training`."""
+    at_once = panel.kind is Kind.TABLE
     return [
         Line(
             renamed(series["metric"], namespace),
             query.legend,
-            tuple((time, float(value)) for time, value in series["values"]),
+            tuple((at, float(value)) for at, value in series["values"]),
         )
         for query in panel.queries
-        for series in prometheus.query_range(chosen(query.expr, dashboard, namespace))
+        for series in prometheus.query_range(chosen(query.expr, dashboard, namespace), 0 if at_once else 60)
     ]
 
 

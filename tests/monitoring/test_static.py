@@ -120,7 +120,7 @@ def test_a_job_may_have_the_field_of_a_series(metric: Any) -> None:
 
 
 @pytest.mark.parametrize("dashboard", [pytest.param(dashboard, id=dashboard.uid) for dashboard in DASHBOARDS])
-def test_panels_do_not_overlap_and_have_numbers_of_their_own(dashboard: Dashboard) -> None:
+def test_panels_fill_the_grid_without_overlap_and_have_numbers_of_their_own(dashboard: Dashboard) -> None:
     panels = dashboard.to_json()["panels"]
     cells = [
         (x, y)
@@ -128,7 +128,7 @@ def test_panels_do_not_overlap_and_have_numbers_of_their_own(dashboard: Dashboar
         for x in range(place["x"], place["x"] + place["w"])
         for y in range(place["y"], place["y"] + place["h"])
     ]
-    assert len(cells) == len({*cells})
+    assert len(cells) == len({*cells}) == 24 * (max(y for _, y in cells) + 1)
     assert max(x for x, _ in cells) < 24
     assert len({panel["id"] for panel in panels}) == len(panels)
 
