@@ -77,6 +77,10 @@ out/site-venv: requirements/docs.txt | .venv
 	$(BIN)/uv pip install --quiet --python $@/bin/python --require-hashes -r $< || { rm -rf $@; false; }
 	@touch $@
 
+pictures: .venv ## Draw docs/pictures from real runs, on this machine and on a cluster with the operator (KUBECONFIG=): minutes
+	DRAW_DASHBOARDS=1 pytest tests/apiserver/test_dashboards.py
+	PYTHONPATH=operator:$(CURDIR) python -m website.pictures
+
 transcript: .venv ## Run README's local section in a fresh clone, and keep its output in docs/transcripts: minutes
 	PYTHONPATH=operator:$(CURDIR) python -m tests.shell.transcript
 
@@ -163,4 +167,4 @@ torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB;
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run transcript check-site site test prepare test-long rights costs test-attacks simulate mutate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help
+.PHONY: run pictures transcript check-site site test prepare test-long rights costs test-attacks simulate mutate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help
