@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # before the process group: imported later, by DDP, it keeps gloo's threads until the process ends
 import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
@@ -115,8 +116,8 @@ def main() -> None:
     try:
         run(device)
     finally:
-        # DDP leaves reference cycles that hold the process group: freed only at the interpreter's end, gloo's threads
-        # would meet a Python that is half gone, and now and then abort a job that had succeeded.
+        # DDP leaves reference cycles that hold the process group. gloo's threads would live until the end of Python,
+        # and now and then abort a job that had succeeded.
         gc.collect()
         dist.destroy_process_group()
 

@@ -4,6 +4,7 @@ import argparse
 import os
 
 import torch
+import torch._dynamo  # before the process group: imported later, by DDP, it keeps gloo's threads until the process ends
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel

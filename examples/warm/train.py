@@ -12,6 +12,7 @@ import time
 BEGIN, WARM = time.perf_counter(), "sklearn.datasets" in sys.modules
 
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402  # before the process group, which then ends all of gloo's threads
 import torch.distributed as dist  # noqa: E402
 from sklearn.datasets import load_digits  # noqa: E402
 from torch import nn  # noqa: E402

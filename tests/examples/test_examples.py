@@ -34,6 +34,27 @@ def outputs(*processes: subprocess.Popen[str]) -> list[str]:
     return printed
 
 
+THREADS = """
+import os, runpy, sys
+runpy.run_path(sys.argv.pop(), run_name="__main__")
+names = [open(f"/proc/self/task/{each}/comm").read().strip() for each in os.listdir("/proc/self/task")]
+print("left:", *[name for name in names if "gloo" in name])
+"""
+WITH_DDP = [path for path in sorted(ROOT.glob("examples/*/train.py")) if "DistributedDataParallel(" in path.read_text()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux shows the threads of a process")
+def test_no_thread_of_gloo_outlives_the_process_group() -> None:
+    alone = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "1", "RANK": "0"}
+    (printed,) = outputs(start("-c", THREADS, "examples/three-machines/train.py", **alone, GROUP_RANK="0"))
+    assert printed.splitlines()[-1] == "left:"
+
+
+@pytest.mark.parametrize("script", WITH_DDP, ids=[path.parent.name for path in WITH_DDP])
+def test_an_example_with_ddp_imports_before_the_group_what_would_keep_the_groups_threads(script: Path) -> None:
+    assert re.search(r"^import torch\._dynamo ", script.read_text(), re.MULTILINE)
+
+
 def pods(world: int, *words: str, **env: str) -> list[str]:
     """Run one process per pod with v1's environment."""
     port = str(free_port())
