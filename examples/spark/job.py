@@ -30,6 +30,7 @@ def points(line: Point) -> list[Point]:
 def train(rows: list[Point]) -> dict[str, Any]:
     """Fit a line to the rows. This runs in every process: each takes its part of them."""
     import torch
+    import torch._dynamo  # before the process group, which then ends all of gloo's threads
     import torch.distributed as dist
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
