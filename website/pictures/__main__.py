@@ -13,7 +13,7 @@ from website.pictures import cluster as on_cluster
 from website.pictures import jobs
 from website.pictures.drawing import draw
 from website.pictures.recording import record
-from website.pictures.scenes import ON_MACHINE, PROGRESS, SCENES, STATUS, STATUS_BLOCKED, TRAINING, Scene
+from website.pictures.scenes import FAILING, ON_MACHINE, PROGRESS, SCENES, STATUS, STATUS_BLOCKED, TRAINING, Scene
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs/pictures"
@@ -36,6 +36,8 @@ def main(names: list[str]) -> None:
 def _run_on_machine(scenes: list[Scene], folder: Path) -> None:
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / f"{TRAINING}.yaml").write_text(json.dumps(jobs.training(ROOT)))
+    (folder / f"{FAILING}.yaml").write_text(json.dumps(jobs.failing()))
+    (folder / "train.py").write_text(jobs.FAILING_SCRIPT)
     for scene in scenes:
         _draw(scene, folder)
 
@@ -59,7 +61,7 @@ def _draw(scene: Scene, folder: Path, **more: str) -> None:
     env = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
     env |= {"TERM": "xterm-256color", **more}
     screens = record(scene.command, env, folder, scene.columns, scene.moments)
-    lines = [*_shown(screens)]
+    lines = [*_shown(screens, folder)]
     date = time.strftime("%Y-%m-%d", time.gmtime())
     made = f"Output of a real run, drawn by `make pictures` on {date}"
     PICTURES.mkdir(exist_ok=True)
@@ -68,10 +70,11 @@ def _draw(scene: Scene, folder: Path, **more: str) -> None:
     print(f"{scene.name}: {len(lines)} lines")
 
 
-def _shown(screens: list[list[str]]) -> Iterator[str]:
+def _shown(screens: list[list[str]], folder: Path) -> Iterator[str]:
     """The lines of all moments, without the paths of this machine."""
     for screen in screens:
-        yield from (_ENVIRONMENT.sub(".venv/", line).replace(f"{ROOT}/", "") for line in screen)
+        for line in screen:
+            yield _ENVIRONMENT.sub(".venv/", line).replace(f"{ROOT}/", "").replace(f"{folder}/", "")
 
 
 if __name__ == "__main__":

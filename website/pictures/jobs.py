@@ -1,13 +1,33 @@
-"""The jobs of the pictures: examples with other values. Pure, except that it reads the examples."""
+"""The jobs of the pictures: examples with other values, and one that fails. Pure, except that it reads the examples."""
 
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from website.pictures.scenes import BLOCKED, HANGING, TRAINING
+from pytorchjob_operator import names
+from website.pictures.scenes import BLOCKED, FAILING, HANGING, TRAINING
 
 Object = dict[str, Any]
+
+FAILING_SCRIPT = """\
+import os
+import time
+
+from pytorchjob_agent import progress
+
+
+def step(number):
+    if number == 5 and os.environ["RANK"] == "1":
+        raise ValueError("the loss is nan")
+    time.sleep(0.2)
+    progress(number, 100)
+
+
+for number in range(1, 101):
+    step(number)
+"""
+"""train.py of the job that fails."""
 
 
 def hanging(root: Path) -> Object:
@@ -31,6 +51,22 @@ def training(root: Path) -> Object:
     del _worker(job)["template"]["spec"]["volumes"], _container(job)["volumeMounts"]
     _container(job)["env"] = _variables(OMP_NUM_THREADS=1, STEPS=200, STEP_SECONDS=0.3)
     return job
+
+
+def failing() -> Object:
+    """A job of two workers, one of which fails at the same step after each restart."""
+    container = {"name": names.CONTAINER, "image": "tiny:1", "command": ["pytorchjob-agent", "run", "--", "train.py"]}
+    worker = {"replicas": 2, "restartPolicy": "OnFailure", "template": {"spec": {"containers": [container]}}}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": FAILING},
+        "spec": {
+            "nprocPerNode": "1",
+            "runPolicy": {"backoffLimit": 2},
+            "pytorchReplicaSpecs": {"Worker": worker},
+        },
+    }
 
 
 def _example(root: Path, name: str) -> Object:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 HANGING, BLOCKED, TRAINING = "elastic", "digits", "fsdp2"
 """The jobs, by their examples: one trains through a hang, one finds no nodes, one trains."""
+FAILING = "tiny"
+"""The job whose script raises an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,12 @@ ON_MACHINE = (
         ("Training", "steps/s", "left", "2/2 ready, 0 restarts"),
         (r"Training .*step (2[5-9]|3\d)/.* left.*restarts, \d+ s$",),
         122,
+    ),
+    Scene(
+        "local-failure",
+        f"pytorchjob run -f {FAILING}.yaml",
+        ("Traceback", "ValueError: the loss is nan", "Failed after", "at train.py:", "next: correct train.py"),
+        columns=122,
     ),
 )
 """Scenes of local runs."""
