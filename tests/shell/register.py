@@ -130,7 +130,7 @@ NOT_EXECUTED = {
     f"{RUNBOOKS}/PyTorchJobOperatorQueueGrows.md: How to see it": NotExecuted("an operator in a pod"),
     "tests/mutation/README.md: Mutation tests": NotExecuted("hours"),
     "tests/simulation/README.md: Simulation of a job": NotExecuted(
-        "hours; `make test` runs fewer schedules",
+        "a quarter of an hour; `make test` runs fewer schedules",
         "tests/simulation/test_simulation.py::test_a_job_comes_back_to_work_whatever_happens",
     ),
 }
