@@ -1,9 +1,9 @@
 #!/bin/bash
 # Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
-# usage: binaries.sh [apiserver|tests|clients|metrics|prometheus|node|registry|all]   (apiserver: an API server for tests and benchmarks;
+# usage: binaries.sh [apiserver|tests|kueue|clients|metrics|prometheus|node|registry|all]   (apiserver: an API server for tests and benchmarks;
 #                    tests: all that tests without a cluster need; clients: what users of a cluster need; metrics: what autoscalers
 #                    need in it; prometheus: what reads dashboards and alerts; node: what a node image is made from;
-#                    registry: where tests push to)
+#                    registry: where tests push to; kueue: what the tests with a real Kueue need, some minutes)
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./common.sh
@@ -70,6 +70,15 @@ podgroups() {
     ) 9>"$BIN/.stamps/podgroups.lock"
 }
 
+# Its manager, and its manifests as it publishes them.
+kueue() {
+    local module=sigs.k8s.io/kueue
+    kubernetes kubectl
+    build kueue kueue $module/cmd/kueue "-X $module/pkg/version.GitVersion=$(version_of kueue $module)"
+    "$BIN/kubectl" kustomize "$(cd "$tools/kueue" && go list -m -f '{{.Dir}}' $module)/config/default" >"$BIN/.kueue.yaml.new"
+    mv "$BIN/.kueue.yaml.new" "$BIN/kueue.yaml"
+}
+
 tests() {
     apiserver
     kubernetes kube-scheduler
@@ -122,7 +131,8 @@ clients) clients ;;
 helm) helm ;;
 metrics) metrics ;;
 prometheus) prometheus ;;
+kueue) kueue ;;
 registry) registry ;;
 all) apiserver && clients && metrics && node && registry ;;
-*) fail "unknown group '$1': use apiserver, tests, clients, metrics, prometheus, node, registry or all" ;;
+*) fail "unknown group '$1': use apiserver, tests, kueue, clients, metrics, prometheus, node, registry or all" ;;
 esac

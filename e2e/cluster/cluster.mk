@@ -1,7 +1,7 @@
 # The cluster: a real Kubernetes on this machine. Each target is one script of e2e/cluster; docs/cluster.md says what they do.
 
 ##@ Cluster
-.PHONY: binaries binaries-tests binaries-apiserver node-image images cluster load-images cluster-down cluster-clean
+.PHONY: binaries binaries-tests binaries-apiserver binaries-kueue node-image images cluster load-images cluster-down cluster-clean
 
 binaries: ## Build Kubernetes, etcd, CoreDNS, kind, helm and kwok from Go modules into the cache
 	@e2e/cluster/binaries.sh all
@@ -11,6 +11,9 @@ binaries-tests: ## Only what tests need that use no cluster: API server, schedul
 
 binaries-apiserver: ## Only what the API-server tests and benchmarks need
 	@e2e/cluster/binaries.sh apiserver
+
+binaries-kueue: ## Build Kueue for the tests that need a real one; without it `make test-long` skips them
+	@e2e/cluster/binaries.sh kueue
 
 node-image: ## Make the kind node image without a registry
 	@e2e/cluster/node-image.sh

@@ -1,0 +1,98 @@
+"""The real Kueue with its integration for PyTorchJob: `test_kueue.py` sends the same requests without it."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.apiserver import kueue_process as kueue
+from tests.apiserver.cluster import ControlPlane
+from tests.apiserver.kueue_process import Object, holds, submit, workload
+from tests.apiserver.operator_process import Jobs, Kubelet
+from tests.waiting import becomes, until_async
+
+pytestmark = [
+    pytest.mark.apiserver,
+    pytest.mark.long,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not kueue.BUILT, reason="Kueue is not built: run `make binaries-kueue`"),
+]
+QUEUE = {"kueue.x-k8s.io/queue-name": "q"}
+HIGH = QUEUE | {"kueue.x-k8s.io/priority-class": "high"}
+
+
+@pytest.fixture(scope="module")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with kueue.serving(tmp_path_factory.mktemp("kueue-jobs"), kueue.PYTORCHJOB, kueue.POD) as plane:
+        yield plane
+
+
+@pytest.fixture
+def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
+    """A namespace with a queue of three processors."""
+    found = make_jobs()
+    kueue.add_queue(found, cpus=3)
+    return found
+
+
+def suspended(jobs: Jobs, name: str) -> bool:
+    return ("Suspended", "True") in jobs.conditions(name)
+
+
+async def test_a_job_is_admitted_runs_and_its_workload_finishes(jobs: Jobs, kubelet: Kubelet) -> None:
+    submit(jobs, "x", workers=2, labels=QUEUE)
+    await becomes(lambda: jobs.condition("x", "Running"))
+    assert holds(workload(jobs, "x"), "Admitted")
+    await becomes(lambda: holds(workload(jobs, "x"), "PodsReady"))
+    await kubelet.report("Succeeded")
+    await becomes(lambda: holds(workload(jobs, "x"), "Finished"))
+
+
+async def test_without_quota_a_job_stays_suspended_until_there_is_some(jobs: Jobs, kubelet: Kubelet) -> None:
+    submit(jobs, "x", workers=2, labels=QUEUE)
+    await becomes(lambda: jobs.condition("x", "Running"))
+    submit(jobs, "late", workers=2, labels=QUEUE)
+    await becomes(lambda: suspended(jobs, "late"))
+    assert not [name for name in await kubelet.pods() if name.startswith("late")]
+    await kubelet.report("Succeeded")
+    await becomes(lambda: jobs.condition("late", "Running"))
+
+
+async def test_an_evicted_job_leaves_and_runs_again_when_it_is_admitted_again(jobs: Jobs, kubelet: Kubelet) -> None:
+    submit(jobs, "x", workers=2, labels=QUEUE)
+    await becomes(lambda: jobs.condition("x", "Running"))
+    submit(jobs, "late", workers=1, labels=HIGH)
+    await becomes(lambda: jobs.condition("late", "Running"))
+    await becomes(lambda: suspended(jobs, "x"))
+    assert {name for name in await kubelet.pods() if name.startswith("x")} == set()
+    assert jobs.get("x")["status"]["columns"]["restarts"] == 0
+    await kubelet.report("Succeeded")
+    await becomes(lambda: jobs.condition("x", "Running"))
+
+
+async def test_a_failed_pod_is_replaced_while_the_workload_stays_admitted(jobs: Jobs, kubelet: Kubelet) -> None:
+    submit(jobs, "x", workers=2, labels=QUEUE)
+    await becomes(lambda: jobs.condition("x", "Running"))
+    before = await kubelet.pods()
+    await kubelet.report("Failed", "x-worker-0", exit_code=137)
+    await until_async(lambda: replaced(kubelet, before, "x-worker-0"))
+    await becomes(lambda: jobs.condition("x", "Running"))
+    after = await kubelet.pods()
+    assert after["x-worker-1"]["metadata"]["uid"] == before["x-worker-1"]["metadata"]["uid"]
+    assert holds(workload(jobs, "x"), "Admitted")
+
+
+async def replaced(kubelet: Kubelet, before: dict[str, Object], name: str) -> bool:
+    found = (await kubelet.pods()).get(name)
+    return found is not None and found["metadata"]["uid"] != before[name]["metadata"]["uid"]
+
+
+async def test_a_scaled_job_is_stopped_and_admitted_with_its_new_size(jobs: Jobs, kubelet: Kubelet) -> None:
+    submit(jobs, "x", workers=2, labels=QUEUE)
+    await becomes(lambda: jobs.condition("x", "Running"))
+    before = await kubelet.pods()
+    jobs.kubectl("scale", "ptj", "x", "--replicas=1")
+    await until_async(lambda: replaced(kubelet, before, "x-master-0"))
+    await becomes(lambda: jobs.condition("x", "Running"))
+    assert {*await kubelet.pods()} == {"x-master-0", "x-worker-0"}
+    counts = [one["count"] for one in workload(jobs, "x")["spec"]["podSets"]]
+    assert counts == [1, 1]
