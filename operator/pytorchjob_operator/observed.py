@@ -274,6 +274,8 @@ class Observed:
     """The nodes that a plan asked for (`Plan.nodes`), by name; other nodes have not been read."""
     report: Report | None = None
     """The coordinator's report about the job's rounds; None without the coordinator, and before its first report."""
+    postponed: Mapping[str, datetime] = field(default_factory=dict)
+    """Pods that must not be created before a time (`control/pace`), by name."""
 
     def of(self, kind: ChildKind) -> tuple[Child, ...]:
         """Return the children of a kind."""

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pytorchjob_operator.control.pace import FREE
 from tests.apiserver import kueue_process as kueue
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.kueue_process import Object, holds, submit, workload
-from tests.apiserver.operator_process import Jobs, Kubelet
+from tests.apiserver.operator_process import Audit, Jobs, Kubelet
 from tests.waiting import becomes, until_async
 
 pytestmark = [
@@ -249,6 +250,23 @@ async def test_a_group_can_shrink_and_grow_again_up_to_its_total_count(jobs: Job
 
 async def are(kubelet: Kubelet, count: int) -> bool:
     return len(await kubelet.pods()) == count
+
+
+async def test_pods_beyond_the_total_count_are_created_again_ever_more_slowly(jobs: Jobs, kubelet: Kubelet) -> None:
+    submit(jobs, "x", workers=2, pods=without_finalizer("x"))
+    await started(jobs, "x")
+    before, audit = uids(await kubelet.pods()), Audit(jobs.plane)
+
+    def creations() -> int:
+        asked = audit.operator(jobs.namespace)
+        return sum((one.verb, one.resource, one.name) == ("create", "pods", "x-worker-2") for one in asked)
+
+    jobs.kubectl("scale", "ptj", "x", "--replicas=3")
+    await becomes(lambda: creations() > FREE)
+    submit(jobs, "late", workers=2, pods=without_finalizer("late"))
+    await becomes(lambda: holds_back(jobs, "late"))
+    assert creations() < 4 * FREE
+    assert before.items() <= uids(await kubelet.pods()).items()
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["with fast admission", "without"])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
+from pytorchjob_operator.control.pace import FREE
 from pytorchjob_operator.control.reconcile import FENCED, SOON
 from pytorchjob_operator.errors import Conflict, Refused, Unavailable
 from pytorchjob_operator.names import Cause
@@ -212,6 +213,22 @@ async def test_a_pod_that_vanished_is_made_again_after_one_read_of_the_job(world
     await world.reconcile()
     assert sorted(world.pods) == ALL
     assert (world.asked()[("get", "pytorchjobs")], world.asked()[("create", "pods")]) == (1, 1)
+
+
+async def test_a_pod_that_vanishes_again_and_again_is_made_ever_more_slowly(world: World) -> None:
+    await started(world)
+    wait = None
+    for _ in range(2 * FREE):
+        if "x-worker-1" in world.pods:
+            world.api.remove(PODS, "x-worker-1", "ns")
+        world.refresh()
+        wait = await world.reconcile()
+    assert world.asked()[("create", "pods")] == FREE
+    assert wait == 1.0
+    assert "x-worker-1" not in world.pods
+    world.wait(1.0)
+    await world.reconcile()
+    assert "x-worker-1" in world.pods
 
 
 async def test_without_the_lead_nothing_is_asked(world: World) -> None:

@@ -169,3 +169,10 @@ def test_one_pass_creates_a_bounded_number_of_pods(most: int | None, present: in
     plan = make_plan(replace(seen, options=replace(seen.options, pods_per_pass=most)))
     assert len([name for name in written(plan) if name.startswith("+x-")]) == created
     assert (plan.wake_at == seen.now) is again
+
+
+def test_a_postponed_pod_is_created_at_its_time_and_the_others_now() -> None:
+    seen = replace(observed(make_job(workers=2), *pods(RUN)), postponed={"x-worker-0": at(9)})
+    plan = make_plan(seen)
+    assert written(plan) == ["+x-worker-1"]
+    assert (plan.wake_at, "1 postponed" in plan.reason) == (at(9), True)

@@ -5,7 +5,7 @@ written. Decisions are made in `plan`; after a crash at any point the next pass 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
@@ -14,6 +14,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.nodes import Nodes
+from pytorchjob_operator.control.pace import Pace
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.errors import Refused
@@ -22,7 +23,7 @@ from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, EventType
 from pytorchjob_operator.observed import Refusal, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan
-from pytorchjob_operator.plan.writes import Event
+from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, Write
 
 logger = logging.getLogger(__name__)
 
@@ -45,12 +46,21 @@ class JobCoordinator(Protocol):
 
 @dataclass
 class _Memory:
-    """State from one pass to the next; losing it only repeats a log line or an event, or writes a status early."""
+    """State from one pass to the next; losing it only repeats a log line or an event, or writes something early."""
 
     reason: str = ""
     refusal: Refusal | None = None
     status_due: datetime | None = None
     reported: frozenset[ReportedEvent] = frozenset()
+    pace: Pace = field(default_factory=Pace)
+
+    def remember(self, writes: Iterable[Write], now: datetime) -> None:
+        """Record the pods that were created and deleted."""
+        for write in writes:
+            if isinstance(write, CreatePod):
+                self.pace.created(write.body["metadata"]["name"], now)
+            elif isinstance(write, DeletePod):
+                self.pace.deleted(write.name)
 
 
 @dataclass
@@ -89,6 +99,8 @@ class Reconciler:
         if plan.writes and job.status.conditions and not await self.applier.confirm(job):
             return SOON
         refusal = await self.applier.write(job, plan.writes) if plan.writes else None
+        if refusal is None:
+            memory.remember(plan.writes, self.clock())
         plan = await self._publish(job, plan, refusal, memory)
         if refusal is not None:
             raise Refused(0, refusal.reason, refusal.message)
@@ -98,7 +110,8 @@ class Reconciler:
         now = self.clock()
         seen = self.caches.observe(job, now, memory.refusal, memory.status_due)
         report = self.coordinator.report(job.metadata.uid) if self.coordinator else None
-        plan = make_plan(replace(seen, nodes=self.nodes.known(now), reported=memory.reported, report=report))
+        seen = replace(seen, nodes=self.nodes.known(now), reported=memory.reported, report=report)
+        plan = make_plan(replace(seen, postponed=memory.pace.postponed(now)))
         self._update_coordinator(job.metadata.uid, plan.coordinator)
         if plan.needs:
             self.want(plan.needs)
