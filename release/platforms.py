@@ -53,7 +53,8 @@ def choose(wanted: tuple[str, ...], builder: Builder) -> Choice:
         return Choice(platforms, buildx=True)
     sentence, remedy = lack
     if wanted:
-        raise StepError(f"{' and '.join(platforms)} cannot be built: {sentence}", f"{remedy}, {_AGAIN}")
+        either = f"{remedy}, {_AGAIN}; or build for this machine alone with PLATFORMS={NATIVE}"
+        raise StepError(f"PLATFORMS={','.join(wanted)} cannot be built: {sentence}", either)
     return Choice((builder.native,), False, f"only {builder.native} is built: {sentence}; {remedy}, {_AGAIN}")
 
 

@@ -46,8 +46,10 @@ def test_with_a_wish_it_is_an_error(builder: Builder, words: str) -> None:
     with pytest.raises(StepError) as failed:
         choose(BOTH, builder)
     sentence, _, remedy = words.partition("; ")
+    assert str(failed.value).startswith("PLATFORMS=linux/amd64,linux/arm64 cannot be built: ")
     assert sentence in str(failed.value)
     assert failed.value.remedy.startswith(remedy)
+    assert failed.value.remedy.endswith("or build for this machine alone with PLATFORMS=native")
 
 
 @pytest.mark.parametrize(

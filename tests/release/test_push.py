@@ -151,7 +151,7 @@ REFUSED = [
     pytest.param(
         {"REGISTRY": REGISTRY, "PLATFORMS": "linux/amd64,linux/arm64", "FAKE_BUILDX": "0"},
         1,
-        "linux/amd64 and linux/arm64 cannot be built: docker buildx is missing",
+        "PLATFORMS=linux/amd64,linux/arm64 cannot be built: docker buildx is missing",
         id="both platforms without buildx",
     ),
     pytest.param({"REGISTRY": REGISTRY, "SIGN_KEY": "k"}, 1, "cosign is missing", id="a key without cosign"),
