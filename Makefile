@@ -82,7 +82,7 @@ pictures: .venv ## Draw docs/pictures from real runs, on this machine and on a c
 	PYTHONPATH=operator:$(CURDIR) python -m website.pictures
 
 transcript: .venv ## Run README's local section in a fresh clone, and keep its output in docs/transcripts: minutes
-	PYTHONPATH=operator:$(CURDIR) python -m tests.shell.transcript
+	KEEP_TRANSCRIPTS=1 pytest -q tests/test_readme.py
 
 unit: out/compiled ## The tests that need nothing but this machine
 	pytest tests -m "not apiserver and not cluster and not helm and not torch and not torch_oldest and not long"

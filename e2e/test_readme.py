@@ -9,8 +9,7 @@ import pytest
 from e2e.conftest import CACHE
 from e2e.faults import on_kind
 from e2e.kubectl import Kubectl
-from tests.readme import clone, follow
-from tests.test_readme import CLUSTER
+from tests.readme import CLUSTER, clone, follow
 
 # It brings its images into the nodes, and uses the namespace `default`, as README does.
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(1200)]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TRANSCRIPTS = ROOT / "out" / "readme"
+LOCAL, CLUSTER, ITSELF = "Try it: one machine, no cluster", "On a cluster", "Prove it"
+"""README's sections with shell blocks."""
 _BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _OURS = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "MAKEFLAGS", "MAKELEVEL", "KUBECONFIG", "PROVIDER")
 
@@ -48,13 +50,13 @@ def clone(to: Path) -> Path:
     return to
 
 
-def commit() -> str:
-    """The commit of this checkout, in short."""
-    return _git("rev-parse", "--short", "HEAD").strip()
+def commit(checkout: Path) -> str:
+    """The commit of a checkout, in short."""
+    return _git("rev-parse", "--short", "HEAD", at=checkout).strip()
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
+def _git(*arguments: str, at: Path = ROOT) -> str:
+    return subprocess.run(["git", "-C", str(at), *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def follow(heading: str, checkout: Path, *, seconds: float, programs: Path | None = None) -> Done:
@@ -62,13 +64,20 @@ def follow(heading: str, checkout: Path, *, seconds: float, programs: Path | Non
 
     `programs` is a folder with what README names as needed, for machines that have it nowhere else.
     """
+    return execute(heading, "\n".join(sections()[heading]), checkout, seconds=seconds, programs=programs)
+
+
+def execute(
+    name: str, script: str, checkout: Path, *, seconds: float, programs: Path | None = None, **given: str
+) -> Done:
+    """Run lines as `follow` does, under a name for the transcript, with these variables."""
     path = [folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder) != ROOT / ".venv/bin"]
-    env = {name: value for name, value in os.environ.items() if name not in _OURS}
+    env = {key: value for key, value in os.environ.items() if key not in _OURS} | given
     env["PATH"] = os.pathsep.join([*path, *([str(programs)] if programs else [])])
     TRANSCRIPTS.mkdir(parents=True, exist_ok=True)
-    transcript = TRANSCRIPTS / f"{re.sub('[^a-z]+', '-', heading.lower())}.txt"
+    transcript = TRANSCRIPTS / f"{re.sub('[^a-z]+', '-', name.lower())}.txt"
     # -v shows each line before it runs; a terminal is not there, so nothing waits for a key.
-    command = ["bash", "-ev", "-c", "\n".join(sections()[heading])]
+    command = ["bash", "-ev", "-c", script]
     with transcript.open("w") as out:
         done = subprocess.run(
             command,

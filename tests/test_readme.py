@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.readme import ROOT, clone, follow, sections
+from tests.readme import CLUSTER, ITSELF, LOCAL, ROOT, clone, follow, sections
+from tests.shell.transcript import keep
 
-LOCAL, CLUSTER, ITSELF = "Try it: one machine, no cluster", "On a cluster", "Prove it"
 RUN_BY = {
     LOCAL: "tests/test_readme.py::test_the_local_section_works_as_written",
     CLUSTER: "e2e/test_readme.py::test_the_cluster_section_works_as_written",
@@ -37,9 +37,11 @@ def test_no_command_waits_for_a_key() -> None:
 @pytest.mark.torch
 @pytest.mark.timeout(900)
 def test_the_local_section_works_as_written(tmp_path: Path) -> None:
-    done = follow(LOCAL, clone(tmp_path / "clone"), seconds=800)
-    shutil.rmtree(tmp_path / "clone/.venv", ignore_errors=True)  # torch, once more
+    checkout = clone(tmp_path / "clone")
+    done = follow(LOCAL, checkout, seconds=800)
+    shutil.rmtree(checkout / ".venv", ignore_errors=True)  # torch, once more
     assert done.status == 0, done.transcript
     assert "Succeeded" in done.transcript
     assert re.search(r"accuracy=0\.9\d", done.transcript), done.transcript
     assert "is valid" in done.transcript
+    keep("local", done, checkout, {})

@@ -1,52 +1,85 @@
-"""Writes what README's local section prints in a fresh clone: `python -m tests.shell.transcript` (`make transcript`).
+"""The pages of docs/transcripts: what README's commands print in a fresh clone.
 
-Minutes: the clone installs its own environment.
+A test that runs such commands hands their output to `keep`. `make transcript` sets KEEP_TRANSCRIPTS, and then the page
+is written; otherwise nothing is.
 """
 
 import os
-import sys
-import tempfile
+import re
+import socket
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.readme import ROOT, clone, commit, follow
-from tests.test_readme import LOCAL
+from tests.readme import LOCAL, ROOT, Done, commit, sections
 
-PAGE = "docs/transcripts/local.md"
-_HEAD = """# README's local section, as it ran
+FOLDER = ROOT / "docs/transcripts"
+_HEAD = """# {title}, as it ran
 
-The output of each block of [README's local section](../../README.md#try-it-one-machine-no-cluster) in a fresh clone,
-on {date}, at commit {commit}. The machine has {cores} cores. CLONE is the folder of the clone.
-`make transcript` writes this page.
-`tests/test_readme.py::test_the_local_section_works_as_written` runs the same blocks.
+The output of {what},
+in a fresh clone, on {date}, at commit {commit}. The machine has {cores} cores.
+{masked}
+`make transcript` writes this page. `{test}` runs the same
+commands.
 
 ```text
 {text}
 ```
 """
+_ADDRESS = re.compile(r"https?://[^\s)]+")
 
 
-def page(printed: str, folder: Path, at: str, cores: int, date: str) -> str:
-    """The page with what a run in a folder printed: without the folder's name and spaces at the ends of lines."""
-    lines = printed.replace(str(folder), "CLONE").strip().split("\n")
-    text = "\n".join(line.rsplit("\r", 1)[-1].rstrip() for line in lines)
-    return _HEAD.format(date=date, commit=at, cores=cores, text=text)
+@dataclass(frozen=True)
+class Page:
+    """One page of the folder."""
+
+    name: str
+    title: str
+    what: str
+    test: str
+    commands: Callable[[], list[str]]
+    """README's lines that the page has, in their order."""
+    masked: str = "CLONE is the folder of the clone."
+
+    def path(self, folder: Path = FOLDER) -> Path:
+        return folder / f"{self.name}.md"
 
 
-def main() -> int:
-    """Run the section and write the page; nothing is written if a command fails."""
-    with tempfile.TemporaryDirectory() as folder:
-        checkout = clone(Path(folder) / "clone")
-        done = follow(LOCAL, checkout, seconds=1800)
-    if done.status:
-        print(done.transcript, file=sys.stderr)
-        return 1
-    date = time.strftime("%Y-%m-%d", time.gmtime())
-    path = ROOT / PAGE
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(page(done.transcript, checkout, commit(), os.cpu_count() or 1, date))
-    return 0
+def section(heading: str) -> Callable[[], list[str]]:
+    """What returns the lines of a section's blocks."""
+    return lambda: [line for block in sections()[heading] for line in block.splitlines()]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+PAGES = (
+    Page(
+        name="local",
+        title="README's local section",
+        what="each block of [README's local section](../../README.md#try-it-one-machine-no-cluster)",
+        test="tests/test_readme.py::test_the_local_section_works_as_written",
+        commands=section(LOCAL),
+        masked="CLONE is the folder of the clone. ADDRESS is PyTorch's own index, which that machine does not reach.",
+    ),
+)
+
+
+def clean(printed: str, masks: Mapping[str, str]) -> str:
+    """What a terminal shows at the end: without what only this machine has, and without spaces at the ends of lines."""
+    for found, name in {**masks, socket.gethostname(): "MACHINE"}.items():
+        printed = printed.replace(found, name)
+    lines = _ADDRESS.sub("ADDRESS", printed).strip().split("\n")
+    return "\n".join(line.rsplit("\r", 1)[-1].rstrip() for line in lines)
+
+
+def keep(name: str, done: Done, checkout: Path, masks: Mapping[str, str], folder: Path | None = None) -> None:
+    """Write the page of commands that ran in a clone, if a folder is given or KEEP_TRANSCRIPTS is set."""
+    to = folder or (FOLDER if os.environ.get("KEEP_TRANSCRIPTS") else None)
+    if to is None:
+        return
+    [page] = [page for page in PAGES if page.name == name]
+    words = {"title": page.title, "what": page.what, "test": page.test, "masked": page.masked}
+    when = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit(checkout), "cores": os.cpu_count() or 1}
+    to.mkdir(parents=True, exist_ok=True)
+    page.path(to).write_text(
+        _HEAD.format(**words, **when, text=clean(done.transcript, {**masks, str(checkout): "CLONE"}))
+    )
