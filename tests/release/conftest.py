@@ -1,8 +1,8 @@
 """A checkout for each test, and a real registry on this machine."""
 
-import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,12 +26,20 @@ def with_docker(checkout: Checkout) -> Checkout:
 @pytest.fixture(scope="session")
 def registry() -> Iterator[str]:
     """The address of a registry that has nothing yet."""
+    with started() as address:
+        yield address
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[str]:
+    """The address of a registry that runs with these arguments, as long as the test wants it."""
     program = BIN / "registry"
     if not program.is_file():
         pytest.fail(f"{program} is missing: run `make binaries-tests` (needs Go)", pytrace=False)
-    with subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", str(program)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    command = ["setpriv", "--pdeathsig", "KILL", str(program), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        os.kill(process.pid, 15)
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()

@@ -27,6 +27,10 @@ func main() {
 	}
 	// The first line of the output is how a test learns the port.
 	fmt.Println(listener.Addr())
-	server := &http.Server{Handler: registry.New(options...), ReadHeaderTimeout: 10 * time.Second}
+	handler := registry.New(options...)
+	if *folder != "" {
+		handler = uploads(*folder, handler)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	log.Fatal(server.Serve(listener))
 }
