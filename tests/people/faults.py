@@ -307,7 +307,27 @@ CREATION = (
     ),
 )
 
+HELD = tuple(seeds.held(name) for name in (MASTER, W0, W1))
+"""Pods that Kueue holds back as a group."""
 QUEUES = (
+    fault(
+        "Kueue holds a group of pods that waits for quota",
+        "KueueWaitsForQuota",
+        job(seeds.condition("Waiting", reason="SchedulingGated")),
+        *HELD,
+        seeds.kueue(
+            seeds.workload(
+                "couldn't assign flavors to pod set 47084aeb: insufficient unused quota for cpu", name="group"
+            )
+        ),
+    ),
+    fault(
+        "Kueue has no Workload yet for a group of pods",
+        "KueueWaits",
+        job(seeds.condition("Waiting", reason="SchedulingGated")),
+        *HELD,
+        seeds.kueue(seeds.workload("of another group", name="other")),
+    ),
     fault("suspended by a user", "SuspendedByUser", job(seeds.condition("Suspended"), runPolicy={"suspend": True})),
     fault(
         "Kueue waits for quota",

@@ -217,10 +217,20 @@ def degraded(reason: str, message: str) -> Object:
     return condition("Degraded", message, reason=reason)
 
 
-def workload(message: str, reason: str = "Pending") -> Object:
-    """Kueue's object for the job."""
+def held(name: str) -> Object:
+    """A pod that Kueue holds back as part of the group `group`."""
+    made = pod(name, phase="Pending", node="", schedulingGates=[{"name": names.GATE_KUEUE}])
+    made["metadata"]["labels"] |= {names.LABEL_KUEUE_QUEUE: "gpu", names.LABEL_KUEUE_GROUP: "group"}
+    made["status"]["containerStatuses"] = []
+    made["status"]["conditions"] = [condition("PodScheduled", reason="SchedulingGated", status="False")]
+    return made
+
+
+def workload(message: str, reason: str = "Pending", name: str = "") -> Object:
+    """Kueue's object for the job, or for a group of pods with this name."""
+    owners = [] if name else [{"uid": "uid-train", "controller": True}]
     return {
-        "metadata": {"name": "pytorchjob-train-1a2b3", "ownerReferences": [{"uid": "uid-train", "controller": True}]},
+        "metadata": {"name": name or "pytorchjob-train-1a2b3", "ownerReferences": owners},
         "status": {"conditions": [condition("QuotaReserved", message, reason=reason, status="False")]},
     }
 

@@ -44,7 +44,7 @@ def gather_job(cluster: Cluster, name: str, now: datetime, *, deep: bool = False
         pods,
         events=_allowed(lambda: cluster.events([name, *map(reading.name_of, pods)]), ()),
         nodes=cluster.nodes() if deep or any(map(_concerns_nodes, pods)) else None,
-        workloads=_workloads(cluster, job),
+        workloads=_workloads(cluster, job, pods),
         claims=_claims(cluster, pods),
         readable=found is not None,
     )
@@ -110,15 +110,16 @@ def _concerns_nodes(pod: Object) -> bool:
     return (not reading.has_finished(pod) and not ready) or reading.deleting(pod)
 
 
-def _workloads(cluster: Cluster, job: Object) -> Sequence[Object] | None:
-    """Return Kueue's Workloads of a job that waits for a queue."""
-    if not reading.queue_of(job) or not reading.suspended(job):
+def _workloads(cluster: Cluster, job: Object, pods: Sequence[Object]) -> Sequence[Object] | None:
+    """Return Kueue's Workloads of a job that waits for a queue, itself or by its pods as a group."""
+    groups = {group for pod in pods if (group := reading.held_group(pod))}
+    if not groups and not (reading.queue_of(job) and reading.suspended(job)):
         return None
     for version in KUEUE_VERSIONS:
         path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{cluster.namespace}/workloads"
         found = _items(cluster, path)
         if found is not None:
-            return [workload for workload in found if _belongs(workload, job)]
+            return [entry for entry in found if _belongs(entry, job) or reading.name_of(entry) in groups]
     return None
 
 

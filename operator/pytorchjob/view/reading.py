@@ -81,9 +81,20 @@ def suspended(job: Object) -> bool:
     return part(job, "spec", "runPolicy").get("suspend") is True
 
 
-def queue_of(job: Object) -> str:
-    """Return the job's queue of Kueue; empty without one."""
-    return str(part(job, "metadata", "labels").get(names.LABEL_KUEUE_QUEUE) or "")
+def queue_of(obj: Object) -> str:
+    """Return the queue of Kueue of a job or a pod; empty without one."""
+    return str(part(obj, "metadata", "labels").get(names.LABEL_KUEUE_QUEUE) or "")
+
+
+def gates_of(pod: Object) -> tuple[str, ...]:
+    """Return the names of the scheduling gates that hold a pod back."""
+    return tuple(str(gate.get("name")) for gate in items(pod, "spec", "schedulingGates"))
+
+
+def held_group(pod: Object) -> str:
+    """Return the pod's group if Kueue holds the pod back as part of a group; empty otherwise."""
+    group = part(pod, "metadata", "labels").get(names.LABEL_KUEUE_GROUP)
+    return str(group or "") if names.GATE_KUEUE in gates_of(pod) else ""
 
 
 def changed_at(entry: Object) -> datetime | None:

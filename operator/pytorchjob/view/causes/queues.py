@@ -127,12 +127,19 @@ def _held_by_kueue(seen: Seen) -> Iterator[Finding]:
         label = Evidence("the job", f"the label {LABEL_KUEUE_QUEUE} is {seen.queue}, and suspend is true")
         yield Finding(KUEUE_WAITS if unknown else KUEUE_NOT_SEEN, values, (label,))
         return
-    workload = seen.workloads[0]
+    yield _waits(seen.workloads[0], values)
+
+
+def _waits(workload: Object, values: dict[str, str], pods: tuple[str, ...] = ()) -> Finding:
+    """Return why Kueue has not admitted a Workload."""
     reserved = reading.condition(workload, "QuotaReserved", "False")
     message = str(reserved.get("message") or "")
     source = f"Kueue's Workload {reading.name_of(workload)}, {reserved.get('reason') or 'no condition yet'}"
     evidence = (Evidence(source, reading.line_of(message, 600)),)
-    yield Finding(_of_kueue(message), {**values, "workload": reading.name_of(workload)}, evidence)
+    cause = _of_kueue(message)
+    if pods and cause is KUEUE_NO_QUEUE:  # its remedy is for a queue of the job
+        cause = KUEUE_WAITS
+    return Finding(cause, {**values, "workload": reading.name_of(workload)}, evidence, pods)
 
 
 def _of_kueue(message: str) -> Cause:
@@ -144,17 +151,17 @@ def _of_kueue(message: str) -> Cause:
 
 
 def _gated(seen: Seen) -> Iterator[Finding]:
-    pods = [pod for pod in seen.living_pods() if _gate(pod)]
-    if pods:
-        held = reading.condition(pods[0], "PodScheduled", "False")
-        yield Finding(
-            GATED,
-            {"gate": _gate(pods[0]), "pod": reading.name_of(pods[0])},
-            (from_pod(pods[0], "SchedulingGated", held.get("message") or f"held by {_gate(pods[0])}"),),
-            tuple(map(reading.name_of, pods)),
-        )
-
-
-def _gate(pod: Object) -> str:
-    gates = reading.items(pod, "spec", "schedulingGates")
-    return ", ".join(str(gate.get("name")) for gate in gates)
+    pods = [pod for pod in seen.living_pods() if reading.gates_of(pod)]
+    if not pods:
+        return
+    pod, held = pods[0], tuple(map(reading.name_of, pods))
+    gates, queue = ", ".join(reading.gates_of(pod)), reading.queue_of(pod)
+    if reading.held_group(pod) and queue and seen.workloads:
+        yield _waits(seen.workloads[0], {"queue": queue}, held)
+        return
+    scheduled = reading.condition(pod, "PodScheduled", "False")
+    seen_as = from_pod(pod, "SchedulingGated", scheduled.get("message") or f"held by {gates}")
+    if reading.held_group(pod) and queue:
+        yield Finding(KUEUE_WAITS, {"queue": queue}, (seen_as,), held)
+    else:
+        yield Finding(GATED, {"gate": gates, "pod": reading.name_of(pod)}, (seen_as,), held)
