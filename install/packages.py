@@ -86,10 +86,21 @@ def main(python: str, requirements: str) -> int:
         return _run([*uv, "--require-hashes", "-r", requirements])
     version = locked_version(text, "torch")
     _say(f"no NVIDIA GPU: PyTorch {version} for CPUs (TORCH=cuda: the build for GPUs, {SIZES['all']} to fetch)")
-    if _run([*uv, "--no-deps", "--torch-backend", "cpu", f"torch=={version}"], retries="0") == 0:
+    for_cpus = [*uv, "--no-deps", "--torch-backend", "cpu", f"torch=={version}"]
+    problem = refusal([*for_cpus, "--dry-run"])
+    if not problem and _run(for_cpus) == 0:
         return _install(uv, without(text, lambda name: name == "torch" or _GPU.match(name) is not None))
-    _say(f"it cannot be fetched from here: the build for GPUs without what CPUs never load, {SIZES['lean']} to fetch")
+    why = f"it cannot be fetched from here ({problem or 'its download failed'})"
+    _say(f"{why}: the build for GPUs without what CPUs never load, {SIZES['lean']} to fetch")
     return _install(uv, without(text, NOT_LOADED.__contains__))
+
+
+def refusal(command: list[str]) -> str:
+    """Return why a command of uv fails, in uv's words for the deepest cause; nothing if it succeeds."""
+    env = {**os.environ, "UV_HTTP_RETRIES": "0"}
+    done = subprocess.run(command, env=env, check=False, capture_output=True, text=True)  # noqa: S603 - as in _run
+    lines = [line.strip().removeprefix("cause: ") for line in done.stderr.splitlines() if line.strip()]
+    return (lines or [f"exit status {done.returncode}"])[-1] if done.returncode else ""
 
 
 def _install(uv: list[str], text: str) -> int:
@@ -99,9 +110,8 @@ def _install(uv: list[str], text: str) -> int:
         return _run([*uv, "--no-deps", "--require-hashes", "-r", file.name])
 
 
-def _run(command: list[str], retries: str | None = None) -> int:
-    env = {**os.environ, **({"UV_HTTP_RETRIES": retries} if retries else {})}
-    return subprocess.run(command, env=env, check=False).returncode  # noqa: S603 - uv, with arguments of this file
+def _run(command: list[str]) -> int:
+    return subprocess.run(command, check=False).returncode  # noqa: S603 - uv, with arguments of this file
 
 
 def _say(text: str) -> None:

@@ -72,6 +72,20 @@ def test_what_is_not_loaded_is_in_the_locked_file_and_torch_stays(packages: Modu
     assert "\nnvidia-cublas==" in lean
 
 
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        pytest.param("exit 0", "", id="it succeeds"),
+        pytest.param(
+            "printf 'error: no\\n  cause: dns\\n  cause: no such name\\n' >&2; exit 2", "no such name", id="causes"
+        ),
+        pytest.param("exit 3", "exit status 3", id="no word"),
+    ],
+)
+def test_a_refusal_is_the_last_cause(packages: ModuleType, script: str, words: str) -> None:
+    assert packages.refusal(["sh", "-c", script]) == words
+
+
 def test_the_sizes_are_of_the_locked_version(packages: ModuleType) -> None:
     """A new version needs new figures, which docs/tutorial and README show before a download."""
     assert packages.locked_version(LOCKED, "torch") == packages.MEASURED
