@@ -14,6 +14,7 @@ AGENT = SOURCE / "pytorchjob_agent"
 NEED_TORCH = {
     "checkpoint.distributed",
     "command.launcher",
+    "rendezvous.exit_barrier",
     "rendezvous.handler",
     "rendezvous.loop",
     "rendezvous.membership",

@@ -39,3 +39,30 @@ def test_torchrun_itself_recovers_from_a_crash_by_our_rendezvous(start: Start, t
     run.until("Round 1.2 starts with 2 members")
     assert run.wait() == 0, run.out + run.err
     assert [run.out.count(f"rank={rank} of 2") for rank in (0, 1)] == [2, 2]
+
+
+_EARLY = """
+import os, pathlib, sys, time
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+dist.barrier()
+failed = pathlib.Path(sys.argv[1])
+print(f"rank={dist.get_rank()}", flush=True)
+if dist.get_rank() == 0 and not failed.exists():
+    failed.touch()
+    time.sleep(3)
+    os._exit(3)
+"""
+
+
+def test_a_torchrun_whose_workers_are_done_starts_again_when_another_member_fails(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_EARLY)
+    spec = job("early", Worker=role(["torchrun", str(script), str(tmp_path / "failed")], 2, "OnFailure"))
+    spec["spec"] |= {"agent": {"inject": True}, "nprocPerNode": "1"}
+    run = start(spec)
+    run.until("WorkerFailed: rank 0 (early-worker-0)")
+    run.until("Round 1.2 starts with 2 members")
+    assert run.wait() == 0, run.out + run.err
+    assert [run.out.count(f"rank={rank}\n") for rank in (0, 1)] == [2, 2]

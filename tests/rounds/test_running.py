@@ -124,6 +124,21 @@ def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message
     assert sum("Regrouping: Round 1.1 ends" in one for one in job.events) == 1
 
 
+@pytest.mark.parametrize("back", [True, False], ids=["its container starts again", "it stays away"])
+@pytest.mark.parametrize("message", [CAUSE_UNKNOWN, "ValueError: no"])
+def test_a_failure_counts_although_a_member_that_was_done_leaves_because_of_it(message: str, back: bool) -> None:
+    job = running(2, max_restarts=5)
+    job.ends(1)
+    job.fails(0, message)
+    job.joins(0)
+    job.breaks(1)
+    if back:
+        job.waits(1, incarnation="second")
+        assert job.runs
+    job.passes(12, silent=[] if back else [1])
+    assert job.state.restarts == 1
+
+
 def test_what_fails_after_a_pod_was_taken_away_does_not_count_though_its_connection_stands() -> None:
     job = running(3, min_members=2, max_restarts=0)
     job.expect({**job.pods, 0: expected(0, "another")})

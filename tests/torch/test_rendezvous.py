@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("torch")
 import torch
+from torch.distributed.elastic.agent.server import api
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
     RendezvousGracefulExitError,
@@ -24,8 +25,10 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+from torch.distributed.elastic.utils import store as store_util
 
 from pytorchjob_agent import torch_compat
+from pytorchjob_agent.rendezvous import exit_barrier
 
 from .agents import Meeting, dist
 
@@ -35,6 +38,16 @@ FINDS_HANDLERS = torch_compat.version() >= (2, 6)
 
 
 # --- the handler
+
+
+def test_torchs_exit_barrier_waits_as_we_say_and_other_barriers_in_the_store() -> None:
+    waits = list[str]()
+    store: Any = exit_barrier.StoreWithBarrier(dist.HashStore(), lambda: waits.append("for all"))
+    store_util.barrier(store, 1, "another")
+    assert store.get("another/last_member")
+    assert waits == []
+    store_util.barrier(store, 2, api._TERMINAL_STATE_SYNC_ID, barrier_timeout=1)
+    assert waits == ["for all"]
 
 
 def test_a_handler_has_these_members() -> None:

@@ -23,7 +23,7 @@ from pytorchjob_agent.contract.environment import DEFAULT_FENCE, FENCE, PET_NPRO
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed, Hello, Message
 from pytorchjob_agent.contract.reading import ContractError, seconds
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_agent.rendezvous import own_endpoint, waiting
+from pytorchjob_agent.rendezvous import exit_barrier, own_endpoint, waiting
 from pytorchjob_agent.rendezvous.coordinator_client import Client
 from pytorchjob_agent.rendezvous.decide import AWAY_SECONDS
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError
@@ -99,14 +99,9 @@ class InjectedRendezvous(CoordinatorRendezvous):
             say(str(error))
             raise SystemExit(int(ExitCode.RENDEZVOUS)) from error
         os.environ[ROUND_ID] = str(assigned.round)  # torch's agent gives its own environment to its workers
-        return super().next_rendezvous()
-
-    def shutdown(self) -> bool:
-        """Report that the workers are done, and wait until those of all members are."""
-        if self.membership.assigned is not None:
-            self.membership.done()
-            self.membership.client.wait(lambda inbox: inbox.finished or inbox.stop is not None, 5.0)
-        return super().shutdown()
+        info = super().next_rendezvous()
+        store = exit_barrier.StoreWithBarrier(info.store, lambda: exit_barrier.wait_for_all(self.membership))
+        return RendezvousInfo(store, info.rank, info.world_size, info.bootstrap_store_info)  # type: ignore[arg-type]
 
 
 def _exit_code(end: waiting.End) -> int:

@@ -19,6 +19,7 @@ from pytorchjob_agent.contract.messages import (
     Welcome,
 )
 from pytorchjob_operator.rounds import past_failures, rendezvous, running
+from pytorchjob_operator.rounds.failures import leaves_because
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.state import Send
@@ -269,7 +270,8 @@ def _without_workers(transition: Transition, member: Member, again: bool) -> Non
             else:
                 rendezvous.mark_stopped(transition)
         case Rendezvous(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
-            transition.update(replace(phase, lost=True, stopped=True))
+            lost = not leaves_because(phase.failures, round_, member.index)
+            transition.update(replace(phase, lost=phase.lost or lost, stopped=True))
         case Stalled(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
             transition.update(replace(phase, stopped=True))
         case Waiting() | Rendezvous() | Stalled() | Ended():

@@ -1,8 +1,10 @@
-"""What is stored of the failures that members report in one rendezvous: bounded, whatever they report. Pure."""
+"""What is stored of the failures that members report in one rendezvous, and who leaves because of them. Pure."""
+
+from collections.abc import Sequence
 
 from pytorchjob_agent.contract.fields import cut
-from pytorchjob_agent.contract.messages import Failed
-from pytorchjob_operator.rounds.values import Failure
+from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed
+from pytorchjob_operator.rounds.values import Failure, Round
 
 WHOLE_FAILURES = 64
 """Failures of one rendezvous that are stored with their tracebacks."""
@@ -28,3 +30,12 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
         hang=message.hang,
         waits=message.waits,
     )
+
+
+def leaves_because(failures: Sequence[Failure], last: Round | None, index: int | None) -> bool:
+    """True if a member leaves because of these failures, and so is no cause of them.
+
+    A torchrun whose workers are done ends when others begin another round. torchrun reports failures without a cause.
+    """
+    unexplained = any(failure.message == CAUSE_UNKNOWN for failure in failures)
+    return unexplained and last is not None and index in last.done

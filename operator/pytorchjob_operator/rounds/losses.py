@@ -9,6 +9,7 @@ from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
 from pytorchjob_operator.rounds import absent, rendezvous, running
+from pytorchjob_operator.rounds.failures import leaves_because
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.transition import Transition
@@ -213,7 +214,8 @@ def _remove(transition: Transition, member: Member, why: str) -> None:
     transition.drop(member.index)
     phase = transition.state.phase
     if isinstance(phase, Rendezvous) and phase.last_round is not None and phase.last_round.has(member.index):
-        transition.update(replace(phase, lost=True))
+        lost = not leaves_because(phase.failures, phase.last_round, member.index)
+        transition.update(replace(phase, lost=phase.lost or lost))
     if _trains(transition, member):
         rendezvous.begin(transition, Trigger.MEMBER_LOST, f"{member.pod} {why}")
 

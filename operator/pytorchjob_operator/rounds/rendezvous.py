@@ -10,6 +10,7 @@ from typing import assert_never
 from pytorchjob_agent.contract.messages import Hold, Restart, Stop
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import absent, budget, endings, formation
+from pytorchjob_operator.rounds.failures import leaves_because
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import (
@@ -204,9 +205,10 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
 
 def _is_consequence(transition: Transition, phase: Rendezvous) -> bool:
     """True if workers failed only because a member of their round was lost. That costs no restart."""
-    indices = () if phase.last_round is None else phase.last_round.ranks
-    members = [None if index is None else transition.state.members.get(index) for index in indices]
-    away = any(member is None or member.connection is None or member.leaving for member in members)
+    last, members = phase.last_round, transition.state.members
+    indices = () if last is None else [each for each in last.ranks if not leaves_because(phase.failures, last, each)]
+    found = [None if index is None else members.get(index) for index in indices]
+    away = any(member is None or member.connection is None or member.leaving for member in found)
     return (away or phase.lost) and budget.may_be_consequence(budget.root_cause(phase.failures))
 
 
@@ -255,18 +257,16 @@ def is_replaced(pod: ExpectedPod, uid: str) -> bool:
 def _last_round_may_run(transition: Transition, phase: Rendezvous) -> bool:
     """True if the last round may still train while the coordinator hears none of its members.
 
-    Two groups of one job must never train at once. A pod that the operator knows to be gone ends the doubt, unless its
-    agent is still connected: its workers train until it has stopped them. A pod that terminates is not gone yet.
+    Two groups of one job must never train at once. A pod that is gone ends the doubt, unless its agent is connected.
     """
-    last = phase.last_round
-    if last is None or phase.stopped:
+    if (last := phase.last_round) is None or phase.stopped:
         return False
-    gone = [(index, uid) for index, uid in last.pod_uids.items() if _is_gone(transition, index, uid)]
-    return all(_is_connected(transition, index, uid) for index, uid in gone)
+    pods = last.pod_uids.items()
+    return all(_is_connected(transition, index, uid) for index, uid in pods if _is_gone(transition, index, uid))
 
 
 def _is_connected(transition: Transition, index: int, uid: str) -> bool:
-    """True if the agent in the pod with this uid is connected."""
+    """True if the agent in this pod is connected: its workers train until it has stopped them."""
     member = transition.state.members.get(index)
     return member is not None and member.pod_uid == uid and member.connection is not None
 

@@ -1,0 +1,102 @@
+"""The exit barrier of an unmodified torchrun: it ends with the job, not with torch's timeout.
+
+torchrun starts no workers again once its own have succeeded. It waits in the round's store for the others, up to 300 s,
+and then succeeds, whatever has become of them. Here it waits as our own agent does: until all members are done, or
+until another round begins without it. Then the container has to start again.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, assert_never
+
+from pytorchjob_agent.contract.messages import Stop
+from pytorchjob_agent.contract.termination import ExitCode
+from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers, decide
+from pytorchjob_agent.rendezvous.membership import Membership
+from pytorchjob_agent.rendezvous.waiting import POLL_SECONDS
+from pytorchjob_agent.system.console import say
+
+KEYS = "torchelastic/agent/terminal_state"
+"""What torch's keys of the barrier begin with (`_TERMINAL_STATE_SYNC_ID`)."""
+
+
+class StoreWithBarrier:
+    """A round's store as torch's agent uses it, with another exit barrier."""
+
+    def __init__(self, store: Any, wait_for_all: Callable[[], None]) -> None:
+        """Take the round's store; `wait_for_all` returns or ends the process."""
+        self._store, self._wait_for_all = store, wait_for_all
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the store has under this name."""
+        return getattr(self._store, name)
+
+    def add(self, key: str, amount: int) -> int:
+        """Count; in the barrier nobody counts."""
+        return 0 if key.startswith(KEYS) else int(self._store.add(key, amount))
+
+    def get(self, key: str) -> bytes:
+        """Return a value; older versions of torch wait in the barrier by it."""
+        if not key.startswith(KEYS):
+            return bytes(self._store.get(key))
+        self._wait_for_all()
+        return b""
+
+    def wait(self, keys: list[str], *timeout: Any) -> None:
+        """Wait for these keys; newer versions of torch wait in the barrier by it."""
+        if keys[0].startswith(KEYS):
+            self._wait_for_all()
+        else:
+            self._store.wait(keys, *timeout)
+
+
+def wait_for_all(membership: Membership) -> None:
+    """Report that the workers here are done, and return once those of all members are.
+
+    Raises SystemExit if the job ends otherwise, or if another round begins: with a code after which Kubernetes starts
+    the container again.
+    """
+    reported = False
+    while True:
+        reported = reported or membership.done()
+        step = decide(_snapshot(membership, reported))
+        match step.kind:
+            case Kind.FINISH:
+                return membership.linger()
+            case Kind.STOP:
+                return _stop(step.stop or Stop(ExitCode.FENCED, "", step.reason))
+            case Kind.REGROUP:
+                return _leave(step)
+            case Kind.REPORT_DONE | Kind.WAIT:
+                membership.client.wait(lambda inbox: inbox.finished or inbox.stop is not None, POLL_SECONDS)
+            case Kind.REPORT_FAILURE | Kind.REPORT_LEAVING | Kind.LEAVE:
+                raise AssertionError(f"workers that are done do not {step.kind}")
+            case _:
+                assert_never(step.kind)
+
+
+def _snapshot(membership: Membership, reported: bool) -> Snapshot:
+    client, peers = membership.client, membership.heartbeats
+    refused, away = client.inbox.refused, client.away()
+    return Snapshot(
+        now=time.monotonic(),
+        workers=Workers.DONE,
+        inbox=client.inbox,
+        away=away,
+        silence=peers.silence() if peers is not None else 0.0,
+        peers_restart=peers.restart if peers is not None else None,
+        all_done=reported and away > 0.0 and membership.all_done(),
+        cut_off=membership.cut_off(),
+        fenced=refused is not None and refused.fenced,
+    )
+
+
+def _stop(stop: Stop) -> None:
+    if stop.exit_code != ExitCode.OK:
+        say(stop.message)
+        raise SystemExit(stop.exit_code)
+
+
+def _leave(step: Step) -> None:
+    say(f"the workers here are done, but another round begins: {step.reason}. The container has to start again")
+    raise SystemExit(int(ExitCode.RENDEZVOUS))
