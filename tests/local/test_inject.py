@@ -56,7 +56,9 @@ if dist.get_rank() == 0 and not failed.exists():
 """
 
 
-def test_a_torchrun_whose_workers_are_done_starts_again_when_another_member_fails(start: Start, tmp_path: Path) -> None:
+def test_a_torchrun_whose_workers_are_done_starts_again_in_place_when_another_member_fails(
+    start: Start, tmp_path: Path
+) -> None:
     script = tmp_path / "train.py"
     script.write_text(_EARLY)
     spec = job("early", Worker=role(["torchrun", str(script), str(tmp_path / "failed")], 2, "OnFailure"))
@@ -65,4 +67,5 @@ def test_a_torchrun_whose_workers_are_done_starts_again_when_another_member_fail
     run.until("WorkerFailed: rank 0 (early-worker-0)")
     run.until("Round 1.2 starts with 2 members")
     assert run.wait() == 0, run.out + run.err
+    assert "worker-1: exited" not in run.err
     assert [run.out.count(f"rank={rank}\n") for rank in (0, 1)] == [2, 2]

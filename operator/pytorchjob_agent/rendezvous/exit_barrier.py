@@ -2,16 +2,18 @@
 
 torchrun starts no workers again once its own have succeeded. It waits in the round's store for the others, up to 300 s,
 and then succeeds, whatever has become of them. Here it waits as our own agent does: until all members are done, or
-until another round begins without it. Then the container has to start again.
+until another round begins. Then this process becomes a new torchrun, which joins that round.
 """
 
+import os
+import sys
 import time
-from collections.abc import Callable
-from typing import Any, assert_never
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, assert_never
 
 from pytorchjob_agent.contract.messages import Stop
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers, decide
+from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Workers, decide
 from pytorchjob_agent.rendezvous.membership import Membership
 from pytorchjob_agent.rendezvous.waiting import POLL_SECONDS
 from pytorchjob_agent.system.console import say
@@ -32,7 +34,7 @@ class StoreWithBarrier:
         return getattr(self._store, name)
 
     def add(self, key: str, amount: int) -> int:
-        """Count; in the barrier nobody counts."""
+        """Count, but not in the barrier."""
         return 0 if key.startswith(KEYS) else int(self._store.add(key, amount))
 
     def get(self, key: str) -> bytes:
@@ -50,11 +52,10 @@ class StoreWithBarrier:
             self._store.wait(keys, *timeout)
 
 
-def wait_for_all(membership: Membership) -> None:
+def wait_for_all(membership: Membership, start_again: Callable[[], NoReturn]) -> None:
     """Report that the workers here are done, and return once those of all members are.
 
-    Raises SystemExit if the job ends otherwise, or if another round begins: with a code after which Kubernetes starts
-    the container again.
+    Call `start_again` if another round begins. Raises SystemExit if the job ends otherwise.
     """
     reported = False
     while True:
@@ -66,7 +67,8 @@ def wait_for_all(membership: Membership) -> None:
             case Kind.STOP:
                 return _stop(step.stop or Stop(ExitCode.FENCED, "", step.reason))
             case Kind.REGROUP:
-                return _leave(step)
+                say(f"starting torchrun again: {step.reason}")
+                start_again()
             case Kind.REPORT_DONE | Kind.WAIT:
                 membership.client.wait(lambda inbox: inbox.finished or inbox.stop is not None, POLL_SECONDS)
             case Kind.REPORT_FAILURE | Kind.REPORT_LEAVING | Kind.LEAVE:
@@ -97,6 +99,8 @@ def _stop(stop: Stop) -> None:
         raise SystemExit(stop.exit_code)
 
 
-def _leave(step: Step) -> None:
-    say(f"the workers here are done, but another round begins: {step.reason}. The container has to start again")
-    raise SystemExit(int(ExitCode.RENDEZVOUS))
+def start_again(environment: Mapping[str, str]) -> NoReturn:
+    """Become a new process with the command line of this one and this environment: the container goes on."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606

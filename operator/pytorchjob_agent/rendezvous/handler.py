@@ -7,7 +7,7 @@ without a command counts as one.
 import os
 import socket
 import uuid
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.distributed.elastic.rendezvous import (
     RendezvousHandler,
@@ -85,6 +85,11 @@ class CoordinatorRendezvous(RendezvousHandler):
 class InjectedRendezvous(CoordinatorRendezvous):
     """The same below torch's own agent, which asks for each round."""
 
+    def __init__(self, membership: Membership, run_id: str, environment: dict[str, str]) -> None:
+        """Take over a membership that has not begun. `environment`: with which this process started."""
+        super().__init__(membership, run_id)
+        self._environment = environment
+
     def next_rendezvous(self) -> RendezvousInfo:
         """Wait for the next round; without a command to do so, report that workers failed."""
         reports: tuple[Message, ...] = ()
@@ -100,8 +105,15 @@ class InjectedRendezvous(CoordinatorRendezvous):
             raise SystemExit(int(ExitCode.RENDEZVOUS)) from error
         os.environ[ROUND_ID] = str(assigned.round)  # torch's agent gives its own environment to its workers
         info = super().next_rendezvous()
-        store = exit_barrier.StoreWithBarrier(info.store, lambda: exit_barrier.wait_for_all(self.membership))
+        store = exit_barrier.StoreWithBarrier(info.store, self._wait_for_all)
         return RendezvousInfo(store, info.rank, info.world_size, info.bootstrap_store_info)  # type: ignore[arg-type]
+
+    def _wait_for_all(self) -> None:
+        exit_barrier.wait_for_all(self.membership, self._start_again)
+
+    def _start_again(self) -> NoReturn:
+        self.membership.close()
+        exit_barrier.start_again(self._environment)
 
 
 def _exit_code(end: waiting.End) -> int:
@@ -144,6 +156,7 @@ def member(
 
 def create(parameters: RendezvousParameters) -> RendezvousHandler:
     """Make the handler for an unmodified torchrun."""
+    environment = dict(os.environ)
     env = own_endpoint.take()
     if env is None:
         raise ContractError(f"--rdzv-backend {BACKEND}: {COORDINATOR} is not set: only the operator can set it")
@@ -154,7 +167,7 @@ def create(parameters: RendezvousParameters) -> RendezvousHandler:
     timeout = float(parameters.get("join_timeout") or JOIN_TIMEOUT)
     membership = member(env, address, nproc, timeout)
     membership.client.start()
-    return InjectedRendezvous(membership, parameters.run_id)
+    return InjectedRendezvous(membership, parameters.run_id, environment)
 
 
 def factory() -> Any:

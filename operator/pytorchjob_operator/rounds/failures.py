@@ -1,4 +1,4 @@
-"""What is stored of the failures that members report in one rendezvous, and who leaves because of them. Pure."""
+"""What is stored of the failures of one rendezvous, and which members leave because of them. Pure."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
 def leaves_because(failures: Sequence[Failure], last: Round | None, index: int | None) -> bool:
     """True if a member leaves because of these failures, and so is no cause of them.
 
-    A torchrun whose workers are done ends when others begin another round. torchrun reports failures without a cause.
+    A torchrun whose workers are done starts again when another round begins. torchrun reports no cause of a failure.
     """
     unexplained = any(failure.message == CAUSE_UNKNOWN for failure in failures)
     return unexplained and last is not None and index in last.done

@@ -1,9 +1,9 @@
-"""A torchrun whose own workers are done waits for the job, or its container starts again."""
+"""A torchrun whose own workers are done waits for the job, or starts again."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -42,32 +42,44 @@ class Member:
         self.lingered = True
 
 
-def ends(member: Any) -> int | None:
-    """The code with which the process ends; None if it goes on to succeed."""
+class AgainError(Exception):
+    """In the place of a new process."""
+
+
+def again() -> NoReturn:
+    raise AgainError
+
+
+def end(member: Any) -> int | str:
+    """The code with which the process ends, or that it succeeds or starts again."""
     try:
-        wait_for_all(member)
+        wait_for_all(member, again)
     except SystemExit as end:
         return int(str(end.code))
-    return None
+    except AgainError:
+        return "starts again"
+    return "succeeds"
 
 
 @pytest.mark.parametrize(
-    ("command", "code"),
+    ("command", "expected"),
     [
-        pytest.param({"finished": True}, None, id="all members are done"),
-        pytest.param({"stop": Stop(ExitCode.OK, "Succeeded", "the job is over")}, None, id="the job has succeeded"),
+        pytest.param({"finished": True}, "succeeds", id="all members are done"),
+        pytest.param(
+            {"stop": Stop(ExitCode.OK, "Succeeded", "the job is over")}, "succeeds", id="the job has succeeded"
+        ),
         pytest.param({"stop": Stop(7, "RestartsUsedUp", "rank 0 failed")}, 7, id="the job has failed"),
-        pytest.param({"restart": Restart(ROUND, "rank 0 failed")}, ExitCode.RENDEZVOUS, id="another round begins"),
+        pytest.param({"restart": Restart(ROUND, "rank 0 failed")}, "starts again", id="another round begins"),
         pytest.param({"refused": Refused("a newer pod", fenced=True)}, ExitCode.FENCED, id="another pod has its place"),
     ],
 )
-def test_the_end_of_a_torchrun_whose_workers_are_done(command: dict[str, Any], code: int | None) -> None:
+def test_the_end_of_a_torchrun_whose_workers_are_done(command: dict[str, Any], expected: int | str) -> None:
     member = Member(command)
-    assert ends(member) == code
+    assert end(member) == expected
     assert member.reported == 1
 
 
 def test_without_a_coordinator_it_ends_when_the_store_has_all_members() -> None:
     member = Member({}, away=10.0)
-    assert ends(member) is None
+    assert end(member) == "succeeds"
     assert member.lingered
