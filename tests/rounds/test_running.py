@@ -124,12 +124,19 @@ def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message
     assert sum("Regrouping: Round 1.1 ends" in one for one in job.events) == 1
 
 
-@pytest.mark.parametrize("back", [True, False], ids=["its container starts again", "it stays away"])
+@pytest.mark.parametrize("back", [True, False], ids=["it starts again", "it stays away"])
+@pytest.mark.parametrize("late", [True, False], ids=["reported after the failure", "reported before it"])
 @pytest.mark.parametrize("message", [CAUSE_UNKNOWN, "ValueError: no"])
-def test_a_failure_counts_although_a_member_that_was_done_leaves_because_of_it(message: str, back: bool) -> None:
+def test_a_failure_counts_although_a_member_that_is_done_leaves_because_of_it(
+    message: str, late: bool, back: bool
+) -> None:
     job = running(2, max_restarts=5)
-    job.ends(1)
+    over = RoundId(1, 1)
+    if not late:
+        job.says(1, Done(over))
     job.fails(0, message)
+    if late:
+        job.says(1, Done(over))
     job.joins(0)
     job.breaks(1)
     if back:
