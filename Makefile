@@ -81,8 +81,8 @@ pictures: .venv ## Draw docs/pictures from real runs, on this machine and on a c
 	DRAW_DASHBOARDS=1 pytest tests/apiserver/test_dashboards.py
 	PYTHONPATH=operator:$(CURDIR) python -m website.pictures
 
-transcript: .venv ## Run README's local section in a fresh clone, and keep its output in docs/transcripts: minutes
-	KEEP_TRANSCRIPTS=1 pytest -q tests/test_readme.py
+transcript: .venv cluster ## Run README's commands in fresh clones, and keep their output in docs/transcripts: minutes
+	KEEP_TRANSCRIPTS=1 pytest -q tests/test_readme.py e2e/test_readme.py e2e/test_registry.py
 
 unit: out/compiled ## The tests that need nothing but this machine
 	pytest tests -m "not apiserver and not cluster and not helm and not torch and not torch_oldest and not long"

@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 TRANSCRIPTS = ROOT / "out" / "readme"
 LOCAL, CLUSTER, ITSELF = "Try it: one machine, no cluster", "On a cluster", "Prove it"
 """README's sections with shell blocks."""
+REGISTRY = "registry.example.com/team"
+"""What README's commands call the registry of the reader."""
 _BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _OURS = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "MAKEFLAGS", "MAKELEVEL", "KUBECONFIG", "PROVIDER")
 
@@ -28,6 +30,16 @@ def sections(page: str = "README.md") -> dict[str, list[str]]:
     headings = re.split(r"^## (.*)\n", (ROOT / page).read_text(), flags=re.MULTILINE)[1:]
     found = {heading: _BLOCK.findall(_without_other_languages(text)) for heading, text in _pairs(headings)}
     return {heading: blocks for heading, blocks in found.items() if blocks}
+
+
+def with_registry() -> list[str]:
+    """README's commands for a cluster with a registry: its row of the table, then the job, with the pushed image."""
+    [row] = [
+        line for line in (ROOT / "README.md").read_text().splitlines() if f"make install REGISTRY={REGISTRY}" in line
+    ]
+    [block] = sections()[CLUSTER]
+    _, _, job = block.partition("export KUBECONFIG=$PWD/out/kubeconfig\n")
+    return [row.split("`")[1], *job.replace("-f examples/", "-f out/release/examples/").splitlines()]
 
 
 def _pairs(texts: list[str]) -> list[tuple[str, str]]:

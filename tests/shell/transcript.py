@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.readme import LOCAL, ROOT, Done, commit, sections
+from tests.readme import CLUSTER, LOCAL, REGISTRY, ROOT, Done, commit, sections, with_registry
 
 FOLDER = ROOT / "docs/transcripts"
 _HEAD = """# {title}, as it ran
@@ -59,6 +59,21 @@ PAGES = (
         test="tests/test_readme.py::test_the_local_section_works_as_written",
         commands=section(LOCAL),
         masked="CLONE is the folder of the clone. ADDRESS is PyTorch's own index, which that machine does not reach.",
+    ),
+    Page(
+        name="cluster",
+        title="README's cluster section",
+        what="the block of [README's cluster section](../../README.md#on-a-cluster)",
+        test="e2e/test_readme.py::test_the_cluster_section_works_as_written",
+        commands=section(CLUSTER),
+    ),
+    Page(
+        name="registry",
+        title="README's commands for a cluster with a registry",
+        what="the second row of the table in [README's cluster section](../../README.md#on-a-cluster), then a job",
+        test="e2e/test_registry.py::test_operator_and_job_come_from_the_registry",
+        commands=with_registry,
+        masked=f"CLONE is the folder of the clone. {REGISTRY} is a registry on that machine.",
     ),
 )
 
