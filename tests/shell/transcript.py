@@ -58,7 +58,7 @@ PAGES = (
         what="each block of [README's local section](../../README.md#try-it-one-machine-no-cluster)",
         test="tests/test_readme.py::test_the_local_section_works_as_written",
         commands=section(LOCAL),
-        masked="CLONE is the folder of the clone. ADDRESS is PyTorch's own index, which that machine does not reach.",
+        masked="CLONE is the folder of the clone. That machine does not reach PyTorch's own index.",
     ),
     Page(
         name="cluster",
