@@ -99,6 +99,8 @@ def installed(operator: Kubectl, cluster: Kubectl, registry: str, tmp_path: Path
     finally:
         cluster("delete", "ptj", "digits", "--ignore-not-found")
         install(cluster)
+        pushed = docker("images", "--format", "{{.Repository}}:{{.Tag}}", f"{registry}/*").split()
+        docker("rmi", *pushed)
 
 
 def images(cluster: Kubectl, namespace: str, selector: str) -> set[str]:

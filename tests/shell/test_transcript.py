@@ -45,6 +45,6 @@ def test_the_folder_has_no_other_page() -> None:
 def test_a_kept_page_has_the_title_the_commit_and_the_output(tmp_path: Path) -> None:
     keep("local", Done(0, f"make run\nin {ROOT}/out\n"), ROOT, {}, folder=tmp_path)
     text = PAGES[0].path(tmp_path).read_text()
-    assert text.startswith("# README's local section, as it ran\n")
+    assert text.startswith("# README's local section, run in a fresh clone\n")
     assert f"at commit {commit(ROOT)}." in text
     assert text.endswith("```text\nmake run\nin CLONE/out\n```\n")

@@ -15,10 +15,10 @@ from pathlib import Path
 from tests.readme import CLUSTER, LOCAL, REGISTRY, ROOT, Done, commit, sections, with_registry
 
 FOLDER = ROOT / "docs/transcripts"
-_HEAD = """# {title}, as it ran
+_HEAD = """# {title}, run in a fresh clone
 
 The output of {what},
-in a fresh clone, on {date}, at commit {commit}. The machine has {cores} cores.
+on {date}, at commit {commit}. The machine has {cores} cores.
 {masked}
 `make transcript` writes this page. `{test}` runs the same
 commands.
