@@ -63,8 +63,9 @@ def clone(to: Path) -> Path:
 
 
 def commit(checkout: Path) -> str:
-    """The commit of a checkout, in short."""
-    return _git("rev-parse", "--short", "HEAD", at=checkout).strip()
+    """The commit of a checkout, in short, and whether the checkout differs from it."""
+    changed = _git("status", "--porcelain", at=checkout)
+    return _git("rev-parse", "--short", "HEAD", at=checkout).strip() + (" with uncommitted changes" if changed else "")
 
 
 def _git(*arguments: str, at: Path = ROOT) -> str:

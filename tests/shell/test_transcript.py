@@ -2,6 +2,7 @@
 
 import re
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,14 @@ def test_a_kept_page_has_the_title_the_commit_and_the_output(tmp_path: Path) -> 
     assert text.startswith("# README's local section, run in a fresh clone\n")
     assert f"at commit {commit(ROOT)}." in text
     assert text.endswith("```text\nmake run\nin CLONE/out\n```\n")
+
+
+def test_a_commit_is_named_with_the_changes_on_top_of_it(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.test", *words], cwd=tmp_path, check=True)
+
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "first")
+    assert re.fullmatch(r"[0-9a-f]+", commit(tmp_path))
+    (tmp_path / "new").touch()
+    assert re.fullmatch(r"[0-9a-f]+ with uncommitted changes", commit(tmp_path))
