@@ -16,8 +16,9 @@ from pytorchjob.cluster.errors import NoPermission, NotInstalled
 from pytorchjob.view.causes.cause import Symptom
 from pytorchjob.view.causes.table import CAUSES, diagnose
 from pytorchjob.view.job_view import make_job_view
+from pytorchjob_operator import names
 from tests.people import seeds
-from tests.people.fake_cluster import NOW, FakeCluster, a_node
+from tests.people.fake_cluster import NOW, FakeCluster, a_node, timestamp
 from tests.people.faults import FAULTS, WELL, Fault, fault
 
 _BY_NAME = {cause.name: cause for cause in CAUSES}
@@ -75,6 +76,22 @@ def test_status_names_the_cause_too(seeded: Fault) -> None:
     cluster = seeds.cluster_with(*seeded.parts)
     deep = diagnose(gather.gather_job(cluster, seeds.JOB, NOW, deep=True))
     view = make_job_view(gather.gather_job(cluster, seeds.JOB, NOW))
+    only_in_logs = seeded.what.startswith("a log of which")
+    assert only_in_logs or view.reason == deep.findings[0].why
+
+
+def young(part: Any) -> Any:
+    """The same job, but created nine seconds ago; other parts are as they are."""
+    is_job = isinstance(part, dict) and part.get("kind") == names.KIND
+    return {**part, "metadata": {**part["metadata"], "creationTimestamp": timestamp(-9)}} if is_job else part
+
+
+@pytest.mark.parametrize("seeded", [pytest.param(each, id=each.what) for each in FAULTS])
+def test_status_names_the_cause_of_a_job_that_is_nine_seconds_old(seeded: Fault) -> None:
+    parts = [young(part) for part in seeded.parts]
+    deep = diagnose(gather.gather_job(seeds.cluster_with(*parts), seeds.JOB, NOW, deep=True))
+    assert [finding.cause.name for finding in deep.findings] == [seeded.cause]
+    view = make_job_view(gather.gather_job(seeds.cluster_with(*parts), seeds.JOB, NOW))
     only_in_logs = seeded.what.startswith("a log of which")
     assert only_in_logs or view.reason == deep.findings[0].why
 

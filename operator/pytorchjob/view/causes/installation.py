@@ -90,7 +90,7 @@ INVALID_SPEC = Cause(
 NO_REACTION = Cause(
     "JobNotAccepted",
     Symptom.NO_REACTION,
-    "The job has no condition after 30 s, and this person may not read the operator's objects.",
+    "The job has no condition after 9 s, and this person may not read the operator's objects.",
     "No operator has reacted to the job for {seconds} s.",
     (
         Step("See whether the operator runs, or ask an administrator.", _PODS),
@@ -108,8 +108,8 @@ CAUSES = (
     NO_REACTION,
 )
 OWN_MANAGERS = ("", "kubeflow.org/training-operator")
-_PATIENCE = 30.0
-"""Seconds within which an operator that runs reacts to a new job."""
+_PATIENCE, _LONG = 5.0, 9.0
+"""Seconds within which an operator that runs reacts to a new job, and after which silence alone is reported."""
 _NAMESPACES = "PYTORCHJOB_NAMESPACES"
 
 
@@ -134,20 +134,21 @@ def _of_job(seen: Seen) -> Iterator[Finding]:
         evidence = Evidence("the job", f"spec.runPolicy.managedBy is {manager}")
         yield Finding(OTHER_MANAGER, {"manager": manager}, (evidence,))
         return
-    waits = untouched_for(seen) >= _PATIENCE
-    if not waits and not is_behind(seen):
-        return
+    silent, behind = untouched_for(seen), is_behind(seen)
     invalid = next((e for e in seen.events_of(seen.job) if e.get("reason") == Reason.INVALID), None)
-    if invalid is not None:
+    if invalid is not None and (silent or behind):
         words = reading.line_of(invalid.get("message"))
         yield Finding(INVALID_SPEC, {"words": words}, (Evidence("event InvalidSpec", words),))
+        return
+    waits = silent >= _PATIENCE
+    if not waits and not behind:
         return
     down = next(_not_running(seen), None)
     found = down or (next(_elsewhere(seen), None) if waits else None)
     if found is not None:
         yield found
-    elif waits and seen.operator.deployments is None and seen.operator.leases is None:
-        seconds = f"{untouched_for(seen):.0f}"
+    elif silent >= _LONG and seen.operator.deployments is None and seen.operator.leases is None:
+        seconds = f"{silent:.0f}"
         yield Finding(NO_REACTION, {"seconds": seconds}, (Evidence("the job", "it has no condition of this spec"),))
 
 

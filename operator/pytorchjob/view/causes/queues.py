@@ -92,7 +92,7 @@ CAUSES = (
     GANG_PENDING,
     GANG_MISSING,
 )
-_KUEUE_SECONDS = 30
+_KUEUE_SECONDS = 9
 """Kueue makes a Workload within this time."""
 
 
