@@ -1,7 +1,8 @@
 """How soon after a fault `pytorchjob status` names its cause.
 
-The API server and the operator are real. The kubelet's part is played by hand: it writes what a kubelet writes. From
-then on the command runs again and again, each time as a process of its own, until its screen names the cause.
+The API server and the operator are real. The parts of kubelet and scheduler are played by hand: what they would write
+about pods is written, also the seeds of `tests/people/faults.py`. From then on the command runs again and again, each
+time as a process of its own, until its screen names the cause.
 """
 
 import asyncio
@@ -11,15 +12,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import Cluster, Object, cluster, job
 from benchmarks.table import Row, load, spread
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
+from pytorchjob_operator.kube.resource import PODS
 from tests.apiserver.operator_process import Kubelet
+from tests.people import faults
+from tests.people.fake_cluster import NOW
 
 _ROOT = Path(__file__).parents[1]
 _JOB = "train"
@@ -41,6 +46,8 @@ class Fault:
     phase: str = ""
     """Of the last worker's pod; empty: the fault needs no kubelet."""
     state: Mapping[str, Any] = field(default_factory=dict)
+    pods: Mapping[str, Any] = field(default_factory=dict)
+    """The status of each pod by its name; empty: `phase` and `state` say it."""
 
 
 def _ended(code: int, message: str = "", reason: str = "Error") -> dict[str, Any]:
@@ -80,18 +87,43 @@ FAULTS = (
 )
 
 
+def _seeded() -> Iterator[Fault]:
+    """Yield a fault for each further cause whose seed is the status of pods alone."""
+    causes = {fault.cause for fault in FAULTS}
+    for seed in (*faults.IMAGES, *faults.SCHEDULING, *faults.PROGRAMS, *faults.CONTAINERS):
+        parts = [part for part in seed.parts if isinstance(part, dict)]
+        pods = {part["metadata"]["name"]: part["status"] for part in parts if part["kind"] == "Pod"}
+        if seed.cause in causes or len(parts) < len(seed.parts) or len(pods) + 1 < len(parts):
+            continue
+        causes.add(seed.cause)
+        ends = any(status.get("phase") == "Failed" for status in pods.values())
+        yield Fault(seed.cause, policy="Never" if ends else "OnFailure", pods=_dated(pods))
+
+
+def _dated(value: Any) -> Any:
+    """Move the times of a seed, which are about the start of the tests, to the present."""
+    match value:
+        case dict():
+            return {name: _dated(inner) for name, inner in value.items()}
+        case list():
+            return [_dated(inner) for inner in value]
+        case str() if len(value) == len("2026-01-02T03:04:05Z") and value.startswith("2026-01-0"):
+            return (datetime.fromisoformat(value) - NOW + datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return value
+
+
 async def measure(repeat: int) -> list[Row]:
     """The time from each fault to the first screen that names its cause."""
-    before, seconds = load(), dict[str, list[float]]()
+    before, seconds, every_fault = load(), dict[str, list[float]](), (*FAULTS, *_seeded())
     async with cluster(nodes=0) as stand, stand.operator():
         for _ in range(repeat):
-            for fault in FAULTS:
+            for fault in every_fault:
                 seconds.setdefault(fault.cause, []).append(await _named_after(stand, fault))
     every = [value for values in seconds.values() for value in values]
     slowest = max(seconds, key=lambda cause: max(seconds[cause]))
     return [
         Row(
-            f"`pytorchjob status` names the cause of a fault ({len(FAULTS)} causes)",
+            f"`pytorchjob status` names the cause of a fault ({len(every_fault)} causes)",
             f"{spread(every)}; slowest: {slowest}",
             "",
             "",
@@ -108,7 +140,7 @@ async def _named_after(stand: Cluster, fault: Fault) -> float:
     namespace = stand.namespace()
     kubelet = Kubelet(stand.client, namespace)
     body = _job(namespace, fault)
-    if fault.phase:
+    if fault.phase or fault.pods:
         await stand.submit(body)
 
         async def all_exist() -> bool:
@@ -116,7 +148,10 @@ async def _named_after(stand: Cluster, fault: Fault) -> float:
 
         await stand.until(all_exist)
         started = time.monotonic()
-        await kubelet.report(fault.phase, f"{_JOB}-worker-1", containers=[{**_CONTAINER, **fault.state}])
+        for name, status in fault.pods.items():
+            await stand.client.patch_status(PODS, namespace, name, {"status": status})
+        if fault.phase:
+            await kubelet.report(fault.phase, f"{_JOB}-worker-1", containers=[{**_CONTAINER, **fault.state}])
     else:
         started = time.monotonic()
         await stand.submit(body)
