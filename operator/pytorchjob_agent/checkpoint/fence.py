@@ -12,15 +12,16 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytorchjob_agent.contract.checkpoint_rules import FENCE_FOLDER
 from pytorchjob_agent.contract.coordinator_endpoint import JOB
 from pytorchjob_agent.contract.environment import ROUND_ID
 
-FOLDER = ".pytorchjob-fence"
+FOLDER = FENCE_FOLDER
 _JOBS, _ROUNDS, _WORK, _REVOKED = "jobs", "rounds", "work", "revoked"
 _DIGITS = 16
 _KEPT = 32
@@ -101,28 +102,36 @@ class Fence:
 
     def _job_number(self, loads: bool) -> int:
         """Return the number of this writer's job among the jobs that have used the directory."""
+        (self._folder / _JOBS).mkdir(parents=True, exist_ok=True)
         while True:
-            jobs = dict(self._jobs())
-            known = next((number for number, job in jobs.items() if job == self._writer.job), None)
-            last = max(jobs, default=0)
-            if known == last and known:
-                return known
-            if known is not None:
-                raise self._fenced(f"job {jobs[last]} has taken it over")
-            if jobs and not loads:
-                raise self._fenced(f"it belongs to job {jobs[last]}; load from it first to take it over")
+            known = jobs(self._directory)
+            number, last = known.get(self._writer.job), max(known.values(), default=0)
+            if number == last and number:
+                return number
+            later = next((job for job, each in known.items() if each == last), "")
+            if number is not None:
+                raise self._fenced(f"job {later} has taken it over")
+            if known and not loads:
+                raise self._fenced(f"it belongs to job {later}; load from it first to take it over")
             _create(self._folder / _JOBS / f"{last + 1:0{_DIGITS}}", self._writer.job)
-
-    def _jobs(self) -> Iterator[tuple[int, str]]:
-        folder = self._folder / _JOBS
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
-            if path.name.isdecimal():
-                yield int(path.name), next(path.iterdir()).name
 
     def _fenced(self, why: str) -> FencedError:
         writer = self._writer
-        return FencedError(f"round {writer} of job {writer.job} may not use {self._directory} any more: {why}")
+        name = f"round {writer} of job {writer.job}" if any(writer.round) else f"job {writer.job}"
+        return FencedError(f"{name} may not use {self._directory} any more: {why}")
+
+
+def jobs(directory: Path) -> dict[str, int]:
+    """Return the jobs that have used a directory. A later one has a greater number. Raises OSError."""
+    with suppress(FileNotFoundError):
+        folders = [path for path in (directory / FOLDER / _JOBS).iterdir() if path.name.isdecimal()]
+        return {next(path.iterdir()).name: int(path.name) for path in folders}
+    return {}
+
+
+def enter(directory: Path, job: str) -> int:
+    """Take over a directory for a job outside of its rounds; return its number. Raises FencedError and OSError."""
+    return Fence(directory, Writer(job, (0, 0, 0)))._job_number(loads=True)
 
 
 def is_guarded(directory: Path) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+from pytorchjob_agent.contract.coordinator_endpoint import BACKEND
 from pytorchjob_agent.contract.reading import ContractError, optional_number, switch, whole_number
 
 PYTHONUNBUFFERED = "PYTHONUNBUFFERED"
@@ -37,7 +38,9 @@ FENCE = "PYTORCHJOB_FENCE_SECONDS"
 PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; PYTORCHJOB_PREFLIGHT_<CHECK> sets one check
 START_MODE = "PYTORCHJOB_START_MODE"  # cold, warm or auto
 OBSERVE_PROGRESS = "PYTORCHJOB_OBSERVE_PROGRESS"  # 0: progress comes from calls of progress() alone
+FIND_STRAGGLERS = "PYTORCHJOB_FIND_STRAGGLERS"  # 0: no rank is measured, and none is named as slow
 PRELOAD = "PYTORCHJOB_PRELOAD"  # modules that the fork server imports beside torch, separated by commas
+NODE = "PYTORCHJOB_NODE"  # the name of the pod's node: copies of checkpoints go to other nodes first
 METRICS_PORT = "PYTORCHJOB_METRICS_PORT"  # where Prometheus reads the agent's metrics; unset: nowhere
 
 # The agent sets it for its workers in each round, and COORDINATOR's JOB beside it; checkpoint/ reads both.
@@ -141,15 +144,17 @@ class ReplicaEnv:
         if self.master_addr is None:
             return {}
         port, rank = str(self.master_port), str(self.rank)
-        return {
+        env = {
             MASTER_PORT: port,
             PET_MASTER_PORT: port,
             MASTER_ADDR: self.master_addr,
             PET_MASTER_ADDR: self.master_addr,
             WORLD_SIZE: str(self.world_size),
             RANK: rank,
-            PET_NODE_RANK: rank,
         }
+        # Rounds assign the node ranks: torchrun would warn that it ignores this rank. v1 has no such rendezvous.
+        in_rounds = self.rdzv is not None and self.rdzv.backend == BACKEND
+        return env if in_rounds else env | {PET_NODE_RANK: rank}
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:

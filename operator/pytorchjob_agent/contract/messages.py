@@ -16,16 +16,17 @@ from .fields import (
     a_round,
     a_text,
     an_int,
-    maybe_int,
     some_ints,
-    some_numbers,
     some_texts,
 )
 from .fields import ProtocolError as ProtocolError
 from .fields import RoundId as RoundId
+from .heartbeat import Heartbeat as Heartbeat
+from .held_saves import HeldSave, some_saves
 from .message import HELLO_LIMIT as HELLO_LIMIT
 from .message import LINE_LIMIT as LINE_LIMIT
 from .message import Message as Message
+from .save_request import Save as Save
 
 VERSION = 1
 HEARTBEAT_SECONDS = 1.0
@@ -91,36 +92,9 @@ class Join(Message):
     caused: bool = a_flag(default=False)
     """True if that round ended for another reason than a failure: the coordinator reported it, or the agent
     heard no other process. What fails in it as a consequence costs no restart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat(Message):
-    """The agent lives; and the progress of its workers. The coordinator answers one in HEARTBEAT_REPLY_SECONDS."""
-
-    kind: ClassVar[str] = "heartbeat"
-    step: int | None = maybe_int(default=None)
-    total: int | None = maybe_int(default=None)
-    metrics: Mapping[str, float] = some_numbers(default_factory=dict)
-    heard: tuple[int, ...] = some_ints(default=())
-    """Ranks of the round `heard_in` that the agent has heard lately through the round's store."""
-    heard_ages: tuple[int, ...] = some_ints(default=())
-    """For each rank in `heard`, how old the sign of life is at most: tenths of a second, rounded up."""
-    heard_in: RoundId | None = a_round(optional=True, default=None)
-    """The round of these ranks: the last one while the agent waits. None: nothing is heard, or an earlier version."""
-    cooperative: bool = a_flag(default=False)
-    """True if the workers poll for checkpoint requests: then the coordinator waits for a checkpoint."""
-    answered: int = an_int(0, default=0)
-    """The number of the last checkpoint request that all workers of this agent have answered."""
-    shown_step: int | None = maybe_int(default=None)
-    """Steps of a script that does not call progress(), as the agent observes them. People see them, and `metrics` is
-    of the same source; no decision uses them."""
-    shown_total: int | None = maybe_int(default=None)
-    percent: int | None = maybe_int(100, default=None)
-    """How much of the training is done, if the script shows it itself. None: it follows from the steps."""
-    remaining: int | None = maybe_int(default=None)
-    """Seconds until the end. None: unknown."""
-    rate: float = a_number(default=0.0)
-    """Steps per second in this round. 0: unknown."""
+    held: tuple[HeldSave, ...] = some_saves(default=())
+    durable: tuple[HeldSave, ...] = some_saves(default=())
+    """The checkpoints that it holds, and a part of each that is whole on durable storage; the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +196,8 @@ class Assigned(Message):
     """Random, new for each round: members prove with it to each other what they write to the round's store."""
     past_failures: tuple[int, ...] = some_ints(default=())
     """The job's last failures, for the next coordinator (`rounds/past_failures`). The agent repeats them unread."""
+    checkpoint: str = a_text(256, default="")
+    """The `Choice` of the checkpoint that all members start with. Empty: each continues with what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +262,7 @@ class HeartbeatReply(Message):
 
 
 FromAgent = Hello | Join | Heartbeat | Failed | Done | Resumed | Draining | Unreachable
-ToAgent = Welcome | Refused | Assigned | Restart | Checkpoint | Hold | Stop | Finished | HeartbeatReply
+ToAgent = Welcome | Refused | Assigned | Restart | Checkpoint | Save | Hold | Stop | Finished | HeartbeatReply
 
 _HEARTBEAT_REPLY = b'{"kind":"heartbeat_reply"}\n'
 _FROM_AGENT: dict[str, type[Any]] = {
@@ -294,7 +270,7 @@ _FROM_AGENT: dict[str, type[Any]] = {
 }
 _TO_AGENT: dict[str, type[Any]] = {
     message.kind: message
-    for message in (Welcome, Refused, Assigned, Restart, Checkpoint, Hold, Stop, Finished, HeartbeatReply)
+    for message in (Welcome, Refused, Assigned, Restart, Checkpoint, Save, Hold, Stop, Finished, HeartbeatReply)
 }
 
 

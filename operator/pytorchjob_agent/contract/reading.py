@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 _MAX_INT = 2**31 - 1
+_LONGEST_PATH = 1024
 _SHOWN = 80  # characters of a wrong value that an error repeats
 
 
@@ -75,6 +76,17 @@ class ObjectReader:
     def wrong(self, name: str, value: object, expected: str) -> ContractError:
         """Return the error for a field's value."""
         return ContractError(f"{self._where}: {name}: {str(value)[:_SHOWN]!r} is wrong: expected {expected}")
+
+    def value(self, name: str) -> object:
+        """Return a field as it is; None if it is unset."""
+        return self._data.get(name)
+
+    def directory(self, name: str) -> str:
+        """Return an absolute path other than the root."""
+        found = self.short_text(name, _LONGEST_PATH)
+        if found is None or not found.startswith("/") or not found.strip("/"):
+            raise ContractError(f"{self._where}: {name}: expected an absolute path other than /")
+        return found
 
     def number(self, name: str, least: float, most: float, expected: str) -> float | None:
         """Return a number within bounds."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 LONGEST = 8192  # characters of one rank's stacks
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)$')
 _PACKAGES = ("/site-packages/", "/dist-packages/")
+_MEASURES = "/pytorchjob_agent/workers/startup/"
+"""Files of the agent that wrap functions of torch in a worker: their frames are no place of a rank."""
 _FOREIGN = (*_PACKAGES, "/lib/python3", "<frozen ", "<string>")
 _ENGINE = "_engine_run_backward"  # DDP's all-reduce runs below it, without a Python frame
 BACKWARD = "backward"
@@ -78,7 +80,9 @@ def place(text: str | None, source: Source = lambda _file, _line: "") -> Place |
     """Return a rank's place from its stacks; None without stacks. `source` has the code, where it can be read."""
     if not text:
         return None
-    frames = [match for line in _main(text).splitlines() if (match := _FRAME.match(line))]
+    frames = [
+        match for line in _main(text).splitlines() if (match := _FRAME.match(line)) and _MEASURES not in match["file"]
+    ]
     if not frames:
         return None
     own = next((frame for frame in frames if not _foreign(frame["file"])), frames[0])

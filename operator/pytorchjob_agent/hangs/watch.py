@@ -63,6 +63,11 @@ class Watch:
         """Reports to the other members for how long the workers here have been still; returns the same of theirs."""
 
     @property
+    def started(self) -> float:
+        """When the round began: the value of time.monotonic()."""
+        return self._started
+
+    @property
     def history(self) -> History:
         """Return what the next round may know."""
         paces = [pace.p99 for pace in self._paces.values() if pace.p99 is not None]

@@ -4,7 +4,6 @@
 """
 
 import base64
-import logging
 import random
 import socket
 import ssl
@@ -28,10 +27,12 @@ from pytorchjob_agent.rendezvous.inbox import Inbox
 from pytorchjob_agent.rendezvous.own_endpoint import read_credential
 from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.system.alarm import Alarm
+from pytorchjob_agent.system.console import say
 from pytorchjob_agent.system.readable import wait_readable
 
-_log = logging.getLogger(__name__)
 _CONNECT_SECONDS = 2.0
+_QUIET_SECONDS = 3.0
+"""A coordinator that does not answer is reported after this time."""
 
 
 class Client:
@@ -108,8 +109,9 @@ class Client:
             except (OSError, ProtocolError, ValueError) as error:
                 refused = self.inbox.refused
                 problem = refused.message if refused else f"{type(error).__name__}: {error}"
-                if problem != logged:
-                    _log.warning("coordinator %s:%s: %s", self._endpoint.host, self._endpoint.port, problem)
+                # One failed attempt is usual while the pods start.
+                if problem != logged and (refused or self.away() > _QUIET_SECONDS):
+                    say(f"coordinator {self._endpoint.host}:{self._endpoint.port}: {problem}; trying again")
                     logged = problem
             if self._session.disconnect(time.monotonic()):
                 logged = ""

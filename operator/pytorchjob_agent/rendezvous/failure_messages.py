@@ -64,7 +64,7 @@ def _where(place: Place | None, places: Mapping[int, Place | None], first_rank: 
 def bystander(places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
     """Return where the workers here are while those of another agent hang."""
     return hang(
-        HangVerdict(kind=HangKind.HANGING, reason="another agent reports that the job makes no progress"),
+        HangVerdict(kind=HangKind.HANGING, reason="no progress, as another agent found"),
         places,
         first_rank,
     )

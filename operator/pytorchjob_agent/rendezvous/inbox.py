@@ -14,6 +14,7 @@ from pytorchjob_agent.contract.messages import (
     Refused,
     Restart,
     RoundId,
+    Save,
     Stop,
     ToAgent,
     Welcome,
@@ -32,6 +33,8 @@ class Inbox:
     """Stop the workers of `round` and join again."""
     checkpoint: Checkpoint | None = None
     """A request to save: for the workers of `round`, or for those of `assigned`, which have not started yet."""
+    save: Save | None = None
+    """The same for a request after which training continues."""
     stop: Stop | None = None
     finished: bool = False
     hold: str = ""
@@ -46,6 +49,11 @@ class Inbox:
         """The request to save that stands for the workers of `round`."""
         return self.checkpoint if self.checkpoint is not None and self.checkpoint.round == self.round else None
 
+    @property
+    def save_and_continue(self) -> Save | None:
+        """The same for a request after which training continues."""
+        return self.save if self.save is not None and self.save.round == self.round else None
+
 
 def receive(inbox: Inbox, message: ToAgent) -> Inbox:
     """Return the inbox after one more message; the same object if nothing changes."""
@@ -56,6 +64,8 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
             return replace(inbox, restart=message) if _concerns(inbox, id_) else inbox
         case Checkpoint(round=id_):
             return replace(inbox, checkpoint=message) if id_ in (inbox.round, _next(inbox)) else inbox
+        case Save(round=id_):
+            return replace(inbox, save=message) if id_ in (inbox.round, _next(inbox)) else inbox
         case Finished(round=id_):
             return replace(inbox, finished=True) if id_ == inbox.round else inbox
         case Stop():
@@ -75,7 +85,9 @@ def begin(inbox: Inbox, id_: RoundId) -> Inbox:
     assigned = inbox.assigned if inbox.assigned is not None and inbox.assigned.round > id_ else None
     restart = inbox.restart if inbox.restart is not None and inbox.restart.round >= id_ else None
     request = inbox.checkpoint if inbox.checkpoint is not None and inbox.checkpoint.round == id_ else None
-    return replace(inbox, round=id_, assigned=assigned, restart=restart, checkpoint=request, finished=False, hold="")
+    save = inbox.save if inbox.save is not None and inbox.save.round == id_ else None
+    begun = replace(inbox, round=id_, assigned=assigned, restart=restart, checkpoint=request, save=save)
+    return replace(begun, finished=False, hold="")
 
 
 def skip(inbox: Inbox) -> Inbox:

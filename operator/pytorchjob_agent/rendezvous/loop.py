@@ -8,9 +8,8 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from pathlib import Path
 from typing import Any, assert_never
 
 from torch.distributed.elastic.agent.server.api import RunResult, Worker, WorkerGroup, WorkerSpec, WorkerState
@@ -18,7 +17,6 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.hangs.judge import HangVerdict
@@ -29,11 +27,11 @@ from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError, describe
 from pytorchjob_agent.rendezvous.roles import MemberRole
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
+from pytorchjob_agent.rendezvous.tools import Tools
 from pytorchjob_agent.rendezvous.wakeup import Wakeup
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers import warm
-from pytorchjob_agent.workers.fork_client import ForkServer
 
 _KILL_SECONDS = 10
 _SPARE_SECONDS = 5.0
@@ -42,20 +40,6 @@ _DUMP_SECONDS = 1.0
 """How long hanging workers are left alone, so that the stacks of the others show where those wait."""
 _BUSY_SECONDS, _AWAY_SECONDS = 0.05, 0.25
 """How long the loop sleeps at most while something is about to happen, and without the coordinator."""
-
-
-@dataclass(frozen=True)
-class Tools:
-    """What an agent works with beside torch's spec."""
-
-    logs: Any
-    """The workers' pipes; None if the user asked torchrun for another output."""
-    directory: Path
-    grace: float
-    """Seconds from the signal to go until the kubelet kills."""
-    rules: HangRules
-    server: ForkServer | None
-    """The fork server of warm workers."""
 
 
 class ElasticAgent(LocalElasticAgent):
@@ -91,7 +75,7 @@ class ElasticAgent(LocalElasticAgent):
     def _heartbeat(self) -> Heartbeat:
         """Return what is sent once a second; the client's thread calls it."""
         plain, report = self._membership.plain_heartbeat(), self._workers.report(time.monotonic())
-        return replace(plain, answered=self._answered, **report)
+        return replace(plain, answered=max(self._answered, self._workers.saved()), **report)
 
     def _invoke_run(self, role: str = "") -> RunResult:
         group = self._worker_group
@@ -123,6 +107,7 @@ class ElasticAgent(LocalElasticAgent):
         """Wait for the next round and start its workers; a round whose store does not answer counts as failed."""
         self._reported_done, self._verdict, self._answered, self._cooperative = False, None, 0, False
         self._workers.close()  # its progress counts for no other round
+        self._membership.saves.over(clean=self._result.state is WorkerState.SUCCEEDED)
         self._result = RunResult(state=WorkerState.HEALTHY)
         while True:
             try:
@@ -170,6 +155,7 @@ class ElasticAgent(LocalElasticAgent):
         context.close = close
         self._workers.begin(context.pids(), self._assigned(), self._membership.share_stillness)
         self._wakeup.watch(context.pids().values())
+        self._membership.saves.begin(context.pids().values())
         return started
 
     def _snapshot(self, group: WorkerGroup) -> Snapshot:
@@ -218,12 +204,15 @@ class ElasticAgent(LocalElasticAgent):
 
     def _report_progress(self, workers: Workers) -> None:
         """Report without waiting for the next heartbeat that a request is answered, or that workers accept requests."""
-        request = self._membership.client.inbox.save_request
-        if request is not None and not self._workers.asked and workers is Workers.RUN:
-            say(f"the workers are asked to save: {request.reason}")
-            self._workers.request(request.number, request.seconds)
+        inbox = self._membership.client.inbox
+        request = inbox.save_request
+        if workers is Workers.RUN:
+            self._workers.request(request, inbox.save_and_continue)
         cooperative = self._cooperative or self._workers.cooperative()
         answered = request.number if request is not None and workers is Workers.STOPPED else self._workers.answered()
+        leaves = answered > self._answered and self._reported_leaving
+        if leaves and not self._membership.saves.settled(ended=workers is Workers.STOPPED):
+            answered = self._answered  # the others continue once they have a copy
         if answered > self._answered or cooperative > self._cooperative:
             self._answered, self._cooperative = max(answered, self._answered), cooperative
             self._membership.client.heartbeat_now()
@@ -310,7 +299,8 @@ class ElasticAgent(LocalElasticAgent):
             self._tools.logs.close()
 
     def _done(self) -> None:
-        if not self._reported_done:
+        if not self._reported_done and self._membership.saves.finished():
+            self._workers.ended()
             self._membership.client.heartbeat_now()  # the coordinator learns the last step
             self._reported_done = self._membership.done()
 
@@ -331,6 +321,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _end(self, words: TerminationMessage | None) -> RunResult:
         self.last_words = words
+        self._membership.saves.leave((self._wakeup.asked or (0, time.monotonic()))[1] + self._time_to_leave())
         state = WorkerState.SUCCEEDED if words is None else WorkerState.FAILED
         values = {worker.global_rank: None for worker in self._worker_group.workers} if words is None else {}
         self._result = RunResult(state=state, return_values=values)

@@ -17,6 +17,8 @@ from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.coordinator_client import Client
 from pytorchjob_agent.rendezvous.peer_heartbeats import PeerHeartbeatThread
 from pytorchjob_agent.rendezvous.roles import MemberRole, RolePlace
+from pytorchjob_agent.rendezvous.round_caches import NoCaches, RoundCaches
+from pytorchjob_agent.rendezvous.round_saves import NoSaves, RoundSaves
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.rendezvous.waiting import Known, Waiting
 from pytorchjob_agent.system.console import say
@@ -76,6 +78,9 @@ class Membership:
         self._server: Any = None
         self._old: Any = None
         self._listener: socket.socket | None = None
+        self.saves: RoundSaves = NoSaves()
+        """The checkpoints in memory."""
+        self.caches: RoundCaches = NoCaches()
         self.fence_seconds = 0.0
         """After this time without contact of any member to the control plane, the workers end. 0: never."""
         self.on_restart: Callable[[], None] = lambda: None
@@ -90,7 +95,8 @@ class Membership:
         """
         listener = round_store.listen(self._address)
         try:
-            join = Join(listener.getsockname()[1], commands.ended(self.client.inbox), caused)
+            ended, saves = commands.ended(self.client.inbox), self.saves
+            join = Join(listener.getsockname()[1], ended, caused, saves.held(), saves.durable())
             assigned, agreed = self._wait(reports, join, by_members)
             self._begin(assigned, listener, agreed=agreed)
         except BaseException:
@@ -177,6 +183,21 @@ class Membership:
         heartbeats.start()
         if assigned.neighbour:
             threading.Thread(target=self._try_neighbour, args=(assigned,), name="neighbour", daemon=True).start()
+        self._bring_files(assigned)
+
+    def _bring_files(self, assigned: Assigned) -> None:
+        """Bring the chosen checkpoint and the caches to this pod, before its workers start."""
+
+        def connect() -> SignedStore:
+            return self._second_connection(assigned)
+
+        def goes_on() -> bool:
+            return not (commands.superseded(self.client.inbox, assigned.round) or self.leaving())
+
+        assert self._peers is not None
+        self.caches.open(self._peers, connect, goes_on)  # it fetches while the checkpoint is restored
+        self.saves.open(assigned, connect, goes_on)
+        self.caches.wait(goes_on)
 
     def _open(self, assigned: Assigned, listener: socket.socket, *, keep_old: bool) -> None:
         """Open the round's store as rank 0, or connect to it; the port stays open for a neighbour's attempt."""
@@ -224,7 +245,7 @@ class Membership:
         return roles.without_roles(assigned)
 
     def _second_connection(self, assigned: Assigned) -> SignedStore:
-        """Return a store connection for the heartbeats alone."""
+        """Return a store connection for a thread of its own."""
         raw = round_store.connect(assigned.master_address, assigned.master_port)
         return SignedStore(_part(raw, assigned), assigned, _warn)
 
@@ -241,7 +262,8 @@ class Membership:
     def plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""
         heard = self.heard()
-        return Heartbeat(heard=heard.ranks, heard_ages=heard.ages, heard_in=heard.round)
+        problem = self.saves.problem
+        return Heartbeat(heard=heard.ranks, heard_ages=heard.ages, heard_in=heard.round, checkpoint_problem=problem)
 
     def heard(self) -> Heard:
         """Return the peers of this round that were heard lately."""
@@ -299,6 +321,8 @@ class Membership:
 
     def close(self) -> None:
         """Close the connections, the store and the port."""
+        self.saves.close()
+        self.caches.close()
         if self.heartbeats is not None:
             self.heartbeats.stop()
         self.client.close()

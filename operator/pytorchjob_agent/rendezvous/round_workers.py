@@ -11,7 +11,7 @@ from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.coordinator_endpoint import JOB
 from pytorchjob_agent.contract.environment import ROUND_ID
 from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE, HangRules
-from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.contract.messages import Assigned, Checkpoint, RoundId, Save
 from pytorchjob_agent.hangs import stack_analysis
 from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.hangs.meter import Meter
@@ -19,11 +19,15 @@ from pytorchjob_agent.hangs.stack_analysis import Place
 from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
 from pytorchjob_agent.hangs.stillness import Pauses
 from pytorchjob_agent.hangs.watch import History, Watch
+from pytorchjob_agent.rendezvous.observed_saves import ObservedSaves
 from pytorchjob_agent.script import observed_progress
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.script.observation import Observation, with_pace
 from pytorchjob_agent.script.observed_progress import ObservedProgress
 from pytorchjob_agent.script.progress_file import RequestKind
+from pytorchjob_agent.system.console import say
+from pytorchjob_agent.workers import own_times
+from pytorchjob_agent.workers.own_times import OwnTimes
 
 _STACK_SECONDS = 0.6
 
@@ -41,7 +45,10 @@ class RoundWorkers:
         self._meter: Meter | None = None
         self._history = history or History()
         self._asked: int | None = None
+        self._saving = 0
         self._observed: ObservedProgress | None = None
+        self._saves: ObservedSaves | None = None
+        self._own_times: OwnTimes | None = None
 
     def equipping(self, job: str, round_: RoundId) -> AbstractContextManager[None]:
         """Within it, torch starts workers that know their progress files, and in which round of the job they work."""
@@ -49,10 +56,15 @@ class RoundWorkers:
         def start(original: Callable[..., Any], **options: Any) -> Any:
             if observed_progress.wanted(os.environ):
                 self._observed = ObservedProgress(self._directory, len(options["envs"]))
+                self._saves = ObservedSaves(self._files)
+            if own_times.wanted(os.environ):
+                self._own_times = OwnTimes(self._directory, len(options["envs"]))
             for local_rank, env in options["envs"].items():
                 env.update({JOB: job, ROUND_ID: str(round_)})
                 env.update(self._files.env(local_rank))
                 env.update(self._observed.env(local_rank, os.environ) if self._observed else {})
+                env.update(self._saves.env(local_rank) if self._saves else {})
+                env.update(self._own_times.env(local_rank) if self._own_times else {})
                 env.update(self._stacks.env(local_rank, os.environ))
             return original(**options)
 
@@ -94,28 +106,54 @@ class RoundWorkers:
         return _cooperative(self._read())
 
     def report(self, now: float) -> dict[str, Any]:
-        """Return the fields of a heartbeat about the workers: how far the furthest is, and if they accept requests.
+        """Return the fields of a heartbeat about the workers: how far the furthest is, their saves, what they accept.
 
         The calls of progress() count. Without any, it is what the agent observes, which people alone see.
         """
         found = self._files.read(now)
-        best = max((each for each in found if each.step is not None), key=lambda each: each.step or 0, default=None)
-        fields: dict[str, Any] = {"cooperative": _cooperative(found)}
-        if best is not None:
-            return {**fields, **_as_reported(best)}
-        observed = None if self._observed is None else self._observed.read(now)
-        return fields if observed is None else {**fields, **_as_shown(observed)}
+        saves = any(each.asks_checkpoint for each in found)
+        fields = {"cooperative": _cooperative(found), "saves_on_request": saves, **self._progress(found, now)}
+        if self._watch is not None:
+            fields["workers_age"] = max(now - self._watch.started, 0.0)
+        step = fields.get("step", fields.get("shown_step"))
+        own_saves = {} if self._saves is None else self._saves.report(step)
+        own = {} if self._own_times is None else self._own_times.report()
+        return {**fields, **own_saves, **own}
 
-    def request(self, number: int, seconds: float) -> None:
-        """Ask the workers to save, and to end if they accept such requests."""
-        self._asked = number
-        self._files.request(RequestKind.STOP, number, seconds)
+    def _progress(self, found: tuple[WorkerProgress, ...], now: float) -> dict[str, Any]:
+        best = max((each for each in found if each.step is not None), key=lambda each: each.step or 0, default=None)
+        if best is not None:
+            return _as_reported(best)
+        observed = None if self._observed is None else self._observed.read(now)
+        return {} if observed is None else _as_shown(observed)
+
+    def ended(self) -> None:
+        """Note that the workers have ended with success."""
+        if self._observed is not None:
+            self._observed.ended()
+
+    def request(self, stop: Checkpoint | None, save: Save | None) -> None:
+        """Pass on new requests: to save and to end, if the workers accept that, and to save and to continue."""
+        if stop is not None and self._asked is None:
+            say(f"the workers are asked to save: {stop.reason}")
+            self._asked = stop.number
+            self._files.request(RequestKind.STOP, stop.number, stop.seconds)
+        if save is not None and save.number > self._saving:
+            say(f"the workers are asked to save, and continue: {save.reason}")
+            self._saving = save.number
+            self._files.request(RequestKind.CHECKPOINT, save.number, save.seconds)
 
     def answered(self) -> int:
         """Return the number of the last request that all workers here have answered; 0 before the first."""
         if self._asked is None:
             return 0
         return 0 if any(each.owes(self._asked, RequestKind.STOP) for each in self._read()) else self._asked
+
+    def saved(self) -> int:
+        """Return the number of the last request to continue that all workers here have saved for; 0 before that."""
+        found = self._read() if self._saving else ()
+        done = all(each.asks_checkpoint and each.answered >= self._saving for each in found)
+        return self._saving if found and done else 0
 
     @property
     def asked(self) -> bool:
@@ -160,7 +198,9 @@ def _as_reported(best: WorkerProgress) -> dict[str, Any]:
     now, first = Observation(best.step, best.total), Observation(best.first_step)
     paced = with_pace(now, first, (best.first_age or 0.0) - (best.age or 0.0))
     shown = {"remaining": paced.remaining, "rate": paced.rate}
-    return {"step": best.step, "total": best.total, "metrics": best.metrics, **shown}
+    ages = {"first_age": best.first_age or 0.0, "step_age": best.age or 0.0}
+    known = {"step": best.step, "total": best.total, "metrics": best.metrics, "first_step": best.first_step}
+    return {**known, **ages, **shown}
 
 
 def _as_shown(observed: Observation) -> dict[str, Any]:

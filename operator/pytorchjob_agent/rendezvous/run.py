@@ -9,16 +9,18 @@ from typing import Any
 from torch.distributed.elastic import events
 from torch.distributed.launcher.api import LaunchConfig
 
+from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE, METRICS_PORT
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.reading import optional_number, seconds
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.preflight import devices, policy
-from pytorchjob_agent.rendezvous import own_endpoint
+from pytorchjob_agent.rendezvous import own_endpoint, round_caches, round_saves
 from pytorchjob_agent.rendezvous.agent_metrics import AgentFacts, metrics_text
 from pytorchjob_agent.rendezvous.handler import JOIN_TIMEOUT, CoordinatorRendezvous, member
-from pytorchjob_agent.rendezvous.loop import ElasticAgent, Tools
+from pytorchjob_agent.rendezvous.loop import ElasticAgent
 from pytorchjob_agent.rendezvous.membership import Membership
+from pytorchjob_agent.rendezvous.tools import Tools
 from pytorchjob_agent.system import network
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.system.metrics_server import MetricsServer
@@ -46,6 +48,9 @@ def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: 
     warns = level != policy.Level.FAIL
     membership = member(env, address, config.nproc_per_node, timeout, versions=versions, warnings=warns)
     port = optional_number(os.environ, METRICS_PORT)
+    rules = CheckpointRules.from_env(os.environ)
+    membership.saves = round_saves.create(rules, env.job, address, config.nproc_per_node)
+    membership.caches = round_caches.create(os.environ, address)
     membership.client.start()
     rendezvous = CoordinatorRendezvous(membership, env.job)
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)

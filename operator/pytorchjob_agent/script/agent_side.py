@@ -6,7 +6,8 @@ The way of a checkpoint request: the coordinator sends `checkpoint` (the operato
 agent's inbox keeps it; `rendezvous/loop._report_progress` passes it on, and `ProgressFiles.request` writes it.
 In the script, `checkpoint_requested` (`script/api`) reads it, and the next call after the save is the answer. The
 agent's heartbeat carries the answered number back, and `rounds/running.advance` restarts once all members have
-answered, or at the deadline. The agent answers at once for a worker that has not polled in this round.
+answered, or at the deadline. The agent answers at once for a worker that has not polled in this round. A request after
+which training continues (`rounds/threats`) goes the same way, and is answered by workers that have saved.
 """
 
 import contextlib
@@ -74,6 +75,11 @@ class ProgressFiles:
         at = time.monotonic() if now is None else now
         with self._open:
             return tuple(_progress(local_rank, file, at) for local_rank, file in enumerate(self._files))
+
+    def read_bytes(self, at: int, size: int) -> tuple[bytes, ...]:
+        """Return a part of each file by local rank; see ProgressFile.bytes_at."""
+        with self._open:
+            return tuple(file.bytes_at(at, size) for file in self._files)
 
     def request(self, kind: RequestKind, number: int | None = None, seconds: float | None = None) -> int:
         """Request a checkpoint, or a checkpoint and the end, from all workers; return the request's number.

@@ -56,6 +56,13 @@ class ObservedProgress:
             found = furthest(self._posted.copy().values()) or furthest(self._printed())
             return None if found is None else self._paced(found, now)
 
+    def ended(self) -> None:
+        """Note that all workers have ended with success."""
+        with self._reading:
+            self._printed()
+            for reader in self._readers:
+                reader.ended()
+
     def close(self) -> None:
         """Stop the server."""
         if self._server is not None:

@@ -24,6 +24,8 @@ _HEAD, _LAYOUT = 0, 1
 _USES, _STEP, _TOTAL, _TIME, _ANSWERED, _NAMES, _LEFT, _VALUES = 8, 9, 10, 11, 12, 13, 14, 16
 _CHECKPOINT, _STOP, _DEADLINE = 32, 33, 34
 _FIRST_STEP, _FIRST_TIME = 40, 41  # the worker's again
+STEP_AT, SAVES_AT = _STEP * 8, 48 * 8
+"""Bytes from the start to the step, and to the words of `workers/startup/pytorchjob_saves`."""
 _TEXT = 512  # the byte where the names of the metrics begin
 _LONGEST_TEXT = 2048
 _NONE = -1
@@ -167,6 +169,10 @@ class ProgressFile:
             asks_checkpoint=bool(uses & _ASKS_CHECKPOINT),
             asks_stop=bool(uses & _ASKS_STOP),
         )
+
+    def bytes_at(self, at: int, size: int) -> bytes:
+        """Return a part of the file; empty if the worker damaged its file."""
+        return bytes(self._bytes[at : at + size]) if self.valid else b""
 
     def _metrics(self) -> dict[str, float]:
         """Return the metrics that JSON can hold; none during the moment in which the worker changes their names."""

@@ -8,6 +8,7 @@ it names a part of the job and how many there are (`Epoch 2/10`). A count that s
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isfinite
 from typing import NamedTuple
 
@@ -68,6 +69,12 @@ class LineReader:
             self._take_bar(line[: bar.start()], bar)
         elif not _EVALUATES.search(line) or _TRAINS.search(_without_counts(line)):
             self._take_line(line)
+
+    def ended(self) -> None:
+        """Note that the worker has ended with success: the last of its epochs is over, whatever line began it."""
+        part = self._part
+        if part is not None and part.total and self._before(part) == part.total - 1 and self.found.step is None:
+            self.found = replace(self.found, percent=100, remaining=None)
 
     def _take_bar(self, name: str, bar: re.Match[str]) -> None:
         rest = bar[4]

@@ -12,13 +12,14 @@ import os
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pytorchjob_agent.workers.startup import pytorchjob_startup
+from pytorchjob_agent.workers.startup import pytorchjob_collectives, pytorchjob_saves, pytorchjob_startup
 
 _UNBUFFERED, _MODULE = "-u", "-m"
 _OMP = "OMP_NUM_THREADS"
@@ -110,6 +111,9 @@ class Program:
         os.environ.update(self.env)
         os.chdir(self.cwd)
         pytorchjob_startup.register()
+        pytorchjob_collectives.register()
+        with suppress(OSError, ValueError):
+            pytorchjob_saves.register()
         sys.orig_argv[:] = self.command
         sys.argv[:] = [_MODULE if self.module else self.target, *self.args]
         if not sys.flags.safe_path:

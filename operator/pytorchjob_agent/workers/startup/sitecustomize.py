@@ -10,12 +10,21 @@ from importlib import import_module
 _NAME = "sitecustomize"
 
 
+_REGISTERED = {
+    "pytorchjob_startup": "stacks of this process",
+    "pytorchjob_saves": "times of its saves",
+    "pytorchjob_collectives": "times of its waits",
+}
+"""The modules to register, and what is missing without them."""
+
+
 def _register(here: str) -> None:
-    """Install the handler for stacks; an error here must never keep a script from starting."""
-    try:
-        import_module("pytorchjob_startup").register()
-    except Exception as error:  # the script must start in any case
-        print(f"pytorchjob-agent: stacks of this process are not available: {error}", file=sys.stderr)
+    """Register what the agent needs of this process; an error here must never keep a script from starting."""
+    for name, what in _REGISTERED.items():
+        try:
+            import_module(name).register()
+        except Exception as error:  # the script must start in any case
+            print(f"pytorchjob-agent: {what} are not available: {error}", file=sys.stderr)
     sys.path[:] = [entry for entry in sys.path if entry != here]
     sys.path_importer_cache.pop(here, None)
 

@@ -1,0 +1,165 @@
+"""Copies caches between two agents: the request of a new pod, and the answer of a pod that has them.
+
+The new pod sends its key and receives the list of files. It names those that it wants. Each one follows its checksum,
+which is authenticated by the secret of the round.
+"""
+
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from pytorchjob_agent.caches import listing
+from pytorchjob_agent.caches.directory import CacheFolder
+from pytorchjob_agent.caches.listing import CachedFile, unit_of
+from pytorchjob_agent.saves import directory
+from pytorchjob_agent.saves.manifest import HeldFile
+from pytorchjob_agent.saves.server import PeerServer
+from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, Pace, PeerRefusedError
+
+_CHUNK = 1 << 20
+_SPARE = 2
+"""How many times the size of the caches the disk must have free."""
+
+
+class CacheServer(PeerServer):
+    """Serves the caches of this pod."""
+
+    def __init__(self, folder: CacheFolder, key: str, address: str) -> None:
+        """Listen on a free port of the address. Raises OSError."""
+        self._folder, self._key = folder, key
+        super().__init__(address, "caches", self._send)
+
+    def _send(self, connection: Connection, request: dict[str, Any]) -> None:
+        if request.get("caches") != self._key:
+            raise PeerRefusedError("the caches here are of other versions, devices or another image")
+        files = self._folder.offer(time.time_ns(), directory.open_for_writing(self._folder.root, os.getpid()))
+        connection.reply({"files": listing.to_json(files)})
+        pace = Pace()
+        for place in connection.read_places(len(files)):
+            _send_file(connection, self._folder.root, (place, files[place]), pace)
+
+
+def _send_file(connection: Connection, root: Path, offered: tuple[int, CachedFile], pace: Pace) -> None:
+    """Send the checksum, then the bytes. A file that has changed since it was offered is passed over."""
+    place, file = offered
+    checksum = None if file.link else _checksum(root / file.path, file)
+    connection.reply({"place": place, "sha256": checksum, "gone": checksum is None and not file.link})
+    if checksum is not None:
+        connection.send_file(root / file.path, file.size, pace)
+
+
+def _checksum(path: Path, file: CachedFile) -> str | None:
+    digest = sha256()
+    try:
+        with path.open("rb") as data:
+            found = os.fstat(data.fileno())
+            if (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
+                return None
+            while chunk := data.read(_CHUNK):
+                digest.update(chunk)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+class Fetch:
+    """Fetches the caches of one peer; another thread may end it at any time."""
+
+    def __init__(self, folder: CacheFolder, key: str, secret: str) -> None:
+        """Prepare; `secret` is the round's."""
+        self._folder, self._key, self._secret = folder, key, secret
+        self._sock: socket.socket | None = None
+        self._ended = False
+        self.files = self.bytes = 0
+        """How many have arrived and have their names."""
+
+    def end(self) -> None:
+        """End a fetch that has had its time; what has arrived whole stays."""
+        self._ended = True
+        sock = self._sock
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def run(self, peer: tuple[str, int]) -> None:
+        """Fetch all that this folder lacks. Raises PeerRefusedError with the reason, and OSError."""
+        if self._ended:
+            return
+        self._sock = socket.create_connection(peer, timeout=CALL_SECONDS)
+        connection = Connection(self._sock, self._secret)
+        try:
+            offered = listing.from_json(connection.ask({"caches": self._key}).get("files"))
+            wanted = [place for place, file in enumerate(offered) if self._lacks(file)]
+            self._check_room(sum(offered[place].size for place in wanted))
+            connection.write_places(wanted)
+            _Arrival(self._folder, offered, self._count).receive(connection, wanted)
+        finally:
+            connection.close()
+            self._folder.clear_incoming()
+
+    def _check_room(self, size: int) -> None:
+        free = shutil.disk_usage(self._folder.root).free
+        if free < _SPARE * size:
+            raise PeerRefusedError(f"{size} bytes are offered, and the disk has {free} left")
+
+    def _lacks(self, file: CachedFile) -> bool:
+        unit = self._folder.root / (unit_of(file.path) or file.path)
+        return not unit.exists() or (unit.is_dir() and not any(unit.iterdir()))
+
+    def _count(self, files: Sequence[CachedFile]) -> bool:
+        """Count files that have arrived; False once the fetch has ended."""
+        self.files += len(files)
+        self.bytes += sum(file.size for file in files)
+        return not self._ended
+
+
+class _Arrival:
+    """Files on their way into the folder: single ones get their names at once, those of a unit together."""
+
+    def __init__(
+        self, folder: CacheFolder, offered: Sequence[CachedFile], count: Callable[[Sequence[CachedFile]], bool]
+    ) -> None:
+        self._folder, self._offered, self._count = folder, offered, count
+        self._staged = folder.incoming()
+
+    def receive(self, connection: Connection, wanted: Sequence[int]) -> None:
+        """Receive these files in this order, which has the files of a unit side by side."""
+        unit, arrived, whole = "", list[CachedFile](), True
+        for place in wanted:
+            file = self._offered[place]
+            if unit_of(file.path) != unit:
+                self._finish(unit, arrived, whole=whole)
+                unit, arrived, whole = unit_of(file.path), [], True
+            got = self._receive(connection, place, file)
+            whole = whole and got
+            arrived += [file] if got else []
+            if not unit and got:
+                self._name(file.path, file.path, [file])
+                arrived = []
+        self._finish(unit, arrived, whole=whole)
+
+    def _receive(self, connection: Connection, place: int, file: CachedFile) -> bool:
+        header = connection.answer()
+        if header.get("place") != place:
+            raise PeerRefusedError("the peer sends another file than the next one")
+        target = self._staged / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file.link:
+            os.symlink(file.link, target)
+        elif not header.get("gone"):
+            connection.receive_file(target, HeldFile(file.path, file.size, file.mtime_ns, str(header.get("sha256"))))
+        return not header.get("gone")
+
+    def _finish(self, unit: str, arrived: list[CachedFile], *, whole: bool) -> None:
+        if unit and arrived and whole:
+            self._name(unit, unit, arrived)
+
+    def _name(self, staged: str, path: str, files: Sequence[CachedFile]) -> None:
+        if self._folder.place(self._staged / staged, path) and not self._count(files):
+            raise PeerRefusedError("the fetch has had its time")

@@ -1,0 +1,168 @@
+"""The caches of one agent, from round to round: what it offers, and what a new pod fetches before its workers start."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from pytorchjob_agent.caches import pod, sources
+from pytorchjob_agent.caches.exchange import CacheServer, Fetch
+from pytorchjob_agent.caches.pod import PodCaches
+from pytorchjob_agent.caches.sources import Source
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from pytorchjob_agent.saves.wire import PeerRefusedError
+from pytorchjob_agent.system.console import say
+
+FETCH_SECONDS = 20.0
+"""How long the workers of a new pod wait for caches at most."""
+_PUBLISHED_SECONDS = 3.0
+"""After this time the others count as agents without caches, such as those of an earlier version."""
+_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+_BUILD_NS = 600 * 10**9
+"""How long one library may be in the making."""
+
+Connect = Callable[[], SignedStore]
+GoesOn = Callable[[], bool]
+
+
+class RoundCaches(Protocol):
+    """What the membership calls."""
+
+    def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
+        """A round begins: publish what is here, and begin to fetch. `goes_on`: the round has not ended."""
+
+    def wait(self, goes_on: GoesOn) -> None:
+        """Wait until the caches are fetched, for a bounded time."""
+
+    def close(self) -> None:
+        """The agent ends."""
+
+
+class NoCaches:
+    """Without the operator's directory for caches: nothing is offered and nothing fetched."""
+
+    def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
+        """Do nothing."""
+
+    def wait(self, goes_on: GoesOn) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class SharedCaches:
+    """The caches of an agent that exchanges them with the other members."""
+
+    def __init__(self, caches: PodCaches, address: str) -> None:
+        """Open the port for peers. Raises OSError."""
+        self._caches, self._address = caches, address
+        self._server = CacheServer(caches.folder, caches.key, address)
+        self._thread: threading.Thread | None = None
+        self._fetch: Fetch | None = None
+        self._asked = False
+        """Whether the members of a round were asked already; from then on the workers make what is missing."""
+        self._until, self._cleared_ns = 0.0, 0
+
+    def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
+        """Publish how full the caches are. If they are empty, fetch them in a thread of its own."""
+        secret, folder = store.assigned.secret, self._caches.folder
+        self._server.use(secret)
+        self._thread = self._fetch = None
+        if not secret:
+            return
+        self._clear_up()
+        try:
+            own = Source(store.assigned.rank, self._address, self._server.port, self._caches.key, folder.fill())
+            store.write(_key(own.rank), own.to_json())
+        except (OSError, RuntimeError) as error:
+            say(f"warning: no caches are exchanged in this round: {error}")
+            return
+        if own.fill or self._asked:
+            return
+        self._until = time.monotonic() + FETCH_SECONDS
+        self._fetch = Fetch(folder, self._caches.key, secret)
+        work = (own, connect, goes_on, self._fetch)
+        self._thread = threading.Thread(target=self._search, args=work, name="caches", daemon=True)
+        self._thread.start()
+
+    def wait(self, goes_on: GoesOn) -> None:
+        """Wait for the fetch; when its time is over, it ends and the workers start."""
+        thread, fetch = self._thread, self._fetch
+        if thread is None or fetch is None:
+            return
+        while thread.is_alive() and goes_on() and time.monotonic() < self._until:
+            thread.join(_PAUSE)
+        self._asked = goes_on()
+        fetch.end()
+
+    def close(self) -> None:
+        """Close the port."""
+        if self._fetch is not None:
+            self._fetch.end()
+        self._server.close()
+
+    def _clear_up(self) -> None:
+        """Remove what killed workers have left half written, if no other pod uses the folder."""
+        now = time.time_ns()
+        with suppress(OSError):
+            if self._caches.folder.claim() and (cut := self._caches.folder.remove_cut(self._cleared_ns)):
+                say(f"removed from the caches, because their compiler was killed: {', '.join(cut)[:500]}")
+            self._caches.folder.share()
+        self._cleared_ns = now - _BUILD_NS
+
+    def _search(self, own: Source, connect: Connect, goes_on: GoesOn, fetch: Fetch) -> None:
+        try:
+            store = connect()
+            others = _read(store, self._until, goes_on)
+            self._ask(fetch, sources.order(own, others, store.assigned.size))
+        except (OSError, RuntimeError) as error:
+            say(f"warning: no caches are fetched: {error}")
+
+    def _ask(self, fetch: Fetch, peers: list[Source]) -> None:
+        started = time.monotonic()
+        for peer in peers:
+            try:
+                fetch.run((peer.address, peer.port))
+                break
+            except (PeerRefusedError, OSError) as error:
+                say(f"caches of node {peer.rank}: {error}")
+        if fetch.files:
+            seconds = time.monotonic() - started
+            say(f"fetched {fetch.files} files of caches, {fetch.bytes} bytes, in {seconds:.2f} s")
+
+
+def _key(rank: int) -> str:
+    return f"caches/{rank}"
+
+
+def _read(store: SignedStore, until: float, goes_on: GoesOn) -> list[Source]:
+    """Return what members have published, once a sample of them has, or a short time is over.
+
+    Raises RuntimeError.
+    """
+    until, pause = min(until, time.monotonic() + _PUBLISHED_SECONDS), _PAUSE
+    ranks = sources.sample(store.assigned.rank, store.assigned.size)
+    while True:
+        found = []
+        for rank in ranks:
+            signed = store.read(_key(rank), rank)
+            with suppress(ValueError):
+                found += [] if signed is None else [Source.from_json(rank, signed.value)]
+        if len(found) == len(ranks) or time.monotonic() > until or not goes_on():
+            return found
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def create(env: Mapping[str, str], address: str) -> RoundCaches:
+    """Return the caches of this agent; without the operator's directory, or a port, there are none to exchange."""
+    caches = pod.open_caches(env)
+    if caches is None:
+        return NoCaches()
+    try:
+        return SharedCaches(caches, address)
+    except OSError as error:
+        say(f"warning: no caches are exchanged: {error}")
+        return NoCaches()

@@ -1,0 +1,134 @@
+"""Copies saves between agents: a server for peers, and the two requests, `put` a copy and `get` a save."""
+
+import shutil
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from pytorchjob_agent.contract.held_saves import SaveId, round_of
+from pytorchjob_agent.saves.held import FullError, HeldSaves
+from pytorchjob_agent.saves.manifest import Manifest, ManifestError
+from pytorchjob_agent.saves.server import PeerServer
+from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, Pace, PeerRefusedError, copy_file, places
+
+_GONE = "this save is not held here any more"
+
+
+class SaveServer(PeerServer):
+    """Serves the saves of this agent to its peers, and takes their copies."""
+
+    def __init__(self, held: HeldSaves, address: str) -> None:
+        """Listen on a free port of the address. Raises OSError."""
+        self._held, self._pace = held, Pace()
+        super().__init__(address, "checkpoints", self._handle_request, (ManifestError, FullError))
+
+    def _handle_request(self, connection: Connection, request: dict[str, Any]) -> None:
+        if "put" in request:
+            manifest = Manifest.from_json(str(request["put"]))
+            receive(self._held, manifest, _ServerSide(connection))
+            connection.reply({"kept": True})
+            return
+        found = self._held.get(_id(request.get("get")))
+        if found is None:
+            raise PeerRefusedError(_GONE)
+        connection.reply({"manifest": found.to_json()})
+        send(self._held, found, connection.read_places(len(found.files)), (connection, self._pace))
+
+
+class _ServerSide:
+    """The receiving side of a `put`: it answers with what it needs."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def need(self, wanted: list[int]) -> None:
+        """Ask for files."""
+        self.connection.reply({"need": wanted})
+
+
+class _ClientSide:
+    """The receiving side of a `get`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def need(self, wanted: list[int]) -> None:
+        """Ask for files."""
+        self.connection.write_places(wanted)
+
+
+def receive(held: HeldSaves, manifest: Manifest, side: _ServerSide | _ClientSide) -> None:
+    """Receive the files of a save that are not held yet, and keep it. Raises PeerRefusedError, FullError, OSError."""
+    if manifest.job != held.job:
+        raise PeerRefusedError("the save is of another job")
+    wanted = [place for place, file in enumerate(manifest.files) if not file.link and held.find(file) is None]
+    if held.get(manifest.id) is None:
+        held.make_room(sum(manifest.files[place].size for place in wanted), keep=(manifest.id,))
+    folder = held.new_folder()
+    try:
+        for place, file in enumerate(manifest.files):
+            if not file.link and place not in wanted:
+                source = held.find(file)
+                if source is None:
+                    raise PeerRefusedError("a held file has changed meanwhile")
+                copy_file(source, folder / str(place), file)
+        side.need(wanted)
+        for place in wanted:
+            side.connection.receive_file(folder / str(place), manifest.files[place])
+        held.keep(manifest, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def send(held: HeldSaves, manifest: Manifest, wanted: list[int], to: tuple[Connection, Pace]) -> None:
+    """Send files of a save. Raises PeerRefusedError and OSError."""
+    connection, pace = to
+    for place in wanted:
+        connection.send_file(held.path(manifest, place), manifest.files[place].size, pace)
+
+
+def put(held: HeldSaves, manifest: Manifest, peer: tuple[str, int], secret: str) -> None:
+    """Copy a save to a peer. Raises PeerRefusedError with the peer's reason, and OSError."""
+    connection = _connect(peer, secret)
+    try:
+        answer = connection.ask({"put": manifest.to_json()})
+        send(held, manifest, places(answer, len(manifest.files)), (connection, Pace()))
+        connection.answer()
+    finally:
+        connection.close()
+
+
+def get(
+    held: HeldSaves, id_: SaveId, peer: tuple[str, int], secret: str, goes_on: Callable[[], bool] = lambda: True
+) -> Manifest:
+    """Fetch a save from a peer and keep it; stop if it need not go on.
+
+    Raises PeerRefusedError, ManifestError, FullError and OSError.
+    """
+    connection = _connect(peer, secret)
+    connection.goes_on = goes_on
+    try:
+        answer = connection.ask({"get": [str(id_.round), id_.owner, id_.number]})
+        manifest = Manifest.from_json(str(answer.get("manifest")))
+        if manifest.id != id_:
+            raise PeerRefusedError("the peer sends another save")
+        receive(held, manifest, _ClientSide(connection))
+        return manifest
+    finally:
+        connection.close()
+
+
+def _connect(peer: tuple[str, int], secret: str) -> Connection:
+    return Connection(socket.create_connection(peer, timeout=CALL_SECONDS), secret)
+
+
+def _id(value: Any) -> SaveId:
+    try:
+        round_, owner, number = value
+        found = round_of(str(round_))
+        if found is None:
+            raise ValueError
+        return SaveId(found, int(owner), int(number))
+    except (ValueError, TypeError):
+        raise PeerRefusedError("the request names no save") from None

@@ -1,0 +1,95 @@
+"""Reads the checkpoint directory: its files, and which of them a worker has open for writing."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from pytorchjob_agent.contract.checkpoint_rules import FENCE_FOLDER
+from pytorchjob_agent.saves import manifest, naming
+from pytorchjob_agent.saves.recognition import SeenFile
+from pytorchjob_agent.system import processes
+
+MOST_FILES = 20_000
+
+
+class DirectoryError(OSError):
+    """The directory cannot be watched; the text names the reason."""
+
+
+def read(root: Path, writing: Iterable[tuple[int, int]] = ()) -> list[SeenFile]:
+    """Return the files below the directory. Links that leave it are left out. Raises DirectoryError.
+
+    `writing`: device and inode of the files that are open for writing.
+    """
+    opened = set(writing)
+    try:
+        return [_seen(root, entry, opened) for entry in _entries(root) if _is_ours(root, entry)]
+    except FileNotFoundError:
+        return [] if not root.exists() else read(root, opened)
+    except OSError as error:
+        raise DirectoryError(f"{root} cannot be read: {error}") from error
+
+
+def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
+    count, folders = 0, [str(root)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                count += 1
+                if count > MOST_FILES:
+                    raise DirectoryError(f"{root} has more than {MOST_FILES} files")
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in (naming.OWN_FOLDER, FENCE_FOLDER):
+                        folders.append(entry.path)
+                else:
+                    yield entry
+
+
+def _is_ours(root: Path, entry: os.DirEntry[str]) -> bool:
+    if entry.is_file(follow_symlinks=False):
+        return True
+    return entry.is_symlink() and manifest.link_stays_inside(_path(root, entry), os.readlink(entry.path))
+
+
+def _seen(root: Path, entry: os.DirEntry[str], opened: set[tuple[int, int]]) -> SeenFile:
+    found, path = entry.stat(follow_symlinks=False), _path(root, entry)
+    if entry.is_symlink():
+        return SeenFile(path, 0, found.st_mtime_ns, found.st_ino, link=os.readlink(entry.path))
+    writing = (found.st_dev, found.st_ino) in opened
+    return SeenFile(path, found.st_size, found.st_mtime_ns, found.st_ino, writing)
+
+
+def _path(root: Path, entry: os.DirEntry[str]) -> str:
+    return os.path.relpath(entry.path, root)
+
+
+def open_for_writing(root: Path, ancestor: int) -> set[tuple[int, int]]:
+    """Return device and inode of all files below the directory that descendants of a process have open for writing."""
+    found: set[tuple[int, int]] = set()
+    prefix = f"{root.resolve()}/"
+    for pid in processes.descendants(ancestor):
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    if os.readlink(f"/proc/{pid}/fd/{name}").startswith(prefix) and _writes(pid, name):
+                        info = os.stat(f"/proc/{pid}/fd/{name}")
+                        found.add((info.st_dev, info.st_ino))
+    return found
+
+
+def _writes(pid: int, name: str) -> bool:
+    text = Path(f"/proc/{pid}/fdinfo/{name}").read_text()
+    flags = next((line.split()[1] for line in text.splitlines() if line.startswith("flags:")), "0")
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def used(root: Path) -> int:
+    """Return the bytes of all files below the directory, each file once whatever its number of names."""
+    sizes: dict[int, int] = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with suppress(OSError):
+                found = os.lstat(os.path.join(folder, name))
+                sizes[found.st_ino] = found.st_size
+    return sum(sizes.values())

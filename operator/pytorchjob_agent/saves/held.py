@@ -1,0 +1,250 @@
+"""The saves that an agent holds: hard links to its own files, and copies of other members' files.
+
+They lie in the agent's own folder of the checkpoint directory, so that links cost no memory. A file that no longer is
+what its manifest lists (the script overwrites it in place) takes its save out of the offer.
+"""
+
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pytorchjob_agent.contract.held_saves import MOST_SAVES, Choice, HeldSave, SaveId
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves import directory, naming
+from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError
+
+KEPT = 2
+"""Saves of each owner that are kept."""
+_LIST, _NEW, _ASIDE, _IDENTITY, _LOCK = "manifest.json", "new-", "aside", "identity", "lock"
+_LONGEST_JOB = 1024
+
+
+class FullError(Exception):
+    """The memory limit leaves no room for a save; the text has the sizes."""
+
+
+class SourceError(Exception):
+    """A file is not what its manifest lists; the text has the reason."""
+
+
+class HeldSaves:
+    """All saves that this agent holds. Threads may share it."""
+
+    def __init__(self, root: Path, job: str, limit: int) -> None:
+        """Take over what an earlier agent of the same pod left in `root`; `limit` in bytes.
+
+        Raises OSError for a directory that cannot be written, or that an agent of another job uses now.
+        """
+        self.root, self.job, self._limit = root, job, limit
+        self._own = root / naming.OWN_FOLDER
+        self._lock = threading.RLock()
+        self._saves: dict[SaveId, Manifest] = {}
+        self._count = 0
+        self._pinned: SaveId | None = None
+        self.reserve = 0
+        """Bytes that the script is expected to need for its next save."""
+        self._own.mkdir(parents=True, exist_ok=True)
+        self._lock_file = self._claim()
+        self._load()
+
+    def list(self) -> tuple[HeldSave, ...]:
+        """Return what is held and unchanged, the newest first."""
+        with self._lock:
+            for manifest in [*self._saves.values()]:
+                if not self._is_unchanged(manifest):
+                    self._drop(manifest.id)
+            ordered = sorted(self._saves.values(), key=lambda each: (each.id.round, each.id.number), reverse=True)
+            return tuple(manifest.held() for manifest in ordered[:MOST_SAVES])
+
+    def get(self, id_: SaveId) -> Manifest | None:
+        """Return a save that is held and unchanged."""
+        with self._lock:
+            found = self._saves.get(id_)
+            return found if found is not None and self._is_unchanged(found) else None
+
+    def part(self, choice: Choice, owner: int) -> Manifest | None:
+        """Return the newest part of a chosen save that this owner wrote; None if it is not held."""
+        with self._lock:
+            parts = [each for each in self._saves.values() if choice.includes(each.held()) and each.id.owner == owner]
+            whole = [each for each in parts if self._is_unchanged(each)]
+            return max(whole, key=lambda each: each.id.number, default=None)
+
+    def newest(self, round_: RoundId, owner: int) -> Manifest | None:
+        """Return the newest save that this owner wrote in a round."""
+        with self._lock:
+            found = [each for id_, each in self._saves.items() if (id_.round, id_.owner) == (round_, owner)]
+            whole = [each for each in found if self._is_unchanged(each)]
+            return max(whole, key=lambda each: each.id.number, default=None)
+
+    @contextmanager
+    def pinned(self, id_: SaveId) -> Iterator[None]:
+        """Keep a save, as long as the script leaves room for it."""
+        self._pinned = id_
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pinned = None
+                self._trim()
+
+    def read(self, manifest: Manifest, place: int, offset: int, most: int) -> bytes:
+        """Return bytes of a file, from memory or as the script has it. No file stays open: that would cost memory.
+
+        Raises SourceError if neither is what the manifest lists.
+        """
+        file = manifest.files[place]
+        for path in (self.path(manifest, place), self.root / file.path):
+            with suppress(OSError), path.open("rb") as source:
+                found = os.fstat(source.fileno())
+                if (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns):
+                    return os.pread(source.fileno(), most, offset)
+        raise SourceError(f"{file.path} is not held any more")
+
+    def path(self, manifest: Manifest, place: int) -> Path:
+        """Return where a file of a save is held."""
+        return self._own / manifest.name / str(place)
+
+    def find(self, file: HeldFile) -> Path | None:
+        """Return a held file with the same content."""
+        with self._lock:
+            for manifest in self._saves.values():
+                for place, held in enumerate(manifest.files):
+                    if held.sha256 == file.sha256 and held.size == file.size and not held.link:
+                        path = self.path(manifest, place)
+                        if _is(path, held):
+                            return path
+        return None
+
+    def number(self) -> int:
+        """Return a number above those of all saves that this agent has known."""
+        with self._lock:
+            self._count = max([self._count, *(id_.number for id_ in self._saves)]) + 1
+            return self._count
+
+    def new_folder(self) -> Path:
+        """Return an empty folder for the files of a save, each named by its place in the manifest."""
+        with self._lock:
+            self._count += 1
+            folder = self._own / f"{_NEW}{self._count}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def keep(self, manifest: Manifest, folder: Path) -> None:
+        """Keep the files of this folder as a save. Raises OSError."""
+        (folder / _LIST).write_text(manifest.to_json())
+        with self._lock:
+            shutil.rmtree(self._own / manifest.name, ignore_errors=True)
+            folder.rename(self._own / manifest.name)
+            self._saves[manifest.id] = manifest
+            self._trim()
+
+    def make_room(self, size: int, keep: Sequence[SaveId] = ()) -> None:
+        """Drop old copies until `size` more bytes fit; raises FullError if they cannot."""
+        with self._lock:
+            oldest = sorted(self._saves, key=lambda id_: (id_.round, id_.number))
+            last = {id_.owner: id_ for id_ in oldest}
+            spare = [id_ for id_ in oldest if id_ not in (*keep, self._pinned) and last[id_.owner] != id_]
+            if self._is_above(size):
+                shutil.rmtree(self._own / _ASIDE, ignore_errors=True)
+            while (used := directory.used(self.root)) + size + self.reserve > self._limit:
+                if not (spare or size) and self._pinned in self._saves and self._pinned not in last.values():
+                    spare.append(self._pinned)  # the script's own save comes first
+                if not spare:
+                    raise FullError(
+                        f"{_mb(used)} of {_mb(self._limit)} are used, {_mb(self.reserve)} are kept free for the"
+                        f" script's next save: no room for {_mb(size)}"
+                    )
+                self._drop(spare.pop(0))
+
+    def _is_above(self, size: int) -> bool:
+        return directory.used(self.root) + size + self.reserve > self._limit
+
+    def clear(self) -> None:
+        """Drop all saves, so that the script has the memory for itself."""
+        with self._lock:
+            for id_ in [*self._saves]:
+                self._drop(id_)
+
+    def drop_before(self, choice: Choice) -> None:
+        """Drop the saves of rounds before the chosen save's: no round starts with them any more."""
+        with self._lock:
+            for id_ in [id_ for id_ in self._saves if id_.round < choice.round]:
+                self._drop(id_)
+
+    def identity(self) -> str:
+        """Return a text that only agents with the same directory have in common. Raises OSError."""
+        path = self._own / _IDENTITY
+        with suppress(FileExistsError), path.open("x") as file:
+            file.write(os.urandom(16).hex())
+        return path.read_text()
+
+    def aside(self) -> Path:
+        """Return an empty folder for files that the script must not find."""
+        folder = self._own / _ASIDE
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def close(self) -> None:
+        """Let another job use the directory; the end of the process does the same."""
+        os.close(self._lock_file)
+
+    def _claim(self) -> int:
+        """Return the lock of the directory. Members of the job that share it find each other in the round's store."""
+        lock = os.open(self._own / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if os.pread(lock, _LONGEST_JOB, 0).decode(errors="replace") != self.job:
+                os.close(lock)
+                raise OSError(f"an agent of another job uses {self.root}") from None
+            return lock
+        except OSError:  # this file system has no locks
+            return lock
+        os.truncate(lock, 0)
+        os.pwrite(lock, self.job.encode(), 0)
+        return lock
+
+    def _load(self) -> None:
+        for folder in self._own.iterdir():
+            with suppress(OSError, ManifestError):
+                manifest = Manifest.from_json((folder / _LIST).read_bytes())
+                if manifest.job == self.job and manifest.name == folder.name and self._is_unchanged(manifest):
+                    self._saves[manifest.id] = manifest
+                    continue
+            if folder.is_dir() and folder.name != _ASIDE:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _trim(self) -> None:
+        owners: dict[int, list[SaveId]] = {}
+        for id_ in sorted(self._saves):
+            owners.setdefault(id_.owner, []).append(id_)
+        for ids in owners.values():
+            for id_ in ids[:-KEPT]:
+                if id_ != self._pinned:
+                    self._drop(id_)
+
+    def _drop(self, id_: SaveId) -> None:
+        manifest = self._saves.pop(id_, None)
+        if manifest is not None:
+            shutil.rmtree(self._own / manifest.name, ignore_errors=True)
+
+    def _is_unchanged(self, manifest: Manifest) -> bool:
+        return all(file.link or _is(self.path(manifest, place), file) for place, file in enumerate(manifest.files))
+
+
+def _is(path: Path, file: HeldFile) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns)
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

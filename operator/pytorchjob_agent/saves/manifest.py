@@ -1,0 +1,143 @@
+"""The list of a held save's files with their checksums, as JSON. Pure: whatever a peer sends is checked here."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Self
+
+from pytorchjob_agent.contract.held_saves import LABEL_LIMIT, HeldSave, SaveId, round_of
+from pytorchjob_agent.saves import naming
+
+MOST_FILES = 4096
+MOST_BYTES = 2 * 2**20
+"""Bytes of a manifest; a save with a longer one is not held."""
+_LONGEST_PATH, _DIGITS, _MOST = 1024, 64, 2**53
+
+
+class ManifestError(ValueError):
+    """Text that is not a manifest, or names files that no save may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFile:
+    """One file of a save."""
+
+    path: str
+    """Below the checkpoint directory, with slashes."""
+    size: int
+    mtime_ns: int
+    sha256: str
+    """64 hexadecimal digits; empty for a link."""
+    link: str = ""
+    """The target of a symbolic link, which stays within the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One save of one owner."""
+
+    job: str
+    """The job's uid: saves of another job are never offered."""
+    id: SaveId
+    files: tuple[HeldFile, ...]
+    writers: int = 1
+    label: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def name(self) -> str:
+        """Return the name of its folder."""
+        return f"{self.id.round}_{self.id.owner}_{self.id.number}"
+
+    def held(self) -> HeldSave:
+        """Return what a request to join lists."""
+        text = json.dumps([[file.path, file.size, file.sha256, file.link] for file in self.files])
+        digest = sha256(text.encode()).hexdigest()[:32]
+        return HeldSave(self.id, self.size, digest, self.writers, self.label)
+
+    def to_json(self) -> str:
+        """Return one line that `from_json` reads."""
+        files = [[file.path, file.size, file.mtime_ns, file.sha256, file.link] for file in self.files]
+        id_ = [str(self.id.round), self.id.owner, self.id.number]
+        return json.dumps({"job": self.job, "id": id_, "writers": self.writers, "label": self.label, "files": files})
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read a manifest. Raises ManifestError."""
+        try:
+            values = json.loads(text)
+            round_, owner, number = values["id"]
+            id_ = round_of(round_)
+            files = tuple(_file(entry) for entry in _some(values["files"]))
+            job, writers, label = values["job"], values["writers"], values["label"]
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise ManifestError(f"not a manifest: {str(error)[:120]}") from None
+        texts = isinstance(job, str) and isinstance(label, str) and len(label) <= LABEL_LIMIT
+        counts = all(_is_count(count) for count in (owner, number, writers))
+        if id_ is None or not texts or not counts or len({file.path for file in files}) < len(files):
+            raise ManifestError("not a manifest: a field is wrong, or a name occurs twice")
+        return cls(job, SaveId(id_, owner, number), files, writers, label)
+
+
+def id_of(name: str) -> SaveId | None:
+    """Return the save whose folder has this name; None for any other text."""
+    text, *numbers = name.split("_")
+    round_ = round_of(text)
+    if round_ is None or len(numbers) != 2 or not all(part.isascii() and part.isdigit() for part in numbers):
+        return None
+    return SaveId(round_, *map(int, numbers))
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a path with slashes stays below the directory, and out of the agent's own folder."""
+    parts = path.split("/")
+    plain = all(part not in ("", ".", "..") and "\0" not in part for part in parts)
+    return plain and len(path) <= _LONGEST_PATH and parts[0] != naming.OWN_FOLDER
+
+
+def link_stays_inside(path: str, target: str) -> bool:
+    """Return whether a symbolic link leads to another place of the directory."""
+    if target.startswith("/") or len(target) > _LONGEST_PATH:
+        return False
+    depth = path.count("/")
+    for part in target.split("/"):
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0:
+            return False
+    return True
+
+
+def union(manifests: Sequence[Manifest]) -> Mapping[str, tuple[Manifest, int]]:
+    """Return the files of several owners by path, each with its place; of equal names the lowest owner's counts."""
+    found: dict[str, tuple[Manifest, int]] = {}
+    for manifest in sorted(manifests, key=lambda manifest: manifest.id.owner):
+        for place, file in enumerate(manifest.files):
+            found.setdefault(file.path, (manifest, place))
+    return found
+
+
+def _some(entries: Any) -> Sequence[Any]:
+    if not isinstance(entries, list) or not 0 < len(entries) <= MOST_FILES:
+        raise ValueError(f"expected 1 to {MOST_FILES} files")
+    return entries
+
+
+def _file(entry: Any) -> HeldFile:
+    path, size, mtime_ns, digest, link = entry
+    if not (isinstance(path, str) and is_inside(path)):
+        raise ValueError(f"{str(path)[:80]!r} leaves the directory")
+    if not (isinstance(link, str) and (not link or link_stays_inside(path, link))):
+        raise ValueError(f"{path[:80]!r} leads out of the directory")
+    whole = isinstance(digest, str) and (bool(link) or len(digest) == _DIGITS)
+    if not whole or not _is_count(size) or type(mtime_ns) is not int or (link and size):
+        raise ValueError(f"{path[:80]!r} has a wrong size, time or checksum")
+    return HeldFile(path, size, mtime_ns, digest, link)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST

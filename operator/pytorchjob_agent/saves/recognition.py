@@ -1,0 +1,246 @@
+"""When a save is complete, from repeated scans of the checkpoint directory. Pure: scans and times are arguments.
+
+A file is complete if the script renamed it from a temporary name, or if it is closed and has not changed for a while.
+A file that was being written when the workers were killed never is: later it does not differ from a whole file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from pytorchjob_agent.saves import naming
+
+REST_SECONDS = 1.0
+"""A file that is closed and unchanged for this long is complete."""
+FOLDER_REST_SECONDS = 3.0
+"""The same for a folder without a last file that its library is known to write: a script may pause between files."""
+LONG_OPEN_SECONDS = 60.0
+"""A file that is open for this long, like a log, no longer delays the saves of others."""
+RESTLESS_SECONDS = 90.0
+"""After this time without a moment at which a save could be taken, the directory counts as restless."""
+
+Identity = tuple[int, int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file as a scan found it."""
+
+    path: str
+    """Below the checkpoint directory, with slashes."""
+    size: int
+    mtime_ns: int
+    inode: int
+    writing: bool = False
+    """True if a worker has it open for writing."""
+    link: str = ""
+    """The target of a symbolic link within the directory."""
+
+    @property
+    def identity(self) -> Identity:
+        """What changes with each change of the file, as far as a scan shows."""
+        return (self.size, self.mtime_ns, self.inode, self.link)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The directory at one moment."""
+
+    files: tuple[SeenFile, ...]
+    at: float
+    """Seconds."""
+    alive: bool = True
+    """True if all workers lived after the files were read: then no death has closed a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The ranks of the workers here, and the number of all workers."""
+
+    first: int = 0
+    count: int = 1
+    world: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a scan showed."""
+
+    units: Mapping[str, tuple[SeenFile, ...]]
+    """The complete units with their files."""
+    busy: str = ""
+    """The name of a unit that is being written. Empty: none is."""
+    together: bool = True
+    """True if the units belong together: no other is being written, or only such as began after these were written."""
+    restless: bool = False
+    """True if for a long time the units have not belonged together at any moment."""
+
+
+@dataclass(slots=True)
+class _Tracked:
+    """One file between two scans."""
+
+    identity: Identity
+    first_seen: float
+    closed_since: float | None = None
+    open_since: float | None = None
+
+
+@dataclass
+class Recognition:
+    """Follows the files of one directory."""
+
+    local: Local = field(default_factory=Local)
+    _tracked: dict[str, _Tracked] = field(default_factory=dict)
+    _done: dict[str, Identity] = field(default_factory=dict)
+    _torn: dict[str, Identity] = field(default_factory=dict)
+    _temporary: dict[int, bool] = field(default_factory=dict)
+    """Inodes that have, or had, a temporary name; True if it is that of their folder."""
+    _known: set[str] = field(default_factory=set)
+    """Units that were complete once."""
+    _apart_since: float | None = None
+
+    def accept(self, files: Sequence[SeenFile]) -> None:
+        """Take these files as complete: nothing has written them since they were verified."""
+        for file in files:
+            self._done[file.path] = file.identity
+            self._known.add(naming.unit_of(file.path))
+            self._torn.pop(file.path, None)
+            self._temporary.pop(file.inode, None)  # what is written to it from now on is no rename
+
+    def reject(self, files: Sequence[SeenFile]) -> None:
+        """Take these files as torn until they change."""
+        for file in files:
+            self._torn[file.path] = file.identity
+            self._done.pop(file.path, None)
+
+    def follow(self, scan: Scan) -> Found:
+        """Return what is complete after one more scan."""
+        files = self._track(scan)
+        complete: dict[str, tuple[SeenFile, ...]] = {}
+        late: dict[str, tuple[SeenFile, ...]] = {}
+        for name, members in _by_unit(files).items():
+            if all(map(self._is_done, members)) or self._completes(name, members, scan):
+                self.accept(members)
+                complete[name] = members
+            elif self._delays(members, scan.at):
+                late[name] = members
+        together = self._are_together(complete, late)
+        self._apart_since = None if together else scan.at if self._apart_since is None else self._apart_since
+        restless = self._apart_since is not None and scan.at - self._apart_since >= RESTLESS_SECONDS
+        return Found(complete, next(iter(late), ""), together, restless)
+
+    def _are_together(
+        self, complete: Mapping[str, tuple[SeenFile, ...]], late: Mapping[str, tuple[SeenFile, ...]]
+    ) -> bool:
+        """Return whether the complete units are all that was there at one quiet moment.
+
+        A script that saves often never leaves the directory at rest. Then it is the moment before the newest save
+        began, if that is of the kind that was written last. Otherwise a save may be of several kinds, and half of it
+        is complete. A unit that was complete before is another matter: the rest is older than what is held.
+        """
+        if not late:
+            return True
+        written = {name: self._written(members) for name, members in complete.items()}
+        last = max(written, key=lambda name: written[name], default="")
+        new = not late.keys() & self._known and {naming.kind(name) for name in late} == {naming.kind(last)}
+        began = min(self._tracked[file.path].first_seen for members in late.values() for file in members)
+        return new and written[last] < began
+
+    def _written(self, members: Sequence[SeenFile]) -> float:
+        """Return since when a complete unit has not changed."""
+        closed = [self._tracked[file.path].closed_since for file in members]
+        return max(inf if at is None else at for at in closed)
+
+    def end(self, scan: Scan, *, clean: bool) -> Found:
+        """Return what is complete after the end of all workers; `clean`: all of them ended with success.
+
+        After any other end, what was being written stays torn for good.
+        """
+        found = self.follow(scan)
+        units = dict(found.units)
+        for name, members in _by_unit([file for file in scan.files if not _ignored(file)]).items():
+            if name in units:
+                continue
+            whole = clean and self._has_all(members) and not any(self._is_torn(file) for file in members)
+            if whole:
+                self.accept(members)
+                units[name] = members
+            else:
+                self.reject([file for file in members if not self._is_done(file)])
+        self._tracked.clear()
+        return Found(units)
+
+    def _track(self, scan: Scan) -> list[SeenFile]:
+        """Note the changes since the last scan; return the files that may be checkpoints."""
+        present = {file.inode for file in scan.files}
+        self._temporary = {inode: folder for inode, folder in self._temporary.items() if inode in present}
+        for file in scan.files:
+            if naming.is_temporary(file.path):
+                self._temporary[file.inode] = naming.is_temporary(file.path.rpartition("/")[0])
+        files = [file for file in scan.files if not _ignored(file)]
+        tracked: dict[str, _Tracked] = {}
+        for file in files:
+            known = self._tracked.get(file.path)
+            first, opened = (scan.at, None) if known is None else (known.first_seen, known.open_since)
+            now = known if known is not None and known.identity == file.identity else _Tracked(file.identity, first)
+            now.open_since = (scan.at if opened is None else opened) if file.writing else None
+            now.closed_since = None if file.writing else (scan.at if now.closed_since is None else now.closed_since)
+            tracked[file.path] = now
+        self._tracked = tracked
+        self._done = {path: identity for path, identity in self._done.items() if path in tracked}
+        return files
+
+    def _completes(self, unit: str, members: tuple[SeenFile, ...], scan: Scan) -> bool:
+        if any(self._is_torn(file) for file in members) or not self._has_all(members):
+            return False
+        paths = [file.path for file in members]
+        several = paths[0].startswith(f"{unit}/") and not naming.is_committed(paths)
+        rest = FOLDER_REST_SECONDS if several else REST_SECONDS
+        return all(
+            self._is_done(file) or self._renamed(file, folder=several) or self._rests(file, scan, rest)
+            for file in members
+        )
+
+    def _renamed(self, file: SeenFile, *, folder: bool) -> bool:
+        """Return whether the script has renamed the file; `folder`: together with its folder."""
+        renamed = self._temporary.get(file.inode)
+        return renamed is not None and (renamed or not folder) and not file.writing
+
+    def _is_done(self, file: SeenFile) -> bool:
+        return self._done.get(file.path) == file.identity
+
+    def _rests(self, file: SeenFile, scan: Scan, seconds: float) -> bool:
+        since = self._tracked[file.path].closed_since
+        return scan.alive and since is not None and scan.at - since >= seconds
+
+    def _is_torn(self, file: SeenFile) -> bool:
+        return self._torn.get(file.path) == file.identity
+
+    def _has_all(self, members: Sequence[SeenFile]) -> bool:
+        """Return whether all files are there that the workers here write: one for each rank, and the last one."""
+        paths = [file.path for file in members]
+        ranks = {rank for path in paths if (rank := naming.rank_of(path)) is not None}
+        own = set(range(self.local.first, self.local.first + self.local.count))
+        if ranks and not ranks >= own:
+            return False
+        return self.local.first > 0 or not naming.needs_commit(paths) or naming.is_committed(paths)
+
+    def _delays(self, members: Sequence[SeenFile], now: float) -> bool:
+        """Return whether a unit that is not complete may become so: then no save of the directory is taken."""
+        if all(self._is_torn(file) or self._is_done(file) for file in members):
+            return False
+        opened = [self._tracked[file.path].open_since for file in members]
+        return not any(since is not None and now - since >= LONG_OPEN_SECONDS for since in opened)
+
+
+def _ignored(file: SeenFile) -> bool:
+    return naming.is_temporary(file.path) or naming.is_log(file.path)
+
+
+def _by_unit(files: Sequence[SeenFile]) -> dict[str, tuple[SeenFile, ...]]:
+    units: dict[str, tuple[SeenFile, ...]] = {}
+    for file in sorted(files, key=lambda file: file.path):
+        name = naming.unit_of(file.path)
+        units[name] = (*units.get(name, ()), file)
+    return units

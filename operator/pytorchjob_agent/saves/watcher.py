@@ -1,0 +1,211 @@
+"""Watches the checkpoint directory while workers run, holds each complete save, and copies it to peers.
+
+One thread does so. Workers wait for none of it, and no failure here reaches them.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from pytorchjob_agent.saves import copies, directory
+from pytorchjob_agent.saves.held import FullError, HeldSaves
+from pytorchjob_agent.saves.manifest import Manifest, ManifestError
+from pytorchjob_agent.saves.peers import Peer
+from pytorchjob_agent.saves.recognition import Local, Recognition, Scan, SeenFile
+from pytorchjob_agent.saves.taking import NotTakenError, StoppedError, Taking, TornError, Writer
+from pytorchjob_agent.saves.wire import PeerRefusedError
+from pytorchjob_agent.system import processes
+from pytorchjob_agent.system.console import say
+
+SCAN_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOfSaves:
+    """What the watcher needs to know of a round."""
+
+    writer: Writer
+    local: Local
+    secret: str
+    copies: int
+    ready: Callable[[], bool]
+    """Asks whether this member keeps its saves: not if another one has the same directory. May raise RuntimeError."""
+    peers: Callable[[], Sequence[Peer]]
+    """Asks for the peers that may keep copies, the best first; may raise RuntimeError."""
+
+
+class SaveWatcher:
+    """Keeps the saves of this agent's workers."""
+
+    def __init__(self, held: HeldSaves) -> None:
+        """Start the thread, without a round."""
+        self._held, self._recognition = held, Recognition()
+        self._lock, self._ended = threading.RLock(), threading.Event()
+        self._round: RoundOfSaves | None = None
+        self._taking: Taking | None = None
+        self._active = self._ready = False
+        self._busy = ""
+        self._settling: bool | None = None
+        self._settled = False
+        self._pids: tuple[int, ...] = ()
+        self._unsent: Manifest | None = None
+        self._last: list[SeenFile] | None = None
+        self._reported: set[str] = set()
+        self.problem = ""
+        """Why the last save is not kept, or has too few copies. The next one that has them ends it."""
+        self.on_full: Callable[[Manifest], None] = lambda _: None
+        """Receives a save that memory has no room to hold."""
+        threading.Thread(target=self._run, name="checkpoints", daemon=True).start()
+
+    def begin(self, round_: RoundOfSaves, pids: Collection[int], placed: Sequence[SeenFile]) -> None:
+        """Watch the workers of a round, which started with the `placed` files as their save."""
+        with self._lock:
+            self._recognition.local = round_.local
+            self._recognition.accept(placed)
+            files = directory.read(self._held.root)
+            base = self._recognition.follow(Scan(tuple(files), time.monotonic(), alive=False)).units if placed else {}
+            self._taking = Taking(self._held, round_.writer, base)
+            self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
+            self._active, self._ready = True, False
+            self._settling, self._settled = None, False
+
+    def end(self, *, clean: bool) -> None:
+        """Take the last save of a round whose workers have ended; `clean`: all of them with success."""
+        self._active = False  # a save that is just being read stops: it is read at full speed below
+        with self._lock:
+            if self._taking is None:
+                return
+            try:
+                scan = Scan(tuple(directory.read(self._held.root)), time.monotonic(), alive=False)
+                units = self._recognition.end(scan, clean=clean).units
+                if self._ready:
+                    self._take(units, None)
+            except OSError as error:
+                self.report(f"the last checkpoint is not kept: {error}")
+            self._taking = None
+
+    def settle(self, *, ended: bool) -> bool:
+        """Return whether the last save is held and copied; call again. `ended`: all workers ended with success."""
+        if not self._active or not self._ready:
+            return True
+        if self._settling is None or ended > self._settling:
+            self._settling, self._settled = ended, False
+        return self._settled
+
+    def copy_no_more(self) -> None:
+        """Hold the last save, but give it to no peer: the job ends."""
+        with self._lock:
+            if self._round is not None and self._round.copies:
+                self._round = replace(self._round, copies=0)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._active = False
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(SCAN_SECONDS):
+            try:
+                self._ask()
+                settling = self._settling
+                with self._lock:
+                    if self._active and self._ready:
+                        self._scan(ended=bool(settling))
+                self._send()
+                if settling is not None and settling == self._settling:
+                    self._settled = not self._busy and self._unsent is None
+            except StoppedError:
+                continue
+            except Exception as error:  # the training goes on without copies
+                self.report(f"checkpoints are not copied: {type(error).__name__}: {error}")
+
+    def _ask(self) -> None:
+        """Ask whether this round's saves are kept; the store may take seconds to answer, so no lock is held."""
+        round_ = self._round
+        if self._ready or not self._active or round_ is None:
+            return
+        with suppress(RuntimeError):  # the round's store is gone, and so is the round
+            if round_.ready():
+                with self._lock:
+                    self._ready = self._round is round_
+
+    def _scan(self, *, ended: bool) -> None:
+        files = directory.read(self._held.root)
+        if files == self._last:
+            return
+        opened = directory.open_for_writing(self._held.root, os.getpid())
+        files = directory.read(self._held.root, opened)
+        alive = all(processes.is_alive(pid) for pid in self._pids)
+        scan = Scan(tuple(files), time.monotonic(), alive)
+        found = self._recognition.end(scan, clean=True) if ended else self._recognition.follow(scan)
+        self._busy = found.busy
+        if not found.busy:
+            self._last = files
+        if found.together:
+            self._take(found.units, lambda: self._active)
+        elif found.restless:
+            self.report(
+                f"CheckpointsNeverRest: no checkpoint is kept: {found.busy} and what belongs to it change all the time;"
+                " save less often, or rename each save from a temporary name"
+            )
+
+    def _take(self, units: Mapping[str, tuple[SeenFile, ...]], goes_on: Callable[[], bool] | None) -> None:
+        assert self._taking is not None
+        try:
+            taken = self._taking.take(units, goes_on)
+        except TornError as error:
+            self._recognition.reject((error.file,))
+            self._last = None  # the other files are taken without it
+            self.report(f"no checkpoint: {error}")
+            return
+        except NotTakenError as error:
+            self.report(f"no checkpoint is kept: {error}")
+            return
+        if taken is not None:
+            self._unsent = taken
+            if not self.make_room():
+                self.on_full(taken)
+
+    def make_room(self) -> bool:
+        """Leave room for the script's next save, which must not fail because of us; return whether saves stay held."""
+        try:
+            self._held.make_room(0)
+            return True
+        except FullError as error:
+            self._held.clear()
+            self._unsent = None
+            self.report(f"CheckpointMemoryFull: no checkpoint is kept in memory: {error}")
+            return False
+
+    def _send(self) -> None:
+        manifest, round_ = self._unsent, self._round
+        if manifest is None or round_ is None or not self._active:
+            return
+        self._unsent, kept, failed = None, 0, ""
+        try:
+            peers = round_.peers()
+        except RuntimeError:  # the round's store is gone, and so is the round
+            return
+        for peer in peers:
+            if kept == round_.copies:
+                break
+            try:
+                copies.put(self._held, manifest, (peer.address, peer.port), round_.secret)
+                kept += 1
+            except (PeerRefusedError, ManifestError, OSError) as error:
+                failed = f"node {peer.rank} keeps no copy of the last checkpoint: {error}"
+        if failed and kept < round_.copies:
+            self.report(failed)
+        else:
+            self.problem = ""
+
+    def report(self, words: str) -> None:
+        """Set the problem; print it once, whatever numbers follow its first words."""
+        self.problem = words
+        topic = words.partition(":")[0]
+        if topic not in self._reported:
+            self._reported.add(topic)
+            say(f"warning: {words}")

@@ -1,0 +1,45 @@
+"""The agent's side of the files in which workers write their own time (`workers/startup/pytorchjob_own_time`)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pytorchjob_agent.contract.environment import FIND_STRAGGLERS
+from pytorchjob_agent.workers.startup import pytorchjob_collectives
+from pytorchjob_agent.workers.startup.pytorchjob_collectives import OWN_TIME, SIZE
+
+_ALL = 1000
+
+
+def wanted(env: Mapping[str, str]) -> bool:
+    """Return whether the pod's environment allows it."""
+    return env.get(FIND_STRAGGLERS) != "0"
+
+
+class OwnTimes:
+    """The files of one round's workers."""
+
+    def __init__(self, directory: Path, nproc: int) -> None:
+        """Make `nproc` files below `directory`, which exists."""
+        self._paths = [directory / f"{local_rank}.own" for local_rank in range(nproc)]
+        for path in self._paths:
+            path.write_bytes(bytes(SIZE))
+
+    def env(self, local_rank: int) -> dict[str, str]:
+        """Return the variables that this worker needs."""
+        return {OWN_TIME: str(self._paths[local_rank])}
+
+    def report(self) -> dict[str, tuple[int, ...]]:
+        """Return the fields of a heartbeat; none until each worker has written a window."""
+        found = [pytorchjob_collectives.read(_read(path)) for path in self._paths]
+        known = [each for each in found if each is not None and each[2] > 0]
+        if len(known) < len(found):
+            return {}
+        shares = tuple(min(max(_ALL * own // wall, 0), _ALL) for _, own, wall in known)
+        return {"own_windows": tuple(windows for windows, _, _ in known), "own_shares": shares}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
