@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pytorchjob_operator.goodput.ledger import Ledger
+
 
 class PhaseName(StrEnum):
     """The phases of a job's training. `rounds/phases.py` has the data of each phase and the legal transitions."""
@@ -40,6 +42,18 @@ class SilentPod:
     uid: str
     seconds: float
     """Since its last message."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRank:
+    """A rank that needs more time outside collectives than the others, which wait for it."""
+
+    rank: int
+    pod: str
+    percent: int
+    """How much more time it needs than the median of the others."""
+    age: float
+    """Seconds since it was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,10 @@ class Report:
     spares: int = 0
     """Pods that wait while a round runs without them."""
     silent: tuple[SilentPod, ...] = ()
+    stragglers: tuple[SlowRank, ...] | None = None
+    """The ranks that are slower than the others. None: the round is not measured, or not yet."""
+    ledger: Ledger | None = None
+    """The job's time by class, up to this report, by the coordinator's clock."""
 
     @property
     def running(self) -> bool:

@@ -257,4 +257,5 @@ def _shown(state: JobState) -> tuple[Any, ...]:
     """What the job's status shows. Of progress, which changes all the time, only whether there is any."""
     round_ = state.round
     shows = round_ is not None and round_.shows
-    return (round_.id if round_ else None, name_of(state.phase), state.restarts, state.problems, shows, {*state.silent})
+    lasting = (state.restarts, state.problems, {*state.silent}, {*state.own_times.slow})
+    return (round_.id if round_ else None, name_of(state.phase), shows, lasting)

@@ -20,6 +20,7 @@ from pytorchjob_operator.coordinator.server import Server
 from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
+from pytorchjob_operator.goodput.ledger import Stage
 from pytorchjob_operator.rounds.state import JobEvent, JobSynced
 from pytorchjob_operator.rounds.summary import summarize
 
@@ -115,8 +116,9 @@ class Coordinator:
 
     def _apply(self, uid: str, update: CoordinatorUpdate) -> None:
         match update:
-            case Sync(policy, pods, name, namespace, restarts, terminating, trained):
-                synced = JobSynced(policy, pods, restarts, terminating, trained)
+            case Sync(policy, pods, name, namespace, restarts, terminating, trained, stage, ledger):
+                lacks = stage is Stage.WAITING_FOR_PODS
+                synced = JobSynced(policy, pods, restarts, terminating, trained, lacks, ledger)
                 self._jobs.sync_job(uid, synced, Title(name, namespace))
             case Finish(failed):
                 self._jobs.finish_job(uid, failed=failed)

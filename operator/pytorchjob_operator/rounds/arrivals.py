@@ -18,8 +18,8 @@ from pytorchjob_agent.contract.messages import (
     Stop,
     Welcome,
 )
-from pytorchjob_operator.rounds import past_failures, rendezvous, running
-from pytorchjob_operator.rounds.failures import leaves_because
+from pytorchjob_operator.rounds import past_failures, rendezvous, running, threats
+from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.state import Send
@@ -270,8 +270,7 @@ def _without_workers(transition: Transition, member: Member, again: bool) -> Non
             else:
                 rendezvous.mark_stopped(transition)
         case Rendezvous(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
-            lost = not leaves_because(phase.failures, round_, member.index)
-            transition.update(replace(phase, lost=phase.lost or lost, stopped=True))
+            transition.update(replace(with_loss(phase, member.index), stopped=True))
         case Stalled(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
             transition.update(replace(phase, stopped=True))
         case Waiting() | Rendezvous() | Stalled() | Ended():
@@ -336,3 +335,4 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
         planned = phase.planned
         seconds = planned.deadline - transition.now
         transition.send(member, Checkpoint(known.id, planned.number, seconds, planned.reason))
+    threats.repeat(transition, member)

@@ -18,7 +18,16 @@ from pytorchjob_agent.contract.messages import (
     Resumed,
     Unreachable,
 )
-from pytorchjob_operator.rounds import arrivals, losses, rendezvous, running
+from pytorchjob_operator.rounds import (
+    accounting,
+    arrivals,
+    checkpoint_problems,
+    losses,
+    rendezvous,
+    running,
+    stragglers,
+    threats,
+)
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running
 from pytorchjob_operator.rounds.state import (
     AuthenticationFailed,
@@ -52,6 +61,7 @@ def decide(state: JobState, input_: Input, now: float) -> Decision:
             assert_never(input_)
     if not isinstance(transition.state.phase, Ended):
         _follow_up(transition, input_)
+    accounting.account(transition, state)
     return Decision(transition.state, tuple(transition.commands), tuple(transition.events), transition.reason)
 
 
@@ -68,6 +78,7 @@ def _follow_up(transition: Transition, input_: Input) -> None:
     running.check_success(transition)
     if isinstance(transition.state.phase, Running):
         running.advance(transition, transition.state.phase)
+    threats.advance(transition)
     if isinstance(transition.state.phase, Rendezvous):
         rendezvous.advance(transition, transition.state.phase)
 
@@ -83,6 +94,8 @@ def _receive(transition: Transition, input_: MessageReceived) -> None:
         return
     if isinstance(input_.message, Heartbeat):
         running.heartbeat(transition, member, input_.message)
+        checkpoint_problems.record(transition, member, input_.message)
+        stragglers.record(transition, member, input_.message)
         return
     member = transition.put(replace(member, heard_at=transition.now, lost_at=None))
     if isinstance(transition.state.phase, Ended):

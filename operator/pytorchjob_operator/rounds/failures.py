@@ -1,10 +1,11 @@
 """What is stored of the failures of one rendezvous, and which members leave because of them. Pure."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from pytorchjob_agent.contract.fields import cut
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed
-from pytorchjob_operator.rounds.values import Failure, Round
+from pytorchjob_operator.rounds.phases import Rendezvous
+from pytorchjob_operator.rounds.values import Failure
 
 WHOLE_FAILURES = 64
 """Failures of one rendezvous that are stored with their tracebacks."""
@@ -32,10 +33,15 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
     )
 
 
-def leaves_because(failures: Sequence[Failure], last: Round | None, index: int | None) -> bool:
-    """True if a member leaves because of these failures, and so is no cause of them.
+def leaves_because(phase: Rendezvous, index: int | None) -> bool:
+    """True if a member of the last round leaves because of its failures, and so is not a cause of them.
 
     A torchrun whose workers are done starts again when another round begins. torchrun reports no cause of a failure.
     """
-    unexplained = any(failure.message == CAUSE_UNKNOWN for failure in failures)
-    return unexplained and last is not None and index in last.done
+    unexplained = any(failure.message == CAUSE_UNKNOWN for failure in phase.failures)
+    return unexplained and phase.last_round is not None and index in phase.last_round.done
+
+
+def with_loss(phase: Rendezvous, index: int) -> Rendezvous:
+    """Return the phase after a member of the last round is lost: it may be the cause of the failures."""
+    return replace(phase, lost=phase.lost or not leaves_because(phase, index))

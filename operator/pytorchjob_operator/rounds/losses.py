@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
-from pytorchjob_operator.rounds import absent, rendezvous, running
-from pytorchjob_operator.rounds.failures import leaves_because
+from pytorchjob_operator.rounds import absent, accounting, awaited, rendezvous, running, threats
+from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.transition import Transition
@@ -102,20 +102,23 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         pods=job.pods,
         terminating=job.terminating,
         trained=job.trained,
+        lacks_pods=job.lacks_pods,
+        ledger=accounting.synced(transition.state, job, transition.now),
         former_uids=former,
         restarts=max(transition.state.restarts, job.restarts),
         silent={
             index: agent
             for index, agent in transition.state.silent.items()
-            if index in job.pods and not rendezvous.is_replaced(job.pods[index], agent.pod_uid)
+            if index in job.pods and not awaited.is_replaced(job.pods[index], agent.pod_uid)
         },
     )
     if grows:
         running.notify_spares(transition)
+    threats.sync(transition)
     transition.reason = f"the job has {len(job.pods)} pods"
     for member in tuple(transition.state.members.values()):
         saves = member.leaving and _trains(transition, member)
-        if member.connection is None and not saves and rendezvous.is_away(transition, member.index, member.pod_uid):
+        if member.connection is None and not saves and awaited.is_away(transition, member.index, member.pod_uid):
             _remove(transition, member, "was deleted")
     rendezvous.check_earlier_success(transition)
 
@@ -143,7 +146,7 @@ def find_lost_members(transition: Transition) -> None:
     else:
         transition.clear_problem(TrainingReason.COORDINATOR_UNREACHABLE)
     round_ = transition.state.round
-    if round_ is not None and transition.now - round_.started_at >= rendezvous.ADOPTED_SECONDS:
+    if round_ is not None and transition.now - round_.started_at >= awaited.ADOPTED_SECONDS:
         absent.remember(transition, round_)
     _give_up_unknown_ranks(transition)
     rendezvous.end_if_members_wait(transition)
@@ -178,7 +181,7 @@ def _all_silent(transition: Transition) -> bool:
 def _remember_silence(transition: Transition, member: Member) -> None:
     """Keep that this agent fell silent: if its container has run all the time, the operator replaces the pod."""
     pod = transition.state.pods.get(member.index)
-    if pod is not None and not rendezvous.is_replaced(pod, member.pod_uid):
+    if pod is not None and not awaited.is_replaced(pod, member.pod_uid):
         silent = {**transition.state.silent, member.index: SilentAgent(pod.pod_uid, member.heard_at)}
         transition.state = replace(transition.state, silent=silent)
 
@@ -204,7 +207,7 @@ def _peers_hear(transition: Transition, member: Member, since: float) -> bool:
 
 def _patience(transition: Transition, member: Member) -> float:
     state = transition.state
-    if member.index not in state.pods and state.pods and rendezvous.is_away(transition, member.index, member.pod_uid):
+    if member.index not in state.pods and state.pods and awaited.is_away(transition, member.index, member.pod_uid):
         return RECONNECT_SECONDS / 2  # the operator knows that its pod is gone
     return RECONNECT_SECONDS if member.lost_at is not None else LEASE_SECONDS
 
@@ -214,8 +217,7 @@ def _remove(transition: Transition, member: Member, why: str) -> None:
     transition.drop(member.index)
     phase = transition.state.phase
     if isinstance(phase, Rendezvous) and phase.last_round is not None and phase.last_round.has(member.index):
-        lost = not leaves_because(phase.failures, phase.last_round, member.index)
-        transition.update(replace(phase, lost=phase.lost or lost))
+        transition.update(with_loss(phase, member.index))
     if _trains(transition, member):
         rendezvous.begin(transition, Trigger.MEMBER_LOST, f"{member.pod} {why}")
 
@@ -228,8 +230,8 @@ def _give_up_unknown_ranks(transition: Transition) -> None:
     round_, known = phase.round, set(phase.round.ranks)
     succeeded = sum(pod.succeeded for index, pod in transition.state.pods.items() if index not in known)
     unknown = round_.ranks.count(None) - succeeded
-    late = transition.now - round_.started_at >= rendezvous.ADOPTED_SECONDS
-    if unknown > 0 and (late or not rendezvous.unknown_may_connect(transition, round_)):
+    late = transition.now - round_.started_at >= awaited.ADOPTED_SECONDS
+    if unknown > 0 and (late or not awaited.unknown_may_connect(transition, round_)):
         ranks = [str(rank) for rank, index in enumerate(round_.ranks) if index is None]
         which = f"node rank {ranks[0]}" if len(ranks) == 1 else f"node ranks {', '.join(ranks[:10])}"
         words = f"{which} of round {round_.id} did not reconnect"

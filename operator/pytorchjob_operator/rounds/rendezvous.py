@@ -1,36 +1,26 @@
-"""Between two rounds: which members to wait for, when to form a round (`formation`), and when to give up.
+"""Between two rounds: stop the last one, count it, and form the next one (`formation`) once it is time (`awaited`).
 
 A fixed job waits for all of its pods. An elastic job also starts without pods that do not come in time.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from pytorchjob_agent.contract.messages import Hold, Restart, Stop
+from pytorchjob_agent.contract.messages import Restart, Stop
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_operator.rounds import absent, budget, endings, formation
+from pytorchjob_operator.rounds import absent, awaited, budget, endings, formation, waiting_report
 from pytorchjob_operator.rounds.failures import leaves_because
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import (
-    EndReason,
-    ExpectedPod,
     Failure,
-    Member,
     PastRestart,
     Round,
     TrainingReason,
 )
 
-ADOPTED_SECONDS = 10.0
-"""How long the members of an adopted round may take to connect to this coordinator."""
 STOPPING_SECONDS = 10.0
 """How long members may take to stop their workers before an elastic round starts without them."""
-REPORT_FIRST_SECONDS = 5.0
-"""After this time waiting members first receive the reason for waiting."""
-REPORT_EVERY_SECONDS = 15.0
-"""How often they receive it again."""
 DRAINED = "Drained"
 
 
@@ -120,15 +110,17 @@ def advance(transition: Transition, phase: Rendezvous) -> None:
         if counted is None:
             return
         phase = counted
-    if len(transition.state.members) < transition.state.policy.min_members and not _report_due(transition, phase):
+    if len(transition.state.members) < transition.state.policy.min_members and not waiting_report.report_due(
+        transition, phase
+    ):
         return  # the usual case while a large job starts: the code below checks every member
     waiting = [member for member in transition.state.members.values() if member.waiting]
-    enough = transition.now >= phase.not_before and _is_enough(transition, phase, waiting)
-    if enough and not _last_round_may_run(transition, phase):
+    enough = transition.now >= phase.not_before and awaited.is_enough(transition, phase, waiting)
+    if enough and not awaited.last_round_may_run(transition, phase):
         absent.remember(transition, phase.last_round)  # the next round knows nothing of these members
         formation.form(transition, phase, waiting)
     else:
-        _keep_waiting(transition, phase, waiting)
+        waiting_report.keep_waiting(transition, phase, waiting)
 
 
 def check_earlier_success(transition: Transition) -> None:
@@ -161,21 +153,9 @@ def _still_stopping(transition: Transition, phase: Rendezvous) -> bool:
 
 def _members_may_connect(transition: Transition, last: Round | None) -> bool:
     """True while members of an adopted round may still connect for the first time, and report how it ended."""
-    if last is None or not last.adopted or transition.now - last.started_at >= ADOPTED_SECONDS:
+    if last is None or not last.adopted or transition.now - last.started_at >= awaited.ADOPTED_SECONDS:
         return False
-    return unknown_may_connect(transition, last)
-
-
-def unknown_may_connect(transition: Transition, round_: Round) -> bool:
-    """True if members of the round have not connected to this coordinator, and there are pods that they may be."""
-    state, known = transition.state, set(round_.ranks)
-    if None not in known:
-        return False
-    others = [(index, pod) for index, pod in state.pods.items() if index not in known]
-    succeeded = sum(1 for _, pod in others if pod.succeeded)
-    waiting = sum(1 for index, _ in others if (member := state.members.get(index)) is not None and member.waiting)
-    unknown = round_.ranks.count(None) - succeeded
-    return unknown > 0 and (not state.pods or unknown <= len(others) - succeeded - waiting)
+    return awaited.unknown_may_connect(transition, last)
 
 
 def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous | None:
@@ -206,145 +186,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
 def _is_consequence(transition: Transition, phase: Rendezvous) -> bool:
     """True if workers failed only because a member of their round was lost. That costs no restart."""
     last, members = phase.last_round, transition.state.members
-    indices = () if last is None else [each for each in last.ranks if not leaves_because(phase.failures, last, each)]
+    indices = () if last is None else [index for index in last.ranks if not leaves_because(phase, index)]
     found = [None if index is None else members.get(index) for index in indices]
     away = any(member is None or member.connection is None or member.leaving for member in found)
     return (away or phase.lost) and budget.may_be_consequence(budget.root_cause(phase.failures))
-
-
-def missing_pods(transition: Transition, waiting: Sequence[Member]) -> list[int]:
-    """Return the expected replicas that do not wait here."""
-    here = {member.index for member in waiting}
-    return [index for index, pod in sorted(transition.state.pods.items()) if index not in here and not pod.succeeded]
-
-
-def _is_enough(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -> bool:
-    policy, pods = transition.state.policy, transition.state.pods
-    if len(waiting) < policy.min_members:
-        return False
-    if len(waiting) >= policy.max_members and not phase.unsure:
-        return True  # at first the coordinator waits for all: it does not know whether the missing pods train a round
-    coming = [index for index in missing_pods(transition, waiting) if not pods[index].problem]
-    if phase.unsure:
-        coming += [index for index in transition.state.terminating if index not in transition.state.members]
-    else:
-        coming = [index for index in coming if _may_reconnect(transition, index)]
-    return not coming or transition.now - phase.since >= _patience(transition, phase)
-
-
-def _patience(transition: Transition, phase: Rendezvous) -> float:
-    """Return how long a rendezvous with enough members waits for others, in seconds.
-
-    A member that trains has not connected to a new leader before it misses the old one. So that leader waits at least
-    as long as for the members of an adopted round, also if the user wants a shorter last call.
-    """
-    policy, may_train = transition.state.policy, phase.learned or transition.state.trained
-    first = max(policy.last_call_timeout, ADOPTED_SECONDS if may_train else 0.0)
-    return first if phase.unsure else policy.rejoin_timeout
-
-
-def _may_reconnect(transition: Transition, index: int) -> bool:
-    """True if the agent of the present pod was connected before: a new pod takes longer than the rejoin timeout."""
-    member = transition.state.members.get(index)
-    return member is not None and not member.leaving and not is_replaced(transition.state.pods[index], member.pod_uid)
-
-
-def is_replaced(pod: ExpectedPod, uid: str) -> bool:
-    """True if another pod serves the replica of the pod with this uid."""
-    return bool(uid and pod.pod_uid and pod.pod_uid != uid)
-
-
-def _last_round_may_run(transition: Transition, phase: Rendezvous) -> bool:
-    """True if the last round may still train while the coordinator hears none of its members.
-
-    Two groups of one job must never train at once. A pod that is gone ends the doubt, unless its agent is connected.
-    """
-    if (last := phase.last_round) is None or phase.stopped:
-        return False
-    pods = last.pod_uids.items()
-    return all(_is_connected(transition, index, uid) for index, uid in pods if _is_gone(transition, index, uid))
-
-
-def _is_connected(transition: Transition, index: int, uid: str) -> bool:
-    """True if the agent in this pod is connected: its workers train until it has stopped them."""
-    member = transition.state.members.get(index)
-    return member is not None and member.pod_uid == uid and member.connection is not None
-
-
-def is_away(transition: Transition, index: int, uid: str) -> bool:
-    """True if the pod with this uid does not exist any more: deleted or replaced, and not terminating either."""
-    pod = transition.state.pods.get(index)
-    return transition.state.terminating.get(index) != uid and (pod is None or is_replaced(pod, uid))
-
-
-def _is_gone(transition: Transition, index: int, uid: str) -> bool:
-    """True if the pod with this uid does not run any more, as the operator sees it."""
-    pod = transition.state.pods.get(index)
-    return is_away(transition, index, uid) or (pod is not None and (bool(pod.problem) or pod.succeeded))
-
-
-def _is_late(transition: Transition, phase: Rendezvous) -> bool:
-    return transition.now - phase.since >= transition.state.policy.join_timeout
-
-
-def _report_due(transition: Transition, phase: Rendezvous) -> bool:
-    """True if the waiting members receive a reason now."""
-    due = phase.since + REPORT_FIRST_SECONDS if phase.reported_at is None else phase.reported_at + REPORT_EVERY_SECONDS
-    return transition.now >= due or _is_late(transition, phase)
-
-
-def _keep_waiting(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -> None:
-    """Report what the rendezvous waits for: soon at first, then now and then. Give up after the join timeout."""
-    if not _report_due(transition, phase):
-        return
-    words = _why_waiting(transition, phase, waiting)
-    if _is_late(transition, phase):
-        _time_out(transition, phase, waiting, words)
-        return
-    transition.update(replace(phase, reported_at=transition.now))
-    transition.set_problem(TrainingReason.WAITING, words)
-    for member in waiting:
-        transition.send(member, Hold(words))
-
-
-def _time_out(transition: Transition, phase: Rendezvous, waiting: Sequence[Member], words: str) -> None:
-    """Stop the waiting agents. Their containers may start again, and then another rendezvous begins."""
-    message = f"the rendezvous timed out after {transition.state.policy.join_timeout:g} s: {words}"
-    transition.set_problem(TrainingReason.WAITING, message)
-    for member in waiting:
-        transition.send(member, Stop(ExitCode.RENDEZVOUS, EndReason.TIMEOUT, message))
-        transition.put(replace(member, port=None))
-    transition.enter(Trigger.TIMED_OUT, Stalled(transition.now, message, phase.last_round, phase.stopped))
-    transition.reason = message
-
-
-def _why_waiting(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -> str:
-    policy, state = transition.state.policy, transition.state
-    if transition.now < phase.not_before:
-        return f"the next round starts in {phase.not_before - transition.now:.0f} s: {phase.reason}"
-    if _is_enough(transition, phase, waiting) and phase.last_round is not None:
-        doubt = "the coordinator hears none of its members, and their pods still run"
-        if any(member.connection is not None for member in transition.in_round()):
-            doubt = "its members have not stopped their workers yet"
-        return f"round {phase.last_round.id} may still train: {doubt}"
-    missing = missing_pods(transition, waiting)
-    shown = [
-        f"{state.pods[index].pod} ({state.pods[index].problem or _why_missing(transition, index)})"
-        for index in missing[:3]
-    ]
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-    pods = f"; waiting for {', '.join(shown)}{more}" if shown else "; the job has no other pods"
-    at_least = "at least " if policy.elastic else ""
-    return f"{len(waiting)} of {at_least}{policy.min_members} members are ready{pods}"[:1000]
-
-
-def _why_missing(transition: Transition, index: int) -> str:
-    """Return why a replica with a healthy pod does not wait with the others."""
-    member, silent = transition.state.members.get(index), transition.state.silent.get(index)
-    if member is None and silent is not None:
-        return f"its agent has sent nothing for {transition.now - silent.since:.0f} s"
-    if member is None:
-        return "its agent has not connected"
-    if member.connection is None:
-        return "its agent has lost its connection"
-    return "it is terminating" if member.leaving else "it has not stopped its workers yet"

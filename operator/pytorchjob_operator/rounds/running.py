@@ -21,7 +21,7 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
     Unreachable,
 )
-from pytorchjob_operator.rounds import budget, endings, formation, rendezvous, shown_progress
+from pytorchjob_operator.rounds import accounting, budget, endings, formation, rendezvous, shown_progress
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_request, believed_restarts, implausible, is_implausible
@@ -47,6 +47,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
             lost_at=None,
             cooperative=member.cooperative or message.cooperative,  # it is the same script in every round
             answered=max(member.answered, message.answered),
+            saves_on_request=member.saves_on_request or message.saves_on_request,
             step=message.step if message.step is not None else member.step,
             total=message.total,
             metrics=message.metrics,
@@ -62,6 +63,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
     round_ = transition.state.round
     if round_ is not None and round_.has(member.index):
         shown_progress.record(transition, message)
+        accounting.heartbeat(transition, member, message)
         _record_peers(transition, message, round_)
 
 
@@ -92,7 +94,7 @@ def join(transition: Transition, member: Member, message: Join) -> None:
     if round_ is not None and round_.has(member.index) and message.round is not None and message.round < round_.id:
         _late_join(transition, member, round_)
         return
-    member = transition.put(replace(member, port=message.port))
+    member = transition.put(replace(member, port=message.port, held=message.held, durable=message.durable))
     transition.reason = f"{member.pod} waits for a round"
     phase = transition.state.phase
     match phase:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytorchjob_agent.contract.messages import ToAgent
+from pytorchjob_operator.goodput.ledger import StepsSeen
+from pytorchjob_operator.goodput.script_saves import SavesSeen
 from pytorchjob_operator.rounds.phases import (
     Phase,
     Rendezvous,
@@ -27,11 +29,24 @@ class Transition:
         self.commands: list[Command] = []
         self.events: list[JobEvent] = []
         self.reason = "nothing to do"
+        self.triggers: list[Trigger] = []
+        """What has moved the job to another phase, in this order."""
+        self.step: int | None = None
+        """The furthest step of the running round, if this input has reported it."""
+        self.steps: StepsSeen | None = None
+        """When that member did its steps."""
+        self.goes_back = False
+        """True if the observed steps of a member went back within the round."""
+        self.workers_age: float | None = None
+        """Seconds since the workers of the round were started, if this input is the first that shows it."""
+        self.saves: SavesSeen | None = None
+        """The script's own saves in the running round, if this input has reported more than is known."""
 
     def enter(self, trigger: Trigger, phase: Phase) -> None:
         """Move to another phase. Raises IllegalTransitionError if the table does not allow it."""
         check_transition(self.state.phase, trigger, phase)
         self.state = replace(self.state, phase=phase)
+        self.triggers.append(trigger)
 
     def update(self, phase: Rendezvous | Running | Stalled) -> None:
         """Change the data of the present phase."""

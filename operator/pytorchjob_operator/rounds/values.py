@@ -7,7 +7,9 @@ Times are seconds of one monotonic clock. An index is the position of a replica 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
+from pytorchjob_agent.contract.held_saves import HeldSave
 from pytorchjob_agent.contract.messages import RoundId
 
 
@@ -22,6 +24,9 @@ class TrainingReason(StrEnum):
     WAITING = "RendezvousWaiting"
     UNEQUAL_VERSIONS = "UnequalVersions"
     CLOCKS_DIFFER = "ClocksDiffer"
+    CHECKPOINTS = "CheckpointsNotKept"
+    POD_THREATENED = "PodThreatened"
+    SAVED = "CheckpointSaved"
     PEER_UNREACHABLE = "PeerUnreachable"
     COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
     DUPLICATE_REPLICA = "DuplicateReplica"
@@ -66,6 +71,17 @@ class ExpectedPod:
     problem: str = ""
     """Why the pod does not run. A rendezvous with enough members does not wait for it."""
     succeeded: bool = False
+    threat: str = ""
+    """Why it may be lost soon, with its node: a clause without a subject. Empty: nothing is known."""
+
+
+class Threat(NamedTuple):
+    """A pod that may be lost soon."""
+
+    pod: str
+    uid: str
+    reason: str
+    """As in `ExpectedPod.threat`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +126,8 @@ class Member:
     """True if its workers have polled for checkpoint requests, in this round or in an earlier one."""
     answered: int = 0
     """The last checkpoint request that all its workers have answered."""
+    saves_on_request: bool = False
+    """True if its workers have polled for requests to save, and its agent knows requests after which they continue."""
     step: int | None = None
     total: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -117,6 +135,12 @@ class Member:
     versions: Mapping[str, str | None] = field(default_factory=dict)
     tolerates_versions: bool = True
     """False: unequal versions end the job."""
+    held: tuple[HeldSave, ...] = ()
+    """The checkpoints that it held when it last waited for a round."""
+    durable: tuple[HeldSave, ...] = ()
+    """The checkpoints that it had then found whole on durable storage."""
+    checkpoint_problem: str = ""
+    """Why it keeps no checkpoint, or has no copy of its last one."""
     clock_offset: float | None = None
     """Its wall clock minus the coordinator's clock at its last hello, in seconds; comparable among members only."""
 
@@ -193,6 +217,18 @@ class PlannedRestart:
     deadline: float
     number: int
     """The number of the checkpoint request."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRequest:
+    """A request to save that the workers of a round have not answered yet. Training continues."""
+
+    round: RoundId
+    number: int
+    members: frozenset[int]
+    """The indices of the members that were asked."""
+    at: float
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

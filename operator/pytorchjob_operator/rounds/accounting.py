@@ -1,0 +1,119 @@
+"""Books the time of a job after each decision: what the coordinator sees of it, for the ledger (`goodput`). Pure.
+
+A heartbeat comes often and mostly changes no class: only a new furthest step, or another phase, is a sight. Until the
+first agent is heard the plan books the time, as it sees the pods.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from pytorchjob_agent.contract.messages import Heartbeat
+from pytorchjob_operator.goodput.interruptions import Cause
+from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stage, StepsSeen, advance
+from pytorchjob_operator.goodput.script_saves import SavesSeen
+from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.state import JobState, JobSynced
+from pytorchjob_operator.rounds.transition import Transition
+from pytorchjob_operator.rounds.values import Member, Round
+
+_INTERRUPTS = (Trigger.WORKERS_FAILED, Trigger.WORKERS_STOPPED, Trigger.MEMBER_LOST)
+"""What ends a running round without a plan."""
+
+
+def synced(state: JobState, job: JobSynced, now: float) -> Ledger | None:
+    """Return the ledger after a sync: the plan's until an agent is heard, by this coordinator's clock."""
+    if job.ledger is None or not (state.ledger is None or isinstance(state.phase, Waiting)):
+        return state.ledger
+    return job.ledger.moved(now - job.ledger.until)
+
+
+def heartbeat(transition: Transition, before: Member, message: Heartbeat) -> None:
+    """Record that a member of the running round has made progress; `before` is the member before this message."""
+    ledger = transition.state.ledger
+    if ledger is None or not isinstance(transition.state.phase, Running):
+        return
+    reported = message.step is not None
+    step, earlier = (message.step, before.step) if reported else (message.shown_step, before.shown.step)
+    if ledger.regrouped and message.workers_age >= 0:
+        transition.workers_age = message.workers_age
+    seen = _saves(message)
+    if ledger.script.shows_more(seen, step):
+        transition.saves = seen
+    if step is None or step == earlier:
+        return
+    if ledger.step is None or step > ledger.step:
+        transition.step = step
+        transition.steps = StepsSeen(message.first_step, message.first_age, message.step_age)
+    elif not reported and earlier is not None and step < earlier <= ledger.step:
+        transition.goes_back = True
+
+
+def _saves(message: Heartbeat) -> SavesSeen:
+    return SavesSeen(message.saves, message.save_seconds, message.saved_step, message.load_seconds)
+
+
+def account(transition: Transition, before: JobState) -> None:
+    """Book the time up to now, and what it was spent on."""
+    state = transition.state
+    if state.ledger is None or not _is_sight(transition, before):
+        return
+    sight = Sight(
+        _stage(state),
+        transition.step,
+        transition.steps,
+        goes_back=transition.goes_back,
+        begins=Trigger.ROUND_FORMED in transition.triggers,
+        adopts=Trigger.ROUND_REPORTED in transition.triggers,
+        interruption=_interruption(transition, before),
+        cause=Cause.POD_LOST if _turns_out_lost(transition.state, before) else None,
+        workers_age=transition.workers_age,
+        saves=transition.saves,
+    )
+    transition.state = replace(state, ledger=advance(state.ledger, sight, transition.now))
+
+
+def _is_sight(transition: Transition, before: JobState) -> bool:
+    state = transition.state
+    changed = state.phase is not before.phase or state.lacks_pods != before.lacks_pods
+    seen = (transition.step, transition.saves, transition.workers_age)
+    return changed or transition.goes_back or any(value is not None for value in seen)
+
+
+def _turns_out_lost(state: JobState, before: JobState) -> bool:
+    """Return whether a member of the last round has turned out to be lost, after workers of others failed."""
+    was, now_is = before.phase, state.phase
+    return isinstance(was, Rendezvous) and isinstance(now_is, Rendezvous) and now_is.lost and not was.lost
+
+
+def _stage(state: JobState) -> Stage:
+    match state.phase:
+        case Waiting():
+            return Stage.UNKNOWN
+        case Running(planned=planned):
+            return Stage.RUNNING if planned is None else Stage.SAVING
+        case Rendezvous(last_round=last) | Stalled(last_round=last):
+            if state.lacks_pods:
+                return Stage.WAITING_FOR_PODS
+            return Stage.STARTING if last is None else Stage.RESTARTING
+        case Ended():
+            return Stage.OVER
+    assert_never(state.phase)
+
+
+def _interruption(transition: Transition, before: JobState) -> Interruption | None:
+    """Return how the running round was interrupted; None if it still runs, or ended by a plan or with success."""
+    phase, trigger = before.phase, next(iter(transition.triggers), None)
+    if not isinstance(phase, Running) or trigger not in _INTERRUPTS:
+        return None
+    now, after = transition.now, transition.state.phase
+    failures = after.failures if isinstance(after, Rendezvous) else ()
+    known = [*(failure.at for failure in failures), *_last_signs(phase.round, before, transition.state)]
+    hung = any(failure.hang for failure in failures)
+    cause = Cause.POD_LOST if trigger is Trigger.MEMBER_LOST else Cause.CRASH if failures else None
+    return Interruption(max(now - min(known, default=now), 0.0), hung, cause)
+
+
+def _last_signs(round_: Round, before: JobState, after: JobState) -> list[float]:
+    """Return when the members that this decision gave up were last known to live."""
+    lost = (before.members[index] for index in round_.members & before.members.keys() - after.members.keys())
+    return [max(member.heard_at, member.peer_heard_at or 0.0) for member in lost]
