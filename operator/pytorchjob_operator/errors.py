@@ -8,6 +8,7 @@
         ├── Conflict            409: `already_exists`, or another client wrote first
         ├── Expired             410: the watch history is gone; list again (kube/reflector.py)
         ├── Refused             403 and the like: the user must read the server's message (control/apply.py)
+        │   └── Leftover        the name belongs to a child of a deleted job, which goes by itself
         └── Unavailable         401, 408, 429, 5xx, no response: the same request may succeed later
 
 This module sends nothing and retries nothing.
@@ -75,6 +76,10 @@ class Expired(ApiError):
 
 class Refused(ApiError):
     """Invalid, forbidden or over quota: the same request would fail again."""
+
+
+class Leftover(Refused):
+    """The name belongs to a child of a deleted job of the same name: the request succeeds once the child is gone."""
 
 
 class Unavailable(ApiError):

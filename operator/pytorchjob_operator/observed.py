@@ -15,6 +15,10 @@ from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
+from pytorchjob_operator.node import Node, Toleration, read_tolerations
+from pytorchjob_operator.node import NodeHealth as NodeHealth
+from pytorchjob_operator.node import NodeState as NodeState
+from pytorchjob_operator.pod_threat import find_threat
 from pytorchjob_operator.problem import Crash, find_cause, find_crash, find_problem, read_time
 from pytorchjob_operator.problem import PodProblem as PodProblem
 
@@ -80,6 +84,9 @@ class Pod:
     """Whether it was created with its credential in a variable, by an operator before the credential had a file."""
     addresses: tuple[str, ...] = ()
     """Its IP addresses, those of the node with hostNetwork; empty until the kubelet reports them."""
+    tolerations: tuple[Toleration, ...] = ()
+    threat: str = ""
+    """Why it may be lost soon, by its own status: a clause without a subject; empty if nothing is known."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
@@ -116,6 +123,8 @@ class Pod:
             without_coordinator=bool(obj.get("spec")) and COORDINATOR not in variables,
             token_variable=TOKEN in variables,
             addresses=_addresses(status),
+            tolerations=read_tolerations(obj.get("spec") or {}),
+            threat="" if lost or phase is PodPhase.SUCCEEDED else find_threat(status),
         )
 
     @property
@@ -176,45 +185,14 @@ class Child:
         )
 
 
-class NodeHealth(StrEnum):
-    """Whether a node can run pods."""
-
-    READY = "ready"
-    NOT_READY = "not ready"
-    OUT_OF_SERVICE = "out of service"
-    GONE = "gone"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """The state of a node."""
-
-    health: NodeHealth
-    since: datetime | None = None
-    """Since when the node reports not to be ready; None if it does not report a time."""
-
-    @classmethod
-    def from_api(cls, obj: dict[str, Any]) -> "NodeState":
-        """Read an API object; a node without the condition Ready is unknown."""
-        conditions = (obj.get("status") or {}).get("conditions") or ()
-        taints = (obj.get("spec") or {}).get("taints") or ()
-        ready = next((condition for condition in conditions if condition.get("type") == "Ready"), None)
-        if ready is not None and ready.get("status") == "True":
-            return cls(NodeHealth.READY)
-        if any(taint.get("key") == names.TAINT_OUT_OF_SERVICE for taint in taints):
-            return cls(NodeHealth.OUT_OF_SERVICE)
-        if ready is None:
-            return cls(NodeHealth.UNKNOWN)
-        return cls(NodeHealth.NOT_READY, read_time(ready.get("lastTransitionTime")))
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A child that the API server refused, with the server's message."""
 
     reason: names.Reason
     message: str
+    temporary: bool = False
+    """It ends by itself: the status shows it, no event reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +250,8 @@ class Observed:
     options: Options = field(default_factory=Options)
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     """The nodes that a plan asked for (`Plan.nodes`), by name; other nodes have not been read."""
+    marked: Mapping[str, Node] = field(default_factory=dict)
+    """The nodes of the job's pods that may lose their pods, by name, if the operator may watch nodes."""
     report: Report | None = None
     """The coordinator's report about the job's rounds; None without the coordinator, and before its first report."""
     postponed: Mapping[str, datetime] = field(default_factory=dict)
@@ -298,11 +278,8 @@ def _ready(conditions: Any) -> dict[str, Any] | None:
 
 def _unschedulable(conditions: Any) -> PodProblem | None:
     """Return Volcano's newest report that a gang does not fit; it writes conditions in no certain order."""
-    found = [
-        condition
-        for condition in conditions
-        if (condition.get("type"), condition.get("status")) == ("Unschedulable", "True")
-    ]
+    reported = ("Unschedulable", "True")
+    found = [condition for condition in conditions if (condition.get("type"), condition.get("status")) == reported]
     if not found:
         return None
     last = max(found, key=lambda condition: str(condition.get("lastTransitionTime") or ""))

@@ -45,6 +45,10 @@ class Settings:
             "least": 0,
         },
     )
+    watch_nodes: bool = field(
+        default=True,
+        metadata={"help": "Whether to watch nodes for what announces the loss of pods; needs list and watch on nodes"},
+    )
     gang_scheduler: str = field(
         default="",
         metadata={

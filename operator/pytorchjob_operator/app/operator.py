@@ -15,6 +15,7 @@ from pytorchjob_operator.app.coordinator_service import ClusterView, Coordinator
 from pytorchjob_operator.app.counts import JobCounts
 from pytorchjob_operator.app.job_watch import Contacts, JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
+from pytorchjob_operator.app.node_watch import NodeWatch
 from pytorchjob_operator.app.waiting import event_or_timeout
 from pytorchjob_operator.control.apply import JOBS, Applier
 from pytorchjob_operator.control.caches import Caches
@@ -85,6 +86,8 @@ class Operator:
         self.recorder = Recorder(self.writer, Reporter(names.CONTROLLER, identity), self._clock, now)
         self.reflectors = tuple(self._reflectors())
         applier = Applier(self.writer, self.caches, FairGate(settings.max_in_flight))
+        self.node_watch = NodeWatch(self.client, self._nodes_changed)
+        self.caches.nodes = self.node_watch.store
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._reconcile_all)
         self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
         cluster = ClusterView(self.client, self.writer, self._namespace, self.caches.pods, self._outage, self.may_write)
@@ -180,6 +183,8 @@ class Operator:
 
     async def _reconcile(self, uid: str) -> None:
         started, result = self._clock(), "error"
+        if self.settings.watch_nodes and self.settings.coordinator:  # the coordinator alone asks workers to save
+            self.node_watch.want()
         try:
             wait = await self.reconciler(uid)
             result = "success"
@@ -191,6 +196,13 @@ class Operator:
             self.metrics.on_reconcile(result, self._clock() - started)
         if wait is not None:
             self.queue.add_after(uid, wait)
+
+    def _nodes_changed(self, names_of_nodes: frozenset[str]) -> None:
+        """Reconcile the jobs with pods on these nodes."""
+        for job in self.caches.jobs:
+            uid = job.metadata.uid
+            if any(pod.node in names_of_nodes for pod in self.caches.pods.by_owner(uid)):
+                self.queue.add(uid)
 
     def _reconcile_all(self) -> None:
         for job in self.caches.jobs:

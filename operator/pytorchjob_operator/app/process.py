@@ -65,6 +65,7 @@ class OperatorProcess:
             self._start(self._heartbeat(), operator.watch_jobs())
             self._work = self._start(operator.work())
             self._start(operator.recorder.run(), operator.children.run(), operator.coordinator.run())
+            self._start(operator.node_watch.run())
             self._start(*(reflector.run() for reflector in operator.reflectors))
             if self._settings.leader_elect:
                 self._election = self._start(operator.elector.run())

@@ -13,7 +13,7 @@ from typing import Any
 from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.gate import FairGate
-from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused
+from pytorchjob_operator.errors import ApiError, Conflict, Leftover, NotFound, Refused
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.resource import CHILDREN, PODS, Resource
 from pytorchjob_operator.model import JobStatus, PyTorchJob
@@ -107,8 +107,7 @@ class Applier:
         name = body["metadata"]["name"]
         found = await self.client.get(resource, job.metadata.namespace, name)
         if controller_uid(found["metadata"]) != job.metadata.uid:
-            problem = f"{resource.plural} {name!r} already exists and does not belong to this job"
-            raise Refused(409, "NameTaken", f"{problem}: delete it or rename the job")
+            raise _taken(resource, found["metadata"], job)
         return found
 
     async def _update(self, job: PyTorchJob, kind: ChildKind, uid: str, wanted: dict[str, Any]) -> None:
@@ -200,13 +199,25 @@ def _together(refusals: Sequence[Refusal]) -> Refusal | None:
     return Refusal(next(iter(first)), "; ".join(f"{refusal.reason}: {refusal.message}" for refusal in first.values()))
 
 
+def _taken(resource: Resource, meta: dict[str, Any], job: PyTorchJob) -> Refused:
+    """Return the error for a name that an object of another owner has."""
+    what = f"{resource.plural} {meta['name']!r}"
+    owners = meta.get("ownerReferences") or ()
+    former = any((owner.get("kind"), owner.get("name")) == (names.KIND, job.metadata.name) for owner in owners)
+    if former or meta.get("deletionTimestamp"):
+        return Leftover(409, "Leftover", f"waiting until {what} of the deleted job of this name is gone")
+    problem = f"{what} already exists and does not belong to this job"
+    return Refused(409, "NameTaken", f"{problem}: delete it or rename the job")
+
+
 def _refusal(write: Write, error: ApiError) -> Refusal:
     """Return what the user sees of a refused write: the event reason, and the server's message (quota, admission)."""
+    temporary = isinstance(error, Leftover)
     match write:
         case CreateChild(kind):
-            return Refusal(_FAILED_CREATE[kind], error.message)
+            return Refusal(_FAILED_CREATE[kind], error.message, temporary)
         case CreatePod():
-            return Refusal(Reason.FAILED_CREATE_POD, error.message)
+            return Refusal(Reason.FAILED_CREATE_POD, error.message, temporary)
         case UpdateChild(kind):
             return Refusal(Reason.FAILED_UPDATE, f"{kind.value}: {error.message}")
         case _:

@@ -8,6 +8,7 @@ from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.node import Node
 from pytorchjob_operator.observed import Child, Observed, Options, Pod, Refusal
 
 
@@ -19,6 +20,8 @@ class Caches:
     pods: Store[Pod]
     children: Mapping[ChildKind, Store[Child]]
     """One store for each kind of child: names are unique only within a kind."""
+    nodes: Store[Node] | None = None
+    """All nodes, while a job has pods and the operator may watch nodes."""
     options: Options = field(default_factory=Options)
     """Replaced when the coordinator's credentials are loaded, and when its certificates change."""
     unserved: dict[ChildKind, str] = field(default_factory=dict)
@@ -29,10 +32,11 @@ class Caches:
     ) -> Observed:
         """Return a snapshot of a job and its children; an object of another namespace is no child."""
         uid, namespace = job.metadata.uid, job.metadata.namespace
+        pods = tuple(pod for pod in self.pods.by_owner(uid) if pod.namespace == namespace)
         return Observed(
             job=job,
             now=now,
-            pods=tuple(pod for pod in self.pods.by_owner(uid) if pod.namespace == namespace),
+            pods=pods,
             children=tuple(
                 child
                 for store in self.children.values()
@@ -43,4 +47,12 @@ class Caches:
             refusal=refusal,
             status_due=status_due,
             options=self.options,
+            marked=self._marked(pods),
         )
+
+    def _marked(self, pods: tuple[Pod, ...]) -> dict[str, Node]:
+        """Return the nodes of these pods that may lose them."""
+        if self.nodes is None:
+            return {}
+        found = (self.nodes.get("", name) for name in {pod.node for pod in pods})
+        return {node.name: node for node in found if node is not None and node.marked}

@@ -1,7 +1,8 @@
 """The nodes that plans request: read one by one, and cached for a few seconds.
 
-Nodes are not watched: their heartbeats would be thousands of irrelevant events. A plan requests a node only if a pod on
-it does not terminate. A node that cannot be read has the state UNKNOWN, and its pods are never deleted.
+A decision that deletes pods reads the node itself: the watch of nodes (`app/node_watch`) may be late or not allowed. A
+plan requests a node only if a pod on it does not terminate. A node that cannot be read has the state UNKNOWN, and its
+pods are never deleted.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.pace import Pace
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
-from pytorchjob_operator.errors import Refused
+from pytorchjob_operator.errors import Refused, Unavailable
 from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, EventType
@@ -82,7 +82,7 @@ class Reconciler:
     async def __call__(self, uid: str) -> float | None:
         """Run one pass; returns the seconds until the next pass, None if only a change requires one.
 
-        Raises an ApiError if the pass must be repeated with back-off; Refused is raised after the status shows why.
+        Raises an ApiError if the pass must be repeated with back-off; a refusal is raised after the status shows why.
         """
         job = self.caches.jobs.get(uid)
         if job is None:
@@ -103,15 +103,20 @@ class Reconciler:
             memory.remember(plan.writes, self.clock())
         plan = await self._publish(job, plan, refusal, memory)
         if refusal is not None:
-            raise Refused(0, refusal.reason, refusal.message)
+            error = Unavailable if refusal.temporary else Refused
+            raise error(0, refusal.reason, refusal.message)
         return (plan.wake_at - self.clock()).total_seconds() if plan.wake_at else None
 
     def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
         now = self.clock()
-        seen = self.caches.observe(job, now, memory.refusal, memory.status_due)
-        report = self.coordinator.report(job.metadata.uid) if self.coordinator else None
-        seen = replace(seen, nodes=self.nodes.known(now), reported=memory.reported, report=report)
-        plan = make_plan(replace(seen, postponed=memory.pace.postponed(now)))
+        seen = replace(
+            self.caches.observe(job, now, memory.refusal, memory.status_due),
+            nodes=self.nodes.known(now),
+            reported=memory.reported,
+            report=self.coordinator.report(job.metadata.uid) if self.coordinator else None,
+            postponed=memory.pace.postponed(now),
+        )
+        plan = make_plan(seen)
         self._update_coordinator(job.metadata.uid, plan.coordinator)
         if plan.needs:
             self.want(plan.needs)
@@ -131,7 +136,9 @@ class Reconciler:
         """
         if refusal == memory.refusal:
             return plan if refusal is None else replace(plan, events=())
-        events = plan.events if refusal is None else (Event(refusal.reason, refusal.message, EventType.WARNING),)
+        events = plan.events
+        if refusal is not None:
+            events = () if refusal.temporary else (Event(refusal.reason, refusal.message, EventType.WARNING),)
         return replace(self._plan(job, replace(memory, refusal=refusal)), events=events)
 
     async def _publish(self, job: PyTorchJob, plan: Plan, refusal: Refusal | None, memory: _Memory) -> Plan:

@@ -26,6 +26,8 @@ _COLUMNS = (
     ("ETA", "string", f"{_TEXTS}.eta", 0, "Remaining time of the training"),
     ("Age", "date", ".metadata.creationTimestamp", 0, ""),
     ("Loss", "string", f"{_TEXTS}.loss", 1, "The newest loss that the script reports"),
+    ("Goodput", "string", f"{_TEXTS}.goodput", 1, "The productive part of the job's time"),
+    ("Lost", "string", f"{_TEXTS}.lost", 1, "Time that was not productive"),
     ("Master", "integer", f"{_MASTER}.active", 1, "Running Masters"),
     ("Workers", "integer", f"{_WORKER}.active", 1, "Running workers"),
     ("Desired", "integer", _WORKER_REPLICAS, 1, "Requested workers"),

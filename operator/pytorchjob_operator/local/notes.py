@@ -90,6 +90,9 @@ def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
         yield f"the job requests {wanted} GPU{_s(wanted)}, this machine has {devices}: replicas run without GPUs"
     elif devices and not wanted:
         yield f"the GPUs of this machine are not used: request them with resources.limits {gpus.RESOURCE}"
+    if job.spec.agent is not None and job.spec.agent.checkpoint is not None:
+        directory = job.spec.agent.checkpoint.directory
+        yield f"agent.checkpoint is ignored: all replicas save to {directory} of this machine"
     policy, elastic = job.spec.run_policy, job.spec.elastic_policy
     for name, field in RUN_POLICY.items():
         if getattr(policy, name) != field.instead:

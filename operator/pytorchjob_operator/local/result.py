@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import yaml
 
+from pytorchjob_operator.goodput import figures, sentence
 from pytorchjob_operator.local.source import STDIN
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 
@@ -48,6 +50,12 @@ def summary(ended: PyTorchJob, elapsed: str) -> str:
     state = conditions[-1].type if conditions else "not started"
     how = "" if ended.status.completion_time else "stopped while "
     return f"{ended.metadata.name}: {how}{state} after {elapsed}"
+
+
+def time_spent(ended: PyTorchJob, now: datetime) -> str:
+    """One sentence: which part of the time was productive, and to what the rest was lost; empty if it is unknown."""
+    found = figures.read(ended.status.to_api(), now)
+    return "" if found is None else sentence.describe(found)
 
 
 def next_steps(path: str, ended: PyTorchJob) -> list[str]:

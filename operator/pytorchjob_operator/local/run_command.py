@@ -137,6 +137,8 @@ def _print_result(options: RunOptions, given: PyTorchJob, ended: RunResult, scre
     screen.message(result.summary(ended.job, duration(ended.elapsed)))
     for line in ended.failure:
         screen.message(f"  {line}")
+    if ended.time_spent:
+        screen.message(f"  {ended.time_spent}")
     for line in result.next_steps(options.path, ended.job):
         screen.message(line)
     screen.flush()

@@ -62,6 +62,8 @@ class RunResult:
     elapsed: float
     failure: tuple[str, ...] = ()
     """Why the job failed, and the next step; empty for a job that did not fail."""
+    time_spent: str = ""
+    """Which part of its time was productive, in one sentence; empty if it is unknown."""
 
 
 class Runner:
@@ -93,6 +95,7 @@ class Runner:
             finally:
                 self._node.kill_all()
                 self._drain()
+        spent = result.time_spent(self._job, _now())
         self._job = result.at_rest(self._job)
         self._file.keep(self._job)
         if status is not ExitStatus.FAILED:
@@ -100,7 +103,7 @@ class Runner:
         self._report_ends()
         self._show(stopped=status not in _ENDED.values())
         why = failure.report(self._job, self._ends, log_filter.place) if status is ExitStatus.FAILED else []
-        return RunResult(self._job, status, _monotonic() - self._start, tuple(why))
+        return RunResult(self._job, status, _monotonic() - self._start, tuple(why), spent)
 
     def _until_end(self, signals: SignalPipe) -> ExitStatus:
         while True:

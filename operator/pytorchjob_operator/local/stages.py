@@ -6,10 +6,8 @@ Time is an argument, in monotonic seconds.
 from enum import StrEnum
 
 from pytorchjob_operator.coordinator_report import PhaseName, Report
-from pytorchjob_operator.model import ConditionType, PyTorchJob, main_container
-
-_OURS = "pytorchjob"
-"""Every command that starts the agent contains this text."""
+from pytorchjob_operator.model import ConditionType, PyTorchJob
+from pytorchjob_operator.plan.members import starts_agents
 
 
 class Stage(StrEnum):
@@ -43,13 +41,6 @@ _OF_PHASE = {
 }
 _TIMED = (Stage.STARTING, Stage.JOINING)
 """Stages that are over before the job does its work: a person wants to know how long they took."""
-
-
-def starts_agents(job: PyTorchJob) -> bool:
-    """Whether replicas of the job are expected to run the agent."""
-    containers = [main_container(spec.template) or {} for _, spec in job.spec.pytorch_replica_specs.items()]
-    words = [str(word) for main in containers for word in (*(main.get("command") or ()), *(main.get("args") or ()))]
-    return job.spec.agent is not None or any(_OURS in word for word in words)
 
 
 def find_stage(job: PyTorchJob, report: Report | None, *, all_ready: bool, started: bool) -> Stage:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent.contract import environment
+from pytorchjob_agent.contract.cache_rules import CACHES
+from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT
 from pytorchjob_operator import names
 from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
 from pytorchjob_operator.local.supervisor import Command
@@ -105,6 +107,8 @@ def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: Lo
     }
     for variable in container.get("env") or ():
         name, source = variable["name"], variable.get("valueFrom") or {}
+        if name in (CHECKPOINT, CACHES):
+            continue  # the replicas of a machine share its directories: there is nothing to copy
         if not source:
             text = expand(str(variable.get("value") or ""), env)
             for directory, local in directories.items():

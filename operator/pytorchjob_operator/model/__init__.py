@@ -1,6 +1,6 @@
 """The resource: PyTorchJob as frozen values, its defaults and its rules. Makes no requests."""
 
-from pytorchjob_operator.model.agent import AgentPolicy
+from pytorchjob_operator.model.agent import AgentPolicy, CheckpointMemory, DurableDirectory
 from pytorchjob_operator.model.base import (
     CleanPodPolicy,
     ConditionStatus,
@@ -11,6 +11,7 @@ from pytorchjob_operator.model.base import (
 )
 from pytorchjob_operator.model.defaults import main_container, master_port, with_defaults
 from pytorchjob_operator.model.job import Metadata, PyTorchJob
+from pytorchjob_operator.model.slow_nodes import NodeFailures, StragglerStatus
 from pytorchjob_operator.model.spec import (
     ElasticPolicy,
     JobSpec,
@@ -23,6 +24,8 @@ from pytorchjob_operator.model.spec import (
 from pytorchjob_operator.model.status import (
     Condition,
     ElasticStatus,
+    GoodputSeconds,
+    GoodputStatus,
     JobStatus,
     ProgressStatus,
     ReplicaStatus,
@@ -33,17 +36,22 @@ from pytorchjob_operator.model.status import (
 
 __all__ = [
     "AgentPolicy",
+    "CheckpointMemory",
     "CleanPodPolicy",
     "Condition",
     "ConditionStatus",
     "ConditionType",
+    "DurableDirectory",
     "ElasticPolicy",
     "ElasticStatus",
+    "GoodputSeconds",
+    "GoodputStatus",
     "JobSpec",
     "JobStatus",
     "ManagedBy",
     "Metadata",
     "Model",
+    "NodeFailures",
     "ProgressStatus",
     "PyTorchJob",
     "RdzvConf",
@@ -55,6 +63,7 @@ __all__ = [
     "RestartStatus",
     "RunPolicy",
     "SchedulingPolicy",
+    "StragglerStatus",
     "UnfitPod",
     "main_container",
     "master_port",

@@ -10,6 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from pytorchjob_agent.contract.checkpoint_rules import LONGEST_INTERVAL, MOST_COPIES
 from pytorchjob_agent.contract.hang_rules import Comparison
 from pytorchjob_operator.model.base import INT32_MAX, Model, Number
 
@@ -111,6 +112,47 @@ class Hang(Model):
     )
 
 
+Directory = Annotated[str, Field(max_length=256, pattern=r"^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$")]
+
+
+class DurableDirectory(Model):
+    """Where the newest checkpoint goes now and then, for the case that all pods are lost."""
+
+    directory: Directory = Field(
+        description="A directory of this job on a volume that the template mounts in all pods, such as a claim with"
+        " ReadWriteMany. A later job with the same directory continues from the last checkpoint there."
+        " Example: /mnt/shared/run-1."
+    )
+    interval_seconds: Annotated[int, Field(ge=1, le=LONGEST_INTERVAL, json_schema_extra={"format": "int32"})] | None = (
+        Field(
+            default=None,
+            description="Seconds from the start of one copy to the start of the next. Workers do not wait for it."
+            " Unset: 600. Example: 1800.",
+        )
+    )
+
+
+class CheckpointMemory(Model):
+    """Checkpoints in the pods' memory, with copies at other pods of the job."""
+
+    directory: Directory = Field(
+        description="Where the script saves its checkpoints, and loads the newest one when it starts. The operator"
+        " mounts memory there, unless the template mounts a volume of its own. Example: /checkpoints."
+    )
+    memory: Annotated[str, Field(max_length=20, pattern=r"^[1-9][0-9]{0,14}([kMGT]|[KMGT]i)?$")] = Field(
+        description="Largest size of the directory in each pod, with the copies of other pods' checkpoints. It counts"
+        " against the container's memory limit. Example: 8Gi."
+    )
+    copies: Annotated[int, Field(ge=0, le=MOST_COPIES, json_schema_extra={"format": "int32"})] | None = Field(
+        default=None, description="How many other pods keep a copy of each checkpoint. Unset: 1."
+    )
+    durable: DurableDirectory | None = Field(
+        default=None,
+        description="Where the newest checkpoint goes now and then, in the background: after the loss of all pods,"
+        " training continues from there. Unset: memory alone keeps checkpoints.",
+    )
+
+
 class AgentPolicy(Model):
     """What the agent in the job's pods does besides running torchrun's workers."""
 
@@ -138,6 +180,17 @@ class AgentPolicy(Model):
         " time, in seconds: the pods may have been replaced. They start again once the coordinator answers. 0: never."
         " Unset: 240, less than the 300 s after which Kubernetes replaces the pods of a silent node. Example: 60.",
     )
+    checkpoint: CheckpointMemory | None = Field(
+        default=None,
+        description="Checkpoints in the pods' memory: after the loss of a pod, training continues from the newest one"
+        " without shared storage. The script only saves to a path. Unset: none.",
+    )
+    caches: bool | None = Field(
+        default=None,
+        description="false: the caches of torch.compile, Triton, CUDA and Hugging Face stay where the image has them."
+        " Unset: true, pods that run the agent keep them in a volume at /var/cache/pytorchjob, and a new pod fetches"
+        " them from another pod of the job. Variables that the template sets win.",
+    )
     network_policy: bool | None = Field(
         default=None,
         description="true: a NetworkPolicy lets only pods of this job reach its pods. It needs the chart value"
@@ -149,7 +202,18 @@ class AgentPolicy(Model):
     observe_progress: bool | None = Field(
         default=None,
         description="false: only calls of progress() are progress. Unset: true, the agent also takes what the libraries"
-        " of the script post to KUBEFLOW_TRAINER_SERVER_URL, which it serves in the pod, and reads progress bars.",
+        " of the script post to KUBEFLOW_TRAINER_SERVER_URL, which it serves in the pod. It reads progress bars, and"
+        " has the workers measure their saves.",
+    )
+    find_stragglers: bool | None = Field(
+        default=None,
+        description="false: no rank is measured, and none is named in status.stragglers. Unset: true, each worker"
+        " measures how long it waits in collectives.",
+    )
+    avoid_nodes: bool | None = Field(
+        default=None,
+        description="true: new pods prefer other nodes than those on which pods of this job fail repeatedly. Unset:"
+        " false. status.nodeFailures counts the failures in any case.",
     )
     preflight: PreflightMode | None = Field(
         default=None,

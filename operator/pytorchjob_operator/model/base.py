@@ -38,6 +38,18 @@ Time = Annotated[
 ]
 """An instant; written as the API server writes it, in whole seconds and UTC."""
 
+
+def _utc_milliseconds(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+ExactTime = Annotated[
+    datetime,
+    Field(json_schema_extra={"format": "date-time", "maxLength": 64}),
+    PlainSerializer(_utc_milliseconds, return_type=str, when_used="json"),
+]
+"""An instant to which seconds are added: written in milliseconds and UTC."""
+
 Seconds32 = Annotated[int, Field(ge=0, le=INT32_MAX, json_schema_extra={"format": "int32"})]
 Seconds64 = Annotated[int, Field(ge=0, le=_INT64_MAX, json_schema_extra={"format": "int64"})]
 Count = Annotated[int, Field(ge=0, le=INT32_MAX, json_schema_extra={"format": "int32"})]

@@ -11,6 +11,7 @@ from pytorchjob_operator.model.base import (
     ConditionStatus,
     ConditionType,
     Count,
+    ExactTime,
     Generation,
     Model,
     Number,
@@ -18,15 +19,21 @@ from pytorchjob_operator.model.base import (
     Short,
     Time,
 )
+from pytorchjob_operator.model.slow_nodes import NodeFailures, StragglerStatus
 from pytorchjob_operator.names import ReplicaType
 
 LONGEST_MESSAGE = 32768
 """Most characters of a condition's message."""
 MAX_UNFIT = 64
 """Most unfit pods that a status lists."""
+MAX_FAILING_NODES = 64
+"""Most nodes for which a status counts failed pods."""
+MAX_STRAGGLERS = 64
+"""Most slow ranks that a status lists."""
 MAX_REPLACING = 1000
 """Most failed pods that are replaced at a time: each is listed by its uid, and an object's size is bounded."""
 
+Elapsed = Annotated[Number, Field(ge=0)]
 Text = Annotated[str, Field(max_length=32)]
 Uid = Annotated[str, Field(max_length=128)]
 ReasonWord = Annotated[str, Field(max_length=64)]
@@ -158,6 +165,87 @@ class ColumnsStatus(Model):
     loss: Text | None = Field(
         default=None, description="The newest loss that the script reports. Unset: unknown. Example: 0.2518."
     )
+    goodput: Text | None = Field(
+        default=None,
+        description="The productive part of the job's time. Unset: unknown, or it grows unseen because the script shows"
+        " no steps. Example: 92.1%.",
+    )
+    lost: Text | None = Field(
+        default=None, description="Time that was not productive. Unset: the job has not trained yet. Example: 6m."
+    )
+
+
+class GoodputSeconds(Model):
+    """Seconds of a job's wall clock by class. Each second belongs to one class. Unset: none."""
+
+    productive: Elapsed | None = Field(
+        default=None, description="Steps that no earlier round had done. Without known steps: all workers run."
+    )
+    program_startup: Elapsed | None = Field(
+        default=None,
+        description="From the time when all pods have a node until the first step: image, import, rendezvous,"
+        " compile. Of later rounds: from the start of the workers to a step.",
+    )
+    unproductive_checkpoint_save_time: Elapsed | None = Field(
+        default=None,
+        description="The script's saves, as far as the training waits for them, and from a request to save until the"
+        " workers have answered.",
+    )
+    unproductive_checkpoint_restore_time: Elapsed | None = Field(
+        default=None, description="The script's loads before the first step of a round."
+    )
+    wasted_progress_from_disruption: Elapsed | None = Field(
+        default=None, description="Steps that an earlier round had done already."
+    )
+    infrastructure_recovery_from_disruption: Elapsed | None = Field(
+        default=None, description="From the end of a round until workers run again."
+    )
+    detection: Elapsed | None = Field(
+        default=None, description="From the last sign of life of the workers that failed until their round ended."
+    )
+    hung: Elapsed | None = Field(
+        default=None, description="From the last step until the workers were recognised as hung."
+    )
+    waiting_for_pods: Elapsed | None = Field(
+        default=None, description="Pods that the job needs did not exist, or had no node."
+    )
+    suspended: Elapsed | None = Field(default=None, description="The job was suspended.")
+    other: Elapsed | None = Field(default=None, description="The training was over, and its pods ended.")
+
+
+class GoodputStatus(Model):
+    """What the job's time was spent on, since its creation. The sum of the seconds is the wall clock."""
+
+    time: ExactTime = Field(description="Up to when the seconds are booked.")
+    current: ReasonWord = Field(
+        description="The class of the time since then: the name of a field of seconds. Example: productive."
+    )
+    seconds: GoodputSeconds = Field(description="Seconds of each class.")
+    percent: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        default=None, description="The productive part of the time. Unset: no time has passed."
+    )
+    furthest_step: Position | None = Field(
+        default=None,
+        description="The furthest step of all rounds. Unset: steps are unknown, so running time counts as productive,"
+        " and replayed steps are unknown.",
+    )
+    interruptions: Count | None = Field(
+        default=None, description="Rounds that ended by a failure or a loss. Unset: none."
+    )
+    pod_losses: Count | None = Field(default=None, description="Interruptions by lost pods. Unset: none.")
+    crashes: Count | None = Field(default=None, description="Interruptions by failed workers. Unset: none.")
+    hangs: Count | None = Field(default=None, description="Interruptions by hung workers. Unset: none.")
+    new_steps: Position | None = Field(
+        default=None, description="Steps that the productive seconds hold. Unset: steps are unknown."
+    )
+    saves: Count | None = Field(
+        default=None,
+        description="Saves that the script made after the first step of a round. 0: it made none. Unset: unknown.",
+    )
+    save_seconds: Elapsed | None = Field(default=None, description="Seconds in these saves. Unset: none.")
+    saved_steps: Position | None = Field(
+        default=None, description="Steps before these saves: divide by saves for the steps between two. Unset: none."
+    )
 
 
 class UnfitPod(Model):
@@ -210,12 +298,25 @@ class JobStatus(Model):
         " third of one replica ends the job. Unset: none.",
     )
 
+    node_failures: Annotated[tuple[NodeFailures, ...], Field(max_length=MAX_FAILING_NODES)] | None = Field(
+        default=None,
+        description="Failed pods by node; the node that failed last is the last element. spec.agent.avoidNodes uses it."
+        " Unset: none.",
+    )
+
+    stragglers: Annotated[tuple[StragglerStatus, ...], Field(max_length=MAX_STRAGGLERS)] | None = Field(
+        default=None, description="Ranks that are slower than the others. Unset: none, or not measured."
+    )
+
     elastic: ElasticStatus | None = Field(
         default=None, description="The pods that train together now. Unset: no agent has reported to the coordinator."
     )
     progress: ProgressStatus | None = Field(
         default=None,
         description="Training progress: by calls of progress(), or as the agent observes it. Unset: unknown.",
+    )
+    goodput: GoodputStatus | None = Field(
+        default=None, description="What the job's time was spent on. Unset: not observed yet."
     )
     columns: ColumnsStatus | None = Field(
         default=None,

@@ -40,7 +40,7 @@ from pytorchjob_operator.plan import (
 )
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import WITHOUT_PODS, Outcome, Phase
-from pytorchjob_operator.plan.replicas import Replica
+from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Plan, Write
 
 __all__ = ["Plan", "make_plan"]
@@ -83,7 +83,14 @@ def _evaluate(seen: Observed) -> Context:
         replacements=restart.replacements(job, compared, seen.pods, silence.pods),
         crashed=crashed,
         unfit=hopeless.unfit(seen, job, crashed),
+        postponed=_postponed(seen, compared),
     )
+
+
+def _postponed(seen: Observed, compared: ReplicaComparison) -> dict[Replica, datetime]:
+    job, times = seen.job.metadata.name, seen.postponed
+    named = ((replica, names.pod_name(job, replica.type, replica.index)) for replica in compared.missing)
+    return {replica: times[name] for replica, name in named if name in times}
 
 
 def _plan_running(context: Context) -> Plan:
@@ -121,17 +128,18 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     new = job_status.build_status(context, result)
     due = job_status.write_at(context, new)
     write_now = due is not None and due <= seen.now
-    put_off = None if write_now else due
+    written, put_off = (new, None) if write_now else (None, due)
+    taken_over = () if result.phase in WITHOUT_PODS else adoption.events(context, written)
     ends = None if result.phase in WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
     checks = (elastic.next_check(context, result), hopeless.next_check(context, result), _next_slice(context, writes))
-    later = _postponed(context).values()
+    later = context.postponed.values()
     times = (put_off, ends, context.silence.check_at, coordinator.next_check(context), *checks, *later)
     return Plan(
         reason=_reason(context, result, writes),
         writes=writes,
-        status=new if write_now else None,
-        events=tuple(events.build_events(seen.job, result, writes, new if write_now else None)),
+        status=written,
+        events=(*taken_over, *events.build_events(seen.job, result, writes, written)),
         pod_events=events_of_pods.events,
         reported=events_of_pods.reported,
         lost=events_of_pods.lost,
@@ -144,20 +152,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
 def _next_slice(context: Context, writes: tuple[Write, ...]) -> datetime | None:
     """Return now if these writes create only a part of the missing pods."""
     created = sum(isinstance(write, CreatePod) for write in writes)
-    return context.seen.now if 0 < created < len(_creatable(context)) else None
-
-
-def _creatable(context: Context) -> list[Replica]:
-    """Return the missing replicas whose pods may be created now."""
-    postponed = _postponed(context)
-    return [replica for replica in context.compared.missing if replica not in postponed]
-
-
-def _postponed(context: Context) -> dict[Replica, datetime]:
-    """Return the missing replicas whose pods were deleted right after their creation, with their next time."""
-    job, times = context.job.metadata.name, context.seen.postponed
-    named = ((replica, names.pod_name(job, replica.type, replica.index)) for replica in context.compared.missing)
-    return {replica: times[name] for replica, name in named if name in times}
+    return context.seen.now if 0 < created < len(context.creatable) else None
 
 
 def _writes(context: Context, result: Outcome) -> Iterator[Write]:
@@ -174,7 +169,7 @@ def _writes(context: Context, result: Outcome) -> Iterator[Write]:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")
     for pod, reason in context.replacements.deletable():
         yield DeletePod(pod.name, pod.uid, reason)
-    for replica in () if gang.held(context) else _creatable(context)[: context.seen.options.pods_per_pass]:
+    for replica in () if gang.held(context) else context.creatable[: context.seen.options.pods_per_pass]:
         yield CreatePod(pods.build_pod(context.job, replica, context.seen.options))
     yield from children.converge(context.seen, ChildKind.AUTOSCALER, autoscaler.wanted(context.job))
 
@@ -184,6 +179,6 @@ def _reason(context: Context, result: Outcome, writes: tuple[Write, ...]) -> str
     have, missing, surplus = len(compared.present), len(compared.missing), len(compared.surplus)
     what = f"{len(writes)} {'write' if len(writes) == 1 else 'writes'}" if writes else "nothing to write"
     held = " (held back for their PodGroup)" if gang.held(context) else ""
-    if postponed := _postponed(context):
-        held += f" ({len(postponed)} postponed: deleted right after their creation)"
+    if context.postponed:
+        held += f" ({len(context.postponed)} postponed: deleted right after their creation)"
     return f"{result.phase}: {have} pods exist, {missing} missing{held}, {surplus} surplus; {what}"

@@ -4,6 +4,7 @@ A printer column can show one field as it is, so `3/4` and `3h10m` have to be fi
 """
 
 from pytorchjob_operator import shown_values
+from pytorchjob_operator.goodput.figures import Figures
 from pytorchjob_operator.model import JobStatus, ReplicaStatuses
 from pytorchjob_operator.model.status import ColumnsStatus, ProgressStatus
 from pytorchjob_operator.names import ReplicaType
@@ -22,12 +23,29 @@ def build(status: JobStatus, counts: dict[ReplicaType, Counts], *, running: bool
         progress=None if progress is None or progress.percent is None else f"{progress.percent}%",
         eta=None if left is None else shown_values.age(left),
         loss=_loss(progress),
+        **_goodput(status),
     )
 
 
 def _ready(shown: ReplicaStatuses, counts: dict[ReplicaType, Counts]) -> str:
     active = sum(found.active for role in counts if (found := shown.get(role)) is not None)
     return f"{active}/{sum(count.wanted for count in counts.values())}"
+
+
+def _goodput(status: JobStatus) -> dict[str, str | None]:
+    """Return the columns of a job that has trained, or is over.
+
+    The productive part grows all the time, and is written with each step. Without steps it is written at the end.
+    """
+    stored, over = status.goodput, status.completion_time is not None
+    if stored is None or not (over or stored.seconds.productive):
+        return {}
+    figures = Figures.of_seconds(stored.seconds.to_api())
+    fresh = over or stored.furthest_step is not None
+    return {
+        "goodput": f"{figures.percent:.1f}%" if fresh and figures.percent is not None else None,
+        "lost": shown_values.age(figures.lost),
+    }
 
 
 def _loss(progress: ProgressStatus | None) -> str | None:

@@ -1,12 +1,13 @@
 """The context of one pass over a job: the observation, and what the first policies derived from it for the others."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from pytorchjob_operator.model import PyTorchJob, UnfitPod
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod
 from pytorchjob_operator.plan.outcome import Counts
-from pytorchjob_operator.plan.replicas import ReplicaComparison
+from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.restart import Replacements
 from pytorchjob_operator.plan.silent_pods import Silence
 from pytorchjob_operator.problem import Crash
@@ -26,3 +27,10 @@ class Context:
     """The wanted pods whose container ended soon after its start, in the order of ranks."""
     unfit: tuple[UnfitPod, ...]
     """The pods that were unfit since all replicas last trained together, the newest last."""
+    postponed: dict[Replica, datetime]
+    """The missing replicas whose pods were deleted right after their creation, with the time of the next creation."""
+
+    @property
+    def creatable(self) -> list[Replica]:
+        """The missing replicas whose pods may be created now."""
+        return [replica for replica in self.compared.missing if replica not in self.postponed]

@@ -15,10 +15,8 @@ from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Fo
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import Cause, ReplicaType
 from pytorchjob_operator.observed import Options, Pod, PodPhase
-from pytorchjob_operator.plan import elastic, job_limits, replicas, restart
+from pytorchjob_operator.plan import elastic, goodput, job_limits, members, replicas, restart, threats
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.environment import agent_variables
-from pytorchjob_operator.plan.environment.replica import build_env
 from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
@@ -34,7 +32,7 @@ _AT_REST = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
     """Decide about a job that the operator manages; `end` is the end that its status records, if any."""
-    roles = _coordinated_roles(context)
+    roles = members.coordinated_roles(context)
     if context.job.spec.run_policy.suspend or not roles or _trains_without(context):
         return Forget()
     if end is None:
@@ -47,20 +45,12 @@ def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
             elastic.known_restarts(context),
             _terminating_pods(context, roles),
             elastic.has_trained(context),
+            goodput.stage(context),
+            goodput.build_ledger(context),
         )
     if all(pod.phase in _AT_REST or pod.without_coordinator for pod in context.seen.pods):
         return Forget()
     return Finish(failed=end is ConditionType.FAILED)
-
-
-def _coordinated_roles(context: Context) -> frozenset[ReplicaType]:
-    """Return the roles whose pods train with the coordinator."""
-    specs, options = context.job.spec.pytorch_replica_specs, context.seen.options
-    return frozenset(
-        role
-        for role, spec in specs.items()
-        if agent_variables.coordinator(context.job, spec.template, options) is not None
-    )
 
 
 def _trains_without(context: Context) -> bool:
@@ -70,7 +60,7 @@ def _trains_without(context: Context) -> bool:
 
 def _expected_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int, ExpectedPod]:
     return {
-        replicas.position(context.job, replica): _expected_pod(pod)
+        replicas.position(context.job, replica): _expected_pod(pod, threats.find(context.seen, pod))
         for replica, pod in context.compared.present.items()
         if replica.type in roles and _takes_part(pod)
     }
@@ -78,7 +68,7 @@ def _expected_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int,
 
 def next_check(context: Context) -> datetime | None:
     """Return when the next pod that terminates counts as gone although the API server still has it; None if none."""
-    if not _coordinated_roles(context):
+    if not members.coordinated_roles(context):
         return None
     times = (_killed_by(pod) for pod in context.seen.pods if pod.deleting and _may_run(pod, context.seen.now))
     return min((time for time in times if time is not None), default=None)
@@ -119,15 +109,15 @@ def _takes_part(pod: Pod) -> bool:
     return not pod.deleting and not pod.failed
 
 
-def _expected_pod(pod: Pod) -> ExpectedPod:
+def _expected_pod(pod: Pod, threat: str) -> ExpectedPod:
     problem = pod.problem
     words = f"{problem.reason}: {problem.message}"[:_MAX_PROBLEM] if problem else ""
-    return ExpectedPod(pod.name, pod.uid, words, pod.succeeded)
+    return ExpectedPod(pod.name, pod.uid, words, pod.succeeded, threat)
 
 
 def _policy(job: PyTorchJob, options: Options) -> Policy:
     elastic, spec = job.spec.elastic_policy, job.spec
-    least, most = _members(job, options)
+    least, most = members.limits(job, options)
     found = Policy(
         min_members=least,
         max_members=most,
@@ -139,15 +129,6 @@ def _policy(job: PyTorchJob, options: Options) -> Policy:
     last_call, join = _seconds(elastic, LAST_CALL), _seconds(elastic, JOIN)
     found = found if last_call is None else replace(found, last_call_timeout=last_call)
     return found if join is None else replace(found, join_timeout=join)
-
-
-def _members(job: PyTorchJob, options: Options) -> tuple[int, int]:
-    """Return the least and the most pods of a round; the Master takes part in addition to an elastic job's workers."""
-    master = replicas.count(job, ReplicaType.MASTER)
-    if job.spec.elastic_policy is None:
-        return replicas.total(job), replicas.total(job)
-    env = build_env(job, Replica(ReplicaType.WORKER, 0), options)
-    return env.nnodes_min + master, env.nnodes_max + master
 
 
 def _restarts(job: PyTorchJob) -> int | None:

@@ -29,6 +29,7 @@ _LIKELIEST_FIRST = (
     TrainingReason.UNEQUAL_VERSIONS,
     TrainingReason.COORDINATOR_UNREACHABLE,
     TrainingReason.WAITING,
+    TrainingReason.CHECKPOINTS,
     TrainingReason.CLOCKS_DIFFER,
 )
 _STALLS = (TrainingReason.COORDINATOR_DEFECT, TrainingReason.WAITING)
@@ -85,7 +86,8 @@ def fields(context: Context, outcome: Outcome, now: datetime) -> dict[str, Any]:
 
 def delay(stored: JobStatus, new: JobStatus, now: datetime) -> timedelta:
     """Return how long a status may wait in which only these fields, or counters, are new."""
-    only_steps = new.model_copy(update={"progress": stored.progress, "columns": stored.columns}) == stored
+    same = {"progress": stored.progress, "columns": stored.columns, "goodput": stored.goodput}
+    only_steps = new.model_copy(update=same) == stored
     if not only_steps or stored.progress is None or stored.progress.time is None:
         return STATUS_DELAY
     return max(stored.progress.time + progress_delay(stored, now) - now, timedelta(0))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import EventType, Reason
-from pytorchjob_operator.plan import gang
+from pytorchjob_operator.plan import failing_nodes, gang, stragglers
 from pytorchjob_operator.plan.outcome import Outcome, Phase
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, Write
 
@@ -35,6 +35,8 @@ def build_events(
     if status is not None and job.status.holds(ConditionType.SUSPENDED) and not status.holds(ConditionType.SUSPENDED):
         yield Event(Reason.RESUMED, f"PyTorchJob {job.metadata.name} is resumed.")
     yield from _held_back(job, status)
+    yield from failing_nodes.events(job, status)
+    yield from stragglers.events(job, status)
     if status is not None and result.phase in _ENDS:
         kind, reason_code, event_type = _ENDS[result.phase]
         if status.holds(kind) and not job.status.holds(kind):

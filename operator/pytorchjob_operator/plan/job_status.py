@@ -11,6 +11,7 @@ from typing import Any
 from pytorchjob_operator import names
 from pytorchjob_operator.model import (
     ConditionType,
+    GoodputStatus,
     JobStatus,
     PyTorchJob,
     ReplicaStatus,
@@ -18,8 +19,21 @@ from pytorchjob_operator.model import (
 )
 from pytorchjob_operator.model.status import LONGEST_MESSAGE
 from pytorchjob_operator.names import Reason, ReplicaType
-from pytorchjob_operator.observed import PodProblem, Refusal
-from pytorchjob_operator.plan import autoscaler, columns, conditions, elastic, gang, hopeless, network_policy, waiting
+from pytorchjob_operator.observed import Pod, PodProblem, Refusal
+from pytorchjob_operator.plan import (
+    autoscaler,
+    checkpoint_memory,
+    columns,
+    conditions,
+    elastic,
+    failing_nodes,
+    gang,
+    goodput,
+    hopeless,
+    network_policy,
+    stragglers,
+    waiting,
+)
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
@@ -53,12 +67,25 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
             "start_time": _start_time(context, outcome, now),
             "last_reconcile_time": _held_since(context, now),
             **_replaced(stored, context.replacements, outcome),
+            "node_failures": failing_nodes.counted(stored.node_failures or (), _new_failures(context, outcome), now)
+            or None,
             "unfit_pods": None if outcome.phase in STOPPED else context.unfit or None,
             **elastic.fields(context, outcome, now),
+            **stragglers.fields(context, outcome, now),
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
         }
     )
+    ledger = goodput.build_ledger(context)
+    kept = _with_time(context, outcome, status, stored.goodput)
+    if kept == stored and not goodput.is_due(context, ledger):
+        return kept
+    return _with_time(context, outcome, status, goodput.build(context, ledger))
+
+
+def _with_time(context: Context, outcome: Outcome, status: JobStatus, time: GoodputStatus | None) -> JobStatus:
+    """Add what the job's time was spent on, and the columns."""
+    status = status.model_copy(update={"goodput": time})
     shown = columns.build(status, context.counts, running=outcome.phase not in WITHOUT_PODS)
     return status.model_copy(update={"columns": shown})
 
@@ -79,6 +106,7 @@ def _delay(context: Context, new: JobStatus) -> timedelta:
         new.observed_generation != stored.observed_generation
         or new.restarts != stored.restarts
         or new.start_time != stored.start_time
+        or stragglers.are_new(stored, new)
         or (_all_run(new, counts) and not _all_run(stored, counts))
     ):
         return _AT_ONCE
@@ -149,6 +177,7 @@ def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
         autoscaler.problem(context.job, unserved)
         or network_policy.problem(context.job, unserved)
         or agent_variables.problem(context.job, context.seen.options)
+        or checkpoint_memory.problem(context.job)
     )
     if wrong is None:
         return conditions.remove(given, ConditionType.CONFIG_VALID)
@@ -186,6 +215,11 @@ def _replaced(stored: JobStatus, replaced: Replacements, outcome: Outcome) -> di
         return {"replacing": tuple(sorted(replaced.counted)) or None}
     restarts = (stored.restarts or 0) + replaced.used_up()
     return {"restarts": restarts or None, "replacing": replaced.uids() or None}
+
+
+def _new_failures(context: Context, outcome: Outcome) -> tuple[Pod, ...]:
+    """Return the failed pods that this status counts; see `_replaced`."""
+    return () if outcome.phase in STOPPED else context.replacements.uncounted()
 
 
 def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Conditions:

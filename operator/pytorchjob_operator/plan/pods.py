@@ -2,9 +2,9 @@
 
 Labels, ownerReference, name; hostname and subdomain, so that the headless Service gives each replica a name; the job's
 own domain as a DNS search, so that v1's short names resolve; the environment (`plan/environment`); the agent itself if
-the job asks for it; the agent's credential; the restart policy; the last lines of a failed container as its message;
-the marks of a gang. (The defaults add the rendezvous port.) The template never changes, and the pods of a job share its
-parts.
+the job asks for it; memory for checkpoints; a place for caches; the agent's credential; the restart policy; the last
+lines of a failed container as its message; the marks of a gang. (The defaults add the rendezvous port.) The template
+never changes, and the pods of a job share its parts.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,17 @@ from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan import credential, environment, gang, inject, owner, replicas
+from pytorchjob_operator.plan import (
+    cache_volume,
+    checkpoint_memory,
+    credential,
+    environment,
+    failing_nodes,
+    gang,
+    inject,
+    owner,
+    replicas,
+)
 from pytorchjob_operator.plan.environment import agent_variables
 from pytorchjob_operator.plan.gang import Marks
 from pytorchjob_operator.plan.replicas import Replica
@@ -67,10 +77,14 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
     }
     if given.get("dnsPolicy") in _CLUSTER_DNS:
         added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)
-    pod = {**given, **added}
+    pod = failing_nodes.avoiding(job, {**given, **added})
     if agent_variables.injected(job, spec.template, options):
         pod = inject.into(pod, options.agent_image)
-    return pod if agent_variables.coordinator(job, spec.template, options) is None else credential.into(pod)
+    if agent_variables.coordinator(job, spec.template, options) is None:
+        return pod
+    memory = job.spec.agent.checkpoint if job.spec.agent is not None else None
+    pod = pod if memory is None else checkpoint_memory.into(pod, memory)
+    return credential.into(cache_volume.into(pod) if agent_variables.keeps_caches(job, spec.template, options) else pod)
 
 
 def _reporting(container: dict[str, Any]) -> dict[str, Any]:

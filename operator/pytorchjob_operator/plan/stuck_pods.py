@@ -13,7 +13,7 @@ from pytorchjob_operator.plan import events, job_limits
 from pytorchjob_operator.plan.writes import DeletePod, Plan
 
 RECHECK = timedelta(seconds=30)
-"""How long until the node of such a pod is read again: nodes are not watched."""
+"""How long until the node of such a pod is read again: a watch may be late."""
 
 
 def add(seen: Observed, plan: Plan) -> Plan:

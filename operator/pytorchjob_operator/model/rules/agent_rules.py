@@ -1,5 +1,6 @@
 """spec.agent: refuses settings without effect, and log rules that could never match."""
 
+from pytorchjob_agent.contract.checkpoint_rules import overlaps
 from pytorchjob_operator.model.rules.rule import Node, Rule, elastic_policy
 
 _AGENT = "spec.agent"
@@ -23,6 +24,11 @@ def _named_twice(rules: list[Node]) -> bool:
     return len({rule["name"] for rule in rules}) < len(rules)
 
 
+def _overlaps(checkpoint: Node) -> bool:
+    durable = (checkpoint.get("durable") or {}).get("directory", "")
+    return bool(durable) and overlaps(durable, checkpoint["directory"])
+
+
 AGENT = (
     Rule(
         path="spec",
@@ -38,6 +44,14 @@ AGENT = (
         message="is only for warm starts: set startMode to Warm or Auto, or remove preload",
         cel=f"!has(self.preload) || (has(self.startMode) && self.startMode in {list(_WARM)})",
         broken=lambda agent: "preload" in agent and agent.get("startMode") not in _WARM,
+    ),
+    Rule(
+        path=f"{_AGENT}.checkpoint",
+        field="durable.directory",
+        message="overlaps spec.agent.checkpoint.directory, which is memory: choose a directory outside of it",
+        cel="!has(self.durable) || (!(self.durable.directory + '/').startsWith(self.directory + '/')"
+        " && !(self.directory + '/').startsWith(self.durable.directory + '/'))",
+        broken=_overlaps,
     ),
     Rule(
         path=_LOG_RULES,

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytorchjob_agent.contract import coordinator_endpoint
+from pytorchjob_agent.contract.cache_rules import CACHES
+from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import (
     FENCE,
+    FIND_STRAGGLERS,
     GRACE,
+    NODE,
     OBSERVE_PROGRESS,
     PET_RDZV_BACKEND,
     PET_RDZV_ENDPOINT,
@@ -26,13 +30,11 @@ from pytorchjob_operator import names
 from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, main_container
 from pytorchjob_operator.names import Reason
 from pytorchjob_operator.observed import CoordinatorAccess, Options
-from pytorchjob_operator.plan import credential, replicas
+from pytorchjob_operator.plan import cache_volume, checkpoint_memory, credential, replicas
 from pytorchjob_operator.plan.replicas import Replica
 
 _CHOICES = (PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, coordinator_endpoint.COORDINATOR)
 
-_OURS = "pytorchjob"
-"""In every command that starts the agent: its own name, the module's, and that of the rendezvous backend."""
 _PLAIN = ("torchrun", "python")
 
 DEFAULT_TERMINATION = 30
@@ -54,6 +56,19 @@ def injected(job: PyTorchJob, template: dict[str, Any], options: Options) -> boo
     return wanted and bool(options.agent_image) and coordinator(job, template, options) is not None
 
 
+def keeps_caches(job: PyTorchJob, template: dict[str, Any], options: Options) -> bool:
+    """Whether pods of this template keep caches: those that are expected to start an agent, unless the user opts out.
+
+    All others stay as they are. An injected agent is torchrun's rendezvous alone: it starts no workers.
+    """
+    policy = job.spec.agent
+    starts_agent = names.IN_AGENT_COMMANDS in _words(template)
+    if policy is not None:
+        starts_agent = starts_agent or not (policy.inject or _starts_no_agent(template))
+    wanted = starts_agent and (policy is None or policy.caches is not False)
+    return wanted and coordinator(job, template, options) is not None
+
+
 def variables(job: PyTorchJob, replica: Replica, options: Options) -> list[Variable]:
     """Return the variables of container `pytorch` of one replica besides the contract's."""
     spec = job.spec.pytorch_replica_specs.get(replica.type)
@@ -61,6 +76,8 @@ def variables(job: PyTorchJob, replica: Replica, options: Options) -> list[Varia
     given, at = own_names(template), coordinator(job, template, options)
     endpoint = [] if at is None else _endpoint(job, replica, at)
     settings = [*_settings(job.spec.agent or AgentPolicy()), *([] if at is None else _grace(template))]
+    if keeps_caches(job, template, options):
+        settings.append({"name": CACHES, "value": cache_volume.rules(template).to_json()})
     return [*endpoint, *(setting for setting in settings if setting["name"] not in given)]
 
 
@@ -97,9 +114,18 @@ def _refusal(job: PyTorchJob, template: dict[str, Any], options: Options) -> str
 
 def _starts_no_agent(template: dict[str, Any]) -> bool:
     """Whether the command starts torchrun or Python, and nothing of ours. Any other command may start an agent."""
+    words = _words(template)
+    return (
+        bool((main_container(template) or {}).get("command"))
+        and names.IN_AGENT_COMMANDS not in words
+        and any(plain in words for plain in _PLAIN)
+    )
+
+
+def _words(template: dict[str, Any]) -> str:
+    """Return the command and the arguments of container `pytorch`."""
     container = main_container(template) or {}
-    words = " ".join(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
-    return bool(container.get("command")) and _OURS not in words and any(plain in words for plain in _PLAIN)
+    return " ".join(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
 
 
 def _chosen(policy: ElasticPolicy) -> str | None:
@@ -140,8 +166,13 @@ def _settings(policy: AgentPolicy) -> Iterator[Variable]:
         yield {"name": PRELOAD, "value": ",".join(policy.preload)}
     if policy.fence_seconds is not None:
         yield {"name": FENCE, "value": str(policy.fence_seconds)}
+    if policy.checkpoint is not None:
+        yield {"name": CHECKPOINT, "value": checkpoint_memory.rules(policy.checkpoint).to_json()}
+        yield {"name": NODE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     if policy.observe_progress is False:
         yield {"name": OBSERVE_PROGRESS, "value": "0"}
+    if policy.find_stragglers is False:
+        yield {"name": FIND_STRAGGLERS, "value": "0"}
     if policy.hang is not None:
         # The kubelet would expand $(...) in a pattern as a variable of the pod.
         text = json.dumps(policy.hang.to_api(), separators=(",", ":")).replace("$", "$$")

@@ -1,0 +1,321 @@
+"""The ledger of one job: `advance(ledger, sight, now) -> Ledger`. Pure; `now` is seconds of any clock.
+
+The time since the last sight belongs to the class that was open. Some of it is moved later, when more is known: a first
+step shows that the time before it was start, and a failure is noticed after it happened. Booking and moving never
+change the sum, so the sum is the wall clock whatever is seen, and in whatever order.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from pytorchjob_operator.goodput.classes import TRAINING, TimeClass
+from pytorchjob_operator.goodput.interruptions import Cause, Causes
+from pytorchjob_operator.goodput.script_saves import SETTLE_SECONDS, SavesSeen, ScriptSaves
+
+_P, _W = TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION
+_RECOVERY = TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION
+_SAVE = TimeClass.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME
+_ENDABLE = (*TRAINING, _SAVE)
+"""The classes of a round whose end can be noticed late."""
+
+
+class Stage(StrEnum):
+    """What a job does now, as far as it is visible without code in the script."""
+
+    SUSPENDED = "Suspended"
+    WAITING_FOR_PODS = "WaitingForPods"
+    STARTING = "Starting"
+    """No worker has run yet."""
+    RESTARTING = "Restarting"
+    """A round is over, and the next one has no workers yet."""
+    RUNNING = "Running"
+    SAVING = "Saving"
+    """Workers run, and were asked to save a checkpoint."""
+    OVER = "Over"
+    UNKNOWN = "Unknown"
+    """The open class goes on."""
+
+
+_OF_STAGE = {
+    Stage.SUSPENDED: TimeClass.SUSPENDED,
+    Stage.WAITING_FOR_PODS: TimeClass.WAITING_FOR_PODS,
+    Stage.STARTING: TimeClass.PROGRAM_STARTUP,
+    Stage.RESTARTING: _RECOVERY,
+    Stage.SAVING: _SAVE,
+    Stage.OVER: TimeClass.OTHER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """The workers of a round have ended by a failure or a loss."""
+
+    seconds: float = 0.0
+    """For how long this was not noticed."""
+    hung: bool = False
+    """True if the workers lived and did nothing: then the time since the last step counts."""
+    cause: Cause | None = None
+    """None: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepsSeen:
+    """When the most advanced worker did its steps."""
+
+    first: int | None = None
+    """Its first step in this round. None: unknown."""
+    first_age: float = 0.0
+    """Seconds since then."""
+    age: float = 0.0
+    """Seconds since its last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is visible of a job at one moment."""
+
+    stage: Stage
+    step: int | None = None
+    """Steps done by the most advanced worker, if that has just changed in this round."""
+    steps: StepsSeen | None = None
+    """When it did these steps. None: just now."""
+    goes_back: bool = False
+    """True if a worker's steps went back within a round: they do not count the whole training."""
+    begins: bool = False
+    """True if the workers of a new round have just been started."""
+    adopts: bool = False
+    """True if a round that runs already has just become known."""
+    interruption: Interruption | None = None
+    cause: Cause | None = None
+    """The cause of the last interruption, if it has just become known that it was another one."""
+    workers_age: float | None = None
+    """Seconds since the workers of this round were started. None: unknown."""
+    saves: SavesSeen | None = None
+    """The script's own saves in this round, if there are more than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The time of one job by class, and what is needed to book the next second."""
+
+    seconds: Mapping[TimeClass, float]
+    """Seconds of each class, up to `until`."""
+    current: TimeClass
+    """The open class."""
+    until: float
+    """Up to when everything is booked."""
+    entered: float
+    """When the open class was entered, as far as this is known."""
+    furthest: int | None = None
+    """The furthest step of earlier rounds. None: unknown."""
+    step: int | None = None
+    """The furthest step of this round. None: none yet."""
+    stepped: float | None = None
+    """When `step` last grew."""
+    unknown: float = 0.0
+    """Productive seconds before any step was known: a first step turns them into start."""
+    unsteady: bool = False
+    """True if steps went back within a round. Replayed steps are unknown then."""
+    interruptions: int = 0
+    """Rounds that ended by a failure or a loss."""
+    causes: Causes = field(default_factory=Causes)
+    new_steps: int = 0
+    """Steps that no earlier round had done, without the first ones of each round: the productive seconds hold them."""
+    script: ScriptSaves = field(default_factory=ScriptSaves)
+    regrouped: bool = False
+    """True if the round follows another one, and it is unknown when its workers were started."""
+
+    @property
+    def total(self) -> float:
+        """The wall clock of the job, in seconds."""
+        return sum(self.seconds.values())
+
+    @property
+    def highest(self) -> int | None:
+        """The furthest step of all rounds; None if steps are unknown, or do not count the whole training."""
+        known = [step for step in (self.furthest, self.step) if step is not None]
+        return None if self.unsteady or not known else max(known)
+
+    def moved(self, by: float) -> "Ledger":
+        """Return the same ledger for a clock whose values are greater by this number of seconds."""
+        stepped = None if self.stepped is None else self.stepped + by
+        settles = None if self.script.settles is None else self.script.settles + by
+        script = replace(self.script, settles=settles)
+        return replace(self, until=self.until + by, entered=self.entered + by, stepped=stepped, script=script)
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the ledger as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_object(cls, values: Mapping[str, Any]) -> "Ledger":
+        """Read `to_object`. Raises ValueError, KeyError or TypeError."""
+        seconds = {TimeClass(name): float(found) for name, found in values["seconds"].items()}
+        causes = dict(values.get("causes", {}))
+        last = causes.pop("last", None)
+        nested = {
+            "causes": Causes(**causes, last=None if last is None else Cause(last)),
+            "script": ScriptSaves(**values.get("script", {})),
+        }
+        return cls(**{**values, **nested, "seconds": seconds, "current": TimeClass(values["current"])})
+
+
+def begin(current: TimeClass, now: float) -> Ledger:
+    """Return an empty ledger."""
+    return Ledger({}, current, now, now)
+
+
+def book(ledger: Ledger, now: float) -> Ledger:
+    """Book the time up to now for the open class. A clock that goes back books nothing until it has caught up."""
+    gap = now - ledger.until
+    if gap <= 0:
+        return ledger
+    current = ledger.current
+    seconds = {**ledger.seconds, current: ledger.seconds.get(current, 0.0) + gap}
+    blind = current is _P and ledger.step is None and ledger.furthest is None
+    return replace(ledger, seconds=seconds, until=now, unknown=ledger.unknown + (gap if blind else 0.0))
+
+
+def advance(ledger: Ledger, sight: Sight, now: float) -> Ledger:
+    """Return the ledger after this sight."""
+    ledger = book(ledger, now)
+    if sight.interruption is not None:
+        ledger = _interrupted(ledger, sight.interruption)
+    if sight.cause is not None:
+        ledger = replace(ledger, causes=ledger.causes.corrected(sight.cause))
+    if sight.begins or sight.adopts:
+        script = ledger.script.in_round(settles=ledger.until + SETTLE_SECONDS if sight.adopts else None)
+        ledger = replace(ledger, furthest=_furthest(ledger), step=None, stepped=None, script=script)
+        regrouped = sight.begins and ledger.current is _RECOVERY
+        ledger = replace(ledger, causes=ledger.causes.closed(), regrouped=regrouped)
+    elif sight.workers_age is not None and ledger.regrouped:
+        ledger = _workers_started(ledger, sight.workers_age)
+    if sight.goes_back:
+        ledger = replace(ledger, unsteady=True)
+    if sight.saves is not None:
+        ledger = _saved(ledger, sight.saves)
+    if sight.step is not None:
+        ledger = _reached(ledger, sight.step, sight.steps or StepsSeen())
+    if sight.saves is not None:
+        ledger = _counted(ledger, sight.saves)
+    return _enter(ledger, _class_of(ledger, sight))
+
+
+def _class_of(ledger: Ledger, sight: Sight) -> TimeClass:
+    if sight.stage is Stage.UNKNOWN:
+        return ledger.current
+    if sight.stage is not Stage.RUNNING:
+        return _OF_STAGE[sight.stage]
+    if ledger.step is not None:
+        replays = ledger.furthest is not None and ledger.step < ledger.furthest and not ledger.unsteady
+        return _W if replays else _P
+    if ledger.furthest is None:
+        return _P
+    if sight.begins or ledger.current not in TRAINING:
+        return TimeClass.PROGRAM_STARTUP
+    return ledger.current
+
+
+def _enter(ledger: Ledger, new: TimeClass) -> Ledger:
+    return ledger if new is ledger.current else replace(ledger, current=new, entered=ledger.until)
+
+
+def _furthest(ledger: Ledger) -> int | None:
+    known = [step for step in (ledger.furthest, ledger.step) if step is not None]
+    return max(known, default=None)
+
+
+def _interrupted(ledger: Ledger, found: Interruption) -> Ledger:
+    """Move the time for which the end of a round was not noticed out of the open class."""
+    causes = ledger.causes.added(Cause.HANG if found.hung else found.cause)
+    ledger = replace(ledger, interruptions=ledger.interruptions + 1, causes=causes)
+    if ledger.current not in _ENDABLE:
+        return ledger
+    idle = ledger.until - ledger.stepped if found.hung and ledger.stepped is not None else 0.0
+    late = min(max(found.seconds, idle, 0.0), max(ledger.until - ledger.entered, 0.0))
+    moved = _move(ledger, ledger.current, TimeClass.HUNG if found.hung else TimeClass.DETECTION, late)
+    return replace(moved, unknown=max(ledger.unknown - late, 0.0)) if ledger.current is _P else moved
+
+
+def _workers_started(ledger: Ledger, age: float) -> Ledger:
+    """Move the time between the assignment and the workers' start: the agents fetch checkpoints in it."""
+    late = min(max(ledger.until - ledger.entered - max(age, 0.0), 0.0), max(ledger.until - ledger.entered, 0.0))
+    moved = _move(ledger, ledger.current, _RECOVERY, late)
+    unknown = max(ledger.unknown - late, 0.0) if ledger.current is _P else ledger.unknown
+    return replace(moved, regrouped=False, entered=ledger.entered + late, unknown=unknown)
+
+
+def _saved(ledger: Ledger, seen: SavesSeen) -> Ledger:
+    """Move the time of complete saves out of the open class, as if it had not passed there."""
+    spent = max(seen.seconds - ledger.script.round_seconds, 0.0)
+    if ledger.current not in TRAINING or ledger.script.settling(ledger.until):
+        return ledger
+    moved = _move(ledger, ledger.current, _SAVE, spent)
+    stepped = None if ledger.stepped is None else min(ledger.stepped + spent, ledger.until)
+    entered, unknown = min(ledger.entered + spent, ledger.until), ledger.unknown
+    if ledger.current is _P:
+        unknown = max(unknown - spent, 0.0)
+    return replace(moved, entered=entered, stepped=stepped, unknown=unknown)
+
+
+def _counted(ledger: Ledger, seen: SavesSeen) -> Ledger:
+    """Count the saves of a heartbeat. After the first step the time of the loads before it is known to be no start."""
+    script, known = ledger.script, ledger.step is not None
+    if not known:
+        seen = replace(seen, load_seconds=0.0)
+    elif not script.settling(ledger.until):
+        loads = max(seen.load_seconds - script.round_loads, 0.0)
+        ledger = _move(ledger, TimeClass.PROGRAM_STARTUP, TimeClass.UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME, loads)
+    return replace(ledger, script=script.counted(seen, ledger.until, steps_known=known))
+
+
+def _reached(ledger: Ledger, step: int, seen: StepsSeen) -> Ledger:
+    """Record a step of this round. It shows what the time before it was."""
+    before, furthest = ledger.step, ledger.furthest
+    if before is not None and step <= before:
+        return ledger
+    if before is None:
+        ledger = _started(ledger, step, seen)
+    else:
+        new = step - max(before, before if furthest is None else furthest)
+        ledger = replace(ledger, new_steps=ledger.new_steps + max(new, 0))
+    since = min(max(seen.age, 0.0), _since_step(ledger))
+    if before is not None and furthest is not None and ledger.current is _W and step >= furthest:
+        spent = _since_step(ledger) - since
+        ledger = _move(ledger, _W, _P, spent * (step - furthest) / (step - before) + since)
+    return replace(ledger, step=step, stepped=ledger.until - since)
+
+
+def _started(ledger: Ledger, step: int, seen: StepsSeen) -> Ledger:
+    """Record the first step of this round that is seen. The time before the first one was start, the rest was steps."""
+    first, furthest = step if seen.first is None else min(seen.first, step), ledger.furthest
+    ledger = replace(ledger, script=ledger.script.begun(seen.first, step, later=furthest is not None))
+    startup = TimeClass.PROGRAM_STARTUP
+    if furthest is None:
+        trained = min(max(seen.first_age, 0.0), ledger.unknown)
+        ledger = _move(ledger, _P, startup, ledger.unknown - trained)
+        return replace(ledger, unknown=0.0, new_steps=ledger.new_steps + step - first if trained else ledger.new_steps)
+    if ledger.current is not startup:
+        return ledger
+    trained = min(max(seen.first_age, 0.0), max(ledger.until - ledger.entered, 0.0))
+    new = max(step - max(furthest, first), 0)
+    fresh = trained * new / (step - first) if step > first else 0.0
+    ledger = _move(_move(ledger, startup, _P, fresh), startup, _W, trained - fresh)
+    return replace(ledger, new_steps=ledger.new_steps + (new if trained else 0))
+
+
+def _since_step(ledger: Ledger) -> float:
+    """Return the time in the open class since the last step was seen."""
+    return max(ledger.until - max(ledger.entered, ledger.stepped or ledger.entered), 0.0)
+
+
+def _move(ledger: Ledger, source: TimeClass, target: TimeClass, seconds: float) -> Ledger:
+    """Move seconds from one class to another, as far as there are any."""
+    there = ledger.seconds.get(source, 0.0)
+    moved = min(max(seconds, 0.0), there)
+    if moved == 0.0 or source is target:
+        return ledger
+    changed = {source: there - moved, target: ledger.seconds.get(target, 0.0) + moved}
+    return replace(ledger, seconds={**ledger.seconds, **changed})
