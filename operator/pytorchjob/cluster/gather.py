@@ -17,11 +17,16 @@ from pytorchjob.view.causes.endings import Ending, find_endings
 from pytorchjob.view.causes.installation import is_behind, untouched_for
 from pytorchjob.view.seen import OperatorObjects, Seen
 from pytorchjob_operator.names import GROUP, PLURAL
+from pytorchjob_operator.rounds.values import TrainingReason
 
 OPERATOR = "pytorchjob-operator"
 """Name of the operator's Lease, and its `NAME_LABEL`."""
 NAME_LABEL = "app.kubernetes.io/name"
+V1_LABEL, V1_OPERATOR = "control-plane", "kubeflow-training-operator"
+"""By which training-operator v1's Deployment is found."""
 DEPLOYMENTS = labelled("/apis/apps/v1/deployments", NAME_LABEL, OPERATOR)
+OPERATOR_PODS = labelled("/api/v1/pods", NAME_LABEL, OPERATOR)
+V1_DEPLOYMENTS = labelled("/apis/apps/v1/deployments", V1_LABEL, V1_OPERATOR)
 LEASES = f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{OPERATOR}"
 DEFINITION = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{PLURAL}.{GROUP}"
 VERSION = "/version"
@@ -37,29 +42,32 @@ def gather_job(cluster: Cluster, name: str, now: datetime, *, deep: bool = False
     job = cluster.job(name)
     found = _allowed(lambda: cluster.pods(name), None)
     pods: Sequence[Object] = found or ()
+    events: Sequence[Object] = _allowed(lambda: cluster.events([name, *map(reading.name_of, pods)]), ())
     seen = Seen(
         now,
         cluster.namespace,
         job,
         pods,
-        events=_allowed(lambda: cluster.events([name, *map(reading.name_of, pods)]), ()),
-        nodes=cluster.nodes() if deep or any(map(_concerns_nodes, pods)) else None,
+        events=events,
+        nodes=cluster.nodes() if deep or any(map(_concerns_nodes, pods)) or any(map(_announces, events)) else None,
         workloads=_workloads(cluster, job, pods),
         claims=_claims(cluster, pods),
         readable=found is not None,
     )
+    lines = read_last_lines(cluster, _with_output(pods))
     reads_operator = deep or untouched_for(seen) > 0 or is_behind(seen)
     return replace(
         seen,
         operator=_operator(cluster) if reads_operator else OperatorObjects(installed=True),
         logs=_logs(cluster, find_endings(seen)) if deep else {},
-        last_lines={} if deep else read_last_lines(cluster, _running(pods)),
+        last_lines={pod: line.text for pod, line in lines.items()},
+        printed_at={pod: line.at for pod, line in lines.items()},
     )
 
 
-def _running(pods: Sequence[Object]) -> list[str]:
-    """Return the pods of which container `pytorch` runs."""
-    return [reading.name_of(pod) for pod in pods if reading.runs(pod)]
+def _with_output(pods: Sequence[Object]) -> list[str]:
+    """Return the pods of which container `pytorch` runs, or has ended without a message: its log has the last line."""
+    return [reading.name_of(pod) for pod in pods if reading.runs(pod) or reading.ended_without_message(pod)]
 
 
 def gather_cluster(cluster: Cluster, now: datetime) -> Seen:
@@ -95,6 +103,8 @@ def _operator(cluster: Cluster) -> OperatorObjects:
         installed=True,
         deployments=_items(cluster, DEPLOYMENTS),
         leases=_items(cluster, LEASES),
+        pods=_items(cluster, OPERATOR_PODS),
+        v1=_items(cluster, V1_DEPLOYMENTS),
         definition=cluster.read(DEFINITION),
         version=_version(cluster),
     )
@@ -108,6 +118,11 @@ def _concerns_nodes(pod: Object) -> bool:
     """Whether the pod's state may be the fault of nodes: it has none, or it is on its node and not ready."""
     ready = bool(reading.condition(pod, "Ready"))
     return (not reading.has_finished(pod) and not ready) or reading.deleting(pod)
+
+
+def _announces(event: Object) -> bool:
+    """Whether the operator has reported that pods may be lost soon: the nodes show whether that still holds."""
+    return event.get("reason") == TrainingReason.POD_THREATENED
 
 
 def _workloads(cluster: Cluster, job: Object, pods: Sequence[Object]) -> Sequence[Object] | None:

@@ -16,7 +16,7 @@ from pytorchjob.commands.options import output_option, with_cluster
 from pytorchjob.commands.outcome import FAILED
 from pytorchjob.screen import doctor
 from pytorchjob.screen.colour import Line, paint
-from pytorchjob.view.cluster_view import ClusterView, make_cluster_view
+from pytorchjob.view.cluster_view import Check, ClusterView, make_cluster_view
 from pytorchjob.view.job_view import finding_json, make_job_view
 from pytorchjob.view.seen import Seen
 
@@ -53,9 +53,15 @@ def _show_cluster(seen: Seen, output: str | None) -> None:
 
 def _json(view: ClusterView) -> dict[str, Any]:
     return {
-        "checks": [{"name": check.name, "ok": check.ok, "text": check.text} for check in view.checks],
+        "checks": [_check_json(check) for check in view.checks],
         "findings": [finding_json(finding) for finding in view.findings],
     }
+
+
+def _check_json(check: Check) -> dict[str, Any]:
+    step = check.step if check.ok is False else None
+    following = {"text": step.text, "command": step.command} if step else None
+    return {"name": check.name, "ok": check.ok, "text": check.text, "next": following}
 
 
 def _print(lines: Iterable[Line], data: dict[str, Any], output: str | None) -> None:

@@ -21,7 +21,7 @@ metadata:
 spec:
   nprocPerNode: "{processes}"  # worker processes in each pod{why}
   agent:
-    inject: true  # pods may be lost without a restart of the others; the image needs torchrun of PyTorch 2.6 or newer
+    inject: true  # puts the agent into the pods: the image needs only PyTorch, 2.4 or newer
 {elastic}  pytorchReplicaSpecs:
     Worker:
       replicas: {workers}
@@ -31,10 +31,19 @@ spec:
           containers:
             - name: pytorch
               image: {image}
-              command: [torchrun, {script}]
-              resources:
-                requests: {{cpu: "{cpus}", memory: {memory}{gpu_request}}}
+              command: [python, -m, pytorchjob_agent, run, --, {script}]  # instead of torchrun: also finds hangs
+{mount}              resources:
+                requests: {{cpu: {cpus}, memory: {memory}{gpu_request}}}
                 limits: {{memory: {memory}{gpu_request}}}
+{volume}"""
+_MOUNT = """\
+              workingDir: /script
+              volumeMounts: [{{name: script, mountPath: /script}}]
+"""
+_VOLUME = """\
+          volumes:
+            - name: script
+              configMap: {{name: {name}}}  # kubectl create configmap {name} --from-file={script}
 """
 _ELASTIC = """\
   elasticPolicy:
@@ -61,6 +70,8 @@ class Scaffold:
     workers: int
     gpus: int
     low: int | None
+    mounted: bool
+    """Whether the script comes from a ConfigMap instead of the image."""
 
     def job(self) -> str:
         """Return the job's file."""
@@ -73,8 +84,10 @@ class Scaffold:
             processes=self.gpus or 1,
             why=", one for each GPU" if self.gpus else "",
             elastic=_ELASTIC.format(low=self.low, high=self.workers) if self.low else "",
-            cpus=8 * self.gpus or 1,
+            cpus=8 * self.gpus or "500m",
             memory=f"{64 * self.gpus}Gi" if self.gpus else "2Gi",
+            mount=_MOUNT.format() if self.mounted else "",
+            volume=_VOLUME.format(name=self.name, script=self.script) if self.mounted else "",
             gpu_request=f", nvidia.com/gpu: {self.gpus}" if self.gpus else "",
         )
 
@@ -95,11 +108,23 @@ class Scaffold:
     metavar="N",
     help="Make the job elastic: it trains with N pods or more.",
 )
+@click.option(
+    "--configmap",
+    is_flag=True,
+    help="Mount the script from a ConfigMap, so that no image has to be built. Needs --image.",
+)
 @click.option("--directory", default=".", metavar="FOLDER", help="Where to write the files. Default: here.")
 def init_command(  # noqa: PLR0913 - one parameter per option
-    name: str, image: str | None, script: str, workers: int, gpus: int, min_workers: int | None, directory: str
+    name: str,
+    image: str | None,
+    script: str,
+    workers: int,
+    gpus: int,
+    min_workers: int | None,
+    configmap: bool,
+    directory: str,
 ) -> None:
-    """Write pytorchjob.yaml and a Dockerfile for a new job called NAME.
+    """Write pytorchjob.yaml for a new job called NAME, and without --image a Dockerfile.
 
     Existing files are never changed.
     """
@@ -108,9 +133,14 @@ def init_command(  # noqa: PLR0913 - one parameter per option
         fail(f"{name!r} cannot be the name of a job", remedy, INVALID)
     if min_workers is not None and min_workers > workers:
         fail(f"--min-workers {min_workers} is more than --workers {workers}", "correct one of the two", INVALID)
-    scaffold = Scaffold(name, image or f"{name}:1", script, workers, gpus, min_workers)
+    if configmap and not image:
+        fail("--configmap needs an image", "name one that has PyTorch, with --image", INVALID)
+    if configmap and "/" in script:
+        fail(f"--configmap mounts one file, and {script} is in a folder", "change into its folder first", INVALID)
+    scaffold = Scaffold(name, image or f"{name}:1", script, workers, gpus, min_workers, configmap)
     _write(Path(directory) / JOB_FILE, scaffold.job(), required=True)
-    _write(Path(directory) / DOCKERFILE, scaffold.dockerfile(), required=False)
+    if not image:
+        _write(Path(directory) / DOCKERFILE, scaffold.dockerfile(), required=False)
     suggest(f"pytorchjob run -f {Path(directory) / JOB_FILE} runs it on this machine; `pytorchjob submit` in a cluster")
 
 

@@ -9,12 +9,15 @@ from difflib import get_close_matches
 import click
 
 from pytorchjob.cluster.api import Cluster, Object
+from pytorchjob.cluster.errors import ClusterError
+from pytorchjob.cluster.gather import gather_job
 from pytorchjob.commands.options import DURATION, job_argument, with_cluster
 from pytorchjob.commands.outcome import FAILED, INVALID, fail
 from pytorchjob.logs.containers import container_names, short_name
 from pytorchjob.logs.printing import Printer, terminal_paint
 from pytorchjob.logs.ranks import Ranks, parse_ranks, pod_ranks
 from pytorchjob.logs.session import LogOptions, Session
+from pytorchjob.view.job_view import make_job_view
 from pytorchjob.view.reading import ended
 from pytorchjob_operator import names
 
@@ -47,7 +50,8 @@ def logs_command(  # noqa: PLR0913 - one parameter per option
     """Print what all ranks of a job print, each line with its rank, in the order of the nodes' timestamps.
 
     With -f the command follows the job to its end, over restarted containers, new pods and lost connections. The exit
-    status is 0 if the job has succeeded, and 1 if it has failed. Notes about the logs themselves go to stderr.
+    status is 0 if the job has succeeded, and 1 if it has failed. Notes go to stderr: about the logs themselves, and
+    about the rank of a failed job that failed first, if that is known.
     """
     if follow and previous:
         raise click.UsageError("a previous log has ended and cannot be followed: leave out -f or --previous")
@@ -69,8 +73,27 @@ def logs_command(  # noqa: PLR0913 - one parameter per option
         fail(f"the job {job} has no pods", f"`pytorchjob status {job}` and `pytorchjob events {job}` show why")
     if not follow:
         session.read(pods, printer.write)
-    elif not session.follow(pods, printer.write):
+    failed = not session.follow(pods, printer.write) if follow else end == "Failed"
+    if failed and rank is None:
+        _name_the_first(cluster, job)
+    if failed and follow:
         sys.exit(FAILED)
+
+
+def _name_the_first(cluster: Cluster, job: str) -> None:
+    """Print which rank of a failed job failed first, if that is known: the errors of the others follow from it."""
+    try:
+        now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
+        view = make_job_view(gather_job(cluster, job, now))
+    except ClusterError:
+        return
+    first = view.findings[0] if view.findings else None
+    if first is not None and "rank" in first.values:
+        click.echo(
+            f"note: the first error is that of rank {first.values['rank']}, as far as the pods show. {first.why}",
+            err=True,
+        )
+        click.echo(f"note: {view.next_step}  {view.next_command}", err=True)
 
 
 def _check(pods: Sequence[Object], options: LogOptions) -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +12,14 @@ from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.commands.options import job_argument, output_option, with_cluster
 from pytorchjob.commands.outcome import FAILED, fail, suggest
 from pytorchjob.screen import progress as screen
-from pytorchjob.view.progress import JobProgress, progress_view
+from pytorchjob.view.advice import follow_output
+from pytorchjob.view.progress import progress_view, why_none
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_FIRST_STEPS = 60.0
+"""Seconds in which a job with the agent may be followed without any step, before the command explains it."""
 
 
 @click.command("progress")
@@ -22,7 +30,8 @@ from pytorchjob.view.progress import JobProgress, progress_view
 def progress_command(cluster: Cluster, job: str, once: bool, output: str | None) -> None:
     """Show how far the training of a job is: a bar, the loss, the speed and the remaining time.
 
-    It follows the job to its end. A pipe gets one line for each change. `-o json` prints the present values and ends.
+    It follows the job to its end. If there is nothing to show, it prints the reason. A pipe gets one line for each
+    change. `-o json` prints the present values and ends.
 
     Exit status: 0 if the job has not failed, 1 if it failed or was deleted.
     """
@@ -32,8 +41,9 @@ def progress_command(cluster: Cluster, job: str, once: bool, output: str | None)
         click.echo(json.dumps(screen.values(view), indent=4))
     elif once or view.ended:
         click.echo(screen.line(view))
-        _hint(view)
+        _explain(found)
     else:
+        _explain(found, _FIRST_STEPS)
         found = _follow(cluster, job, found)
         view = progress_view(found, _now())
     if view.ended and _failed(found):
@@ -48,7 +58,12 @@ def _follow(cluster: Cluster, job: str, found: Object) -> Object:
     from rich.live import Live
 
     latest = [found]
-    with Live(get_renderable=lambda: screen.bar(progress_view(latest[0], _now())), refresh_per_second=2):
+
+    def bar() -> "RenderableType":
+        now = _now()
+        return screen.bar(progress_view(latest[0], now), why_none(latest[0], now, _FIRST_STEPS))
+
+    with Live(get_renderable=bar, refresh_per_second=2):
         return _watch(cluster, job, found, lambda new: latest.__setitem__(0, new))
 
 
@@ -78,9 +93,12 @@ class _Lines:
             self._last = shown
 
 
-def _hint(view: JobProgress) -> None:
-    if not view.known and not view.ended:
-        suggest("docs/progress.md has the calls, libraries and lines by which a script shows its progress")
+def _explain(found: Object, least: float = 0.0) -> None:
+    """Print why a job shows no progress. The lines of its script are what there is to follow."""
+    if why := why_none(found, _now(), least):
+        click.echo(f"no progress: {why}", err=True)
+        meta = found["metadata"]
+        suggest(follow_output(meta["name"], str(meta.get("namespace") or "")))
 
 
 def _failed(found: Object) -> bool:

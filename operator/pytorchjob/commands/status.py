@@ -62,8 +62,10 @@ def _text(view: JobView, output: str | None) -> str:
 
 
 def _changed(view: JobView, output: str | None) -> str:
-    """Return the text by which two screens are compared. Ages alone count as a change on a terminal only."""
-    return _text(view, None) if output is None and sys.stdout.isatty() else json.dumps(view.to_json(), default=str)
+    """Return the text by which two screens are compared. Time that passes counts as a change on a terminal only."""
+    if output is None and sys.stdout.isatty():
+        return _text(view, None)
+    return json.dumps({**view.to_json(), "time": None}, default=str)
 
 
 def _print(text: str, *, clear: bool) -> None:

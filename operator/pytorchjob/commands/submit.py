@@ -13,6 +13,7 @@ from pytorchjob.commands.follow import follow
 from pytorchjob.commands.options import DURATION, names_of, output_option, with_connect
 from pytorchjob.commands.outcome import suggest
 from pytorchjob.screen import plain
+from pytorchjob.view import advice
 from pytorchjob_operator import names
 from pytorchjob_operator.errors import InvalidJob
 from pytorchjob_operator.plan_command import refuse
@@ -148,9 +149,10 @@ def _after(cluster: Cluster, jobs: Sequence[Object], watch: bool, timeout: float
     for job in jobs:
         by_space.setdefault(job["metadata"].get("namespace") or cluster.namespace, []).append(job["metadata"]["name"])
     space, (first, *_) = next(iter(by_space.items()))
-    status = f"pytorchjob status {first}" + (f" -n {space}" if space != cluster.namespace or _namespace_given() else "")
+    target = first, space if space != cluster.namespace or _namespace_given() else ""
+    status = advice.show_status(*target)
     if not watch:
-        suggest(f"{status}; {status.replace('status', 'logs -f', 1)}")
+        suggest(f"{status}; {advice.follow_output(*target)}")
         return
     over = f"after {timeout:g} s {', '.join(names_of(jobs))} still runs" if timeout else ""
     with deadline(timeout, over, f"the job continues: {status}"):

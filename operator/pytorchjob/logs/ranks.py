@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from pytorchjob.view import reading
+
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _RANK = re.compile(rb"\[rank(\d{1,9})\]: ?(?:\[rank\1\]: ?)*")
 """Before each line of a worker that the agent started, and before what torch itself reports about a rank."""
@@ -11,7 +13,6 @@ _TORCHRUN = re.compile(rb"\[default(\d{1,9})\]:")
 """Before each line of torchrun's `--tee`: the number of the process in its pod."""
 _ROUND = re.compile(rb"pytorchjob-agent: round \S+ node \d+ of \d+, ranks (\d{1,9}) to (\d{1,9}) of")
 _AGENT = b"pytorchjob-agent: "
-_LAUNCHERS = ("torchrun", "torch.distributed", "pytorchjob-agent", "accelerate", "deepspeed")
 
 
 class Ranks(NamedTuple):
@@ -104,17 +105,9 @@ def pod_ranks(pod: dict[str, Any], name: str, container: str) -> PodRanks:
     named = (item for item in pod["spec"].get("containers", ()) if item.get("name") == container)
     spec: dict[str, Any] = next(named, {})
     env = {item.get("name"): item.get("value") for item in spec.get("env") or ()}
-    node, processes = _number(env.get("RANK")), _processes(spec, env.get("PET_NPROC_PER_NODE"))
+    node, processes = _number(env.get("RANK")), reading.processes(spec)
     first = node * processes if node is not None and processes else None
     return PodRanks(name, first, processes)
-
-
-def _processes(spec: dict[str, Any], given: str | None) -> int | None:
-    """How many processes the container has; None if only its launcher knows."""
-    if (count := _number(given)) is not None:
-        return count
-    words = " ".join(map(str, [*(spec.get("command") or ()), *(spec.get("args") or ())]))
-    return None if not words or any(launcher in words for launcher in _LAUNCHERS) else 1
 
 
 def _number(text: str | None) -> int | None:

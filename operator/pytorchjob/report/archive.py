@@ -89,7 +89,7 @@ def _cleaned(seen: Seen, redaction: Redaction) -> Seen:
         claims={name: clean(claim) for name, claim in seen.claims.items()},
         logs=clean(seen.logs),
         last_lines=clean(seen.last_lines),
-        operator=replace(seen.operator, deployments=clean(seen.operator.deployments)),
+        operator=replace(seen.operator, deployments=clean(seen.operator.deployments), v1=clean(seen.operator.v1)),
     )
 
 

@@ -35,9 +35,11 @@ def everything(sources: Sources) -> list[Any]:
         sources.events,
         sources.services,
         deep.operator.deployments or (),
+        deep.operator.v1 or (),
         deep.workloads or (),
         dict(deep.claims),
         *sources.logs.values(),
         *deep.logs.values(),
         *seen.last_lines.values(),
+        *deep.last_lines.values(),
     ]

@@ -36,8 +36,8 @@ def values(view: JobProgress) -> dict[str, Any]:
     }
 
 
-def bar(view: JobProgress) -> "RenderableType":
-    """Return a bar with the same values for a terminal."""
+def bar(view: JobProgress, why: str = "") -> "RenderableType":
+    """Return a bar with the same values for a terminal; `why`: the reason if there are none."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
@@ -47,9 +47,9 @@ def bar(view: JobProgress) -> "RenderableType":
     cells: list[Any] = [Text(view.job, style="bold"), Text(view.state or "New")]
     if share is not None:
         cells.append(ProgressBar(total=1.0, completed=share, width=30))
-    cells.append(Text(", ".join(_parts(view))))
-    for _ in cells:
-        grid.add_column(no_wrap=True)
+    cells.append(Text(": ".join(filter(None, [", ".join(_parts(view)), why]))))
+    for cell in cells:
+        grid.add_column(no_wrap=not why or cell is not cells[-1])
     grid.add_row(*cells)
     return grid
 

@@ -7,6 +7,7 @@ from pytorchjob.screen import plain
 from pytorchjob.screen.colour import Line, paint
 from pytorchjob.view.causes.cause import Finding
 from pytorchjob.view.job_view import JobView, ProgressView, RoundView
+from pytorchjob.view.restarts import Restarts
 from pytorchjob.view.rows import Row, counts
 from pytorchjob.view.state import State
 
@@ -23,12 +24,16 @@ def status_lines(view: JobView) -> Iterator[Line]:
     since = f" for {_age(view.since, view.now)}" if view.since else ""
     yield Line(f"State:     {view.state.value}{since}", _colour(view.state))
     yield Line(f"Reason:    {view.reason}")
+    yield from (Line(f"Noticed:   {noticed.why}", "yellow") for noticed in view.observations)
     age = _age(view.created, view.now) if view.created else "unknown"
-    yield Line(f"Pods:      {view.ready}/{view.wanted} ready, {_restarts(view.restarts)}, age {age}")
+    succeeded = f", {view.succeeded} succeeded" if view.succeeded else ""
+    yield Line(f"Pods:      {view.ready}/{view.wanted} ready{succeeded}, {_all_restarts(view.restarts)}, age {age}")
     if view.round:
         yield from _round(view.round, view.now)
     if view.progress:
         yield Line(f"Progress:  {_progress(view.progress, view.now)}")
+    if view.time:
+        yield Line(f"Time:      {view.time.sentence}")
     yield from _table(view.rows)
     yield from _recent(view)
     for finding in view.findings[1:]:
@@ -46,8 +51,7 @@ def print_status(view: JobView) -> str:
 
 def _round(round_: RoundView, now: datetime) -> Iterator[Line]:
     size = f"{round_.members} pods, {round_.workers} workers" if round_.members is not None else "no round yet"
-    restarts = f", {_restarts(round_.restarts)} inside pods" if round_.restarts else ""
-    yield Line(f"Round:     {round_.id or '-'}: {size}{restarts}")
+    yield Line(f"Round:     {round_.id or '-'}: {size}{_inside(round_)}")
     if round_.last_restart:
         when = f"{_age(round_.last_restart_at, now)} ago, " if round_.last_restart_at else ""
         yield Line(f"Restarted: {when}{round_.last_restart}")
@@ -79,7 +83,8 @@ def _table(rows: tuple[Row, ...]) -> Iterator[Line]:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    last = row.last_line if len(row.last_line) <= _LINE else f"{row.last_line[: _LINE - 3]}..."
+    line = f"(before the restart) {row.last_line}" if row.before_restart else row.last_line
+    last = line if len(line) <= _LINE else f"{line[: _LINE - 3]}..."
     place = f"{row.role.lower()}-{row.index}"
     step = "" if row.step is None else str(row.step)
     cells = (place, row.ranks, row.pod, row.node, row.phase, row.state, str(row.restarts), step, last)
@@ -99,6 +104,16 @@ def _recent(view: JobView) -> Iterator[Line]:
 def finding_lines(finding: Finding, number: int) -> Iterator[Line]:
     """Yield a cause with its evidence and its remedy."""
     yield Line(f"{number}. {finding.cause.name}: {finding.why}", "red")
+    yield from _details(finding)
+
+
+def noticed_lines(finding: Finding) -> Iterator[Line]:
+    """Yield an observation, and what a person can do about it."""
+    yield Line(f"Noticed: {finding.cause.name}: {finding.why}", "yellow")
+    yield from _details(finding)
+
+
+def _details(finding: Finding) -> Iterator[Line]:
     if len(finding.pods) > 1:
         more = f" and {len(finding.pods) - 4} more" if len(finding.pods) > 4 else ""
         yield Line(f"   pods: {', '.join(finding.pods[:4])}{more}")
@@ -111,6 +126,26 @@ def finding_lines(finding: Finding, number: int) -> Iterator[Line]:
 
 def _colour(state: State) -> str:
     return "green" if state in _GOOD else "red" if state in _BAD else "yellow"
+
+
+def _all_restarts(restarts: Restarts) -> str:
+    """Return the restarts, and which of those that count ends the job."""
+    number, counted, end = restarts.total, restarts.counted, restarts.ends_at
+    if end is None:
+        return _restarts(number)
+    if number == counted:
+        return f"{number} of {end} restarts (the job fails at {end}: backoffLimit)"
+    return f"{_restarts(number)}, {counted} of {end} count (the job fails at {end}: backoffLimit)"
+
+
+def _inside(round_: RoundView) -> str:
+    """Return the restarts inside pods, and how many are allowed."""
+    number, most, seconds = round_.restarts, round_.max_restarts, round_.window_seconds
+    if most is None:
+        return f", {_restarts(number)} inside pods" if number else ""
+    if seconds is not None:
+        return f", {_restarts(number)} inside pods (maxRestarts: {most} within {plain.age(seconds)})"
+    return f", {number} of {_restarts(most)} inside pods (maxRestarts)"
 
 
 def _restarts(number: int) -> str:

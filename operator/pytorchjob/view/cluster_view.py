@@ -1,10 +1,12 @@
 """The cluster as a value: is the operator there, does it lead, do its versions fit, are the nodes well."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Finding
+from pytorchjob.view.causes import handover, installation
+from pytorchjob.view.causes.cause import Finding, Step
 from pytorchjob.view.causes.table import diagnose
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
@@ -20,6 +22,8 @@ class Check:
     ok: bool | None
     """None: this person may not read it."""
     text: str
+    step: Step | None = None
+    """What to do next, if it is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +36,27 @@ class ClusterView:
 
 def make_cluster_view(seen: Seen, client_version: str) -> ClusterView:
     """Return the view of this snapshot."""
+    findings = diagnose(seen).findings
+    installed = (_definition(seen), _deployment(seen, client_version), _lease(seen))
     checks = (
         Check("API server", True, f"version {seen.operator.version or 'unknown'}"),
-        _definition(seen),
-        _deployment(seen, client_version),
-        _lease(seen),
+        *(_explained(check, findings) for check in installed),
+        *_v1(seen),
         _nodes(seen),
     )
-    return ClusterView(checks, diagnose(seen).findings)
+    return ClusterView(checks, findings)
+
+
+def _explained(check: Check, findings: Sequence[Finding]) -> Check:
+    """Return the check with the next step: that of the finding about the installation, if there is any."""
+    if check.ok is not False or not findings:
+        return check
+    return replace(check, step=Step(f"See {findings[0].cause.name} below."))
 
 
 def _definition(seen: Seen) -> Check:
     if seen.operator.installed is False:
-        return Check("definition", False, f"{PLURAL} are not known")
+        return Check("definition", False, f"{PLURAL} are not known", installation.INSTALL)
     versions = ", ".join(
         str(version.get("name")) for version in reading.items(seen.operator.definition or {}, "spec", "versions")
     )
@@ -54,11 +66,23 @@ def _definition(seen: Seen) -> Check:
 def _deployment(seen: Seen, client_version: str) -> Check:
     found = seen.operator.deployments
     if found is None:
-        return Check("operator", None, "you may not read Deployments of all namespaces")
+        words = "you may not read Deployments of all namespaces, neither this operator's nor training-operator v1's"
+        return Check("operator", None, words)
     if not found:
-        return Check("operator", False, "no Deployment with the label app.kubernetes.io/name=pytorchjob-operator")
-    ready = all(reading.part(deployment, "status").get("availableReplicas") for deployment in found)
-    return Check("operator", ready, "; ".join(_words(deployment, client_version) for deployment in found))
+        words = "no Deployment with the label app.kubernetes.io/name=pytorchjob-operator"
+        return Check("operator", False, words, installation.INSTALL)
+    words = "; ".join(_words(deployment, client_version) for deployment in found)
+    return Check("operator", all(map(handover.runs, found)), words, installation.SEE_PODS)
+
+
+def _v1(seen: Seen) -> Iterator[Check]:
+    """Yield what training-operator v1 does, if it is there."""
+    for deployment in seen.operator.v1 or ():
+        serves = "serves PyTorchJobs" if handover.serves_pytorchjobs(deployment) else "serves other kinds only"
+        if not reading.part(deployment, "spec").get("replicas", 1):
+            serves = "stopped"
+        place = f"{reading.namespace_of(deployment)}/{reading.name_of(deployment)}"
+        yield Check("v1", True, f"{place}: {reading.available(deployment)} available, {serves}")
 
 
 def _words(deployment: Object, client_version: str) -> str:
@@ -75,7 +99,8 @@ def _lease(seen: Seen) -> Check:
     found = seen.operator.leases
     if found is None:
         return Check("leader", None, "you may not read Leases of all namespaces")
-    return next(_holders(seen, found), Check("leader", False, "no Lease: no operator has ever led"))
+    missing = Check("leader", False, "no Lease: no operator has ever led", installation.SEE_PODS)
+    return next(_holders(seen, found), missing)
 
 
 def _holders(seen: Seen, leases: Sequence[Object]) -> Iterator[Check]:
@@ -84,7 +109,19 @@ def _holders(seen: Seen, leases: Sequence[Object]) -> Iterator[Check]:
         renewed, holder = read_time(spec.get("renewTime")), str(spec.get("holderIdentity") or "")
         age = (seen.now - renewed).total_seconds() if renewed else None
         words = f"{holder or 'no pod'}, renewed {f'{max(age, 0):.0f} s ago' if age is not None else 'never'}"
-        yield Check("leader", reading.is_held(lease, seen.now), words)
+        alone = "; the operator has no pod any more" if holder and seen.operator.has_no_pod(lease) else ""
+        text = f"{words}{alone or _begins(lease, seen.now)}"
+        yield Check("leader", seen.operator.is_led(lease, seen.now), text, installation.SEE_PODS)
+
+
+def _begins(lease: Object, now: datetime) -> str:
+    """Return when the leader begins: it waits for the duration of a Lease that it has just created."""
+    created = read_time(reading.part(lease, "metadata").get("creationTimestamp"))
+    seconds = reading.part(lease, "spec").get("leaseDurationSeconds")
+    if created is None or not isinstance(seconds, int):
+        return ""
+    left = seconds - (now - created).total_seconds()
+    return f"; it begins in {left:.0f} s, since no operator has led before" if left >= 1 else ""
 
 
 def _nodes(seen: Seen) -> Check:
@@ -94,4 +131,5 @@ def _nodes(seen: Seen) -> Check:
     total = len(seen.nodes)
     words = f"{total - len(unready)} of {total} are ready"
     named = f"; not ready: {', '.join(unready[:8])}" if unready else ""
-    return Check("nodes", total > 0 and not unready, f"{words}{named}")
+    step = Step("Read their conditions.", f"kubectl describe nodes {' '.join(unready[:8])}".rstrip())
+    return Check("nodes", total > 0 and not unready, f"{words}{named}", step)

@@ -5,14 +5,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from pytorchjob.view import history, reading, rows, state
+from pytorchjob.view import advice, history, reading, restarts, rows, state
 from pytorchjob.view.causes.cause import Finding
 from pytorchjob.view.causes.table import diagnose
 from pytorchjob.view.history import Happened
+from pytorchjob.view.restarts import Restarts
 from pytorchjob.view.rows import RUNNING, Row
 from pytorchjob.view.seen import Seen
 from pytorchjob.view.state import State
-from pytorchjob_operator.names import CONTAINER
+from pytorchjob.view.time_spent import TimeView, time_view
 from pytorchjob_operator.problem import read_time
 
 
@@ -24,6 +25,10 @@ class RoundView:
     members: int | None
     workers: int | None
     restarts: int
+    max_restarts: int | None
+    """How many `elasticPolicy.maxRestarts` allows; None without it."""
+    window_seconds: int | None
+    """The time within which they count; None: over the job's life."""
     last_restart_at: datetime | None
     last_restart: str
 
@@ -52,15 +57,18 @@ class JobView:
     """One sentence: the root cause if it is known, otherwise what the job does."""
     created: datetime | None
     ready: int
-    """Pods of which the main container runs, or that have succeeded."""
+    """Pods of which the main container runs, as in `kubectl get ptj`."""
+    succeeded: int
     wanted: int
-    restarts: int
-    """Of containers, of replaced pods, and of workers inside their pods."""
+    restarts: Restarts
     rows: tuple[Row, ...]
     round: RoundView | None
     progress: ProgressView | None
+    time: TimeView | None
     findings: tuple[Finding, ...]
     consequences: tuple[Finding, ...]
+    observations: tuple[Finding, ...]
+    """What was noticed and is not known to be wrong."""
     recent: tuple[Happened, ...]
     next_step: str
     next_command: str
@@ -76,13 +84,18 @@ class JobView:
             "reason": self.reason,
             "created": _text(self.created),
             "ready": self.ready,
+            "succeeded": self.succeeded,
             "wanted": self.wanted,
-            "restarts": self.restarts,
+            "restarts": self.restarts.total,
+            "countedRestarts": self.restarts.counted,
+            "failsAtRestart": self.restarts.ends_at,
             "rows": [_camel(asdict(row)) for row in self.rows],
             "round": _camel(asdict(self.round)) if self.round else None,
             "progress": _camel(asdict(self.progress)) if self.progress else None,
+            "time": _camel(asdict(self.time)) if self.time else None,
             "findings": [finding_json(finding) for finding in self.findings],
             "consequences": [finding.cause.name for finding in self.consequences],
+            "observations": [finding_json(finding) for finding in self.observations],
             "recent": [_camel(asdict(happened)) for happened in self.recent],
             "next": {"text": self.next_step, "command": self.next_command},
         }
@@ -91,9 +104,7 @@ class JobView:
 def make_job_view(seen: Seen) -> JobView:
     """Return the view of this snapshot."""
     shown, diagnosis, made = state.decide(seen), diagnose(seen), rows.make_rows(seen)
-    round_ = _round(seen)
-    replaced = reading.whole(seen.status.get("restarts")) or 0
-    step, command = _next(seen, shown.state, diagnosis.findings)
+    step, command = _next(seen, shown.state, diagnosis.findings or diagnosis.observations)
     return JobView(
         name=seen.name,
         namespace=seen.namespace,
@@ -101,14 +112,17 @@ def make_job_view(seen: Seen) -> JobView:
         since=shown.since,
         reason=diagnosis.findings[0].why if diagnosis.findings else shown.reason,
         created=reading.created_at(seen.job),
-        ready=sum(map(_is_ready, made)) if seen.readable else _counted(seen),
+        ready=sum(map(_is_ready, made)) if seen.readable else _counted(seen, "active"),
+        succeeded=sum(row.phase == "Succeeded" for row in made) if seen.readable else _counted(seen, "succeeded"),
         wanted=seen.wanted_pods(),
-        restarts=replaced + sum(row.restarts for row in made) + (round_.restarts if round_ else 0),
+        restarts=restarts.count(seen),
         rows=made,
-        round=round_,
+        round=_round(seen),
         progress=_progress(seen),
+        time=time_view(seen),
         findings=diagnosis.findings,
         consequences=diagnosis.consequences,
+        observations=diagnosis.observations,
         recent=history.recent(seen),
         next_step=step,
         next_command=command,
@@ -138,6 +152,8 @@ def _round(seen: Seen) -> RoundView | None:
         members=reading.whole(elastic.get("members")),
         workers=reading.whole(elastic.get("worldSize")),
         restarts=reading.whole(elastic.get("restarts")) or 0,
+        max_restarts=restarts.most_inside(seen),
+        window_seconds=restarts.window(seen),
         last_restart_at=read_time(last.get("time")),
         last_restart=reading.line_of(words),
     )
@@ -159,28 +175,29 @@ def _progress(seen: Seen) -> ProgressView | None:
 
 
 def _is_ready(row: Row) -> bool:
-    return row.phase == "Succeeded" or (row.phase == "Running" and row.state == RUNNING)
+    return row.phase == "Running" and row.state == RUNNING
 
 
-def _counted(seen: Seen) -> int:
-    """Return how many pods run or have succeeded, by the job's own counters."""
+def _counted(seen: Seen, key: str) -> int:
+    """Return a sum of the job's own counters of its pods."""
     roles = reading.part(seen.status, "replicaStatuses")
-    counts = (reading.part(roles, role).get(key) for role in roles for key in ("active", "succeeded"))
-    return sum(reading.whole(count) or 0 for count in counts)
+    return sum(reading.whole(reading.part(roles, role).get(key)) or 0 for role in roles)
 
 
 def _next(seen: Seen, now: State, findings: tuple[Finding, ...]) -> tuple[str, str]:
     """Return what to do next: the first step of the remedy, or what mostly follows in this state."""
-    where = f"{seen.name} -n {seen.namespace}"
+    job = seen.name, seen.namespace
     if findings:
         step = findings[0].steps[0]
-        return step.text, step.command or f"pytorchjob doctor {where}"
-    if now in (State.TRAINING, State.RUNNING, State.RESTARTING, State.CRASHING, State.SUCCEEDED, State.FAILED):
-        selector = f"training.kubeflow.org/job-name={seen.name}"
-        return "Read the logs.", f"kubectl logs -n {seen.namespace} -l {selector} -c {CONTAINER} --prefix --tail=20"
+        return step.text, step.command or f"pytorchjob doctor {seen.name} -n {seen.namespace}"
+    if now in (State.TRAINING, State.RUNNING, State.RESTARTING, State.CRASHING):
+        progress = f" `{advice.follow_progress(*job)}` shows the steps." if _progress(seen) else ""
+        return f"Follow the output.{progress}", advice.follow_output(*job)
+    if now in (State.SUCCEEDED, State.FAILED):
+        return "Read the output.", advice.read_output(*job)
     if now is State.DELETING:
         return "", ""
-    return "See what happens next.", f"pytorchjob status {where} --watch"
+    return "See what happens next.", f"{advice.show_status(*job)} --watch"
 
 
 def _text(time: datetime | None) -> str | None:

@@ -5,11 +5,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pytorchjob.view import reading
+from pytorchjob.view.command import starts_agent
 from pytorchjob_operator import shown_values
 from pytorchjob_operator.problem import read_time
 
 Object = Mapping[str, Any]
 _ENDS = ("Succeeded", "Failed")
+WITHOUT_AGENT = (
+    "its command starts no agent, so nothing reads its steps: start the script by `pytorchjob-agent run`"
+    " (docs/agent.md)"
+)
+UNREPORTED = "docs/progress.md has the calls, libraries and lines by which a script shows its progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,21 @@ def progress_view(job: Object, now: datetime) -> JobProgress:
         metrics=metrics,
         age=age,
     )
+
+
+def why_none(job: Object, now: datetime, least: float = 0.0) -> str:
+    """Return why a job shows no progress, and what to change; empty if it shows some or may soon.
+
+    `least`: seconds that a job with the agent has to run first, because its script may not have begun a step yet.
+    """
+    view = progress_view(job, now)
+    if view.known:
+        return ""
+    if starts_agent(job) is False:
+        return WITHOUT_AGENT
+    running = reading.changed_at(reading.condition(job, "Running"))
+    due = least == 0 or (running is not None and (now - running).total_seconds() >= least)
+    return UNREPORTED if due and not view.ended else ""
 
 
 def _object(value: Any) -> Object:

@@ -17,6 +17,9 @@ _UNITS = {
 }
 _LEASE = timedelta(seconds=120)
 """A Lease that is not renewed for this long is old, even if this machine's clock differs from the cluster's."""
+_NPROC = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
+_LAUNCHERS = ("torchrun", "torch.distributed", "pytorchjob-agent", "pytorchjob_agent", "accelerate", "deepspeed")
+_PYTHON = re.compile(r"(?:^|[\s/])python[0-9.]*(?=\s|$)")
 _SPACE = re.compile(r"\s+")
 
 
@@ -37,6 +40,11 @@ def items(obj: Object, *path: str) -> Sequence[Object]:
 def name_of(obj: Object) -> str:
     """Return `metadata.name`."""
     return str(part(obj, "metadata").get("name") or "")
+
+
+def namespace_of(obj: Object) -> str:
+    """Return `metadata.namespace`."""
+    return str(part(obj, "metadata").get("namespace") or "")
 
 
 def uid_of(obj: Object) -> str:
@@ -138,6 +146,13 @@ def runs(pod: Object) -> bool:
     return "running" in part(main_status(pod), "state")
 
 
+def ended_without_message(pod: Object) -> bool:
+    """Whether container `pytorch` has ended, for now or for good, and left no termination message."""
+    main = main_status(pod)
+    endings = [ended for key in ("state", "lastState") if (ended := part(main, key, "terminated"))]
+    return not runs(pod) and bool(endings) and not any(ended.get("message") for ended in endings)
+
+
 def phase_of(pod: Object) -> str:
     """Return the pod's phase; a new pod is Pending."""
     return str(part(pod, "status").get("phase") or "Pending")
@@ -146,6 +161,11 @@ def phase_of(pod: Object) -> str:
 def has_finished(pod: Object) -> bool:
     """Whether all containers of the pod have ended for good."""
     return phase_of(pod) in ("Succeeded", "Failed")
+
+
+def role_of(pod: Object) -> str:
+    """Return the role of a pod as a job's spec writes it: `Master`, `Worker`; empty without its label."""
+    return str(part(pod, "metadata", "labels").get(names.LABEL_REPLICA_TYPE) or "").capitalize()
 
 
 def node_of(pod: Object) -> str:
@@ -188,6 +208,19 @@ def variable(container: Object, name: str) -> str:
     """Return the value of an environment variable that is written in the container's spec; empty without it."""
     found = (entry.get("value") for entry in items(container, "env") if entry.get("name") == name)
     return str(next(found, "") or "")
+
+
+def processes(container: Object) -> int | None:
+    """Return how many ranks a container has; None if only its launcher, or its image's own command, knows.
+
+    A script that Python starts without a launcher is a single rank.
+    """
+    given = (whole(variable(container, name)) for name in _NPROC)
+    if (number := next((found for found in given if found is not None), None)) is not None:
+        return number
+    words = " ".join(words_of(container))
+    launched = any(launcher in words for launcher in _LAUNCHERS)
+    return 1 if _PYTHON.search(words) and not launched else None
 
 
 def whole(value: object) -> int | None:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pytorchjob.view import reading
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
-from pytorchjob_operator.names import LABEL_REPLICA_INDEX, LABEL_REPLICA_TYPE, ReplicaType, pod_name
+from pytorchjob_operator.names import LABEL_REPLICA_INDEX, ReplicaType, pod_name
 from pytorchjob_operator.problem import last_words
 
 _STEP = re.compile(r"\bsteps?[=: ]+(\d{1,15})\b", re.IGNORECASE)
 RUNNING = "running"
-_NPROC = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,9 @@ class Row:
     step: int | None = None
     """The step that the last line has."""
     last_line: str = ""
-    """The end of what the container wrote when it ended, or now if its log was read."""
+    """The last line of the container. If it runs and has printed none, or its log was not read: of the former one."""
+    before_restart: bool = False
+    """Whether the line is of the container before the last restart."""
 
 
 def make_rows(seen: Seen) -> tuple[Row, ...]:
@@ -55,7 +56,7 @@ _MOST_ROWS = 10_000
 
 def _place(pod: Object) -> tuple[str, int]:
     labels = reading.part(pod, "metadata", "labels")
-    return str(labels.get(LABEL_REPLICA_TYPE) or "").capitalize(), reading.whole(labels.get(LABEL_REPLICA_INDEX)) or 0
+    return reading.role_of(pod), reading.whole(labels.get(LABEL_REPLICA_INDEX)) or 0
 
 
 def _ranks(seen: Seen, replicas: int) -> "Ranks":
@@ -85,13 +86,12 @@ class Ranks:
 
 
 def _processes(seen: Seen) -> int:
-    """Return how many processes each pod starts, if its environment or the spec has a number."""
+    """Return how many processes each pod starts; 0 if that is unknown, or if pods differ."""
     given = reading.whole(reading.part(seen.job, "spec").get("nprocPerNode"))
     if given is not None:
         return given
-    main = next((reading.main_spec(reading.part(pod, "spec")) for pod in seen.pods), {})
-    found = (reading.whole(reading.variable(main, name)) for name in _NPROC)
-    return next((number for number in found if number is not None), 0)
+    found = {reading.processes(reading.main_spec(reading.part(pod, "spec"))) for pod in seen.pods}
+    return (found.pop() if len(found) == 1 else None) or 0
 
 
 def _row(seen: Seen, place: tuple[str, int], pod: Object | None, ranks: str) -> Row:
@@ -99,8 +99,8 @@ def _row(seen: Seen, place: tuple[str, int], pod: Object | None, ranks: str) -> 
     name = pod_name(seen.name, ReplicaType(role), index)
     if pod is None:
         return Row(role, index, name, ranks=ranks)
-    last_line = _last_line(seen, pod)
-    step = _STEP.search(last_line)
+    last_line, before_restart = _last_line(seen, pod)
+    step = None if before_restart else _STEP.search(last_line)
     return Row(
         role=role,
         index=index,
@@ -112,6 +112,7 @@ def _row(seen: Seen, place: tuple[str, int], pod: Object | None, ranks: str) -> 
         restarts=reading.restarts(pod),
         step=int(step[1]) if step else None,
         last_line=last_line,
+        before_restart=before_restart,
     )
 
 
@@ -142,17 +143,18 @@ def _words(state: Object) -> str:
     return ""
 
 
-def _last_line(seen: Seen, pod: Object) -> str:
-    """Return the last line of a container that runs; otherwise how it ended."""
-    name, main = reading.name_of(pod), reading.main_status(pod)
-    if reading.runs(pod) and seen.last_lines.get(name):
-        return reading.line_of(seen.last_lines[name])
+def _last_line(seen: Seen, pod: Object) -> tuple[str, bool]:
+    """Return the last line of a container, or how it ended; and whether that was before its last restart."""
+    name, main, runs = reading.name_of(pod), reading.main_status(pod), reading.runs(pod)
+    if runs and seen.last_lines.get(name):
+        return reading.line_of(seen.last_lines[name]), False
     for key in ("state", "lastState"):
         ended = reading.part(main, key, "terminated")
         if ended.get("message"):
             reason, message = last_words(str(ended["message"]))
-            return reading.line_of(f"{reason}: {message}" if reason else message)
-    return reading.line_of(last_words(seen.logs.get(name, ""))[1])
+            return reading.line_of(f"{reason}: {message}" if reason else message), runs
+    line = last_words(seen.logs.get(name, ""))[1] or seen.last_lines.get(name, "")
+    return reading.line_of(line), runs and bool(line)
 
 
 def counts(rows: tuple[Row, ...]) -> Iterator[tuple[str, int]]:

@@ -10,6 +10,9 @@ from datetime import datetime
 from pytorchjob.view import reading
 from pytorchjob.view.reading import Object
 
+MOST_LOGS = 64
+"""Pods of a job whose last line is read: the first ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorObjects:
@@ -20,10 +23,23 @@ class OperatorObjects:
     deployments: Sequence[Object] | None = None
     leases: Sequence[Object] | None = None
     pods: Sequence[Object] | None = None
+    v1: Sequence[Object] | None = None
+    """The Deployments of training-operator v1."""
     definition: Object | None = None
     """The custom resource definition."""
     version: str = ""
     """The API server's version."""
+
+    def has_no_pod(self, lease: Object) -> bool:
+        """Whether no pod of the operator is left that could hold this Lease; False if pods are not known."""
+        namespace = reading.namespace_of(lease)
+        return self.pods is not None and not any(
+            reading.namespace_of(pod) == namespace and not reading.has_finished(pod) for pod in self.pods
+        )
+
+    def is_led(self, lease: Object, now: datetime) -> bool:
+        """Whether a leader holds this Lease: it renews it, and it has a pod."""
+        return reading.is_held(lease, now) and not self.has_no_pod(lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +62,10 @@ class Seen:
     logs: Mapping[str, str] = field(default_factory=dict)
     """The last lines of pods that failed, by the pod's name."""
     last_lines: Mapping[str, str] = field(default_factory=dict)
-    """The last line of pods that run."""
+    """The last line of pods that run, or that ended without a message."""
+    printed_at: Mapping[str, datetime | None] = field(default_factory=dict)
+    """When the last line of a pod was printed, by the node's clock; None: it has printed no line. A pod is missing if
+    its log was not read."""
     readable: bool = True
     """Whether this person may read the job's pods; otherwise `pods` is empty."""
     _by_object: dict[tuple[str, str], list[Object]] = field(init=False, repr=False, compare=False, default_factory=dict)

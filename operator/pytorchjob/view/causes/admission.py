@@ -135,6 +135,19 @@ NAME_TAKEN = Cause(
         Step("Delete it, or create the job under another name."),
     ),
 )
+LEFTOVER = Cause(
+    "DeletedJobRemains",
+    Symptom.NO_PODS,
+    f"{_SIGN} `of the deleted job of this name is gone`.",
+    "The deleted job of the same name still has the object {name}.",
+    (
+        Step("Wait: the operator continues by itself once it is gone. `pytorchjob delete` waits for that."),
+        Step(
+            "After minutes, see what keeps it: a node that is gone, or a finalizer.",
+            "kubectl get {resource} {name} -n {namespace} -o yaml",
+        ),
+    ),
+)
 INVALID = Cause(
     "PodInvalid",
     Symptom.NO_PODS,
@@ -164,6 +177,7 @@ _RULES = (
     rule(r"because it is being terminated", TERMINATING),
     rule(r"User \"(?P<user>[^\"]+)\" cannot \w+ resource \"(?P<resource>[^\"]+)\"", NO_RIGHT),
     rule(r"(?P<resource>\w+) '(?P<name>[^']+)' already exists and does not belong", NAME_TAKEN),
+    rule(r"waiting until (?P<resource>\w+) '(?P<name>[^']+)' of the deleted job of this name", LEFTOVER),
     rule(r"is invalid: (?P<words>.{1,200})", INVALID),
 )
 CAUSES = (*dict.fromkeys(known.cause for known in _RULES), REFUSED)

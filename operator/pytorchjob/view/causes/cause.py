@@ -21,6 +21,8 @@ class Symptom(StrEnum):
     NOT_STARTING = "Containers do not start"
     CRASHING = "Containers end with an error"
     NOT_JOINING = "Pods run, and training does not begin"
+    SILENT = "The job runs and prints nothing"
+    SLOW = "Training is slower than it should be"
     STOPPING = "Training stops or starts again"
     ENDED = "The job has failed by a limit"
 
@@ -33,6 +35,8 @@ class Level(IntEnum):
     """Another failure often causes it."""
     CONSEQUENCE = 2
     """Something else always causes it."""
+    OBSERVATION = 3
+    """Nothing is known to be wrong: a person decides whether it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class Step:
 
     text: str
     command: str = ""
+    needs: tuple[str, ...] = ()
+    """The values without which a finding leaves this step out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,8 @@ class Finding:
     def steps(self) -> tuple[Step, ...]:
         """What to do."""
         values = _Values(self.values)
-        return tuple(Step(step.text.format_map(values), step.command.format_map(values)) for step in self.cause.steps)
+        possible = (step for step in self.cause.steps if all(self.values.get(need) for need in step.needs))
+        return tuple(Step(step.text.format_map(values), step.command.format_map(values)) for step in possible)
 
 
 class _Values(dict[str, str]):
@@ -122,6 +129,12 @@ def merge(found: Iterable[Finding], apart: str = "") -> Iterator[Finding]:
         by_cause.setdefault((finding.cause.name, finding.values.get(apart)), []).append(finding)
     for same in by_cause.values():
         yield replace(same[0], pods=tuple(dict.fromkeys(pod for finding in same for pod in finding.pods)))
+
+
+FIRST_ERROR = Step(
+    "Find the rank that failed first: its error comes first.",
+    "pytorchjob logs {job} -n {namespace} --grep 'Traceback|Error'",
+)
 
 
 def delete_and_apply(what: str) -> tuple[Step, ...]:

@@ -15,12 +15,15 @@ from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_operator.names import Reason
 from pytorchjob_operator.problem import read_time
+from pytorchjob_operator.rounds.values import TrainingReason
 
 RECENT = timedelta(seconds=120)
 """A container that runs this long again is over its error, and so is a round."""
 _EVENTS = timedelta(minutes=10)
 """For this long the events of a pod that was replaced explain a job that has not recovered."""
 _JOB = "the job"
+_RESTARTS = (TrainingReason.WORKERS_HANG, TrainingReason.WORKER_FAILED)
+"""Reasons of events about a failure inside the pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Statement:
     evidence: Evidence
     pod: str = ""
     at: datetime | None = None
+    ending: Ending | None = None
+    """The container that wrote it."""
 
 
 def find_endings(seen: Seen) -> list[Ending]:
@@ -123,7 +128,7 @@ def _agent(message: str) -> TerminationMessage | None:
 def statements(seen: Seen) -> list[Statement]:
     """Return all texts about present failures: of containers first, then those of the job's status."""
     found = [
-        Statement(ending.everything, ending.evidence, ending.pod, ending.at)
+        Statement(ending.everything, ending.evidence, ending.pod, ending.at, ending)
         for ending in find_endings(seen)
         if ending.reason != "OOMKilled"
     ]
@@ -139,10 +144,21 @@ def _of_job(seen: Seen) -> Iterator[Statement]:
             yield Statement(text, Evidence(source, reading.line_of(text, 600)), at=reading.changed_at(shown))
     last = reading.part(seen.status, "elastic", "lastRestart")
     time = read_time(last.get("time"))
+    yield from _restart_events(seen, time)
     if time is not None and (seen.ended == "Failed" or seen.now - time <= RECENT):
         text = str(last.get("message") or "")
         source = f"{_JOB}'s last restart, {last.get('reason')}"
         yield Statement(text, Evidence(source, reading.line_of(text, 600)), at=time)
+
+
+def _restart_events(seen: Seen, since: datetime | None) -> Iterator[Statement]:
+    """Yield restarts that the status does not show yet: it is written seconds after their events."""
+    for event in seen.events_of(seen.job):
+        time, reason = reading.event_time(event), str(event.get("reason") or "")
+        recent = time is not None and seen.now - time <= RECENT and (since is None or time > since)
+        if recent and reason in _RESTARTS:
+            text = str(event.get("message") or "")
+            yield Statement(text, Evidence(f"event of the job, {reason}", reading.line_of(text, 600)), at=time)
 
 
 def past_events(seen: Seen) -> Iterator[Object]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
+from pytorchjob.view.causes import handover
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
@@ -10,6 +11,7 @@ from pytorchjob_operator.names import GROUP, PLURAL, Reason
 
 _INSTALL = "helm upgrade --install pytorchjob-operator CHART --namespace pytorchjob-system --create-namespace --wait"
 _PODS = "kubectl get pods --all-namespaces -l app.kubernetes.io/name=pytorchjob-operator"
+INSTALL, SEE_PODS = Step("Install the operator.", _INSTALL), Step("See its pods.", _PODS)
 
 NOT_INSTALLED = Cause(
     "DefinitionMissing",
@@ -34,9 +36,9 @@ DEFINITION_BROKEN = Cause(
 NO_OPERATOR = Cause(
     "OperatorMissing",
     Symptom.NO_REACTION,
-    "The job has no condition, and there is no Deployment of the operator.",
+    "There is no Deployment of the operator.",
     "No operator is installed: nothing acts on PyTorchJobs.",
-    (Step("Install the operator.", _INSTALL),),
+    (INSTALL,),
 )
 OPERATOR_DOWN = Cause(
     "OperatorDown",
@@ -44,7 +46,7 @@ OPERATOR_DOWN = Cause(
     "The operator's pods are not ready, or its Lease is old.",
     "The operator does not run: {words}.",
     (
-        Step("See its pods.", _PODS),
+        SEE_PODS,
         Step(
             "Read why.", "kubectl describe pods -n {operator_namespace} -l app.kubernetes.io/name=pytorchjob-operator"
         ),
@@ -87,10 +89,12 @@ INVALID_SPEC = Cause(
         Step("Check a file before it is applied.", "pytorchjob validate FILE"),
     ),
 )
+_SILENCE_SECONDS = 9.0
+"""After this time without a reaction, the silence alone is reported."""
 NO_REACTION = Cause(
     "JobNotAccepted",
     Symptom.NO_REACTION,
-    "The job has no condition after 9 s, and this person may not read the operator's objects.",
+    f"The job has no condition after {_SILENCE_SECONDS:g} s, and this person may not read the operator's objects.",
     "No operator has reacted to the job for {seconds} s.",
     (
         Step("See whether the operator runs, or ask an administrator.", _PODS),
@@ -108,9 +112,8 @@ CAUSES = (
     NO_REACTION,
 )
 OWN_MANAGERS = ("", "kubeflow.org/training-operator")
-_PATIENCE, _LONG = 5.0, 9.0
-"""Seconds within which an operator that runs reacts to a new job, and after which silence alone is reported."""
-_NAMESPACES = "PYTORCHJOB_NAMESPACES"
+_REACTION_SECONDS = 5.0
+"""An operator that runs reacts to a new job within this time."""
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -140,14 +143,14 @@ def _of_job(seen: Seen) -> Iterator[Finding]:
         words = reading.line_of(invalid.get("message"))
         yield Finding(INVALID_SPEC, {"words": words}, (Evidence("event InvalidSpec", words),))
         return
-    waits = silent >= _PATIENCE
+    waits = silent >= _REACTION_SECONDS
     if not waits and not behind:
         return
     down = next(_not_running(seen), None)
     found = down or (next(_elsewhere(seen), None) if waits else None)
     if found is not None:
         yield found
-    elif silent >= _LONG and seen.operator.deployments is None and seen.operator.leases is None:
+    elif silent >= _SILENCE_SECONDS and seen.operator.deployments is None and seen.operator.leases is None:
         seconds = f"{silent:.0f}"
         yield Finding(NO_REACTION, {"seconds": seconds}, (Evidence("the job", "it has no condition of this spec"),))
 
@@ -170,21 +173,23 @@ def untouched_for(seen: Seen) -> float:
 def _not_running(seen: Seen) -> Iterator[Finding]:
     """Yield that no operator runs, if the objects that can be read prove it."""
     deployments, leases = seen.operator.deployments, seen.operator.leases
-    held = [lease for lease in leases or () if reading.is_held(lease, seen.now)]
-    if held:
+    if by_v1 := next(handover.replaces(seen), None):
+        yield by_v1
+    elif any(seen.operator.is_led(lease, seen.now) for lease in leases or ()):
         return
-    if deployments:
-        ready = [
-            deployment for deployment in deployments if reading.part(deployment, "status").get("availableReplicas")
-        ]
-        if not ready:
-            yield _down(deployments[0])
-        elif leases and all(reading.is_old(lease, seen.now) for lease in leases):
-            yield _without_leader(deployments[0], leases[0])
-    elif deployments is not None and not leases and not reading.items(seen.job, "status", "conditions"):
+    elif deployments and not any(map(handover.runs, deployments)):
+        yield _down(deployments[0])
+    elif deployments is not None and not deployments and _nothing_left(seen):
         yield Finding(NO_OPERATOR, {}, (Evidence("the cluster", "no Deployment of the operator in any namespace"),))
-    elif leases and all(reading.is_old(lease, seen.now) for lease in leases):
-        yield _without_leader(None, leases[0])
+    elif leases and all(reading.is_old(lease, seen.now) or seen.operator.has_no_pod(lease) for lease in leases):
+        yield _without_leader(deployments[0] if deployments else None, leases[0])
+
+
+def _nothing_left(seen: Seen) -> bool:
+    """Whether, without a Deployment, nothing else shows an operator: no pod; or no Lease, and a job that it ignores."""
+    if seen.operator.pods is not None:
+        return not seen.operator.pods
+    return not seen.operator.leases and not reading.items(seen.job, "status", "conditions")
 
 
 def _down(deployment: Object) -> Finding:
@@ -193,43 +198,25 @@ def _down(deployment: Object) -> Finding:
     problem = next((entry for entry in reading.items(status, "conditions") if entry.get("status") == "False"), {})
     detail = reading.line_of(problem.get("message"))
     evidence = Evidence(f"deployment {reading.name_of(deployment)}", f"{words}{f': {detail}' if detail else ''}")
-    return Finding(OPERATOR_DOWN, {**_where(deployment), "words": words}, (evidence,))
+    return Finding(OPERATOR_DOWN, {**handover.where(deployment), "words": words}, (evidence,))
 
 
 def _without_leader(deployment: Object | None, lease: Object) -> Finding:
     spec = reading.part(lease, "spec")
     holder = spec.get("holderIdentity") or "no pod"
     words = f"its Lease was last renewed at {spec.get('renewTime') or 'no time'}, by {holder}"
-    values = (
-        _where(deployment)
-        if deployment
-        else {"operator_namespace": _namespace(lease), "deployment": reading.name_of(lease)}
-    )
+    values = handover.where(deployment or lease)
     return Finding(OPERATOR_DOWN, {**values, "words": words}, (Evidence(f"lease {reading.name_of(lease)}", words),))
 
 
 def _elsewhere(seen: Seen) -> Iterator[Finding]:
     """Yield that every operator serves other namespaces only."""
-    served = [_namespaces(deployment) for deployment in seen.operator.deployments or ()]
+    served = [handover.served_namespaces(deployment) for deployment in seen.operator.deployments or ()]
     if served and all(names and seen.namespace not in names for names in served):
         listed = ",".join(sorted({name for names in served for name in names}))
         deployment = (seen.operator.deployments or ())[0]
-        evidence = Evidence(f"deployment {reading.name_of(deployment)}", f"{_NAMESPACES} is {listed}")
-        yield Finding(NOT_SERVED, {**_where(deployment), "served": listed}, (evidence,))
-
-
-def _namespaces(deployment: Object) -> list[str]:
-    containers = reading.items(deployment, "spec", "template", "spec", "containers")
-    text = next(filter(None, (reading.variable(container, _NAMESPACES) for container in containers)), "")
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _where(deployment: Object) -> dict[str, str]:
-    return {"deployment": reading.name_of(deployment), "operator_namespace": _namespace(deployment)}
-
-
-def _namespace(obj: Object) -> str:
-    return str(reading.part(obj, "metadata").get("namespace") or "pytorchjob-system")
+        evidence = Evidence(f"deployment {reading.name_of(deployment)}", f"{handover.NAMESPACES} is {listed}")
+        yield Finding(NOT_SERVED, {**handover.where(deployment), "served": listed}, (evidence,))
 
 
 def _unserved(definition: Object | None) -> str:

@@ -3,23 +3,20 @@
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.cause import FIRST_ERROR, Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
 from pytorchjob.view.causes.endings import find_endings
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
-from pytorchjob_operator.names import CONTAINER
 
-_LOG = Step(
-    "Read the log of the pod that failed.", f"kubectl logs POD -n {{namespace}} -c {CONTAINER} --previous --tail=100"
-)
+_LOGS = (FIRST_ERROR, Step("Read the last lines of all ranks.", "pytorchjob logs {job} -n {namespace} --tail 20"))
 
 BACKOFF_LIMIT = Cause(
     "BackoffLimit",
     Symptom.ENDED,
     "The condition `Failed` has `reached the specified backoff limit`.",
     "The job has used all restarts that `runPolicy.backoffLimit` ({limit}) allows.",
-    (_LOG, *delete_and_apply("Correct the cause of the failures, or raise `backoffLimit`.")),
+    (*_LOGS, *delete_and_apply("Correct the cause of the failures, or raise `backoffLimit`.")),
     Level.CONSEQUENCE,
 )
 RESTARTS_USED = Cause(
@@ -27,7 +24,7 @@ RESTARTS_USED = Cause(
     Symptom.ENDED,
     "The condition `Failed` has `restarts are used up` or `restart is used up`.",
     "The workers failed more often than `elasticPolicy.maxRestarts` allows.",
-    (_LOG, *delete_and_apply("Correct the cause of the failures, or raise `maxRestarts`.")),
+    (*_LOGS, *delete_and_apply("Correct the cause of the failures, or raise `maxRestarts`.")),
     Level.CONSEQUENCE,
 )
 NO_PROGRESS = Cause(
@@ -35,7 +32,7 @@ NO_PROGRESS = Cause(
     Symptom.ENDED,
     "The condition `Failed` has `The same error occurred` or `did not get past step`.",
     "The job was ended because its restarts made no progress.",
-    (_LOG, *delete_and_apply("Correct the script; save checkpoints more often, so that restarts get further.")),
+    (*_LOGS, *delete_and_apply("Correct the script; save checkpoints more often, so that restarts get further.")),
     Level.CONSEQUENCE,
 )
 DEADLINE = Cause(
@@ -58,7 +55,7 @@ CRASH_LOOP = Cause(
     Symptom.CRASHING,
     "The condition `Degraded` has the reason `CrashLoop`, or a container waits with `CrashLoopBackOff`.",
     "A container ends again and again soon after its start.",
-    (_LOG, *delete_and_apply("Correct the image, the command or the script.")),
+    (*_LOGS, *delete_and_apply("Correct the image, the command or the script.")),
     Level.CONSEQUENCE,
 )
 POD_FAILED = Cause(
@@ -66,7 +63,7 @@ POD_FAILED = Cause(
     Symptom.ENDED,
     "The condition `Failed` has `replica(s) failed`.",
     "A pod failed, and `restartPolicy` does not let it start again.",
-    (_LOG, *delete_and_apply("Correct the cause, or use `restartPolicy: OnFailure`.")),
+    (*_LOGS, *delete_and_apply("Correct the cause, or use `restartPolicy: OnFailure`.")),
     Level.CONSEQUENCE,
 )
 CAUSES = (BACKOFF_LIMIT, RESTARTS_USED, NO_PROGRESS, DEADLINE, POD_DEADLINE, CRASH_LOOP, POD_FAILED)

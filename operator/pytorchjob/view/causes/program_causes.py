@@ -1,9 +1,19 @@
 """The causes for which programs end with an error: rows of the table. `programs` recognizes them."""
 
-from pytorchjob.view.causes.cause import Cause, Level, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.cause import FIRST_ERROR, Cause, Level, Step, Symptom, delete_and_apply
 from pytorchjob_operator.names import CONTAINER
 
-_LOG = Step("Read the log of the pod.", f"kubectl logs {{pod}} -n {{namespace}} -c {CONTAINER} --previous --tail=100")
+ENDED, AGAIN = "ended", "again"
+"""The values of a finding whose container has not been started again, or has."""
+_OF_ALL = "pytorchjob logs {job} -n {namespace}"
+_OF_RANK = f"{_OF_ALL} --rank {{rank}}"
+_OF_POD = f"kubectl logs {{pod}} -n {{namespace}} -c {CONTAINER}"
+_LOGS = (
+    Step("Read the log of the rank that failed first.", _OF_RANK, ("rank", ENDED)),
+    Step("If its container was started again, read the log before that.", f"{_OF_RANK} --previous", ("rank", AGAIN)),
+    Step("Read the log of the pod.", f"{_OF_POD} --tail=100", (ENDED,)),
+    Step("If its container was started again, read its log before that.", f"{_OF_POD} --previous --tail=100", (AGAIN,)),
+)
 _IMAGE = "Install it in the image, then build and push the image under a new tag."
 _SIGN = "The container ends, and its last line is"
 
@@ -33,7 +43,10 @@ NO_AGENT = Cause(
     "The container does not start, and the message names `pytorchjob-agent`.",
     "The image {image} does not contain the agent that the command starts.",
     (
-        Step("Start your script by `torchrun`, and let the operator add the agent: `spec.agent: {{inject: true}}`."),
+        Step(
+            "Let the operator add the agent, with `spec.agent: {{inject: true}}`, and write "
+            "`python -m pytorchjob_agent` in the place of `pytorchjob-agent`."
+        ),
         *delete_and_apply("Or install the agent in the image, as docs/agent.md shows."),
     ),
 )
@@ -83,7 +96,7 @@ GPU_MEMORY = Cause(
     f"{_SIGN} `torch.OutOfMemoryError: CUDA out of memory`.",
     "A GPU of {pod} has too little memory for the model and the batch.",
     (
-        _LOG,
+        *_LOGS,
         *delete_and_apply("Use a smaller batch, gradient checkpointing or FSDP, or GPUs with more memory."),
     ),
 )
@@ -181,10 +194,8 @@ COLLECTIVE_TIMEOUT = Cause(
     "The message has `Watchdog caught collective operation timeout` or `Timed out waiting`.",
     "A collective of {pod} timed out: another rank did not take part in it.",
     (
-        Step(
-            "Find the rank that was elsewhere.",
-            "kubectl logs -n {namespace} -l training.kubeflow.org/job-name={job} --prefix",
-        ),
+        FIRST_ERROR,
+        Step("Without an error, compare the last lines: a rank is elsewhere.", f"{_OF_ALL} --tail 5"),
         Step("Start the script by `pytorchjob-agent run`: it finds hangs sooner, and names the rank and the line."),
     ),
     Level.LIKELY_CONSEQUENCE,
@@ -205,10 +216,7 @@ NCCL = Cause(
     "The message has `NCCL error`, `ncclSystemError` or `ncclRemoteError`.",
     "NCCL failed in {pod}: the network between the pods, or another rank, broke.",
     (
-        Step(
-            "Find the rank that failed first.",
-            "kubectl logs -n {namespace} -l training.kubeflow.org/job-name={job} --prefix",
-        ),
+        FIRST_ERROR,
         *delete_and_apply("If all ranks fail at once, set `NCCL_DEBUG: INFO` in the environment and read the reason."),
     ),
     Level.LIKELY_CONSEQUENCE,
@@ -218,12 +226,7 @@ PEER_GONE = Cause(
     Symptom.STOPPING,
     "The message has `Connection closed by peer`, `Connection reset by peer` or `Broken pipe`.",
     "{pod} lost its connection to another rank.",
-    (
-        Step(
-            "Find the rank that failed first.",
-            "kubectl logs -n {namespace} -l training.kubeflow.org/job-name={job} --prefix",
-        ),
-    ),
+    (FIRST_ERROR,),
     Level.LIKELY_CONSEQUENCE,
 )
 EXCEPTION = Cause(
@@ -231,7 +234,7 @@ EXCEPTION = Cause(
     Symptom.CRASHING,
     f"{_SIGN} an exception of Python.",
     "The training script failed in {pod}: {words}",
-    (_LOG, *delete_and_apply("Correct the script, build and push the image under a new tag.")),
+    (*_LOGS, *delete_and_apply("Correct the script, build and push the image under a new tag.")),
 )
 KILLED = Cause(
     "WorkerKilled",
@@ -249,7 +252,7 @@ NATIVE_CRASH = Cause(
     Symptom.CRASHING,
     "The container ended with code 139 (SIGSEGV), 134 (SIGABRT), 135 (SIGBUS) or 132 (SIGILL).",
     "A native library crashed in {pod} ({words}).",
-    (_LOG, Step('Set `PYTHONFAULTHANDLER: "1"` in the environment: Python then prints its stack.')),
+    (*_LOGS, Step('Set `PYTHONFAULTHANDLER: "1"` in the environment: Python then prints its stack.')),
     Level.LIKELY_CONSEQUENCE,
 )
 EXIT_CODE = Cause(
@@ -257,7 +260,7 @@ EXIT_CODE = Cause(
     Symptom.CRASHING,
     "A container has ended with another exit code than 0.",
     "The container {container} of {pod} ended with code {code}.",
-    (_LOG,),
+    _LOGS,
     Level.LIKELY_CONSEQUENCE,
 )
 ROWS = (

@@ -15,6 +15,7 @@ from pytorchjob.view.causes.endings import Ending, find_endings, past_events, st
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.causes.training import TIMED_OUT
 from pytorchjob.view.seen import Seen
+from pytorchjob_agent.contract.environment import RANK
 from pytorchjob_operator.names import CONTAINER, Reason
 
 CAUSES = causes.ROWS
@@ -73,6 +74,8 @@ _WRAPPERS = ("ChildFailedError", "SignalException")
 """torchrun's own exceptions: they only report that a worker failed."""
 _IN_SENTENCE = re.compile(r"exited with code \d+[^:]*: (?P<words>[A-Za-z_][\w.]*(?:Error|Exception)(?:: [^;]*)?)")
 _CHAINED = ("During handling of the above exception", "direct cause of the following exception")
+_RANK_IN_SENTENCE = re.compile(r"\brank (?P<rank>\d{1,9}) \(")
+_RANK_BEFORE_LINE = re.compile(r"^\[rank(?P<rank>\d{1,9})\]", re.MULTILINE)
 _LAST_LINES = 8
 _AGENTS = {"BadSetup": causes.SETUP, "BadUsage": causes.USAGE, "PreflightFailed": causes.UNFIT}
 _NATIVE = {139: "SIGSEGV", 134: "SIGABRT", 135: "SIGBUS", 132: "SIGILL"}
@@ -87,7 +90,7 @@ Meaning = tuple[Cause, dict[str, str]]
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield the causes of programs that failed: each once, with the pods that have it, the earliest failure first."""
     endings = find_endings(seen)
-    yield from merge((*_read_texts(seen, endings), *_read_endings(endings), *_read_events(seen)))
+    yield from merge((*_read_texts(seen, endings), *_read_endings(seen, endings), *_read_events(seen)))
 
 
 def _read_texts(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
@@ -101,6 +104,7 @@ def _read_texts(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
                 "pod": pod or "a pod",
                 "image": images.get(pod) or next(filter(None, images.values()), "IMAGE"),
                 "container": CONTAINER,
+                **_place(seen, pod, statement.text, statement.ending),
             }
             yield Finding(cause, {**known, **values}, (statement.evidence,), (pod,) if pod else ())
 
@@ -142,14 +146,15 @@ def _in_sentence(text: str) -> Meaning | None:
     return (causes.EXCEPTION, {"words": found["words"][:_WORDS]}) if found else None
 
 
-def _read_endings(endings: list[Ending]) -> Iterator[Finding]:
+def _read_endings(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
     """Yield what reasons and codes mean, where the text means nothing."""
     for ending in endings:
         cause = _by_reason(ending)
         if cause is not None:
             words = _NATIVE[ending.code] if cause is causes.NATIVE_CRASH else ending.words[:_WORDS]
             values = {"pod": ending.pod, "container": ending.container, "image": ending.image, "words": words}
-            yield Finding(cause, {**values, "code": str(ending.code)}, (ending.evidence,), (ending.pod,))
+            known = {**values, "code": str(ending.code), **_place(seen, ending.pod, ending.words, ending)}
+            yield Finding(cause, known, (ending.evidence,), (ending.pod,))
 
 
 def _read_events(seen: Seen) -> Iterator[Finding]:
@@ -175,6 +180,25 @@ def _by_reason(ending: Ending) -> Cause | None:
     if ending.code == _KILLED:
         return causes.KILLED
     return None if ending.code == _STOPPED else causes.EXIT_CODE
+
+
+def _place(seen: Seen, pod: str, text: str, ending: Ending | None) -> dict[str, str]:
+    """Return the rank that failed, if it is known, and whether its container was started again."""
+    kind = causes.AGAIN if ending and ending.again else causes.ENDED
+    rank = ending.agent.rank if ending and ending.agent else None
+    named = {match["rank"] for match in _RANK_IN_SENTENCE.finditer(text)} or {
+        match["rank"] for match in _RANK_BEFORE_LINE.finditer(text)
+    }
+    known = str(rank) if rank is not None else next(iter(named)) if len(named) == 1 else _only_rank(seen, pod)
+    return {kind: "yes", **({"rank": known} if known else {})}
+
+
+def _only_rank(seen: Seen, name: str) -> str:
+    """Return the rank of a pod that has a single process and a fixed rank; empty for any other."""
+    pod = next((pod for pod in seen.pods if reading.name_of(pod) == name), {})
+    main = reading.main_spec(reading.part(pod, "spec"))
+    rank = reading.whole(reading.variable(main, RANK))
+    return str(rank) if rank is not None and reading.processes(main) == 1 else ""
 
 
 def _pod_in(seen: Seen, text: str) -> str:

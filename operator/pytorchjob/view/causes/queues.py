@@ -155,13 +155,13 @@ def _gated(seen: Seen) -> Iterator[Finding]:
     if not pods:
         return
     pod, held = pods[0], tuple(map(reading.name_of, pods))
-    gates, queue = ", ".join(reading.gates_of(pod)), reading.queue_of(pod)
-    if reading.held_group(pod) and queue and seen.workloads:
+    gates, queue = ", ".join(reading.gates_of(pod)), reading.queue_of(pod) if reading.held_group(pod) else ""
+    if queue and seen.workloads:
         yield _waits(seen.workloads[0], {"queue": queue}, held)
         return
     scheduled = reading.condition(pod, "PodScheduled", "False")
-    seen_as = from_pod(pod, "SchedulingGated", scheduled.get("message") or f"held by {gates}")
-    if reading.held_group(pod) and queue:
-        yield Finding(KUEUE_WAITS, {"queue": queue}, (seen_as,), held)
+    evidence = from_pod(pod, "SchedulingGated", scheduled.get("message") or f"held by {gates}")
+    if queue:
+        yield Finding(KUEUE_WAITS, {"queue": queue}, (evidence,), held)
     else:
-        yield Finding(GATED, {"gate": gates, "pod": reading.name_of(pod)}, (seen_as,), held)
+        yield Finding(GATED, {"gate": gates, "pod": reading.name_of(pod)}, (evidence,), held)

@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 
 from pytorchjob.view.causes import (
     admission,
+    announcements,
     containers,
+    devices,
+    handover,
     images,
     installation,
     limits,
@@ -13,6 +16,8 @@ from pytorchjob.view.causes import (
     programs,
     queues,
     scheduling,
+    silence,
+    stragglers,
     training,
 )
 from pytorchjob.view.causes.cause import Cause, Finding, Level
@@ -20,14 +25,19 @@ from pytorchjob.view.seen import Seen
 
 _AREAS: tuple[tuple[tuple[Cause, ...], Callable[[Seen], Iterator[Finding]]], ...] = (
     (installation.CAUSES, installation.find),
+    (handover.CAUSES, handover.find),
     (queues.CAUSES, queues.find),
     (admission.CAUSES, admission.find),
     (scheduling.CAUSES, scheduling.find),
     (images.CAUSES, images.find),
     (containers.CAUSES, containers.find),
     (nodes.CAUSES, nodes.find),
+    (devices.CAUSES, devices.find),
+    (announcements.CAUSES, announcements.find),
     (programs.CAUSES, programs.find),
     (training.CAUSES, training.find),
+    (silence.CAUSES, silence.find),
+    (stragglers.CAUSES, stragglers.find),
     (limits.CAUSES, limits.find),
 )
 CAUSES = tuple(dict.fromkeys(cause for causes, _ in _AREAS for cause in causes))
@@ -42,15 +52,18 @@ class Diagnosis:
     """The causes that nothing else explains."""
     consequences: tuple[Finding, ...] = ()
     """What follows from them."""
+    observations: tuple[Finding, ...] = ()
+    """What was noticed in a job without any finding: not known to be wrong."""
 
 
 def diagnose(seen: Seen) -> Diagnosis:
     """Find the causes. Findings of a greater level are consequences as soon as there is one of a smaller level."""
-    found = [_complete(seen, finding) for _, find in _AREAS for finding in find(seen)]
+    all_found = [_complete(seen, finding) for _, find in _AREAS for finding in find(seen)]
+    found = [finding for finding in all_found if finding.cause.level is not Level.OBSERVATION]
     least = min((finding.cause.level for finding in found), default=Level.ROOT)
     roots = [finding for finding in found if finding.cause.level == least]
     consequences = [finding for finding in found if finding.cause.level > least]
-    return Diagnosis(tuple(_once(roots)), tuple(_once(consequences)))
+    return Diagnosis(tuple(_once(roots)), tuple(_once(consequences)), () if found else tuple(all_found))
 
 
 def _once(found: list[Finding]) -> Iterator[Finding]:

@@ -89,6 +89,18 @@ CLOCKS = Cause(
     (Step("Synchronize them (NTP, chrony). Training goes on meanwhile; only times in logs mislead."),),
     Level.CONSEQUENCE,
 )
+CHECKPOINTS = Cause(
+    "CheckpointsNotKept",
+    Symptom.STOPPING,
+    f"{_DEGRADED} `CheckpointsNotKept`.",
+    "A checkpoint is not in memory, has no copy, or is not on durable storage: {words}",
+    (
+        Step("If the memory is full, raise spec.agent.checkpoint.memory: room for three saves, or more with copies."),
+        Step("If the durable directory is named, check the volume there: its mount, its rights, its free space."),
+        Step("Training goes on meanwhile; docs/checkpoints.md has the conditions under which saves are kept."),
+    ),
+    Level.CONSEQUENCE,
+)
 DUPLICATE = Cause(
     "DuplicateReplica",
     Symptom.NOT_JOINING,
@@ -114,6 +126,14 @@ INJECTION = Cause(
     "The condition `ConfigValid` is False with the reason `AgentUnavailable`.",
     "`spec.agent.inject` has no effect: {words}",
     delete_and_apply("Correct what the message names; docs/agent.md has the rules."),
+)
+NOT_MOUNTED = Cause(
+    "DurableDirectoryNotMounted",
+    Symptom.STOPPING,
+    "The condition `ConfigValid` is False with the reason `DurableDirectoryNotMounted`.",
+    "Durable checkpoints end with their pod: {words}",
+    delete_and_apply("Mount a volume there in the template of each role (docs/checkpoints.md)."),
+    Level.CONSEQUENCE,
 )
 INJECTION_FAILED = Cause(
     "AgentInstallFailed",
@@ -175,12 +195,14 @@ CAUSES = (
     DUPLICATE,
     DEFECT,
     INJECTION,
+    NOT_MOUNTED,
     INJECTION_FAILED,
     WRONG_NNODES,
     TIMED_OUT,
     BELOW_MINIMUM,
     WAITING,
     CLOCKS,
+    CHECKPOINTS,
 )
 
 
@@ -190,6 +212,7 @@ _RULES = {
     "PeerUnreachable": (rule("", PEER_UNREACHABLE),),
     "UnequalVersions": (rule("", UNEQUAL_VERSIONS),),
     "ClocksDiffer": (rule("", CLOCKS),),
+    "CheckpointsNotKept": (rule("", CHECKPOINTS),),
     "DuplicateReplica": (rule("", DUPLICATE),),
     "CoordinatorDefect": (rule("", DEFECT),),
     "RendezvousWaiting": (
@@ -203,7 +226,7 @@ _OF_AGENTS = (
     rule(r"the coordinator refuses this agent: (?P<words>.*)", TOKEN_REFUSED),
     rule(r"(?P<words>no coordinator within .*)", COORDINATOR_UNREACHABLE),
 )
-_HANGS = re.compile(r"\) hangs(?: at step \d+)?: (?P<words>.*)", re.DOTALL)
+_HANGS = re.compile(r"rank \d+ \([^)]*\) hangs(?: at step \d+)?: .*", re.DOTALL)
 _NNODES = re.compile(r"--nnodes[= ](\d+)(?:\s|$)")
 _TIMED_OUT_CODE = 201
 _INSTALL = "pytorchjob-agent-install"
@@ -231,13 +254,13 @@ def _degraded(seen: Seen) -> Iterator[Finding]:
 def _hangs(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
     for ending in endings:
         if ending.agent is not None and ending.agent.reason == "WorkerHangs":
-            words = reading.line_of(ending.agent.message)
+            words = reading.line_of(f"rank {ending.agent.rank} ({ending.pod}) hangs: {ending.agent.message}")
             yield Finding(HANG, {"pod": ending.pod, "words": words}, (ending.evidence,), (ending.pod,))
             return
     for statement in statements(seen):
         if found := _HANGS.search(statement.text):
             pod = _named(seen, statement.text)
-            words = reading.line_of(found["words"])
+            words = reading.line_of(found[0])
             yield Finding(HANG, {"pod": pod, "words": words}, (statement.evidence,), (pod,) if pod != "POD" else ())
             return
 
@@ -262,6 +285,10 @@ def _config(seen: Seen) -> Iterator[Finding]:
         message = reading.line_of(wrong.get("message"))
         words = message.partition("has no effect: ")[2] or message
         yield Finding(INJECTION, {"words": words}, (Evidence("condition ConfigValid, AgentUnavailable", message),))
+    if wrong.get("reason") == "DurableDirectoryNotMounted":
+        message = reading.line_of(wrong.get("message"))
+        evidence = Evidence("condition ConfigValid, DurableDirectoryNotMounted", message)
+        yield Finding(NOT_MOUNTED, {"words": message}, (evidence,))
 
 
 def _wrong_nnodes(seen: Seen) -> Iterator[Finding]:

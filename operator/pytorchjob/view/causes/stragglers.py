@@ -1,0 +1,40 @@
+"""Ranks for which the others wait: what `status.stragglers` names."""
+
+from collections.abc import Iterator
+
+from pytorchjob.view import reading
+from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom
+from pytorchjob.view.seen import Seen
+
+SLOW_RANK = Cause(
+    "SlowRank",
+    Symptom.SLOW,
+    "`status.stragglers` names a rank, and the job has the event `StragglerFound`.",
+    "Rank {rank} ({pod} on {node}) needs {percent} % more time outside collectives than the others, which wait for it.",
+    (
+        Step("See what else runs on its node, and the node's conditions.", "kubectl describe node {node}"),
+        Step("Compare the clock speed and the temperature of its devices with those of another node."),
+        Step(
+            "If the node is the cause, keep new pods away and delete the pod: the operator creates it elsewhere.",
+            "kubectl cordon {node} && kubectl delete pod {pod} -n {namespace}",
+        ),
+        Step("If the rank has more work by design, set `spec.agent.findStragglers: false`."),
+    ),
+    Level.CONSEQUENCE,
+)
+CAUSES = (SLOW_RANK,)
+
+
+def find(seen: Seen) -> Iterator[Finding]:
+    """Yield the slowest rank of a job that is not over."""
+    if seen.ended:
+        return
+    listed = reading.items(seen.job, "status", "stragglers")
+    named = [straggler for straggler in listed if reading.whole(straggler.get("rank")) is not None]
+    if not named:
+        return
+    slowest = max(named, key=lambda straggler: reading.whole(straggler.get("percent")) or 0)
+    pod, node = str(slowest.get("pod") or ""), str(slowest.get("node") or "NODE")
+    values = {"rank": str(slowest["rank"]), "pod": pod, "node": node, "percent": str(slowest.get("percent"))}
+    others = f"{len(named)} ranks are named" if len(named) > 1 else f"since {slowest.get('since')}"
+    yield Finding(SLOW_RANK, values, (Evidence("status.stragglers", others),), (pod,))
