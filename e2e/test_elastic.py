@@ -32,3 +32,21 @@ def test_a_worker_that_crashes_is_started_again_in_its_container_and_so_are_the_
     assert all(sorted(set(steps(text))) == list(range(1, STEPS + 1)) for text in logs)
     assert set(restarts(kubectl, "crash").values()) == {0}
     assert {"RoundStarted", "WorkerFailed"} <= events(kubectl, "crash")
+
+
+def test_an_agent_that_is_injected_into_an_image_without_it_does_all_that_an_agent_does(kubectl: Kubectl) -> None:
+    job = elastic_job("injected", 2, steps=STEPS, agent={"inject": True})
+    (container,) = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    start = 'printf %s "$TRAIN" >/tmp/train.py; exec python -m pytorchjob_agent run -- /tmp/train.py'
+    container |= {"image": "pytorchjob/examples-base:dev", "command": ["sh", "-c", start]}
+    submit(kubectl, job)
+    until_step(kubectl, "injected", 0, 20)
+    assert not kubectl("exec", "injected-worker-0", "--", "sh", "-c", "command -v pytorchjob-agent", check=False)
+    until(lambda: kubectl.job("injected")["status"].get("progress"), 60, lambda: kubectl.story("injected"))
+
+    (before,) = starts(log(kubectl, "injected", 1))
+    signal_process(kubectl.get("pod", "injected-worker-1"), pid=before["pid"])
+    assert "Succeeded" in kubectl.finish("injected")
+    assert "injected-worker-1" in elastic(kubectl, "injected")["lastRestart"]["message"]
+    assert set(restarts(kubectl, "injected").values()) == {0}
+    assert [start["rank"] for start in starts(log(kubectl, "injected", 0))] == [0, 0]

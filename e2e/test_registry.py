@@ -17,8 +17,13 @@ import pytest
 from e2e.conftest import CACHE, KUBECONFIG, RELEASE, SYSTEM, install, program
 from e2e.faults import docker, on_kind
 from e2e.kubectl import Kubectl, until
+from e2e.pages import nodes, remove
 from tests.ports import free_port
+from tests.processes import start
 from tests.readme import REGISTRY, Done, clone, execute, with_registry
+from tests.shell.blocks import named
+from tests.shell.following import follow_text, run_by
+from tests.shell.register import FROM_A_REGISTRY, INSTALLING
 from tests.shell.transcript import keep
 
 # It pushes and pulls gigabytes, and replaces the operator that other tests use.
@@ -41,29 +46,27 @@ class Installed:
     registry: str
 
 
-@pytest.fixture
-def registry(cluster: Kubectl, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def registry(cluster: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry, by the name that this machine and all nodes know it by."""
     port = free_port()
+    tmp_path = tmp_path_factory.mktemp("registry")
     blobs = tmp_path / "blobs"
     blobs.mkdir()
     command = [program("registry"), "--address", f"0.0.0.0:{port}", "--folder", str(blobs)]
-    log = (tmp_path / "registry.log").open("w")
-    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stdout=log, stderr=log)
+    process = start(command, tmp_path / "registry.log")
     try:
-        with forwarded(cluster("get", "nodes", "-o", "name").split(), port):
+        with forwarded(nodes(cluster), port):
             yield f"127.0.0.1:{port}/team"
     finally:
         process.kill()
         process.wait(20)
-        log.close()
         shutil.rmtree(blobs)
 
 
 @contextmanager
-def forwarded(nodes: list[str], port: int) -> Iterator[None]:
-    """Forward a port of each node to this machine, meanwhile."""
-    names = [name.removeprefix("node/") for name in nodes]
+def forwarded(names: list[str], port: int) -> Iterator[None]:
+    """Forward a port of each of these nodes to this machine, meanwhile."""
     for name in names:
         host = docker("inspect", "--format", "{{range .NetworkSettings.Networks}}{{.Gateway}}{{end}}", name)
         docker("exec", "--detach", name, "sh", "-c", _FORWARD.format(port=port, host=host))
@@ -82,9 +85,12 @@ def answers(node: str, port: int) -> bool:
     return subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
 
 
-@pytest.fixture
-def installed(operator: Kubectl, cluster: Kubectl, registry: str, tmp_path: Path) -> Iterator[Installed]:
+@pytest.fixture(scope="module")
+def installed(
+    operator: Kubectl, cluster: Kubectl, registry: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installed]:
     """README's commands with this registry; afterwards the operator that other tests use."""
+    tmp_path = tmp_path_factory.mktemp("user")
     home = tmp_path / "home"
     (home / ".kube").mkdir(parents=True)
     shutil.copy(KUBECONFIG, home / ".kube/config")
@@ -97,10 +103,20 @@ def installed(operator: Kubectl, cluster: Kubectl, registry: str, tmp_path: Path
             execute("registry", script, checkout, seconds=3000, programs=CACHE, **caches), checkout, registry
         )
     finally:
-        cluster("delete", "ptj", "digits", "--ignore-not-found")
+        remove(cluster)
         install(cluster)
         pushed = docker("images", "--format", "{{.Repository}}:{{.Tag}}", f"{registry}/*").split()
         docker("rmi", *pushed)
+
+
+@pytest.fixture(scope="module")
+def pushed(installed: Installed) -> Installed:
+    """The same after the page's first block, which pushes the chart too."""
+    assert installed.done.status == 0, installed.done.transcript
+    where = {"REGISTRY": installed.registry, "PLAIN_HTTP": "1"}
+    printed = follow_text(named(f"{INSTALLING}: From a registry").text, installed.checkout, [CACHE], 1200, **where)
+    assert f"oci://{installed.registry}/charts" in printed
+    return installed
 
 
 def images(cluster: Kubectl, namespace: str, selector: str) -> set[str]:
@@ -117,3 +133,13 @@ def test_operator_and_job_come_from_the_registry(cluster: Kubectl, installed: In
     assert images(cluster, "default", "training.kubeflow.org/job-name=digits") == {record["examples"]["reference"]}
     assert re.search(r"accuracy=0\.9\d", done.transcript), done.transcript
     keep("registry", done, installed.checkout, {registry: REGISTRY})
+
+
+@pytest.mark.parametrize("key", run_by(FROM_A_REGISTRY))
+def test_the_page_installs_from_the_registry(cluster: Kubectl, pushed: Installed, key: str) -> None:
+    remove(cluster)
+    where = {"KUBECONFIG": str(KUBECONFIG), "REGISTRY": pushed.registry}
+    printed = follow_text(named(key).text, pushed.checkout, [CACHE], seconds=400, **where)
+    assert "successfully rolled out" in printed
+    record = json.loads((pushed.checkout / "out/release/images.json").read_text())["images"]
+    assert images(cluster, SYSTEM, f"app.kubernetes.io/name={RELEASE}") == {record["operator"]["reference"]}

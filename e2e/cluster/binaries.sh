@@ -1,9 +1,10 @@
 #!/bin/bash
 # Builds the Go programs of a cluster from their modules into <cache>/bin; skips what is up to date.
-# usage: binaries.sh [apiserver|tests|kueue|clients|metrics|prometheus|node|registry|all]   (apiserver: an API server for tests and benchmarks;
+# usage: binaries.sh [apiserver|tests|kueue|cosign|clients|metrics|prometheus|node|registry|all]   (apiserver: an API server for tests and benchmarks;
 #                    tests: all that tests without a cluster need; clients: what users of a cluster need; metrics: what autoscalers
 #                    need in it; prometheus: what reads dashboards and alerts; node: what a node image is made from;
-#                    registry: where tests push to; kueue: what the tests with a real Kueue need, some minutes)
+#                    registry: where tests push to; kueue: what the tests with a real Kueue need, some minutes;
+#                    cosign: what the test with real signatures needs, ten minutes)
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./common.sh
@@ -109,6 +110,12 @@ prometheus() {
 # Where tests push images and charts.
 registry() { build registry registry .; }
 
+# What signs the images of a release.
+cosign() {
+    local module=github.com/sigstore/cosign/v3
+    build cosign cosign $module/cmd/cosign "-X sigs.k8s.io/release-utils/version.gitVersion=$(version_of cosign $module)"
+}
+
 metrics() {
     local module=sigs.k8s.io/metrics-server
     build metrics-server metrics-server $module/cmd/metrics-server \
@@ -132,7 +139,8 @@ helm) helm ;;
 metrics) metrics ;;
 prometheus) prometheus ;;
 kueue) kueue ;;
+cosign) cosign ;;
 registry) registry ;;
 all) apiserver && clients && metrics && node && registry ;;
-*) fail "unknown group '$1': use apiserver, tests, kueue, clients, metrics, prometheus, node, registry or all" ;;
+*) fail "unknown group '$1': use apiserver, tests, kueue, cosign, clients, metrics, prometheus, node, registry or all" ;;
 esac

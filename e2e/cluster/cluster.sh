@@ -47,9 +47,17 @@ healthy() {
         kubectl --request-timeout 5s wait --for condition=Ready --timeout 10s nodes --all >/dev/null 2>&1
 }
 
+# Each node has a dozen programs that watch files. Linux allows a user 128 of them, enough for a single cluster.
+allow_watches() {
+    local limit=/proc/sys/fs/inotify/max_user_instances
+    [ "$(cat $limit)" -ge 1024 ] || echo 1024 2>/dev/null >$limit ||
+        echo "cluster: if pods end with 'too many open files', run: sudo sysctl fs.inotify.max_user_instances=1024"
+}
+
 create() {
     local image
     remove
+    allow_watches
     image=$(choose_node_image)
     ./stores.sh up "$image" "${stores[@]}"
     mkdir -p "$OUT/audit" "$OUT/shared"
@@ -133,7 +141,8 @@ down() {
             [ -z "$(docker ps --all --quiet --filter network=kind)" ] && docker network rm kind >/dev/null
     fi
     ./stores.sh down
-    ./docker.sh down
+    # The daemon may serve a cluster of another name too.
+    [ -n "$(docker ps --quiet 2>/dev/null)" ] || ./docker.sh down
     rm -rf "$OUT/audit" "$OUT/shared" "$OUT/kubeconfig" "$OUT/kind.yaml"
 }
 

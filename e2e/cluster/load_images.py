@@ -19,7 +19,7 @@ from typing import Any
 
 import oci
 
-# Each image, and the image whose base it stands on.
+# Each image, and the image whose base it stands on. Any other stands on that of the examples.
 IMAGES = {"operator": "operator", "agent": "agent", "examples": "examples", "e2e": "examples"}
 # Prints the manifest and the configuration of an image; nothing where the node has not the image.
 DESCRIBE = """
@@ -42,7 +42,7 @@ def tag(name: str) -> str:
 
 def base_of(image: str) -> str:
     """The large part of an image, which may be another image's too."""
-    return tag(f"{IMAGES[image]}-base")
+    return tag(f"{IMAGES.get(image, 'examples')}-base")
 
 
 def base_in(node: str, base: str) -> tuple[list[str], list[dict[str, Any]]]:
