@@ -44,7 +44,9 @@ def _tests(path: Path) -> dict[str, frozenset[str]]:
     if not path.is_file():
         return {}
     functions = [node for node in _tree(path).body if isinstance(node, _FUNCTIONS)]
-    return {one.name: _texts(one.decorator_list) for one in functions if one.name.startswith("test_")}
+    return {
+        function.name: _texts(function.decorator_list) for function in functions if function.name.startswith("test_")
+    }
 
 
 @functools.cache
@@ -60,7 +62,7 @@ def _imported(path: Path) -> Iterator[Path]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
             folder = ROOT / str(node.module).replace(".", "/")
             yield from filter(
-                Path.is_file, (folder.with_suffix(".py"), *(folder / f"{one.name}.py" for one in node.names))
+                Path.is_file, (folder.with_suffix(".py"), *(folder / f"{alias.name}.py" for alias in node.names))
             )
 
 

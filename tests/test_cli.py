@@ -162,8 +162,9 @@ def test_the_plan_has_what_the_installed_operator_adds_for_an_agent() -> None:
     )
     assert found["PYTORCHJOB_COORDINATOR_CA"] == "<certificate of the coordinator>"
     assert found["PYTORCHJOB_TOKEN_FILE"] == "/var/run/secrets/pytorchjob.kubeflow.org/token"
-    assert [volume["name"] for volume in spec["volumes"]] == ["pytorchjob-token"]
-    assert spec["containers"][0]["volumeMounts"][0]["readOnly"] is True
+    assert [volume["name"] for volume in spec["volumes"]] == ["pytorchjob-caches", "pytorchjob-token"]
+    mounts = {mount["name"]: mount.get("readOnly") for mount in spec["containers"][0]["volumeMounts"]}
+    assert mounts == {"pytorchjob-caches": None, "pytorchjob-token": True}
 
 
 def test_the_plan_has_the_container_that_installs_an_injected_agent() -> None:

@@ -50,7 +50,7 @@ def rows(text: str) -> list[Row]:
         if line.startswith("## "):
             section = line.removeprefix("## ")
         elif line.startswith("| ") and not line.startswith(("| fact |", "| --- |")):
-            found.append(Row(number, section, tuple(one.strip() for one in line.strip().strip("|").split(" | "))))
+            found.append(Row(number, section, tuple(cell.strip() for cell in line.strip().strip("|").split(" | "))))
     return found
 
 
@@ -76,9 +76,9 @@ def test_every_row_says_what_v1_does_what_happens_here_and_what_proves_it() -> N
 
 def test_no_fact_is_told_twice() -> None:
     facts = [(row.section, row.cells[0]) for row in ROWS]
-    assert [one for one in facts if facts.count(one) > 1] == []
+    assert [fact for fact in facts if facts.count(fact) > 1] == []
 
 
 def test_every_test_that_a_row_names_exists() -> None:
-    there = collected(one for row in ROWS for one in row.cited)
-    assert [f"line {row.line}: {one}" for row in ROWS for one in row.cited if one not in there] == []
+    there = collected(test for row in ROWS for test in row.cited)
+    assert [f"line {row.line}: {test}" for row in ROWS for test in row.cited if test not in there] == []

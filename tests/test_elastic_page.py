@@ -23,4 +23,4 @@ def test_every_row_names_a_test() -> None:
 def test_every_test_that_is_named_exists() -> None:
     named = cited(TEXT)
     there = collected(named)
-    assert [one for one in named if one not in there] == []
+    assert [test for test in named if test not in there] == []

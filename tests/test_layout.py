@@ -72,7 +72,7 @@ def imported(path: Path) -> Iterator[str]:
     """The top-level names of all imports, lazy ones too."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (one.name.partition(".")[0] for one in node.names)
+            yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield AGENT.name if node.level else (node.module or "").partition(".")[0]
 
@@ -98,9 +98,9 @@ def _too_big(function: Function) -> Iterator[str]:
     if lines > MOST_FUNCTION_LINES:
         yield f"{function.name}: {lines} lines, at most {MOST_FUNCTION_LINES}"
     given = function.args
-    names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    names = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     parameters = [name for name in names if name not in ("self", "cls")]
-    if any("click." in ast.unparse(one) for one in function.decorator_list):
+    if any("click." in ast.unparse(decorator) for decorator in function.decorator_list):
         return  # a command has a parameter for each of its options
     if len(parameters) > MOST_PARAMETERS:
         yield f"{function.name}: {len(parameters)} parameters, at most {MOST_PARAMETERS}"

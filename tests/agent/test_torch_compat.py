@@ -51,7 +51,9 @@ def test_torchs_log_formatter_need_not_import_more(capsys: pytest.CaptureFixture
     name = "torch._dynamo.config"
     record = logging.makeLogRecord({"msg": "it failed", "exc_info": (ValueError, ValueError("no such luck"), None)})
     torch_compat.keep_tracebacks_cheap()
-    handlers = [one for one in logging.getLogger("torch").handlers if torch_compat.write_traceback in one.filters]
+    handlers = [
+        handler for handler in logging.getLogger("torch").handlers if torch_compat.write_traceback in handler.filters
+    ]
     known = name in sys.modules
     for handler in handlers:
         handler.handle(record)

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from tests.ports import free_port
+from tests.processes import start
 from tests.waiting import until
 
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytorchjob-operator"
@@ -90,9 +91,7 @@ class ControlPlane:
 
     def start_program(self, name: str, *args: str) -> None:
         """Starts one program of the cache, which ends with this process; its output goes to <name>.log."""
-        with (self.directory / f"{name}.log").open("ab") as log:
-            command = ["setpriv", "--pdeathsig", "KILL", str(self.binaries / name), *args]
-            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self._processes[name] = start([self.binaries / name, *args], self.directory / f"{name}.log")
 
     def stop_program(self, name: str, kill: bool = False) -> None:
         process = self._processes.pop(name)

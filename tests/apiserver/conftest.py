@@ -38,8 +38,8 @@ def control_plane(bare: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 async def client(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
-    async with ApiClient(config.load({"KUBECONFIG": str(control_plane.kubeconfig)}), "test/1") as one:
-        yield one
+    async with ApiClient(config.load({"KUBECONFIG": str(control_plane.kubeconfig)}), "test/1") as opened:
+        yield opened
     await connections_close()
 
 
@@ -49,15 +49,15 @@ def make_jobs(control_plane: ControlPlane) -> Iterator[Callable[[], Jobs]]:
     made: list[Jobs] = []
 
     def make() -> Jobs:
-        one = Jobs(control_plane, f"test-{secrets.token_hex(4)}")
-        one.kubectl("create", "namespace", one.namespace)
-        made.append(one)
-        return one
+        jobs = Jobs(control_plane, f"test-{secrets.token_hex(4)}")
+        jobs.kubectl("create", "namespace", jobs.namespace)
+        made.append(jobs)
+        return jobs
 
     yield make
-    for one in made:
-        one.kubectl("delete", "ptj", "--all")
-        control_plane.kubectl("delete", "namespace", one.namespace, "--wait=false")
+    for jobs in made:
+        jobs.kubectl("delete", "ptj", "--all")
+        control_plane.kubectl("delete", "namespace", jobs.namespace, "--wait=false")
 
 
 class Served:
@@ -128,12 +128,12 @@ def v1(control_plane: ControlPlane, tmp_path: Path) -> Reign:
 
     @contextmanager
     def runs() -> Iterator[None]:
-        one = V1Process(control_plane, tmp_path)
+        process = V1Process(control_plane, tmp_path)
         try:
-            one.wait_ready()
+            process.wait_ready()
             yield
         finally:
-            one.stop()
+            process.stop()
 
     return runs
 
@@ -144,12 +144,12 @@ def ours(control_plane: ControlPlane, tmp_path: Path) -> Reign:
 
     @contextmanager
     def runs(**env: str) -> Iterator[None]:
-        one = OperatorProcess(control_plane, tmp_path, PYTORCHJOB_LEASE_NAME="takeover", **env)
+        process = OperatorProcess(control_plane, tmp_path, PYTORCHJOB_LEASE_NAME="takeover", **env)
         try:
-            one.wait_ready()
+            process.wait_ready()
             yield
         finally:
-            assert one.stop() == 0
+            assert process.stop() == 0
 
     return runs
 

@@ -1,28 +1,23 @@
 """The real Kueue as a process; it needs a control plane of its own, because its webhooks catch every new pod.
 
-It runs as released, from its own manifests. Two things are made up for, which a cluster does. The Service of its
-webhooks leads to this machine, and their certificate is written into a folder, as the kubelet mounts it.
+It runs from its own manifests. One thing more is made up for: the Service of its webhooks leads to this machine.
 """
 
-import base64
 import json
-import os
-import subprocess
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.apiserver.cluster import BIN, ControlPlane
 from tests.apiserver.conftest import CRD, install
 from tests.apiserver.operator_process import Jobs, OperatorProcess
 from tests.apiserver.simulated import start_nodes
+from tests.apiserver.webhook_process import Certificate, WebhookProcess
 from tests.ports import free_port
-from tests.waiting import until
 
 Object = dict[str, Any]
 
@@ -31,6 +26,18 @@ MANIFESTS = BIN / "kueue.yaml"
 BUILT = PROGRAM.is_file() and MANIFESTS.is_file()
 PYTORCHJOB = "kubeflow.org/pytorchjob"
 POD = "pod"
+PREFIX = "kueue.x-k8s.io/"
+LABEL_PRIORITY = f"{PREFIX}priority-class"
+QUEUE, HIGH = "q", "high"
+"""The queue of `jobs`, and a class of priority whose jobs may evict others."""
+MARKS = [
+    pytest.mark.apiserver,
+    pytest.mark.long,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not BUILT, reason="Kueue is not built: run `make binaries-kueue`"),
+]
+"""Of a file whose tests need Kueue."""
+_WORKLOADS = "workloads.kueue.x-k8s.io"
 _NAMESPACE = "kueue-system"
 _SECRET = "kueue-webhook-server-cert"
 _SERVICE = "kueue-webhook-service"
@@ -39,34 +46,32 @@ _INSTALLED = ("Namespace", "CustomResourceDefinition", "Secret")
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-class KueueProcess:
+class KueueProcess(WebhookProcess):
     """Kueue's manager, with these frameworks."""
 
     def __init__(self, plane: ControlPlane, directory: Path, frameworks: Sequence[str]) -> None:
-        self._plane = plane
         self._port = free_port()
-        self._health = f"127.0.0.1:{free_port()}"
         self._certificates = directory / "kueue-certificates"
         self._certificates.mkdir()
         self._settings = directory / "kueue-settings.yaml"
-        self.log_file = directory / "kueue.log"
+        super().__init__(plane, directory / "kueue.log", Certificate(_NAMESPACE, _SECRET, self._certificates))
         self._install(list(frameworks))
-        self._process = self._start()
+        self.start(PROGRAM, f"--config={self._settings}", "--zap-log-level=3")
 
     def _install(self, frameworks: list[str]) -> None:
-        objects = [one for one in yaml.load_all(MANIFESTS.read_bytes(), yaml.CSafeLoader) if one]
-        given = next(one for one in objects if one["metadata"]["name"] == _CONFIGURATION)
+        objects = [found for found in yaml.load_all(MANIFESTS.read_bytes(), yaml.CSafeLoader) if found]
+        given = next(found for found in objects if found["metadata"]["name"] == _CONFIGURATION)
         self._settings.write_text(yaml.safe_dump(self._configuration(given, frameworks)))
         _lead_to(objects, self._port)
-        self._apply(*(one for one in objects if one["kind"] in _INSTALLED), _service())
-        self._apply(*(one for one in objects if one["kind"] in _WEBHOOKS))
+        self._apply(*_of_kinds(objects, _INSTALLED), _service())
+        self._apply(*_of_kinds(objects, _WEBHOOKS))
 
     def _configuration(self, given: Object, frameworks: list[str]) -> Object:
         """Return its own configuration, with this test's addresses, folder and frameworks."""
         (text,) = given["data"].values()
         return {
             **yaml.safe_load(text),
-            "health": {"healthProbeBindAddress": self._health},
+            "health": {"healthProbeBindAddress": self.health},
             "metrics": {"bindAddress": "0"},
             "webhook": {"host": "127.0.0.1", "port": self._port, "certDir": str(self._certificates)},
             "leaderElection": {"leaderElect": False},
@@ -79,46 +84,20 @@ class KueueProcess:
         done = self._plane.kubectl("apply", "--server-side", "-f", "-", stdin=listed)
         assert done.returncode == 0, done.stderr
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = ["setpriv", "--pdeathsig", "KILL", str(PROGRAM), f"--config={self._settings}", "--zap-log-level=3"]
-        env = {**os.environ, "KUBECONFIG": str(self._plane.kubeconfig)}
-        with self.log_file.open("ab") as log:
-            return subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
-    @property
-    def log(self) -> str:
-        return self.log_file.read_text(errors="replace")
-
-    def wait_ready(self) -> "KueueProcess":
-        """Wait until its webhooks answer."""
-        until(self._secret, story=lambda: self.log[-3000:])
-        for name, content in self._secret().items():
-            (self._certificates / name).write_bytes(base64.b64decode(content))
-        until(self._ready, story=lambda: self.log[-3000:])
-        return self
-
-    def _secret(self) -> Object:
-        found: Object = self._plane.get("-n", _NAMESPACE, "secret", _SECRET).get("data", {})
-        return found
-
-    def _ready(self) -> bool:
-        assert self._process.poll() is None, f"Kueue ended with {self._process.returncode}: {self.log[-3000:]}"
-        try:
-            with urllib.request.urlopen(f"http://{self._health}/readyz", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.HTTPError, OSError):
-            return False
-
-    def stop(self) -> None:
-        """End it as the kubelet does."""
-        ended = self._process.poll()
-        self._process.terminate()
-        self._process.wait(30)
-        assert ended is None, f"Kueue ended with {ended}: {self.log[-3000:]}"
+def _of_kinds(objects: Sequence[Object], kinds: Sequence[str]) -> Iterator[Object]:
+    return (found for found in objects if found["kind"] in kinds)
 
 
-def add_queue(jobs: Jobs, cpus: int) -> None:
-    """Give the namespace the queue `q` with this quota of processors; a job of the class `high` may evict others."""
+@pytest.fixture
+def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
+    """A namespace with a queue of three processors."""
+    made = make_jobs()
+    _add_queue(made, cpus=3)
+    return made
+
+
+def _add_queue(jobs: Jobs, cpus: int) -> None:
     flavor = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpus}]}
     cluster_queue = {
         "namespaceSelector": {},
@@ -128,15 +107,15 @@ def add_queue(jobs: Jobs, cpus: int) -> None:
     name = jobs.namespace
     made = jobs.plane.apply(
         _kueue("ResourceFlavor", {"name": "default"}, spec={}),
-        _kueue("WorkloadPriorityClass", {"name": "high"}, value=1000),
+        _kueue("WorkloadPriorityClass", {"name": HIGH}, value=1000),
         _kueue("ClusterQueue", {"name": name}, spec=cluster_queue),
-        _kueue("LocalQueue", {"name": "q", "namespace": name}, spec={"clusterQueue": name}),
+        _kueue("LocalQueue", {"name": QUEUE, "namespace": name}, spec={"clusterQueue": name}),
     )
     assert made.returncode == 0, made.stderr
 
 
 def _kueue(kind: str, metadata: Object, **rest: Any) -> Object:
-    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata, **rest}
+    return {"apiVersion": f"{PREFIX}v1beta2", "kind": kind, "metadata": metadata, **rest}
 
 
 def _service() -> Object:
@@ -194,17 +173,22 @@ def submit(
 
 def workload(jobs: Jobs, name: str) -> Object:
     """Return the Workload of a pod group, or that of a job by the job's name; empty while there is none."""
-    found = jobs.plane.get("-n", jobs.namespace, "workloads.kueue.x-k8s.io")["items"]
-    owned = [one for one in found if one["metadata"]["name"] == name or _owner(one) == name]
+    found = jobs.plane.get("-n", jobs.namespace, _WORKLOADS)["items"]
+    owned = [entry for entry in found if entry["metadata"]["name"] == name or _owner(entry) == name]
     return owned[0] if owned else {}
+
+
+def delete_workload(jobs: Jobs, name: str) -> None:
+    """Delete the Workload of a pod group, as a person does."""
+    jobs.kubectl("delete", _WORKLOADS, name, "--wait=false")
 
 
 def holds(found: Object, condition: str) -> bool:
     """Whether a Workload has this condition, and it is True."""
     conditions = found.get("status", {}).get("conditions", [])
-    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
+    return any(entry["type"] == condition and entry["status"] == "True" for entry in conditions)
 
 
 def _owner(found: Object) -> str:
     owners = found["metadata"].get("ownerReferences", [])
-    return next((str(one["name"]) for one in owners if one["kind"] == "PyTorchJob"), "")
+    return next((str(owner["name"]) for owner in owners if owner["kind"] == "PyTorchJob"), "")

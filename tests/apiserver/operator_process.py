@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import secrets
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from pytorchjob_operator.kube.resource import PODS
 from tests.apiserver.cluster import ControlPlane
 from tests.factories import make_template
 from tests.ports import free_port
+from tests.processes import start
 from tests.waiting import until
 
 Object = dict[str, Any]
@@ -35,7 +35,6 @@ class OperatorProcess:
         self._port = free_port()
         self._options = options
         self._env = {
-            **os.environ,
             "PYTHONPATH": str(ROOT / "operator"),
             "KUBECONFIG": str(plane.kubeconfig),
             "PYTORCHJOB_HTTP_PORT": str(self._port),
@@ -63,9 +62,8 @@ class OperatorProcess:
         )
 
     def start(self) -> subprocess.Popen[bytes]:
-        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "pytorchjob_operator", *self._options]
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self._env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "pytorchjob_operator", *self._options]
+        self.process = start(command, self.log_file, self._env)
         return self.process
 
     @property
@@ -150,16 +148,16 @@ class Audit:
 
     def all(self) -> list[Asked]:
         """Every answered request, whoever made it."""
-        return [_asked(one) for one in self._lines() if one["stage"] == "ResponseComplete"]
+        return [_asked(line) for line in self._lines() if line["stage"] == "ResponseComplete"]
 
     def operator(self, namespace: str | None = None) -> list[Asked]:
         """The operator's own, its Lease aside; of one namespace if it is given."""
-        ours = (one for one in self.all() if one.user_agent.startswith(USER_AGENT) and one.resource != "leases")
-        return [one for one in ours if namespace in (None, one.namespace)]
+        ours = (asked for asked in self.all() if asked.user_agent.startswith(USER_AGENT) and asked.resource != "leases")
+        return [asked for asked in ours if namespace in (None, asked.namespace)]
 
     def counts(self, namespace: str) -> Counter[tuple[str, str]]:
         """How often the operator did what to which resource of a namespace; Events aside."""
-        return Counter((one.verb, one.resource) for one in self.operator(namespace) if one.resource != "events")
+        return Counter((asked.verb, asked.resource) for asked in self.operator(namespace) if asked.resource != "events")
 
     def _lines(self) -> Iterator[Object]:
         with self._path.open("rb") as file:
@@ -170,7 +168,7 @@ class Audit:
 
 def _asked(line: Object) -> Asked:
     about = line.get("objectRef") or {}
-    resource = "/".join(one for one in (about.get("resource", ""), about.get("subresource", "")) if one)
+    resource = "/".join(part for part in (about.get("resource", ""), about.get("subresource", "")) if part)
     code = (line.get("responseStatus") or {}).get("code", 0)
     name = about.get("name", "")
     return Asked(line["verb"], resource, about.get("namespace", ""), name, code, line.get("userAgent", ""))
@@ -186,7 +184,7 @@ class Kubelet:
     async def pods(self) -> dict[str, Object]:
         """All pods by name."""
         pages = [page async for page in self._client.list(Scope(PODS, self._namespace))]
-        return {one["metadata"]["name"]: one for page in pages for one in page.items}
+        return {pod["metadata"]["name"]: pod for page in pages for pod in page.items}
 
     async def report(
         self, phase: str, *names: str, exit_code: int | None = None, containers: list[Object] | None = None
@@ -242,11 +240,13 @@ class Jobs:
     def conditions(self, name: str) -> list[tuple[str, str]]:
         """Type and status, in the order in which they are stored."""
         found = self.get(name).get("status", {}).get("conditions", [])
-        return [(one["type"], one["status"]) for one in found]
+        return [(condition["type"], condition["status"]) for condition in found]
 
     def condition(self, name: str, kind: str) -> Object | None:
         found = self.get(name).get("status", {}).get("conditions", [])
-        return next((one for one in found if one["type"] == kind and one["status"] == "True"), None)
+        return next(
+            (condition for condition in found if condition["type"] == kind and condition["status"] == "True"), None
+        )
 
     def count(self, *kinds: str) -> int:
         """How many objects of these kinds there are."""
@@ -254,4 +254,4 @@ class Jobs:
 
     def events(self) -> list[Object]:
         found = self.plane.read(f"/api/v1/namespaces/{self.namespace}/events")["items"]
-        return [one for one in found if one["source"].get("component") == "pytorchjob-controller"]
+        return [event for event in found if event["source"].get("component") == "pytorchjob-controller"]

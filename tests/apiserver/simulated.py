@@ -46,5 +46,8 @@ def _node(index: int) -> dict[str, Any]:
 
 
 def _ready(plane: ControlPlane) -> int:
-    conditions = (one["status"].get("conditions", ()) for one in plane.get("nodes")["items"])
-    return sum(any(one["type"] == "Ready" and one["status"] == "True" for one in found) for found in conditions)
+    conditions = (node["status"].get("conditions", ()) for node in plane.get("nodes")["items"])
+    return sum(
+        any(condition["type"] == "Ready" and condition["status"] == "True" for condition in found)
+        for found in conditions
+    )

@@ -46,7 +46,7 @@ def status(jobs: Jobs) -> Object:
 
 
 def active(jobs: Jobs) -> list[int]:
-    return [one.get("active", 0) for one in status(jobs).get("replicaStatuses", {}).values()]
+    return [role.get("active", 0) for role in status(jobs).get("replicaStatuses", {}).values()]
 
 
 def services(jobs: Jobs) -> list[str]:
@@ -55,7 +55,7 @@ def services(jobs: Jobs) -> list[str]:
 
 def env(pod: Object, name: str) -> str:
     """What the process in the container sees: of two entries the later one."""
-    return str({one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}[name])
+    return str({variable["name"]: variable["value"] for variable in pod["spec"]["containers"][0]["env"]}[name])
 
 
 async def taken_over(jobs: Jobs) -> None:

@@ -34,6 +34,6 @@ def test_a_deleted_namespace_takes_its_objects_with_it(control_plane: ControlPla
 @pytest.mark.apiserver
 def test_requests_are_audited_with_their_user_agent(control_plane: ControlPlane) -> None:
     control_plane.kubectl("get", "configmap", "asked-by-a-test")
-    asked = [one for one in control_plane.audit() if one.get("objectRef", {}).get("name") == "asked-by-a-test"]
+    asked = [event for event in control_plane.audit() if event.get("objectRef", {}).get("name") == "asked-by-a-test"]
     assert asked[0]["verb"] == "get"
     assert asked[0]["userAgent"].startswith("kubectl")

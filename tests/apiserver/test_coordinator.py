@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import json
 import signal
 import ssl
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,10 @@ def operator(control_plane: ControlPlane, tmp_path: Path) -> Iterator[OperatorPr
 
 def meeting(pod: Object) -> CoordinatorEndpoint:
     """What the agent in this pod reads."""
-    env = {one["name"]: one.get("value", pod["metadata"]["uid"]) for one in pod["spec"]["containers"][0]["env"]}
+    env = {
+        variable["name"]: variable.get("value", pod["metadata"]["uid"])
+        for variable in pod["spec"]["containers"][0]["env"]
+    }
     found = CoordinatorEndpoint.from_env(env)
     assert found is not None
     return found
@@ -55,6 +60,7 @@ class Agents:
 
     def __init__(self, kubelet: Kubelet, jobs: Jobs) -> None:
         self._kubelet, self._jobs = kubelet, jobs
+        self.beat = Heartbeat(step=7, total=70)
         self._beating: list[tuple[Talker, asyncio.Task[None]]] = []
 
     async def come(self, name: str, *, round_: RoundId | None = None, rank: int = 0) -> Talker:
@@ -118,7 +124,7 @@ class Agents:
 
     async def _beat(self, talker: Talker) -> None:
         while True:
-            talker.say(Heartbeat(step=7, total=70))
+            talker.say(self.beat)
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def together(self) -> tuple[Talker, Talker, Assigned]:
@@ -173,7 +179,7 @@ def elastic(jobs: Jobs) -> Object:
 
 
 def reasons(jobs: Jobs) -> set[str]:
-    return {one["reason"] for one in jobs.events()}
+    return {event["reason"] for event in jobs.events()}
 
 
 async def test_rounds_restarts_and_steps_are_in_the_status_and_told_as_events(
@@ -234,6 +240,63 @@ async def test_an_operator_that_is_killed_in_a_round_is_followed_by_one_that_kno
     again = await first.hear_kind("assigned")
     assert again.round.term > assigned.round.term
     await becomes(lambda: elastic(jobs).get("round") == str(again.round))
+
+
+@pytest.fixture
+def node(control_plane: ControlPlane, jobs: Jobs) -> Iterator[str]:
+    """A node of this test's own."""
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": jobs.namespace}}
+    assert control_plane.apply(body).returncode == 0
+    yield jobs.namespace
+    control_plane.kubectl("delete", "node", jobs.namespace, "--ignore-not-found")
+
+
+def bind(jobs: Jobs, pod: str, node: str) -> None:
+    """Do what a scheduler does."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": target}
+    path = f"/api/v1/namespaces/{jobs.namespace}/pods/{pod}/binding"
+    done = jobs.plane.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
+    assert done.returncode == 0, done.stderr
+
+
+async def test_workers_save_at_once_when_a_node_of_theirs_is_tainted_and_train_on(
+    operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents, node: str
+) -> None:
+    await started(jobs, kubelet)
+    bind(jobs, "x-worker-1", node)
+    agents.beat = replace(agents.beat, saves_on_request=True)
+    # Another leader formed this round: it is not so young that nothing is worth a save.
+    first, second = [await agents.come(name, round_=RoundId(1, 1), rank=rank) for rank, name in enumerate(WORKERS)]
+    jobs.plane.kubectl("taint", "node", node, "example.com/spot-notice=now:NoSchedule")
+    asked = [await first.hear_kind("save"), await second.hear_kind("save")]
+    assert {(save.round, save.number) for save in asked} == {(RoundId(1, 1), 1)}
+    assert asked[0].reason == f"x-worker-1: its node {node} has the taint example.com/spot-notice"
+    agents.beat = replace(agents.beat, answered=1)
+    await becomes(lambda: {"PodThreatened", "CheckpointSaved"} <= reasons(jobs))
+    jobs.plane.kubectl("label", "node", node, "any=change")
+    jobs.plane.kubectl("cordon", node)  # the taint says more
+    await becomes(lambda: elastic(jobs).get("round") == "1.1")
+    threats = [event for event in jobs.events() if event["reason"] == "PodThreatened"]
+    assert [event.get("count") for event in threats] in ([None], [1])
+    assert threats[0]["message"].endswith("The workers are asked to save at once, and continue.")
+
+
+async def test_workers_save_at_once_when_a_pod_is_about_to_be_deleted(
+    operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents
+) -> None:
+    await started(jobs, kubelet)
+    agents.beat = replace(agents.beat, saves_on_request=True)
+    first, _ = [await agents.come(name, round_=RoundId(1, 1), rank=rank) for rank, name in enumerate(WORKERS)]
+    disrupted = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "preempted",
+    }
+    change = json.dumps({"status": {"conditions": [disrupted]}})
+    jobs.kubectl("patch", "pod", "x-worker-1", "--subresource=status", "--patch", change)
+    assert (await first.hear_kind("save")).reason == "x-worker-1: it is about to be deleted: preempted"
 
 
 async def test_a_token_of_another_pod_or_for_another_audience_is_refused_by_the_keys_of_the_api_server(

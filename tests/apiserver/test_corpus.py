@@ -66,11 +66,13 @@ class Submit:
     async def conditions(self) -> dict[str, set[str]]:
         """By job, the types of the conditions that hold."""
         pages = [page async for page in self._client.list(Scope(JOBS, self._namespace))]
-        return {one["metadata"]["name"]: holding(one) for page in pages for one in page.items}
+        return {job["metadata"]["name"]: holding(job) for page in pages for job in page.items}
 
 
 def holding(job: dict[str, Any]) -> set[str]:
-    return {one["type"] for one in job.get("status", {}).get("conditions", ()) if one["status"] == "True"}
+    return {
+        condition["type"] for condition in job.get("status", {}).get("conditions", ()) if condition["status"] == "True"
+    }
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ def plain(message: str) -> str:
 async def test_every_invalid_job_is_refused_with_its_field(submit: Submit, told: Callable[[str], None]) -> None:
     said = await asyncio.gather(*(submit(named(index, bad), bad.only_strict) for index, bad in enumerate(INVALID)))
     unhandled = [
-        f"{bad.sentence}: {one}" for bad, one in zip(INVALID, said, strict=True) if bad.field not in plain(one)
+        f"{bad.sentence}: {answer}" for bad, answer in zip(INVALID, said, strict=True) if bad.field not in plain(answer)
     ]
     told(f"\n{len(INVALID)} invalid jobs: {len(INVALID) - len(unhandled)} refused by name of the field,"
          f" {len(unhandled)} unhandled")  # fmt: skip
@@ -99,7 +101,7 @@ def named(index: int, bad: corpus.Bad) -> corpus.Job:
 
 
 async def test_every_broken_pod_ends_in_a_condition(submit: Submit, told: Callable[[str], None]) -> None:
-    jobs = {f"case-{index}": corpus.changed(corpus.job(), one) for index, one in enumerate(BROKEN_PODS.values())}
+    jobs = {f"case-{index}": corpus.changed(corpus.job(), change) for index, change in enumerate(BROKEN_PODS.values())}
     found = await ends(submit, jobs, {"ReplicaFailure"})
     silent = [about for about, kinds in zip(BROKEN_PODS, found, strict=True) if "ReplicaFailure" not in kinds]
     told(f"\n{len(jobs)} jobs with a broken pod: {count(found)}, {len(silent)} unhandled")
@@ -115,7 +117,7 @@ async def test_what_v1_took_and_ran_is_taken(submit: Submit, told: Callable[[str
 
 async def ends(submit: Submit, jobs: dict[str, corpus.Job], wanted: set[str]) -> list[set[str]]:
     """The conditions of the jobs, all of which are taken, once each has one that was wanted, or no longer waits."""
-    said = await asyncio.gather(*(submit(corpus.changed(one, {"metadata.name": name})) for name, one in jobs.items()))
+    said = await asyncio.gather(*(submit(corpus.changed(job, {"metadata.name": name})) for name, job in jobs.items()))
     assert not any(said), said
 
     async def told() -> bool:
@@ -130,5 +132,5 @@ async def ends(submit: Submit, jobs: dict[str, corpus.Job], wanted: set[str]) ->
 
 def count(found: list[set[str]]) -> str:
     """How many jobs have which condition."""
-    kinds = Counter(kind for one in found for kind in one)
+    kinds = Counter(kind for ended in found for kind in ended)
     return ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))

@@ -33,7 +33,10 @@ def test_the_definition_installs_by_plain_apply_and_twice_changes_nothing(
 
 def test_the_schema_is_structural(control_plane: ControlPlane) -> None:
     conditions = control_plane.get("crd", "pytorchjobs.kubeflow.org")["status"]["conditions"]
-    assert {one["type"]: one["status"] for one in conditions} == {"NamesAccepted": "True", "Established": "True"}
+    assert {condition["type"]: condition["status"] for condition in conditions} == {
+        "NamesAccepted": "True",
+        "Established": "True",
+    }
 
 
 @pytest.mark.parametrize(
@@ -57,7 +60,7 @@ def test_the_api_server_refuses(control_plane: ControlPlane, bad: corpus.Bad) ->
     assert bad.field in plain(message)
 
 
-@pytest.mark.parametrize("bad", [one for one in corpus.BAD if not one.only_strict], ids=lambda bad: bad.sentence)
+@pytest.mark.parametrize("bad", [bad for bad in corpus.BAD if not bad.only_strict], ids=lambda bad: bad.sentence)
 def test_the_api_server_refuses_from_a_careless_client_too(control_plane: ControlPlane, bad: corpus.Bad) -> None:
     code, message = control_plane.post(JOBS, bad.job, validation="Ignore")
     assert code in (400, 422), message

@@ -262,7 +262,7 @@ def test_an_operator_that_went_away(
     nodes.kill()
     jobs = make_namespace()
     jobs.apply("x", 1)
-    assert causes(jobs, later=timedelta(seconds=300)) == ["OperatorDown"]
+    assert causes(jobs, later=timedelta(seconds=300)) == ["OperatorMissing"]
 
 
 def test_the_answer_is_quick_to_read(jobs: Jobs, tmp_path: Path) -> None:

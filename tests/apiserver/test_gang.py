@@ -57,8 +57,8 @@ def start(control_plane: ControlPlane, jobs: Jobs, tmp_path: Path) -> Iterator[S
         return started[-1].wait_ready()
 
     yield go
-    assert [one.stop() for one in started] == [0] * len(started)
-    assert not [one for one in started if "Traceback" in one.log]
+    assert [process.stop() for process in started] == [0] * len(started)
+    assert not [process for process in started if "Traceback" in process.log]
 
 
 def gang(scheduler: str = "volcano", **policy: Any) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def gang(scheduler: str = "volcano", **policy: Any) -> dict[str, Any]:
 def group(jobs: Jobs, kind: str = VOLCANO, name: str = "x") -> dict[str, Any]:
     """The job's PodGroup; empty while there is none."""
     found = jobs.plane.get("-n", jobs.namespace, kind)["items"]
-    return next((one for one in found if one["metadata"]["name"] == name), {})
+    return next((made for made in found if made["metadata"]["name"] == name), {})
 
 
 def judge(jobs: Jobs, phase: str, **unschedulable: str) -> None:
@@ -115,7 +115,7 @@ async def test_pods_wait_until_volcano_lets_the_gang_in(volcano: ControlPlane, s
     judge(jobs, "Inqueue")
     await becomes(lambda: len(pods(jobs)) == 3)
     marks = {
-        (one["spec"]["schedulerName"], one["metadata"]["annotations"]["volcano.sh/task-spec"]) for one in pods(jobs)
+        (pod["spec"]["schedulerName"], pod["metadata"]["annotations"]["volcano.sh/task-spec"]) for pod in pods(jobs)
     }
     assert marks == {("volcano", "master"), ("volcano", "worker")}
     report(jobs, "Running")
@@ -163,7 +163,7 @@ async def test_it_is_given_back_at_suspension_and_at_the_end(volcano: ControlPla
     report(jobs, "Succeeded")
     await becomes(lambda: jobs.condition("x", "Succeeded"))
     await becomes(lambda: not group(jobs))
-    await becomes(lambda: "SuccessfulDeletePodGroup" in {one["reason"] for one in jobs.events()})
+    await becomes(lambda: "SuccessfulDeletePodGroup" in {event["reason"] for event in jobs.events()})
     assert len(pods(jobs)) == 2
 
 
@@ -176,8 +176,8 @@ async def test_scheduler_plugins_for_every_job_but_one(plugins: ControlPlane, st
     assert (spec["minMember"], spec["scheduleTimeoutSeconds"]) == (2, 30)
     assert group(jobs, PLUGINS, "alone") == {}
     told = {
-        (one["metadata"]["labels"].get("scheduling.x-k8s.io/pod-group"), one["spec"]["schedulerName"])
-        for one in pods(jobs)
+        (pod["metadata"]["labels"].get("scheduling.x-k8s.io/pod-group"), pod["spec"]["schedulerName"])
+        for pod in pods(jobs)
     }
     assert told == {("x", "batch"), (None, "default-scheduler")}
 
@@ -189,8 +189,8 @@ async def test_another_scheduler_in_a_template_stays_and_is_told_of(
     template = {"spec": {"schedulerName": "mine", "containers": [{"name": "pytorch", "image": "train:1"}]}}
     jobs.apply("x", 1, template=template)
     await let_in(jobs, 2)
-    assert {one["spec"]["schedulerName"] for one in pods(jobs)} == {"mine"}
-    await becomes(lambda: [one["reason"] for one in jobs.events()].count("SetPodTemplateSchedulerName") == 2)
+    assert {pod["spec"]["schedulerName"] for pod in pods(jobs)} == {"mine"}
+    await becomes(lambda: [event["reason"] for event in jobs.events()].count("SetPodTemplateSchedulerName") == 2)
 
 
 async def test_a_missing_scheduler_is_told_and_the_job_goes_on_once_it_is_there(

@@ -29,8 +29,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 async def client(bare: ControlPlane) -> AsyncIterator[ApiClient]:
     connection = config.load({"KUBECONFIG": str(bare.kubeconfig)})
-    async with ApiClient(connection, "pytorchjob-operator/test") as one:
-        yield one
+    async with ApiClient(connection, "pytorchjob-operator/test") as opened:
+        yield opened
     await connections_close()
 
 
@@ -103,7 +103,9 @@ async def test_events_are_accepted_and_counted(bare: ControlPlane, client: ApiCl
             recorder.event(about, EventType.WARNING, "Why", "because")
         await recorder.drained()
     found = bare.get("events", "--field-selector=involvedObject.name=spoken-of")["items"]
-    assert [(one["count"], one["reportingComponent"], one["message"]) for one in found] == [(3, "reporter", "because")]
+    assert [(event["count"], event["reportingComponent"], event["message"]) for event in found] == [
+        (3, "reporter", "because")
+    ]
 
 
 async def test_a_lease_is_made_and_released(client: ApiClient) -> None:

@@ -62,7 +62,7 @@ async def pods_are(kubelet: Kubelet, count: int) -> bool:
 
 def active(jobs: Jobs) -> list[int]:
     """Kueue's IsActive: whether any of these is not 0."""
-    return [one.get("active", 0) for one in jobs.get("x")["status"].get("replicaStatuses", {}).values()]
+    return [role.get("active", 0) for role in jobs.get("x")["status"].get("replicaStatuses", {}).values()]
 
 
 async def test_suspended_by_the_webhook_it_holds_nothing(submit: Callable[..., None], jobs: Jobs) -> None:
@@ -80,7 +80,7 @@ async def test_admission_changes_templates_and_resumes_in_one_update(
     await until_async(lambda: pods_are(kubelet, 2))
     for pod in (await kubelet.pods()).values():
         for key, value in ADMITTED["spec"].items():
-            assert value == pod["spec"][key] or all(one in pod["spec"][key] for one in value), key
+            assert value == pod["spec"][key] or all(entry in pod["spec"][key] for entry in value), key
         for kind in ("labels", "annotations"):
             assert ADMITTED["metadata"][kind].items() <= pod["metadata"][kind].items()
 
@@ -128,17 +128,17 @@ async def test_its_selectors_find_the_pods(submit: Callable[..., None], jobs: Jo
     await until_async(lambda: pods_are(kubelet, 2))
     assert len(jobs.kubectl("get", "pods", "-l", SELECTOR, "-o", "name").split()) == 2
     labels = {name: pod["metadata"]["labels"] for name, pod in (await kubelet.pods()).items()}
-    assert {name: one["training.kubeflow.org/replica-index"] for name, one in labels.items()} == {
+    assert {name: each["training.kubeflow.org/replica-index"] for name, each in labels.items()} == {
         "x-master-0": "0",
         "x-worker-0": "0",
     }
-    assert {one["training.kubeflow.org/replica-type"] for one in labels.values()} == {"master", "worker"}
+    assert {each["training.kubeflow.org/replica-type"] for each in labels.values()} == {"master", "worker"}
 
 
 async def test_counts_and_priority_stand_where_kueue_reads_them(submit: Callable[..., None], jobs: Jobs) -> None:
     submit(schedulingPolicy={"priorityClass": "high"})
     spec = jobs.get("x")["spec"]
-    assert [one["replicas"] for one in spec["pytorchReplicaSpecs"].values()] == [1, 1]
+    assert [role["replicas"] for role in spec["pytorchReplicaSpecs"].values()] == [1, 1]
     assert spec["runPolicy"]["schedulingPolicy"]["priorityClass"] == "high"
 
 
@@ -152,5 +152,5 @@ async def test_a_job_of_multikueue_is_left_to_it(
     assert "runPolicy.managedBy" in refused.stderr
     jobs.apply("other", 1)
     await becomes(lambda: jobs.conditions("other"))
-    assert not [one for one in audit.operator(jobs.namespace) if one.name.startswith("x")]
+    assert not [asked for asked in audit.operator(jobs.namespace) if asked.name.startswith("x")]
     assert "status" not in jobs.get("x")

@@ -1,37 +1,26 @@
 """The real Kueue with its integration for PyTorchJob: `test_kueue.py` sends the same requests without it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
+from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
 from tests.apiserver import kueue_process as kueue
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.kueue_process import Object, holds, submit, workload
 from tests.apiserver.operator_process import Jobs, Kubelet
 from tests.waiting import becomes, until_async
 
-pytestmark = [
-    pytest.mark.apiserver,
-    pytest.mark.long,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not kueue.BUILT, reason="Kueue is not built: run `make binaries-kueue`"),
-]
-QUEUE = {"kueue.x-k8s.io/queue-name": "q"}
-HIGH = QUEUE | {"kueue.x-k8s.io/priority-class": "high"}
+pytestmark = kueue.MARKS
+jobs = kueue.jobs
+QUEUE = {LABEL_KUEUE_QUEUE: kueue.QUEUE}
+HIGH = QUEUE | {kueue.LABEL_PRIORITY: kueue.HIGH}
 
 
 @pytest.fixture(scope="module")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with kueue.serving(tmp_path_factory.mktemp("kueue-jobs"), kueue.PYTORCHJOB, kueue.POD) as plane:
         yield plane
-
-
-@pytest.fixture
-def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
-    """A namespace with a queue of three processors."""
-    found = make_jobs()
-    kueue.add_queue(found, cpus=3)
-    return found
 
 
 def suspended(jobs: Jobs, name: str) -> bool:
@@ -94,5 +83,5 @@ async def test_a_scaled_job_is_stopped_and_admitted_with_its_new_size(jobs: Jobs
     await until_async(lambda: replaced(kubelet, before, "x-master-0"))
     await becomes(lambda: jobs.condition("x", "Running"))
     assert {*await kubelet.pods()} == {"x-master-0", "x-worker-0"}
-    counts = [one["count"] for one in workload(jobs, "x")["spec"]["podSets"]]
+    counts = [podset["count"] for podset in workload(jobs, "x")["spec"]["podSets"]]
     assert counts == [1, 1]

@@ -8,21 +8,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pytorchjob.view.reading import gates_of
 from pytorchjob_operator.control.pace import FREE
+from pytorchjob_operator.names import GATE_KUEUE, LABEL_KUEUE_GROUP, LABEL_KUEUE_QUEUE
 from tests.apiserver import kueue_process as kueue
 from tests.apiserver.cluster import ControlPlane
-from tests.apiserver.kueue_process import Object, holds, submit, workload
+from tests.apiserver.kueue_process import Object, delete_workload, holds, submit, workload
 from tests.apiserver.operator_process import Audit, Jobs, Kubelet
 from tests.waiting import becomes, until_async
 
-pytestmark = [
-    pytest.mark.apiserver,
-    pytest.mark.long,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not kueue.BUILT, reason="Kueue is not built: run `make binaries-kueue`"),
-]
-PREFIX = "kueue.x-k8s.io/"
-GATE = f"{PREFIX}admission"
+pytestmark = kueue.MARKS
+jobs = kueue.jobs
 
 
 @pytest.fixture(scope="module")
@@ -31,25 +27,17 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         yield plane
 
 
-@pytest.fixture
-def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
-    """A namespace with a queue of three processors."""
-    found = make_jobs()
-    kueue.add_queue(found, cpus=3)
-    return found
-
-
 def documented(name: str, total: int = 3, priority: str = "", **annotations: str) -> Object:
     """The metadata of docs/kueue.md for the templates of a job."""
     return {
         "labels": {
-            f"{PREFIX}queue-name": "q",
-            f"{PREFIX}pod-group-name": name,
-            **({f"{PREFIX}priority-class": priority} if priority else {}),
+            LABEL_KUEUE_QUEUE: kueue.QUEUE,
+            LABEL_KUEUE_GROUP: name,
+            **({kueue.LABEL_PRIORITY: priority} if priority else {}),
         },
         "annotations": {
-            f"{PREFIX}pod-group-total-count": str(total),
-            **{f"{PREFIX}{key.replace('_', '-')}": value for key, value in annotations.items()},
+            f"{kueue.PREFIX}pod-group-total-count": str(total),
+            **{f"{kueue.PREFIX}{key.replace('_', '-')}": value for key, value in annotations.items()},
         },
     }
 
@@ -57,7 +45,7 @@ def documented(name: str, total: int = 3, priority: str = "", **annotations: str
 def without_finalizer(name: str, total: int = 3, priority: str = "", **annotations: str) -> Object:
     """The same, and what keeps the finalizer away."""
     found = documented(name, total, priority, pod_suspending_parent="pytorchjob", **annotations)
-    found["labels"][f"{PREFIX}managed"] = "true"
+    found["labels"][f"{kueue.PREFIX}managed"] = "true"
     return found
 
 
@@ -66,11 +54,7 @@ BOTH = pytest.mark.parametrize("pods", [documented, without_finalizer], ids=["wi
 
 def gated(pods: dict[str, Object], name: str) -> set[str]:
     """The job's pods that Kueue holds back."""
-    return {
-        pod
-        for pod, found in pods.items()
-        if pod.startswith(name) and any(one["name"] == GATE for one in found["spec"].get("schedulingGates", ()))
-    }
+    return {pod for pod, found in pods.items() if pod.startswith(name) and GATE_KUEUE in gates_of(found)}
 
 
 def uids(pods: dict[str, Object]) -> dict[str, str]:
@@ -107,7 +91,9 @@ async def test_all_pods_are_held_until_the_group_has_its_quota(
 def holds_back(jobs: Jobs, name: str) -> bool:
     """Whether the job's status names the gate, and Kueue has its Workload."""
     waiting = jobs.condition(name, "Waiting") or {}
-    return waiting.get("reason") == "SchedulingGated" and GATE in waiting["message"] and bool(workload(jobs, name))
+    return (
+        waiting.get("reason") == "SchedulingGated" and GATE_KUEUE in waiting["message"] and bool(workload(jobs, name))
+    )
 
 
 async def test_a_failed_pod_keeps_its_name_until_its_finalizer_is_removed_by_hand(jobs: Jobs, kubelet: Kubelet) -> None:
@@ -155,7 +141,7 @@ async def test_without_the_finalizer_an_evicted_group_is_held_again_and_admitted
 ) -> None:
     submit(jobs, "x", workers=2, pods=without_finalizer("x"))
     await started(jobs, "x")
-    submit(jobs, "first", pods=without_finalizer("first", total=2, priority="high"))
+    submit(jobs, "first", pods=without_finalizer("first", total=2, priority=kueue.HIGH))
     await started(jobs, "first")
     await becomes(lambda: holds_back(jobs, "x"))
     assert len(gated(await kubelet.pods(), "x")) == 3
@@ -168,11 +154,11 @@ async def test_an_evicted_group_leaves_only_after_its_workload_is_deleted_by_han
     submit(jobs, "x", workers=2, pods=documented("x"))
     await started(jobs, "x")
     before = uids(await kubelet.pods())
-    submit(jobs, "first", pods=documented("first", total=2, priority="high"))
+    submit(jobs, "first", pods=documented("first", total=2, priority=kueue.HIGH))
     await started(jobs, "first")
     for name in before:
         assert await leaving(kubelet, name)
-    jobs.kubectl("delete", "workloads.kueue.x-k8s.io", "x", "--wait=false")
+    delete_workload(jobs, "x")
     for name in before:
         await changes(kubelet, before, name)
     await becomes(lambda: holds_back(jobs, "x"))
@@ -198,7 +184,7 @@ async def test_a_deleted_job_that_waits_leaves_its_pods_until_its_workload_is_de
         await until_async(lambda name=name: leaving(kubelet, name))
     await becomes(lambda: holds(workload(jobs, "late"), "WaitingForReplacementPods"))
     assert len(gated(await kubelet.pods(), "late")) == 3
-    jobs.kubectl("delete", "workloads.kueue.x-k8s.io", "late", "--wait=false")
+    delete_workload(jobs, "late")
     await until_async(lambda: are(kubelet, 3))
 
 
@@ -258,8 +244,8 @@ async def test_pods_beyond_the_total_count_are_created_again_ever_more_slowly(jo
     before, audit = uids(await kubelet.pods()), Audit(jobs.plane)
 
     def creations() -> int:
-        asked = audit.operator(jobs.namespace)
-        return sum((one.verb, one.resource, one.name) == ("create", "pods", "x-worker-2") for one in asked)
+        requests = audit.operator(jobs.namespace)
+        return sum(asked[:2] == ("create", "pods") and asked.name == "x-worker-2" for asked in requests)
 
     jobs.kubectl("scale", "ptj", "x", "--replicas=3")
     await becomes(lambda: creations() > FREE)

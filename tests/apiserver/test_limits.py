@@ -48,7 +48,7 @@ async def uid_of(kubelet: Kubelet, name: str) -> str:
 def shown(jobs: Jobs) -> list[tuple[str, str, str, str]]:
     """Type, status, reason and message of each condition, in their order."""
     found = jobs.get("x")["status"]["conditions"]
-    return [(one["type"], one["status"], one["reason"], one["message"]) for one in found]
+    return [(condition["type"], condition["status"], condition["reason"], condition["message"]) for condition in found]
 
 
 def message(jobs: Jobs) -> str:
@@ -73,7 +73,7 @@ async def test_kueue_evicts_a_job_and_admits_it_to_other_nodes(jobs: Jobs, kubel
     await asyncio.sleep(1.1)  # times in a status are whole seconds
     admit(jobs, {"pool": "b"})
     await until_async(lambda: pods_are(kubelet, PAIR))
-    assert [one["spec"]["nodeSelector"] for one in (await kubelet.pods()).values()] == [{"pool": "b"}] * 2
+    assert [pod["spec"]["nodeSelector"] for pod in (await kubelet.pods()).values()] == [{"pool": "b"}] * 2
     await kubelet.report("Running")
     await becomes(lambda: jobs.condition("x", "Running"))
     assert shown(jobs) == [
@@ -92,7 +92,7 @@ def admit(jobs: Jobs, selector: dict[str, str]) -> None:
 
 
 def active(jobs: Jobs) -> list[int]:
-    return [one.get("active", 0) for one in jobs.get("x")["status"]["replicaStatuses"].values()]
+    return [role.get("active", 0) for role in jobs.get("x")["status"]["replicaStatuses"].values()]
 
 
 async def test_a_job_that_is_made_suspended_makes_nothing_until_it_is_admitted(jobs: Jobs, kubelet: Kubelet) -> None:

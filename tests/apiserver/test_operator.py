@@ -53,7 +53,7 @@ async def test_a_life_to_succeeded_costs_its_pods_one_service_and_three_status_w
         ("create", "services"): 1,
         ("patch", "pytorchjobs/status"): 3,
     }
-    assert {one["reason"] for one in jobs.events()} == {"SuccessfulCreatePod", "PyTorchJobSucceeded"}
+    assert {event["reason"] for event in jobs.events()} == {"SuccessfulCreatePod", "PyTorchJobSucceeded"}
     meta = jobs.get("x")["metadata"]
     assert "finalizers" not in meta
     assert set(meta.get("annotations", {})) <= {"kubectl.kubernetes.io/last-applied-configuration"}
@@ -75,15 +75,15 @@ async def test_the_operator_reads_only_lists_and_watches(control_plane: ControlP
     await asyncio.sleep(1)
     assert other.stop() == 0
     asked = audit.operator("nowhere")
-    assert {one.verb for one in asked} == {"list", "watch"}
-    assert {one.resource for one in asked} == {"pods", "services", "pytorchjobs"}
+    assert {request.verb for request in asked} == {"list", "watch"}
+    assert {request.resource for request in asked} == {"pods", "services", "pytorchjobs"}
 
 
 async def test_every_request_says_who_asks(control_plane: ControlPlane, jobs: Jobs, kubelet: Kubelet) -> None:
     audit = Audit(control_plane)
     await started(jobs, kubelet, "x", 1)
     known = (USER_AGENT, "kubectl", "test/", "kube-controller-manager", "kube-apiserver", "curl", "Python-urllib")
-    assert {one.user_agent for one in audit.all() if not one.user_agent.startswith(known)} == set()
+    assert {request.user_agent for request in audit.all() if not request.user_agent.startswith(known)} == set()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_a_failed_pod_ends_the_job_under_never(jobs: Jobs, kubelet: Kubele
     await kubelet.report("Failed", "x-worker-0", exit_code=1)
     await becomes(lambda: jobs.condition("x", "Failed"))
     assert jobs.conditions("x") == [CREATED, ("Running", "False"), ("Failed", "True")]
-    await becomes(lambda: "PyTorchJobFailed" in {one["reason"] for one in jobs.events()})
+    await becomes(lambda: "PyTorchJobFailed" in {event["reason"] for event in jobs.events()})
     assert jobs.count("pods") == 2
 
 
@@ -152,7 +152,7 @@ async def test_a_quota_is_told_in_the_servers_words_and_obeyed_until_it_is_raise
     shown = jobs.condition("x", "ReplicaFailure") or {}
     words = "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"
     assert (shown["reason"], words in shown["message"]) == ("FailedCreatePod", True)
-    await becomes(lambda: any(words in one["message"] for one in jobs.events()))
+    await becomes(lambda: any(words in event["message"] for event in jobs.events()))
     assert len(await kubelet.pods()) == 2
     quota(jobs, pods=9, used=2)
     await until_async(lambda: pods_are(kubelet, 4))
@@ -176,6 +176,6 @@ async def test_pod_security_is_told_in_the_servers_words(jobs: Jobs, kubelet: Ku
     await becomes(lambda: jobs.condition("x", "ReplicaFailure"))
     shown = jobs.condition("x", "ReplicaFailure") or {}
     assert 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false' in shown["message"]
-    await becomes(lambda: any("violates" in one["message"] for one in jobs.events()))
+    await becomes(lambda: any("violates" in event["message"] for event in jobs.events()))
     jobs.kubectl("label", "namespace", jobs.namespace, f"{label}-")
     await until_async(lambda: pods_are(kubelet, 2))

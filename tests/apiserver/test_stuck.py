@@ -59,7 +59,7 @@ async def gone(kubelet: Kubelet, uid: str) -> bool:
 
 
 def forced(jobs: Jobs) -> list[dict[str, Any]]:
-    return [one for one in jobs.events() if one["reason"] == "ForceDeletedPod"]
+    return [event for event in jobs.events() if event["reason"] == "ForceDeletedPod"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_a_pod_is_left_to_its_kubelet_when(
 
 
 def asked(audit: Audit) -> list[tuple[str, str, str]]:
-    return [(one.verb, one.resource, one.name) for one in audit.operator()]
+    return [(request.verb, request.resource, request.name) for request in audit.operator()]
 
 
 async def test_a_job_of_restart_policy_never_fails_and_its_pod_goes(jobs: Jobs, kubelet: Kubelet) -> None:

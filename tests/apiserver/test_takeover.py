@@ -54,6 +54,9 @@ async def test_a_running_job_of_v1_goes_on_untouched(
             ("create", "services"): 1,
             ("patch", "pytorchjobs/status"): 1,
         }
+        assert take_overs(jobs) == [
+            "PyTorchJob x continues with 3 pods that training-operator v1 created; none was created again."
+        ]
         assert {key: status(jobs)[key] for key in ("conditions", "startTime")} == {
             key: before[key] for key in ("conditions", "startTime")
         }
@@ -65,6 +68,25 @@ async def test_a_running_job_of_v1_goes_on_untouched(
     assert (jobs.condition("x", "Succeeded") or {})["message"] == "PyTorchJob x is successfully completed."
     assert await uids(kubelet) == pods
     assert services(jobs) == ["x", *TRIO]
+
+
+def take_overs(jobs: Jobs) -> list[str]:
+    """The messages of the events about a take-over."""
+    return [event["message"] for event in jobs.events() if event["reason"] == "TakenOver"]
+
+
+async def test_the_operator_that_comes_next_reports_no_take_over(
+    v1: Reign, ours: Reign, jobs: Jobs, kubelet: Kubelet
+) -> None:
+    with v1():
+        await runs(jobs, kubelet)
+    with ours():
+        await becomes(lambda: len(take_overs(jobs)) == 1)
+    with ours():
+        jobs.kubectl("scale", "ptj", "x", "--replicas=1")
+        await until_async(lambda: pods_are(kubelet, TRIO[:2]))
+        await becomes(lambda: active(jobs) == [1, 1])
+    assert [event["count"] for event in jobs.events() if event["reason"] == "TakenOver"] == [1]
 
 
 async def test_the_definition_is_swapped_under_a_running_job_too(

@@ -37,8 +37,8 @@ def jobs(make_jobs: Callable[[], Jobs]) -> Jobs:
 
 def of_v1(audit: Audit, jobs: Jobs, resource: str) -> list[str]:
     """What v1 did to these objects of the job, `list` and `watch` aside."""
-    asked = (one for one in audit.all() if one.user_agent.startswith(v1_process.USER_AGENT))
-    return [one.verb for one in asked if (one.namespace, one.resource) == (jobs.namespace, resource)]
+    asked = (request for request in audit.all() if request.user_agent.startswith(v1_process.USER_AGENT))
+    return [request.verb for request in asked if (request.namespace, request.resource) == (jobs.namespace, resource)]
 
 
 async def test_a_running_job_of_ours_goes_on_under_v1(

@@ -303,7 +303,7 @@ async def test_another_tenants_job_ended_by_a_pod_of_ones_own(
     await until_async(lambda: ("ns", "victim-worker-0") in api.objects[PODS])
     await until_async(lambda: not operator.queue.active)
     status = api.objects[JOBS][("ns", "victim")].get("status") or {}
-    assert [one["type"] for one in status["conditions"] if one["status"] == "True"] == ["Created"]
+    assert [condition["type"] for condition in status["conditions"] if condition["status"] == "True"] == ["Created"]
 
 
 def _put_foreign_pods(api: FakeApi, phase: str) -> None:

@@ -12,10 +12,10 @@ STUCK = Series("default", ((1.0, 10),), ((1.5, "worker-killed"),), ("pod-deleted
 
 def test_the_picture() -> None:
     drawn = ElementTree.fromstring(svg([STUCK, QUICK]))
-    texts = [str(one.text) for one in drawn.iter() if one.tag.endswith("text")]
+    texts = [str(element.text) for element in drawn.iter() if element.tag.endswith("text")]
     assert "torchrun c10d, tuned: 30 steps, 1 faults" in texts
     assert "torchrun c10d, torch's defaults: 10 steps, 1 faults, 1 more found nothing to hit" in texts
-    lines = [one.attrib["points"].split() for one in drawn.iter() if one.tag.endswith("polyline")]
+    lines = [element.attrib["points"].split() for element in drawn.iter() if element.tag.endswith("polyline")]
     assert [len(points) for points in lines] == [3, 4]
     assert lines[0][-1].split(",")[1] == lines[0][-2].split(",")[1], "a level line to the end"
 

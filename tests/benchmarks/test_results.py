@@ -28,7 +28,7 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     [
         pytest.param([3.0, 1.0, 2.0], 50, 2.0, id="the middle of three"),
         pytest.param([1.0, 2.0, 3.0, 4.0], 50, 2.0, id="the lower middle of four"),
-        pytest.param([float(one) for one in range(1, 21)], 95, 19.0, id="the last but one of twenty"),
+        pytest.param([float(number) for number in range(1, 21)], 95, 19.0, id="the last but one of twenty"),
         pytest.param([1.0, math.inf], 100, math.inf, id="the greatest is a failure"),
     ],
 )

@@ -84,13 +84,17 @@ def flags(*settings: str) -> list[str]:
 @pytest.fixture(scope="session")
 def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of manifests/ whose image is named, as a user names it."""
-    copy = tmp_path_factory.mktemp("named")
-    for folder in ("crds", "manifests"):
-        shutil.copytree(ROOT / folder, copy / folder)
-    component = copy / "manifests/image/kustomization.yaml"
+    return named_manifests(tmp_path_factory.mktemp("named"), REPOSITORY)
+
+
+def named_manifests(folder: Path, repository: str) -> Path:
+    """Copy manifests/ into a folder, and name the operator's image there."""
+    for name in ("crds", "manifests"):
+        shutil.copytree(ROOT / name, folder / name)
+    component = folder / "manifests/image/kustomization.yaml"
     named, _, _ = component.read_text().partition("patches:\n")
-    component.write_text(named.replace("registry.example.com/pytorchjob-operator", REPOSITORY))
-    return copy / "manifests"
+    component.write_text(named.replace("registry.example.com/pytorchjob-operator", repository))
+    return folder / "manifests"
 
 
 @pytest.fixture(scope="session")

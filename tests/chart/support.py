@@ -23,15 +23,22 @@ def served(plane: ControlPlane) -> bool:
     return plane.kubectl("get", "ptj", "-A").returncode == 0
 
 
+def at(value: Any, path: str) -> Any:
+    """The part of an object at a path such as `spec.containers.0.name`."""
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
 def environment(container: dict[str, Any], space: str = SPACE) -> dict[str, str]:
     """A container's variables as the kubelet sets them, in pods of this namespace."""
     made: dict[str, str] = {}
-    for one in container["env"]:
+    for variable in container["env"]:
         # The API server leaves out the value of an empty variable.
-        value = space if "valueFrom" in one else one.get("value", "")
+        value = space if "valueFrom" in variable else variable.get("value", "")
         for name, known in made.items():
             value = value.replace(f"$({name})", known)
-        made[one["name"]] = value
+        made[variable["name"]] = value
     return made
 
 

@@ -7,21 +7,15 @@ import yaml
 
 from tests.chart.conftest import CHART, ROOT, tool
 from tests.chart.conftest import output as run_program
+from tests.chart.support import NAME, at
 from tests.citations import cited
 
 pytestmark = pytest.mark.helm
 
-NAME = "pytorchjob-operator"
 TEST = ("Pod", f"{NAME}-test")
 MONITOR = ("ServiceMonitor", NAME)
 POLICY = ("NetworkPolicy", NAME)
 BUDGET = ("PodDisruptionBudget", NAME)
-
-
-def at(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value[int(key)] if isinstance(value, list) else value[key]
-    return value
 
 
 PLACES = [

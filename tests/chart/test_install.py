@@ -159,7 +159,8 @@ RIGHTS = [
     pytest.param(f"update leases.coordination.k8s.io/other -n {SPACE}", False, False, id="the lease of another"),
     pytest.param(f"update leases.coordination.k8s.io/{NAME} -n training", False, False, id="a lease elsewhere"),
     pytest.param("list namespaces", False, False, id="namespaces"),
-    pytest.param("list nodes", False, False, id="nodes"),
+    pytest.param("list nodes", True, False, id="nodes"),
+    pytest.param("update nodes", False, False, id="changing nodes"),
     pytest.param("get customresourcedefinitions.apiextensions.k8s.io", False, False, id="resource definitions"),
 ]
 

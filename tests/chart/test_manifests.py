@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.chart.conftest import ROOT, output, tool
+from tests.chart.support import NAME
 
 pytestmark = pytest.mark.helm
 
-NAME = "pytorchjob-operator"
 INSTANCE = "app.kubernetes.io/instance"
 OF_HELM_ALONE = {("Pod", f"{NAME}-test")}
 OF_KUSTOMIZE_ALONE = {("Namespace", "pytorchjob-system")}
@@ -19,7 +19,7 @@ def bare(value: Any) -> Any:
     """Without what only tells one installer from the other."""
     if isinstance(value, dict):
         return {key: bare(one) for key, one in value.items() if key != INSTANCE}
-    return [bare(one) for one in value] if isinstance(value, list) else value
+    return [bare(item) for item in value] if isinstance(value, list) else value
 
 
 def content(one: Any) -> Any:
@@ -52,7 +52,7 @@ def test_namespaced_is_the_chart_with_one_namespace(template: Any, kustomize: Ca
 
 def test_namespaced_tells_the_operator_its_namespace(kustomize: Callable[[str], Any]) -> None:
     pod = kustomize("overlays/namespaced")["Deployment", NAME]["spec"]["template"]["spec"]
-    env = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+    env = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
     assert env["PYTORCHJOB_NAMESPACES"] == "training"
 
 

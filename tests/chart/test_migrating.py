@@ -13,7 +13,8 @@ import pytest
 from tests.apiserver import v1_process
 from tests.apiserver.cluster import ControlPlane
 from tests.chart.conftest import NAMED, ROOT, tool
-from tests.chart.support import CRD, NEEDS_NODES, job, until
+from tests.chart.support import CRD, job, until
+from tests.shell.register import DOCTOR, NODES, SEEN
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -40,7 +41,7 @@ def sources() -> Path:
 def created(plane: ControlPlane) -> bool:
     """The job, made past the webhook, behind which no pod runs here."""
     hooks = json.dumps(plane.get("validatingwebhookconfiguration", WEBHOOKS)["webhooks"])
-    open_door = json.dumps([{**one, "failurePolicy": "Ignore"} for one in json.loads(hooks)])
+    open_door = json.dumps([{**hook, "failurePolicy": "Ignore"} for hook in json.loads(hooks)])
     patch_webhooks(plane, open_door)
     done = plane.apply(job("kept", Master=1, Worker=1))
     patch_webhooks(plane, hooks)
@@ -60,7 +61,8 @@ def follow(plane: ControlPlane, heading: str, *, block: int | None = None) -> st
     section = re.split(r"^##+ ", text.partition(f"### {heading}\n")[2], flags=re.MULTILINE)[0]
     blocks = re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     chosen = blocks if block is None else [blocks[block]]
-    script = "\n".join(line for one in chosen for line in one.splitlines() if NEEDS_NODES not in line)
+    lines = [line for block in chosen for line in block.splitlines()]
+    script = "\n".join(line for line in lines if not any(words in line for words in (NODES, SEEN, DOCTOR)))
     folders = [ROOT / ".venv/bin", plane.binaries, Path(tool("helm")).parent]
     path = os.pathsep.join([*map(str, folders), os.environ["PATH"]])
     env = {**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig), "V1": str(sources()), "REGISTRY": "r.test"}
@@ -75,7 +77,7 @@ def schema(plane: ControlPlane) -> Any:
 
 
 def hooks(plane: ControlPlane) -> list[str]:
-    return [one["name"] for one in plane.get("validatingwebhookconfiguration", WEBHOOKS)["webhooks"]]
+    return [hook["name"] for hook in plane.get("validatingwebhookconfiguration", WEBHOOKS)["webhooks"]]
 
 
 def uid(plane: ControlPlane) -> str:

@@ -9,10 +9,10 @@ import yaml
 from monitoring.__main__ import generated
 from monitoring.alerts import ALERTS
 from pytorchjob_operator import names
+from tests.chart.support import NAME
 
 pytestmark = pytest.mark.helm
 
-NAME = "pytorchjob-operator"
 OBJECTS = [
     pytest.param("dashboards.enabled", ("ConfigMap", f"{NAME}-dashboard-fleet"), id="the dashboard of all jobs"),
     pytest.param("dashboards.enabled", ("ConfigMap", f"{NAME}-dashboard-job"), id="the dashboard of one job"),

@@ -207,7 +207,7 @@ def test_the_rights_suffice_for_a_network_policy_that_an_older_operator_made(
 
 def policies(plane: ControlPlane) -> list[dict[str, Any]]:
     """What the NetworkPolicies of the job ask for."""
-    return [one["spec"] for one in plane.get("networkpolicies", "-n", "training")["items"]]
+    return [policy["spec"] for policy in plane.get("networkpolicies", "-n", "training")["items"]]
 
 
 def test_without_the_right_a_gang_waits_and_says_so(plane: ControlPlane, install: Any, operator: Any) -> None:
@@ -256,7 +256,7 @@ async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
 def waits(plane: ControlPlane, kind: str = "Waiting") -> dict[str, Any]:
     """The condition Waiting of the job, or another one; empty while there is none."""
     found = plane.get("ptj", "first", "-n", "training").get("status", {}).get("conditions", [])
-    return next((one for one in found if one["type"] == kind), {})
+    return next((condition for condition in found if condition["type"] == kind), {})
 
 
 def elastic_gang(scheduler: str) -> dict[str, Any]:
@@ -269,8 +269,8 @@ def elastic_gang(scheduler: str) -> dict[str, Any]:
 
 def members(plane: ControlPlane, kinds: str) -> dict[int | None, int | None]:
     """What the job's children of these kinds ask for: the autoscaler's minimum, the PodGroup's."""
-    specs = [one["spec"] for one in plane.get(kinds, "-n", "training")["items"]]
-    return {one.get("minReplicas"): one.get("minMember") for one in specs}
+    specs = [child["spec"] for child in plane.get(kinds, "-n", "training")["items"]]
+    return {spec.get("minReplicas"): spec.get("minMember") for spec in specs}
 
 
 def set_run_policy(plane: ControlPlane, setting: str) -> None:

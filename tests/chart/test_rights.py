@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from tests.chart.conftest import ROOT
-from tests.chart.support import SPACE
+from tests.chart.support import NAME, SPACE
 from tests.rights.granted import granted
 
 pytestmark = pytest.mark.helm
 
-NAME = "pytorchjob-operator"
 COORDINATOR = f"{NAME}-coordinator"
 JOBS = {
     ("kubeflow.org", "pytorchjobs"): {"get", "list", "watch", "delete"},
@@ -67,21 +66,38 @@ def test_what_is_not_used_takes_no_rights(template: Any, values: list[str], expe
 
 
 @pytest.mark.parametrize(
-    ("values", "there"),
+    ("values", "verbs"),
     [
-        pytest.param([], True, id="all namespaces: nodes are read"),
-        pytest.param([NAMESPACED], False, id="single namespaces: they are not"),
-        pytest.param([NAMESPACED, "rbac.nodes=true"], True, id="single namespaces: they are, if somebody allows it"),
-        pytest.param(["stuckPodSeconds=0"], False, id="they are not where nothing is done about dead ones"),
+        pytest.param([], {"get", "list", "watch"}, id="all namespaces: nodes are read"),
+        pytest.param([NAMESPACED], None, id="single namespaces: they are not"),
+        pytest.param(
+            [NAMESPACED, "rbac.nodes=true"], {"get", "list", "watch"}, id="single namespaces: they are, if allowed"
+        ),
+        pytest.param(["stuckPodSeconds=0"], {"list", "watch"}, id="nothing is done about dead ones"),
+        pytest.param(["coordinator.enabled=false"], {"get"}, id="nothing is done about those that are announced"),
+        pytest.param(["stuckPodSeconds=0", "coordinator.enabled=false"], None, id="nothing is done about either"),
     ],
 )
-def test_the_right_to_read_nodes_is_a_cluster_role_of_its_own(template: Any, values: list[str], there: bool) -> None:
+def test_the_right_to_read_nodes_is_a_cluster_role_of_its_own(
+    template: Any, values: list[str], verbs: set[str] | None
+) -> None:
     objects = template(*values)
     role, binding = (objects.get((kind, f"{NAME}-nodes")) for kind in ("ClusterRole", "ClusterRoleBinding"))
-    assert (role is not None, binding is not None) == (there, there)
+    assert (role is not None, binding is not None) == (verbs is not None, verbs is not None)
     if role and binding:
-        assert rights(role) == {("", "nodes"): {"get"}}
+        assert rights(role) == {("", "nodes"): verbs}
         assert binding["roleRef"]["name"] == role["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("values", "watches"),
+    [([], "true"), ([NAMESPACED], "false"), ([NAMESPACED, "rbac.nodes=true"], "true")],
+    ids=["all namespaces", "single namespaces", "single namespaces, with the right"],
+)
+def test_nodes_are_watched_where_that_is_allowed(template: Any, values: list[str], watches: str) -> None:
+    deployment = template(*values)["Deployment", NAME]
+    env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [each["value"] for each in env if each["name"] == "PYTORCHJOB_WATCH_NODES"] == [watches]
 
 
 @pytest.mark.parametrize("value", ["replicas=2", NAMESPACED], ids=["all namespaces", "single namespaces"])

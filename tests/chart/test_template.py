@@ -15,12 +15,11 @@ from pytorchjob_operator import installed
 from pytorchjob_operator.crd.build import build_crd
 from pytorchjob_operator.settings import Settings
 from tests.chart.conftest import KUBE_VERSION, NAMED, flags, objects
-from tests.chart.support import environment
+from tests.chart.support import NAME, at, environment
 
 pytestmark = pytest.mark.helm
 
 CHART = Path(__file__).parents[2] / "charts/pytorchjob-operator"
-NAME = "pytorchjob-operator"
 COORDINATOR = f"{NAME}-coordinator"
 CRD = ("CustomResourceDefinition", "pytorchjobs.kubeflow.org")
 DEPLOYMENT = ("Deployment", NAME)
@@ -50,12 +49,6 @@ def pod(objects: Any) -> Any:
 
 def container(objects: Any) -> Any:
     return pod(objects)["containers"][0]
-
-
-def at(value: Any, path: str) -> Any:
-    for key in path.split("."):
-        value = value[int(key)] if isinstance(value, list) else value[key]
-    return value
 
 
 LINTED = [
@@ -125,7 +118,7 @@ def test_only_the_operator_has_a_token(template: Any) -> None:
 def test_no_pod_uses_the_host(template: Any) -> None:
     spec = pod(template())
     assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
-    assert [list(one) for one in spec["volumes"]] == [["name", "emptyDir"]]
+    assert [list(volume) for volume in spec["volumes"]] == [["name", "emptyDir"]]
 
 
 def test_without_an_image_it_refuses_and_names_the_remedy(helm: Callable[..., str]) -> None:
@@ -239,6 +232,7 @@ SETTINGS = [
             accelerators=("example.com/npu*", "b/c"),
             replica_services=True,
             agent_image="own/agent:2",
+            watch_nodes=False,
         ),
         id="all that values can set",
     ),
@@ -254,7 +248,7 @@ def test_the_operator_understands_its_environment(template: Any, values: list[st
 def test_what_agents_dial_is_the_coordinators_service(template: Any) -> None:
     objects = template("coordinator.port=7000")
     (port,) = objects["Service", COORDINATOR]["spec"]["ports"]
-    named = {one["name"]: one["containerPort"] for one in container(objects)["ports"]}
+    named = {port["name"]: port["containerPort"] for port in container(objects)["ports"]}
     settings = Settings.from_env(environment(container(objects), "space"))
     assert settings.coordinator_address == f"{COORDINATOR}.space.svc.cluster.local:{port['port']}"
     assert settings.coordinator_port == named[port["targetPort"]] == 7000
@@ -275,7 +269,7 @@ def test_another_name_is_the_coordinators_too_and_no_longer_than_a_service_may_h
 def test_without_a_coordinator_nothing_of_it_is_left(template: Any) -> None:
     objects = template("coordinator.enabled=false", "networkPolicy.enabled=true")
     assert not [key for key in objects if "coordinator" in key[1]]
-    assert [one["name"] for one in container(objects)["ports"]] == ["http"]
+    assert [port["name"] for port in container(objects)["ports"]] == ["http"]
     assert len(objects["NetworkPolicy", NAME]["spec"]["ingress"]) == 1
 
 
@@ -370,7 +364,7 @@ def test_the_resource_goes_with_the_release_if_told_so(template: Any) -> None:
 
 def test_a_release_fits_into_its_secret(helm: Callable[..., str]) -> None:
     manifest = helm("template", "x", str(CHART), "--kube-version", KUBE_VERSION, *NAMED)
-    files = [base64.b64encode(one.read_bytes()).decode() for one in CHART.rglob("*") if one.is_file()]
+    files = [base64.b64encode(path.read_bytes()).decode() for path in CHART.rglob("*") if path.is_file()]
     release = json.dumps({"manifest": manifest, "files": files}).encode()
     # Helm keeps base64 of the compressed release; half of the limit is left for growth.
     assert len(base64.b64encode(gzip.compress(release))) < SECRET_LIMIT / 2

@@ -1,6 +1,7 @@
 """Observe, plan, apply, against an API server that refuses, breaks, lags and forgets."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -77,6 +78,32 @@ async def test_a_name_that_belongs_to_another_is_told_and_left_alone(world: Worl
     assert world.conditions["ReplicaFailure"] == "FailedCreatePod"
     assert world.events == ["FailedCreatePod"]
     assert world.asked()[("delete", "pods")] == 0
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        pytest.param(
+            {"ownerReferences": [{"kind": "PyTorchJob", "name": "x", "uid": "old", "controller": True}]}, id="its child"
+        ),
+        pytest.param({"deletionTimestamp": "2026-01-01T00:00:00Z"}, id="on its way out"),
+    ],
+)
+async def test_a_pod_of_a_deleted_job_of_this_name_is_waited_for_without_an_event(
+    world: World, meta: dict[str, Any]
+) -> None:
+    world.api.put(PODS, {"kind": "Pod", "metadata": {"name": "x-worker-1", "namespace": "ns", **meta}})
+    world.submit(make_job(workers=2))
+    with pytest.raises(Unavailable, match="waiting until pods 'x-worker-1' of the deleted job of this name is gone"):
+        await world.reconcile()
+    assert world.conditions["ReplicaFailure"] == "FailedCreatePod"
+    assert "FailedCreatePod" not in world.events
+    world.api.objects[PODS].pop(next(key for key in world.api.objects[PODS] if "x-worker-1" in str(key)))
+    await world.reconcile()
+    world.refresh()
+    await world.reconcile()
+    assert "x-worker-1" in world.pods
+    assert "ReplicaFailure" not in world.conditions
 
 
 async def test_a_refusal_is_told_once_and_what_was_made_is_kept(world: World) -> None:

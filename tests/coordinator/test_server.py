@@ -87,7 +87,7 @@ async def test_a_wrong_token_is_a_problem_of_the_job_told_once() -> None:
         state = home.jobs.state(JOB)
         assert state is not None
         assert "wrong token" in state.problems[TrainingReason.AGENT_REFUSED]
-        assert [one.reason for one in home.events] == [TrainingReason.AGENT_REFUSED]
+        assert [event.reason for event in home.events] == [TrainingReason.AGENT_REFUSED]
 
 
 @pytest.mark.parametrize(

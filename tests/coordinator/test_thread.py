@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
+from pytorchjob_operator.goodput.classes import TimeClass
+from pytorchjob_operator.goodput.ledger import Stage, begin
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.state import Input, JobEvent, JobSynced
 from pytorchjob_operator.rounds.values import Policy, TrainingReason
@@ -66,12 +69,13 @@ async def test_what_was_expected_before_the_start_is_known(coordinator: Coordina
 
 async def test_all_that_is_known_of_a_jobs_pods_reaches_the_decisions() -> None:
     inputs = list[Input]()
+    time: dict[str, Any] = {"stage": Stage.WAITING_FOR_PODS, "ledger": begin(TimeClass.WAITING_FOR_PODS, 7.0)}
     coordinator = Coordinator(
         KeyedTokens(KEY), term=3, hooks=Hooks(record=lambda uid, state, input_, now: inputs.append(input_))
     )
     coordinator.start("127.0.0.1", 0)
-    coordinator.apply(JOB, Sync(POLICY, pods(1), restarts=2, terminating={1: "uid-1"}, trained=True))
-    synced = JobSynced(POLICY, pods(1), restarts=2, terminating={1: "uid-1"}, trained=True)
+    coordinator.apply(JOB, Sync(POLICY, pods(1), restarts=2, terminating={1: "uid-1"}, trained=True, **time))
+    synced = JobSynced(POLICY, pods(1), 2, {1: "uid-1"}, trained=True, lacks_pods=True, ledger=time["ledger"])
     await until_async(lambda: inputs == [synced])
     coordinator.stop()
 

@@ -84,7 +84,7 @@ def test_it_is_v1s_resource() -> None:
         "plural": "pytorchjobs",
         "singular": "pytorchjob",
     }
-    versions = [(one["name"], one["served"], one["storage"]) for one in spec["versions"]]
+    versions = [(version["name"], version["served"], version["storage"]) for version in spec["versions"]]
     assert (spec["group"], spec["scope"], versions) == ("kubeflow.org", "Namespaced", [("v1", True, True)])
 
 
@@ -102,7 +102,7 @@ def test_it_is_scaled_by_v1s_paths() -> None:
 def test_its_columns_begin_with_the_state() -> None:
     columns = build_crd()["spec"]["versions"][0]["additionalPrinterColumns"]
     assert (columns[0]["name"], columns[0]["jsonPath"]) == ("State", ".status.conditions[-1:].type")
-    age = next(one for one in columns if one["name"] == "Age")
+    age = next(column for column in columns if column["name"] == "Age")
     assert (age["jsonPath"], age["type"]) == (".metadata.creationTimestamp", "date")
 
 
@@ -111,7 +111,19 @@ def test_its_columns_show_how_far_a_job_is() -> None:
     shown = [column["name"] for column in columns if not column.get("priority")]
     assert shown == ["State", "Ready", "Restarts", "Step", "Progress", "ETA", "Age"]
     wide = [column["name"] for column in columns if column.get("priority")]
-    assert wide == ["Loss", "Master", "Workers", "Desired", "World", "Started", "Finished", "Reason", "Message"]
+    assert wide == [
+        "Loss",
+        "Goodput",
+        "Lost",
+        "Master",
+        "Workers",
+        "Desired",
+        "World",
+        "Started",
+        "Finished",
+        "Reason",
+        "Message",
+    ]
 
 
 def test_the_deprecated_field_says_so() -> None:

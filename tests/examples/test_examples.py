@@ -122,3 +122,13 @@ def test_elastic_members_go_on_from_a_checkpoint_and_learn(tmp_path: Path) -> No
     assert sorted(losses) == list(range(18, 41))
     assert losses[40] < losses[18] / 100
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_ordinary_script_continues_from_its_checkpoint(tmp_path: Path) -> None:
+    env = {"CHECKPOINT_DIR": str(tmp_path), "STEP_SECONDS": "0"}
+    model = {"module.weight": torch.ones(1, 3), "module.bias": torch.zeros(1)}
+    optimizer = torch.optim.SGD([torch.zeros(1, 3), torch.zeros(1)], lr=0.1).state_dict()
+    torch.save({"step": 40, "model": model, "optimizer": optimizer}, tmp_path / "latest.pt")
+    printed = outputs(start(*AGENT, "--nproc-per-node=2", "examples/checkpoint/train.py", **env))[0]
+    assert "rank=1 world_size=2 from_step=40" in printed
+    assert {int(step) for step in re.findall(r"step=(\d+) loss=", printed)} == set(range(41, 61))

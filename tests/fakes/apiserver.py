@@ -56,7 +56,7 @@ class Place:
 
     def holds(self, obj: Object, selector: str) -> bool:
         labels = obj["metadata"].get("labels") or {}
-        wanted = dict(one.split("=", 1) for one in selector.split(",")) if selector else {}
+        wanted = dict(term.split("=", 1) for term in selector.split(",")) if selector else {}
         in_namespace = self.namespace in (None, obj["metadata"].get("namespace"))
         return in_namespace and all(labels.get(key) == value for key, value in wanted.items())
 
@@ -116,7 +116,7 @@ class FakeApi:
 
     def count(self, verb: str) -> int:
         """How many requests of this kind came."""
-        return sum(one.verb == verb for one in self.requests)
+        return sum(request.verb == verb for request in self.requests)
 
     # What it does
 
@@ -145,7 +145,7 @@ class FakeApi:
             known = self._all(place.collection).get((place.namespace or "", place.name))
             return web.json_response(known) if known else failure(404, "NotFound", f"{place.name} not found")
         selector = request.query.get("labelSelector", "")
-        found = [one for one in self._all(place.collection).values() if place.holds(one, selector)]
+        found = [stored for stored in self._all(place.collection).values() if place.holds(stored, selector)]
         limit = int(request.query.get("limit", "0")) or len(found) or 1
         start, _, at = request.query.get("continue", f"0:{self.version}").partition(":")
         end = int(start) + limit

@@ -106,7 +106,7 @@ def test_by_owner_follows_a_change_of_owner() -> None:
     assert (changed[0], set(changed[1:3]), changed[3:]) == ("x", {"x", "y"}, ["y"])
 
 
-def test_nothing_is_told_when_nothing_is_news() -> None:
+def test_nothing_is_told_when_nothing_shows_more() -> None:
     changed: list[str] = []
     store: Store[Item] = Store(lambda: 0.0, changed.append)
     feed(store, [("put", item(5)), ("put", item(5)), ("del", item(6)), ("del", item(6)), ("put", item(5))])

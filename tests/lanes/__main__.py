@@ -55,9 +55,9 @@ def main(arguments: list[str], env: Mapping[str, str]) -> int:
             own.fail(f"{row.tests} tests of the kind {row.kind}", f"STRICT=1, and {row.lack.why}")
     report(runner, own, chosen, "make test-long" if long else "make test")
     show(f"\n{summary.clock(time.monotonic() - began)} minutes in all; each lane's log is {OUT}/LANE.log\n")
-    everything = [own, *(one.results for one in runner.lanes.values())]
+    everything = [own, *(lane.results for lane in runner.lanes.values())]
     show(summary.closing(everything, sum(row.tests for row in chosen.left_out)))
-    return 1 if any(one.failures for one in everything) else 0
+    return 1 if any(results.failures for results in everything) else 0
 
 
 def show(text: str) -> None:

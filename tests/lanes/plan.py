@@ -31,7 +31,7 @@ class Selection:
     @property
     def expression(self) -> str:
         """The selection in the words of pytest's option -m."""
-        return " and ".join([*sorted(self.needs), *(f"not {one}" for one in sorted(self.excludes))])
+        return " and ".join([*sorted(self.needs), *(f"not {name}" for name in sorted(self.excludes))])
 
 
 def select(needs: str = "", excludes: str = "") -> Selection:
@@ -74,7 +74,7 @@ class Lane:
     """How far its processes stand back, so that the longest lane, with a whole cluster in it, is not starved."""
     judges: tuple[Command, ...] = ()
     """What the lane runs at its end, over its whole run: only if each of its tests ran, and passed."""
-    minutes: int = 30
+    minutes: int = 60
     """The lane fails when it takes longer: something hangs. Building all of Kubernetes is in it where it is needed."""
 
 
@@ -166,7 +166,7 @@ def plan(tests: Tests, absent: Mapping[str, Lack], long: bool = False) -> Plan:
     if long:
         kept = [tuple(lane for lane in track if lane is not CHECK) for track in kept]
     running = tuple(track for track in kept if track)
-    left_out = (*_left_out(chosen, absent), *(_without_judge(lane, one) for lane in partial for one in lane.judges))
+    left_out = (*_left_out(chosen, absent), *(_without_judge(lane, judge) for lane in partial for judge in lane.judges))
     return Plan(running, left_out, tuple(_problems(wanted, running)))
 
 

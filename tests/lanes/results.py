@@ -60,7 +60,7 @@ class Results:
 
     def count(self, outcome: str) -> int:
         """Return the number of tests with this outcome."""
-        return sum(one == outcome for one in self.outcomes.values())
+        return sum(found == outcome for found in self.outcomes.values())
 
 
 class Tail:

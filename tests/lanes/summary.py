@@ -60,5 +60,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 def closing(found: Iterable[Results], skipped: int = 0) -> str:
     """Return the last line, which CI reads; `skipped` tests were left out as a whole."""
     results = list(found)
-    passed, failed, more = (sum(one.count(outcome) for one in results) for outcome in ("passed", "failed", "skipped"))
+    passed, failed, more = (
+        sum(result.count(outcome) for result in results) for outcome in ("passed", "failed", "skipped")
+    )
     return f"{passed} passed, {failed} failed, {more + skipped} skipped"

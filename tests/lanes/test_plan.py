@@ -55,7 +55,7 @@ def test_a_test_on_the_cluster_runs_with_others_or_alone(markers: str, expressio
 
 def test_whatever_markers_a_test_has_it_is_in_one_lane_or_it_is_named() -> None:
     combinations = [frozenset(chosen) for count in range(len(KINDS)) for chosen in itertools.combinations(KINDS, count)]
-    tests = {f"tests/{'-'.join(sorted(one))}": one for one in combinations}
+    tests = {f"tests/{'-'.join(sorted(markers))}": markers for markers in combinations}
     for long in (False, True):
         found = plan(tests, {}, long)
         of_two_lanes = [
@@ -92,7 +92,7 @@ def test_what_is_absent_is_left_out_and_counted_once() -> None:
 def test_what_judges_a_whole_lane_is_left_out_with_any_of_its_tests(absent: str, judged: bool, rows: list[str]) -> None:
     tests = named(e2e__x="cluster", e2e__y="cluster alone", tests__z="torch")
     found = plan(tests, dict.fromkeys(absent.split(), GO))
-    judges = [one.name for track in found.tracks for lane in track for one in lane.judges]
+    judges = [judge.name for track in found.tracks for lane in track for judge in lane.judges]
     assert judges == (["python -m tests.rights check"] if judged else [])
     assert [row.kind for row in found.left_out if row.follows] == rows
 
@@ -116,7 +116,9 @@ def test_the_rest_of_a_lane_runs_when_a_kind_is_absent() -> None:
 
 def test_a_lane_reads_the_files_of_its_tests_only() -> None:
     tests = {"tests/a.py::x": frozenset(["torch"]), "tests/a.py::y": frozenset(), "tests/b.py::z": frozenset()}
-    files = {lane.name: [one.files for one in lane.sessions] for track in plan(tests, {}).tracks for lane in track}
+    files = {
+        lane.name: [session.files for session in lane.sessions] for track in plan(tests, {}).tracks for lane in track
+    }
     assert files == {"check": [], "unit": [("tests/a.py", "tests/b.py")], "torch": [("tests/a.py",)]}
 
 

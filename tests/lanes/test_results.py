@@ -30,15 +30,15 @@ def read(*lines: str) -> Results:
     ],
 )
 def test_a_test_counts_once_by_its_worst_outcome(outcomes: list[str], counted: str) -> None:
-    results = read(*(event("x", one) for one in outcomes))
-    assert [results.count(one) for one in ("passed", "skipped", "failed")] == [
-        int(counted == one) for one in ("passed", "skipped", "failed")
+    results = read(*(event("x", outcome) for outcome in outcomes))
+    assert [results.count(outcome) for outcome in ("passed", "skipped", "failed")] == [
+        int(counted == outcome) for outcome in ("passed", "skipped", "failed")
     ]
 
 
 def test_a_failure_is_told_once_with_what_it_says() -> None:
     results = Results()
-    assert [one.problem for one in results.add([event("x", "failed", "assert 1 == 2")])] == ["assert 1 == 2"]
+    assert [failure.problem for failure in results.add([event("x", "failed", "assert 1 == 2")])] == ["assert 1 == 2"]
     assert results.add([event("x", "failed", "and again")]) == []
 
 

@@ -56,7 +56,7 @@ def alive(pid: Path) -> bool:
 
 
 def problems(found: Progress) -> list[str]:
-    return [one.problem for one in found.results.failures.values()]
+    return [failure.problem for failure in found.results.failures.values()]
 
 
 @pytest.mark.parametrize("options", [(), TWO_PROCESSES], ids=["one process", "two processes"])
@@ -86,7 +86,7 @@ async def test_each_test_is_counted_and_each_failure_is_shown_with_its_log(
 )
 async def test_a_run_that_does_not_end_well_fails(shown: Shown, code: str, problem: str) -> None:
     found = await shown.tests(code)
-    assert any(problem in one for one in problems(found)), problems(found)
+    assert any(problem in text for text in problems(found)), problems(found)
 
 
 async def test_a_test_may_change_the_folder(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,12 +29,17 @@ dist.barrier()
 """
 
 
+def injected(name: str, folder: Path, script: str) -> dict[str, Any]:
+    """A job of two workers that run this script by an unmodified torchrun; its argument is a path for a marker."""
+    path = folder / "train.py"
+    path.write_text(script)
+    made = job(name, Worker=role(["torchrun", str(path), str(folder / "marker")], 2, "OnFailure"))
+    made["spec"] |= {"agent": {"inject": True}, "nprocPerNode": "1"}
+    return made
+
+
 def test_torchrun_itself_recovers_from_a_crash_by_our_rendezvous(start: Start, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(_SCRIPT)
-    spec = job("tier-one", Worker=role(["torchrun", str(script), str(tmp_path / "crashed")], 2, "OnFailure"))
-    spec["spec"] |= {"agent": {"inject": True}, "nprocPerNode": "1"}
-    run = start(spec)
+    run = start(injected("tier-one", tmp_path, _SCRIPT))
     run.until("Round 1.1 starts with 2 members")
     run.until("WorkerFailed: rank 1 (tier-one-worker-1)")
     run.until("Round 1.2 starts with 2 members")
@@ -59,11 +65,7 @@ if dist.get_rank() == 0 and not failed.exists():
 def test_a_torchrun_whose_workers_are_done_starts_again_in_place_when_another_member_fails(
     start: Start, tmp_path: Path
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(_EARLY)
-    spec = job("early", Worker=role(["torchrun", str(script), str(tmp_path / "failed")], 2, "OnFailure"))
-    spec["spec"] |= {"agent": {"inject": True}, "nprocPerNode": "1"}
-    run = start(spec)
+    run = start(injected("early", tmp_path, _EARLY))
     run.until("WorkerFailed: rank 0 (early-worker-0)")
     run.until("Round 1.2 starts with 2 members")
     assert run.wait() == 0, run.out + run.err

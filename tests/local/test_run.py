@@ -341,6 +341,25 @@ def test_nothing_is_left(start: Start, number: signal.Signals, status: int) -> N
     assert len(run.pids()) == 6
 
 
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        pytest.param((), signal.SIGINT, id="by Ctrl-C"),
+        pytest.param((), signal.SIGTERM, id="by SIGTERM"),
+        pytest.param(("--timeout", "2"), None, id="by the time limit"),
+    ],
+)
+def test_a_run_that_is_ended_early_shows_that_it_was_stopped(
+    start: Start, options: tuple[str, ...], number: signal.Signals | None
+) -> None:
+    run = start(job(Worker=python(SLEEP)), *options)
+    if number is not None:
+        run.until("pid=")
+        run.signal(number)
+    run.wait()
+    assert "tiny: Stopped, 0/1 ready" in run.err
+
+
 def test_the_second_ctrl_c_kills_at_once(start: Start) -> None:
     stubborn = "import signal; signal.signal(15, signal.SIG_IGN);" + SLEEP
     run = start(job(Worker=python(stubborn)), "--grace", "10000")

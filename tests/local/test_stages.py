@@ -1,13 +1,17 @@
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytorchjob_operator.coordinator_report import PhaseName, Report
-from pytorchjob_operator.local.stages import Stage, StageClock, brief, find_stage, starts_agents
+from pytorchjob_operator.local.stages import Stage, StageClock, brief, find_stage
 from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.plan.members import starts_agents
 from tests.local.jobs import job, role
 
 AGENT = ["pytorchjob-agent", "run", "--", "train.py"]
+PAGE = Path(__file__).parents[2] / "docs" / "local.md"
 
 
 def parsed(command: list[str], kind: str = "Running", agent: dict[str, Any] | None = None) -> PyTorchJob:
@@ -76,3 +80,9 @@ def test_the_times_of_starting_and_joining_are_worth_a_line() -> None:
 
 def test_a_short_time_has_a_tenth() -> None:
     assert (brief(0.34), brief(9.94), brief(12.4)) == ("0.3 s", "9.9 s", "12 s")
+
+
+def test_the_page_has_a_row_for_each_stage_and_no_other() -> None:
+    table = PAGE.read_text().partition("| stage | what happens | test |")[2].partition("\n\n")[0]
+    names = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert sorted(names) == sorted(stage.value for stage in Stage)

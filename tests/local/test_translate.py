@@ -52,6 +52,13 @@ def test_the_callers_own_coordinator_is_not_the_replicas() -> None:
     assert "PYTORCHJOB_COORDINATOR" not in translated(shell={"PYTORCHJOB_COORDINATOR": "a:1"}).env
 
 
+@pytest.mark.parametrize("name", ["PYTORCHJOB_CACHES", "PYTORCHJOB_CHECKPOINT"])
+def test_replicas_of_one_machine_share_its_directories(name: str) -> None:
+    given = [{"name": name, "value": "{}"}, {"name": "OTHER", "value": "1"}]
+    found = translated(env=given).env
+    assert (name in found, found["OTHER"]) == (False, "1")
+
+
 def test_arguments_see_the_contract_and_addresses() -> None:
     found = translated(command=["train"], args=["--rank=$(RANK)", "$(MASTER_ADDR)", "tiny-worker-1.tiny:80"])
     assert found.argv == ("train", "--rank=1", "127.9.9.1", "127.9.9.3:80")

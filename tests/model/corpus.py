@@ -193,6 +193,7 @@ BAD_CONTAINERS = (
         f"{_POD}.containers[0].ports"),
 )  # fmt: skip
 _AGENT = "spec.agent"
+_CHECKPOINT, _MEMORY = f"{_AGENT}.checkpoint", {"directory": "/c", "memory": "1Gi"}
 _LOGS = f"{_AGENT}.hang.logRules"
 _LOSS = {"name": "loss", "pattern": "loss=([0-9.]+)"}
 BAD_AGENTS = (
@@ -203,6 +204,23 @@ BAD_AGENTS = (
     _at("modules for a cold start", f"{_AGENT}.preload", ["numpy"]),
     Bad("modules for a start that is cold by word", {f"{_AGENT}.preload": ["numpy"], f"{_AGENT}.startMode": "Cold"},
         f"{_AGENT}.preload"),
+    _at("checkpoints without a limit", f"{_AGENT}.checkpoint", {"directory": "/c"}, f"{_AGENT}.checkpoint.memory"),
+    _at("checkpoints at the root", f"{_AGENT}.checkpoint", {"directory": "/", "memory": "1Gi"},
+        f"{_AGENT}.checkpoint.directory"),
+    _at("checkpoints above a directory", f"{_AGENT}.checkpoint", {"directory": "/a/../b", "memory": "1Gi"},
+        f"{_AGENT}.checkpoint.directory"),
+    _at("checkpoints without room", f"{_AGENT}.checkpoint", {"directory": "/c", "memory": "0Gi"},
+        f"{_AGENT}.checkpoint.memory"),
+    _at("more copies than pods need", f"{_AGENT}.checkpoint", {"directory": "/c", "memory": "1Gi", "copies": 4},
+        f"{_AGENT}.checkpoint.copies"),
+    _at("durable checkpoints in memory", _CHECKPOINT, {**_MEMORY, "durable": {"directory": "/c/durable"}},
+        f"{_CHECKPOINT}.durable.directory"),
+    _at("durable checkpoints above the memory", _CHECKPOINT,
+        {"directory": "/a/b", "memory": "1Gi", "durable": {"directory": "/a"}}, f"{_CHECKPOINT}.durable.directory"),
+    _at("durable checkpoints at a relative path", _CHECKPOINT, {**_MEMORY, "durable": {"directory": "mnt"}},
+        f"{_CHECKPOINT}.durable.directory"),
+    _at("durable checkpoints without a pause", _CHECKPOINT,
+        {**_MEMORY, "durable": {"directory": "/mnt", "intervalSeconds": 0}}, f"{_CHECKPOINT}.durable.intervalSeconds"),
     _at("a path for a module", f"{_AGENT}.preload", ["./numpy.py"], f"{_AGENT}.preload[0]"),
     _at("a start mode in lower case", f"{_AGENT}.startMode", "warm"),
     _at("two log rules of one name", _LOGS, [{**_LOSS, "faultOnMatch": True}] * 2),
@@ -272,7 +290,9 @@ GOOD: dict[str, Job] = {
     ),
     "every field of the agent": changed(elastic(), {_AGENT: {
         "inject": True, "startMode": "Auto", "preload": ["transformers", "my.model_2"], "restartWindowSeconds": 3600,
-        "fenceSeconds": 60, "networkPolicy": True,
+        "fenceSeconds": 60, "networkPolicy": True, "caches": False,
+        "checkpoint": {"directory": "/data/check-points", "memory": "8Gi", "copies": 2,
+                       "durable": {"directory": "/data/check-points-2", "intervalSeconds": 1800}},
         "preflight": "Fail",
         "hang": {"progressSeconds": 0, "firstProgressSeconds": 600, "idleSeconds": 60, "logRules": [
             {**_LOSS, "operator": "gteq", "value": 2.5, "points": 3, "startSeconds": 60, "everySeconds": 10,

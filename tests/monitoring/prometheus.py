@@ -1,7 +1,6 @@
 """A real Prometheus on this machine. It scrapes a test's targets every second and answers expressions."""
 
 import json
-import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import yaml
 
 from tests.apiserver.cluster import BIN
 from tests.ports import free_port
+from tests.processes import start
 from tests.waiting import until
 
 _LIMIT = 10
@@ -49,9 +49,7 @@ class Prometheus:
             f"--storage.tsdb.path={directory / 'data'}",
             f"--web.listen-address={self._url}",
         )
-        command = ["setpriv", "--pdeathsig", "KILL", str(program("prometheus")), *options]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self._process = start([program("prometheus"), *options], self._log)
         until(self._ready, story=lambda: self.log[-3000:])
 
     @property

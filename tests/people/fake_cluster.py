@@ -165,6 +165,10 @@ class FakeCluster:
         """Answer `read(path)` with this body."""
         self._paths[path] = body
 
+    def hide(self, path: str) -> None:
+        """Answer `read(path)` as for a person who may not read it."""
+        self._paths.pop(path, None)
+
     def fail(self, method: str, *errors: ClusterError) -> None:
         """Let the next calls of a method raise these errors, in this order."""
         self._failures.setdefault(method, []).extend(errors)

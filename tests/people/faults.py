@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pytorchjob_operator import names
 from tests.people import seeds
 from tests.people.fake_cluster import FakeCluster, an_event, timestamp
 from tests.people.seeds import (
@@ -307,13 +308,16 @@ CREATION = (
     ),
 )
 
-HELD = tuple(seeds.held(name) for name in (MASTER, W0, W1))
-"""Pods that Kueue holds back as a group."""
+QUEUED = job(seeds.condition("Suspended"), runPolicy={"suspend": True}, labels={names.LABEL_KUEUE_QUEUE: "gpu"})
+HELD = (
+    job(seeds.condition("Waiting", reason="SchedulingGated")),
+    *(seeds.held(name) for name in (MASTER, W0, W1)),
+)
+"""A job whose pods Kueue holds back as a group."""
 QUEUES = (
     fault(
         "Kueue holds a group of pods that waits for quota",
         "KueueWaitsForQuota",
-        job(seeds.condition("Waiting", reason="SchedulingGated")),
         *HELD,
         seeds.kueue(
             seeds.workload(
@@ -324,15 +328,20 @@ QUEUES = (
     fault(
         "Kueue has no Workload yet for a group of pods",
         "KueueWaits",
-        job(seeds.condition("Waiting", reason="SchedulingGated")),
         *HELD,
         seeds.kueue(seeds.workload("of another group", name="other")),
+    ),
+    fault(
+        "a group of pods in a queue that does not exist",
+        "KueueWaits",
+        *HELD,
+        seeds.kueue(seeds.workload("LocalQueue gpu doesn't exist", "Inadmissible", "group")),
     ),
     fault("suspended by a user", "SuspendedByUser", job(seeds.condition("Suspended"), runPolicy={"suspend": True})),
     fault(
         "Kueue waits for quota",
         "KueueWaitsForQuota",
-        job(seeds.condition("Suspended"), runPolicy={"suspend": True}, labels={"kueue.x-k8s.io/queue-name": "gpu"}),
+        QUEUED,
         seeds.kueue(
             seeds.workload(
                 "couldn't assign flavors to pod set worker: insufficient unused quota for nvidia.com/gpu in flavor default,"
@@ -343,13 +352,13 @@ QUEUES = (
     fault(
         "a queue that does not exist",
         "KueueQueueMissing",
-        job(seeds.condition("Suspended"), runPolicy={"suspend": True}, labels={"kueue.x-k8s.io/queue-name": "gpu"}),
+        QUEUED,
         seeds.kueue(seeds.workload("LocalQueue gpu doesn't exist", "Inadmissible")),
     ),
     fault(
         "a Kueue that does not serve PyTorchJobs",
         "KueueIgnoresJob",
-        job(seeds.condition("Suspended"), runPolicy={"suspend": True}, labels={"kueue.x-k8s.io/queue-name": "gpu"}),
+        QUEUED,
         seeds.kueue(),
     ),
     fault(
@@ -546,6 +555,20 @@ TRAINING = (
         pod(W1),
     ),
     fault(
+        "workers that hang, of which the status says nothing yet",
+        "WorkersHang",
+        job(RUNNING, status={"elastic": {"lastRestart": {"time": timestamp(-100), "reason": "WorkerFailed"}}}),
+        pod(MASTER),
+        pod(W0),
+        pod(W1),
+        an_event(
+            JOB,
+            "WorkersHang",
+            "rank 1 (train-worker-0) hangs: no step for 120 s; it is in train.py:12 load()",
+            seconds=-2,
+        ),
+    ),
+    fault(
         "a NetworkPolicy between the pods and the operator",
         "CoordinatorUnreachable",
         job(RUNNING),
@@ -594,6 +617,20 @@ TRAINING = (
         pod(W1),
     ),
     fault(
+        "a memory for checkpoints that is full",
+        "CheckpointsNotKept",
+        job(
+            RUNNING,
+            degraded(
+                "CheckpointsNotKept",
+                "train-worker-0: CheckpointMemoryFull: no checkpoint is kept in memory: 900.0 MB of 1000.0 MB are used",
+            ),
+        ),
+        pod(MASTER),
+        pod(W0),
+        pod(W1),
+    ),
+    fault(
         "a closed port between pods",
         "PeerUnreachable",
         job(
@@ -608,6 +645,22 @@ TRAINING = (
         pod(W1),
     ),
     fault(
+        "a rank that is slower than the others",
+        "SlowRank",
+        job(
+            RUNNING,
+            status={
+                "stragglers": [
+                    {"rank": 1, "pod": W0, "node": "node-1", "percent": 31, "since": "2026-11-01T12:00:00Z"},
+                    {"rank": 2, "pod": W1, "node": "node-1", "percent": 22, "since": "2026-11-01T12:00:00Z"},
+                ]
+            },
+        ),
+        pod(MASTER),
+        pod(W0),
+        pod(W1),
+    ),
+    fault(
         "unequal versions",
         "UnequalVersions",
         job(
@@ -615,6 +668,23 @@ TRAINING = (
             degraded(
                 "UnequalVersions",
                 "torch versions differ: train-worker-1 has 2.4.0, the others have 2.15.0; use one image",
+            ),
+        ),
+        pod(MASTER),
+        pod(W0),
+        pod(W1),
+    ),
+    fault(
+        "a durable directory without a volume",
+        "DurableDirectoryNotMounted",
+        job(
+            RUNNING,
+            seeds.condition(
+                "ConfigValid",
+                "spec.agent.checkpoint.durable.directory: no volume of Worker contains /mnt/run-1: what is saved there"
+                " ends with the pod; mount a volume there",
+                reason="DurableDirectoryNotMounted",
+                status="False",
             ),
         ),
         pod(MASTER),
@@ -787,7 +857,44 @@ CONTAINERS = (
     ),
 )
 
+SICK_GPU = {
+    **seeds.container(seeds.running()),
+    "allocatedResourcesStatus": [
+        {
+            "name": "nvidia.com/gpu",
+            "resources": [
+                {"resourceID": "GPU-7", "health": "Healthy"},
+                {"resourceID": "GPU-8", "health": "Unhealthy", "message": "Xid 79"},
+            ],
+        }
+    ],
+}
 NODES = (
+    fault(
+        "a GPU that fell off the bus",
+        "DeviceUnhealthy",
+        job(RUNNING),
+        pod(MASTER),
+        pod(W0, SICK_GPU, node="node-2"),
+        pod(W1),
+        seeds.node("node-1"),
+        seeds.node("node-2"),
+    ),
+    fault(
+        "a node that an autoscaler removes",
+        "PodThreatened",
+        an_event(
+            JOB,
+            "PodThreatened",
+            "train-worker-0: its node node-2 has the taint ToBeDeletedByClusterAutoscaler. The workers are asked to save",
+        ),
+        job(RUNNING),
+        pod(MASTER, node="node-1"),
+        pod(W0, node="node-2"),
+        pod(W1, node="node-1"),
+        seeds.node("node-1"),
+        seeds.node("node-2", taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]),
+    ),
     fault(
         "a node that does not answer",
         "NodeLost",
@@ -923,10 +1030,29 @@ LIMITS = (
     ),
 )
 
+_BACK = (seeds.uninstalled, seeds.v1())
+_OTHER_KINDS = ("--enable-scheme=tfjob", "--enable-scheme", "mpijob")
 OPERATOR = (
     fault("no operator", "OperatorMissing", seeds.new_job(), seeds.no_operator),
     fault(
         "an operator whose pods do not run", "OperatorDown", seeds.new_job(), seeds.operator(available=0, renewed=-900)
+    ),
+    fault("an operator that was uninstalled, and left its Lease", "OperatorMissing", job(), seeds.uninstalled),
+    fault("training-operator v1 in the place of this operator", "ServedByTrainingOperator", seeds.new_job(), *_BACK),
+    fault(
+        "an operator that is switched off, and v1 instead",
+        "ServedByTrainingOperator",
+        seeds.new_job(),
+        seeds.operator(available=0, wanted=0),
+        seeds.v1(),
+    ),
+    fault("two operators that serve the job", "TwoOperators", seeds.new_job(), seeds.operator(), seeds.v1()),
+    fault(
+        "two operators, of which v1 lists PyTorchJobs",
+        "TwoOperators",
+        seeds.new_job(),
+        seeds.operator(namespaces="team"),
+        seeds.v1("--enable-scheme=tfjob", "--enable-scheme=PyTorchJob", namespace="team"),
     ),
     fault("an operator that lost its Lease", "OperatorDown", seeds.new_job(), seeds.operator(renewed=-900)),
     fault(
@@ -963,6 +1089,27 @@ WELL = (
         NONE,
         job(RUNNING, status={"elastic": {"round": "1.1", "members": 3}}),
         *map(pod, (MASTER, W0, W1)),
+    ),
+    fault(
+        "a job beside v1, which serves other kinds only",
+        NONE,
+        seeds.new_job(created=timestamp(-2)),
+        seeds.operator(),
+        seeds.v1(*_OTHER_KINDS),
+    ),
+    fault(
+        "a job beside v1, which serves another namespace only",
+        NONE,
+        seeds.new_job(created=timestamp(-2)),
+        seeds.operator(),
+        seeds.v1("--namespace=vision"),
+    ),
+    fault(
+        "a job beside v1, which does not run",
+        NONE,
+        seeds.new_job(created=timestamp(-2)),
+        seeds.operator(),
+        seeds.v1(available=0),
     ),
     fault("a job that was just created", NONE, seeds.new_job(created=timestamp(-2)), seeds.operator()),
     fault("pods that have no node yet", NONE, job(), pod(MASTER), pending(W0, "", reason=""), pod(W1)),

@@ -235,33 +235,57 @@ def workload(message: str, reason: str = "Pending", name: str = "") -> Object:
     }
 
 
-def operator(available: int = 2, namespaces: str = "", renewed: float = -3) -> Callable[[FakeCluster], None]:
-    """The operator's Deployment and Lease."""
+def operator(
+    available: int = 2, namespaces: str = "", renewed: float = -3, wanted: int = 2
+) -> Callable[[FakeCluster], None]:
+    """The operator's Deployment, pods and Lease."""
     environment = [{"name": "PYTORCHJOB_NAMESPACES", "value": namespaces}]
-    deployment = {
-        "metadata": {"name": "pytorchjob-operator", "namespace": "pytorchjob-system"},
-        "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "operator", "env": environment}]}}},
-        "status": {"availableReplicas": available} if available else {},
-    }
-    lease = {
-        "metadata": {"name": "pytorchjob-operator", "namespace": "pytorchjob-system"},
-        "spec": {
-            "holderIdentity": "pytorchjob-operator-abc",
-            "renewTime": timestamp(renewed),
-            "leaseDurationSeconds": 15,
-        },
-    }
+    container = {"name": "operator", "env": environment}
+    made = deployment("pytorchjob-operator", "pytorchjob-system", container, available=available, replicas=wanted)
+    pods = [{"metadata": {"name": f"pytorchjob-operator-{n}", "namespace": "pytorchjob-system"}} for n in range(wanted)]
 
     def serve(cluster: FakeCluster) -> None:
-        cluster.serve(gather.DEPLOYMENTS, {"items": [deployment]})
-        cluster.serve(gather.LEASES, {"items": [lease]})
+        cluster.serve(gather.DEPLOYMENTS, {"items": [made]})
+        cluster.serve(gather.OPERATOR_PODS, {"items": pods})
+        cluster.serve(gather.LEASES, {"items": [lease(renewed)]})
 
     return serve
 
 
+def deployment(name: str, namespace: str, container: Object, *, available: int = 1, replicas: int = 1) -> Object:
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}},
+        "status": {"availableReplicas": available} if available else {},
+    }
+
+
+def lease(renewed: float) -> Object:
+    """The operator's Lease, renewed by a pod this many seconds after the start of the test."""
+    times = {"renewTime": timestamp(renewed), "leaseDurationSeconds": 15}
+    return {
+        "metadata": {"name": "pytorchjob-operator", "namespace": "pytorchjob-system"},
+        "spec": {"holderIdentity": "pytorchjob-operator-abc", **times},
+    }
+
+
 def no_operator(cluster: FakeCluster) -> None:
-    cluster.serve(gather.DEPLOYMENTS, {"items": []})
-    cluster.serve(gather.LEASES, {"items": []})
+    for path in (gather.DEPLOYMENTS, gather.OPERATOR_PODS, gather.LEASES, gather.V1_DEPLOYMENTS):
+        cluster.serve(path, {"items": []})
+
+
+def uninstalled(cluster: FakeCluster) -> None:
+    """What `helm uninstall` leaves: the Lease, which its leader could not release any more."""
+    no_operator(cluster)
+    cluster.serve(gather.LEASES, {"items": [lease(-67)]})
+
+
+def v1(*arguments: str, available: int = 1, replicas: int = 1, namespace: str = "") -> Callable[[FakeCluster], None]:
+    """training-operator v1's Deployment."""
+    environment = [{"name": "KUBEFLOW_NAMESPACE", "value": namespace}] if namespace else []
+    container = {"name": "training-operator", "command": ["/manager"], "args": [*arguments], "env": environment}
+    made = deployment("training-operator", "kubeflow", container, available=available, replicas=replicas)
+    return lambda cluster: cluster.serve(gather.V1_DEPLOYMENTS, {"items": [made]})
 
 
 def kueue(*workloads: Object) -> Callable[[FakeCluster], None]:

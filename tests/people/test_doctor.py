@@ -15,6 +15,7 @@ from pytorchjob.cluster import gather
 from pytorchjob.cluster.errors import NoPermission, NotInstalled
 from pytorchjob.view.causes.cause import Symptom
 from pytorchjob.view.causes.table import CAUSES, diagnose
+from pytorchjob.view.cluster_view import make_cluster_view
 from pytorchjob.view.job_view import make_job_view
 from pytorchjob_operator import names
 from tests.people import seeds
@@ -107,11 +108,90 @@ def test_the_answer_has_the_cause_its_evidence_and_the_commands() -> None:
     assert "$ docker push registry.example.com/team/train:1" in answer.output
 
 
+@pytest.mark.parametrize("seeded", [pytest.param(each, id=each.what) for each in FAULTS if "hang" in each.what])
+def test_a_hang_is_told_with_its_rank_and_pod(seeded: Fault) -> None:
+    finding = diagnose(gather.gather_job(seeds.cluster_with(*seeded.parts), seeds.JOB, NOW)).findings[0]
+    assert "rank 1 (train-worker-0) hangs" in finding.why
+    assert "train.py:12 load()" in finding.why
+
+
 def test_consequences_are_named_and_not_explained() -> None:
     seeded = next(each for each in FAULTS if each.what == "a backoff limit, and the exception behind it")
     answer = doctor(seeds.cluster_with(*seeded.parts), seeds.JOB)
     assert "Probably follows from it: BackoffLimit" in answer.output
     assert "2." not in answer.output
+
+
+_GONE = "RuntimeError: [gloo/transport/tcp/pair.cc:538] Connection closed by peer [10.244.1.7]:40971"
+_ERROR = "ValueError: batch size must be positive"
+
+
+def failure(name: str, code: int, words: str, rank: str = "", seconds: float = -20, **by_agent: Any) -> Any:
+    """A pod whose only process failed; an agent has written the message if it has a rank there."""
+    state = seeds.agent("WorkerFailed", code, words, **by_agent) if by_agent else seeds.ended(code, words)
+    state["terminated"]["finishedAt"] = timestamp(seconds)
+    made = seeds.pod(name, state, phase="Failed")
+    made["spec"]["containers"][0] |= {"command": ["python", "x.py"], "env": [{"name": "RANK", "value": rank}]}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("pods", "rank"),
+    [
+        pytest.param(
+            (
+                failure(seeds.MASTER, 1, _GONE, "0", -22),
+                failure(seeds.W0, 1, _ERROR, "1", -20),
+                failure(seeds.W1, 1, _GONE, "2", -21),
+            ),
+            1,
+            id="by its environment, though the others ended before it",
+        ),
+        pytest.param(
+            (failure(seeds.MASTER, 1, _GONE, rank=0), failure(seeds.W0, 1, _ERROR, rank=5)), 5, id="by its agent"
+        ),
+        pytest.param(
+            (failure(seeds.W0, 1, f"[rank3]: Traceback\n[rank3]: {_ERROR}"),), 3, id="by the lines that torch writes"
+        ),
+        pytest.param(
+            (
+                failure(seeds.W0, 1, _GONE),
+                seeds.job(seeds.failed(f"rank 7 (train-worker-1) exited with code 1: {_ERROR}")),
+            ),
+            7,
+            id="by the coordinator's report",
+        ),
+    ],
+)
+def test_the_rank_that_failed_first_comes_first(pods: tuple[Any, ...], rank: int) -> None:
+    cluster = seeds.cluster_with(seeds.job(seeds.failed("it failed")), *pods)
+    command = f"pytorchjob logs train -n team --rank {rank}"
+    answer = doctor(cluster, seeds.JOB).output
+    assert "1. PythonException: The training script failed in" in answer
+    assert next(line.strip() for line in answer.splitlines() if "$ " in line) == f"$ {command}"
+    view = make_job_view(gather.gather_job(cluster, seeds.JOB, NOW))
+    assert (view.reason.endswith(_ERROR), view.next_command) == (True, command)
+
+
+def test_a_container_that_was_started_again_has_its_error_in_the_log_before() -> None:
+    again = seeds.pod(
+        seeds.W0, seeds.container(seeds.running(-5), restarts=1, last=seeds.ended(1, f"[rank1]: {_ERROR}"))
+    )
+    cluster = seeds.cluster_with(seeds.job(seeds.RUNNING), seeds.pod(seeds.MASTER), again, seeds.pod(seeds.W1))
+    steps = diagnose(gather.gather_job(cluster, seeds.JOB, NOW)).findings[0].steps
+    commands = [step.command for step in steps if " logs " in step.command]
+    assert commands == [
+        "pytorchjob logs train -n team --rank 1 --previous",
+        "kubectl logs train-worker-0 -n team -c pytorch --previous --tail=100",
+    ]
+
+
+@pytest.mark.parametrize("rank", ["", "; ls"], ids=["no rank", "what is no rank"])
+def test_a_rank_that_is_not_known_is_not_named(rank: str) -> None:
+    pod = failure(seeds.W0, 1, _ERROR, rank)
+    answer = doctor(seeds.cluster_with(seeds.job(seeds.failed("x")), pod), seeds.JOB).output
+    assert "--rank" not in answer
+    assert "$ kubectl logs train-worker-0 -n team -c pytorch --tail=100" in answer
 
 
 def test_the_answer_as_json() -> None:
@@ -145,10 +225,9 @@ def test_a_cluster_that_is_well_ends_with_0() -> None:
     assert (answer.exit_code, "Nothing is wrong here." in answer.output) == (0, True), answer.output
 
 
-def lease(renewed: str) -> dict[str, Any]:
-    return {
-        "items": [{"metadata": {"name": "pytorchjob-operator"}, "spec": {"holderIdentity": "x", "renewTime": renewed}}]
-    }
+def lease(renewed: str, holder: str = "x") -> dict[str, Any]:
+    meta = {"name": "pytorchjob-operator", "namespace": "pytorchjob-system"}
+    return {"items": [{"metadata": meta, "spec": {"holderIdentity": holder, "renewTime": renewed}}]}
 
 
 @pytest.mark.parametrize("arguments", [(), (seeds.JOB,)], ids=["of the cluster", "of a job"])
@@ -176,6 +255,171 @@ def test_a_cluster_with_a_fault(change: Callable[[FakeCluster], None], words: st
     change(cluster)
     answer = doctor(cluster)
     assert (answer.exit_code, words in answer.output) == (1, True), answer.output
+
+
+def check_lines(cluster: FakeCluster) -> dict[str, str]:
+    """The line of each check, with its next step."""
+    checks = json.loads(doctor(cluster, "-o", "json").output)["checks"]
+    shown, marks = doctor(cluster).output, {True: "ok", False: "WRONG", None: "-"}
+    lines = {}
+    for check in checks:
+        step = check["next"] or {"text": "", "command": ""}
+        assert bool(step["text"]) is (check["ok"] is False)
+        assert [text for text in (check["text"], *step.values()) if text not in shown] == []
+        lines[check["name"]] = " ".join((marks[check["ok"]], check["text"], *step.values())).strip()
+    return lines
+
+
+_SEE_PODS = "See its pods. kubectl get pods --all-namespaces -l app.kubernetes.io/name=pytorchjob-operator"
+_NO_DEPLOYMENT = "WRONG no Deployment with the label app.kubernetes.io/name=pytorchjob-operator"
+
+
+def ahead(cluster: FakeCluster) -> None:
+    """A Lease that is renewed whatever the clock of the test machine is."""
+    cluster.serve(gather.LEASES, lease("2999-01-02T03:04:05Z"))
+
+
+def released(cluster: FakeCluster) -> None:
+    cluster.serve(gather.LEASES, lease("2999-01-02T03:04:05Z", holder=""))
+
+
+def no_lease(cluster: FakeCluster) -> None:
+    cluster.serve(gather.LEASES, {"items": []})
+
+
+def unreadable(*paths: str) -> Callable[[FakeCluster], None]:
+    """This person may not read these lists."""
+
+    def hide(cluster: FakeCluster) -> None:
+        for path in paths:
+            cluster.hide(path)
+
+    return hide
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "line"),
+    [
+        pytest.param(
+            [seeds.no_operator], "operator", f"{_NO_DEPLOYMENT} See OperatorMissing below.", id="no Deployment"
+        ),
+        pytest.param(
+            [seeds.uninstalled, ahead],
+            "leader",
+            "WRONG x, renewed 0 s ago; the operator has no pod any more See OperatorMissing below.",
+            id="a Lease that an operator left when it was uninstalled",
+        ),
+        pytest.param(
+            [seeds.uninstalled, ahead, seeds.v1()],
+            "leader",
+            "WRONG x, renewed 0 s ago; the operator has no pod any more See ServedByTrainingOperator below.",
+            id="a Lease that an operator left when jobs went back to v1",
+        ),
+        pytest.param(
+            [seeds.uninstalled, ahead, unreadable(gather.OPERATOR_PODS)],
+            "leader",
+            "ok x, renewed 0 s ago",
+            id="a Lease of pods that this person may not read",
+        ),
+        pytest.param(
+            [released], "leader", f"WRONG no pod, renewed 0 s ago {_SEE_PODS}", id="a Lease that was released"
+        ),
+        pytest.param(
+            [no_lease],
+            "leader",
+            f"WRONG no Lease: no operator has ever led {_SEE_PODS}",
+            id="an operator without one",
+        ),
+        pytest.param(
+            [lambda cluster: cluster.put(a_node("node-2", ready=False))],
+            "nodes",
+            "WRONG 1 of 2 are ready; not ready: node-2 Read their conditions. kubectl describe nodes node-2",
+            id="a node that is lost",
+        ),
+        pytest.param(
+            [seeds.v1()],
+            "v1",
+            "ok kubeflow/training-operator: 1 of 1 pods available, serves PyTorchJobs",
+            id="v1",
+        ),
+        pytest.param(
+            [seeds.v1(available=0, replicas=0)],
+            "v1",
+            "ok kubeflow/training-operator: 0 of 0 pods available, stopped",
+            id="v1 that was stopped",
+        ),
+        pytest.param(
+            [seeds.v1("--enable-scheme=tfjob")],
+            "v1",
+            "ok kubeflow/training-operator: 1 of 1 pods available, serves other kinds only",
+            id="v1 for other kinds",
+        ),
+        pytest.param(
+            [unreadable(gather.DEPLOYMENTS, gather.V1_DEPLOYMENTS)],
+            "operator",
+            "- you may not read Deployments of all namespaces, neither this operator's nor training-operator v1's",
+            id="Deployments that this person may not read",
+        ),
+    ],
+)
+def test_a_check_that_is_wrong_has_a_next_step(
+    changes: list[Callable[[FakeCluster], None]], check: str, line: str
+) -> None:
+    cluster = well_installed()
+    for change in changes:
+        change(cluster)
+    assert check_lines(cluster)[check] == line
+
+
+@pytest.mark.parametrize(
+    ("created", "seconds", "words"),
+    [
+        pytest.param(-3, 15, "renewed 1 s ago; it begins in 12 s, since no operator has led before", id="a new Lease"),
+        pytest.param(-16, 15, "renewed 1 s ago", id="a Lease that is older than its duration"),
+        pytest.param(-3, "15", "renewed 1 s ago", id="a Lease with an odd duration"),
+    ],
+)
+def test_a_leader_that_still_waits_says_when_it_begins(created: float, seconds: Any, words: str) -> None:
+    cluster, made = well_installed(), seeds.lease(-1)
+    made["metadata"]["creationTimestamp"] = timestamp(created)
+    made["spec"]["leaseDurationSeconds"] = seconds
+    cluster.serve(gather.LEASES, {"items": [made]})
+    checks = {check.name: check for check in make_cluster_view(gather.gather_cluster(cluster, NOW), "1").checks}
+    assert (checks["leader"].ok, checks["leader"].text) == (True, f"pytorchjob-operator-abc, {words}")
+
+
+def test_after_the_way_back_v1_is_named_as_the_operator_that_serves() -> None:
+    cluster = well_installed()
+    seeds.uninstalled(cluster)
+    seeds.v1()(cluster)
+    answer = doctor(cluster)
+    assert answer.exit_code == 1
+    assert "training-operator v1 (kubeflow/training-operator) serves PyTorchJobs, and this operator does not run." in (
+        answer.output
+    )
+    assert "docs/migrating.md" in answer.output
+    assert "OperatorMissing" not in answer.output
+
+
+@pytest.mark.parametrize(
+    ("ours", "v1", "found"),
+    [
+        pytest.param(seeds.operator(), seeds.v1(), True, id="all namespaces"),
+        pytest.param(seeds.operator(namespaces="a,b"), seeds.v1("--namespace", "b"), True, id="a namespace of both"),
+        pytest.param(seeds.operator(namespaces="a,b"), seeds.v1("--namespace=c"), False, id="namespaces of their own"),
+        pytest.param(seeds.operator(available=0), seeds.v1(), False, id="an operator that does not run yet"),
+    ],
+)
+def test_two_operators_of_the_same_jobs_are_named_with_the_way_to_stop_each(
+    ours: Callable[[FakeCluster], None], v1: Callable[[FakeCluster], None], found: bool
+) -> None:
+    cluster = well_installed()
+    for change in (ours, ahead, v1):
+        change(cluster)
+    text = doctor(cluster).output
+    assert ("TwoOperators: Two operators serve the same jobs" in text) is found
+    assert ("$ kubectl -n kubeflow scale deployment training-operator --replicas=0" in text) is found
+    assert ("$ helm uninstall pytorchjob-operator --namespace pytorchjob-system" in text) is found
 
 
 def test_what_a_person_may_not_read_is_no_fault() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pytorchjob.cli import main
 from pytorchjob.screen import progress as screen
-from pytorchjob.view.progress import JobProgress, progress_view
+from pytorchjob.view.progress import UNREPORTED, WITHOUT_AGENT, JobProgress, progress_view, why_none
 from tests.people.fake_cluster import NOW, FakeCluster, a_job, timestamp
 
 FULL = {
@@ -89,6 +89,12 @@ def test_a_bar_has_the_same_values() -> None:
     assert out.getvalue().rstrip().endswith("42%, step 420/1000, loss 0.2518, 2.9 steps/s, 3m20s left")
 
 
+def test_a_bar_without_values_has_the_reason_also_on_a_narrow_terminal() -> None:
+    out = io.StringIO()
+    Console(file=out, width=60).print(screen.bar(view(), UNREPORTED))
+    assert " ".join(out.getvalue().split()) == f"digits Running shows no progress: {UNREPORTED}"
+
+
 def test_values_for_programs() -> None:
     found = run("digits", "-o", "json", cluster=FakeCluster(job(**FULL)))
     shown = json.loads(found.stdout)
@@ -153,3 +159,46 @@ def test_a_job_without_progress_has_a_next_step() -> None:
     found = run("digits", "--once", cluster=FakeCluster(job()))
     assert found.stdout == "digits: Running, shows no progress\n"
     assert "docs/progress.md" in found.stderr
+
+
+def with_command(*command: str, state: str = "Running", since: float = -3600, **progress: Any) -> dict[str, Any]:
+    made = job(state, **progress)
+    made["status"]["conditions"][0]["lastTransitionTime"] = timestamp(since)
+    for role in made["spec"]["pytorchReplicaSpecs"].values():
+        role["template"]["spec"]["containers"][0]["command"] = list(command)
+    return made
+
+
+AGENT = ("pytorchjob-agent", "run", "--", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        pytest.param(with_command("torchrun", "train.py"), WITHOUT_AGENT, id="torchrun"),
+        pytest.param(with_command("/opt/venv/bin/python3.12", "train.py"), WITHOUT_AGENT, id="python"),
+        pytest.param(with_command("torchrun", "x.py", since=-5), WITHOUT_AGENT, id="torchrun, from its first second"),
+        pytest.param(with_command("torchrun", "x.py", state="Succeeded"), WITHOUT_AGENT, id="torchrun, after its end"),
+        pytest.param(with_command("torchrun", "x.py", step=3), "", id="steps that something reported"),
+        pytest.param(with_command(*AGENT), UNREPORTED, id="the agent, and no step for an hour"),
+        pytest.param(with_command(*AGENT, since=-5), "", id="the agent, which has just started"),
+        pytest.param(with_command(*AGENT, state="Succeeded"), "", id="the agent, after the end"),
+        pytest.param(with_command("python", "-m", "pytorchjob_agent", "run"), UNREPORTED, id="the agent's module"),
+        pytest.param(with_command("bash", "train.sh"), UNREPORTED, id="a shell script, which may start the agent"),
+        pytest.param(with_command(), UNREPORTED, id="the image's own command"),
+        pytest.param(a_job("digits", state=""), "", id="a job that no operator has seen"),
+    ],
+)
+def test_why_there_is_no_progress(found: dict[str, Any], why: str) -> None:
+    assert why_none(found, NOW, 60.0) == why
+
+
+def test_a_job_that_starts_torchrun_is_followed_with_the_reason_and_what_to_do() -> None:
+    cluster = FakeCluster(with_command("torchrun", "train.py"))
+    cluster.script(lambda: cluster.put(with_command("torchrun", "train.py", state="Succeeded")))
+    found = run("digits", cluster=cluster)
+    assert found.stderr.splitlines() == [
+        f"no progress: {WITHOUT_AGENT}",
+        "next: pytorchjob logs digits -n team -f",
+    ]
+    assert found.stdout.splitlines()[0] == "digits: Running, shows no progress"

@@ -129,7 +129,12 @@ def test_exec_needs_a_pod_that_runs(
 
 @pytest.mark.parametrize(
     "options",
-    [[], ["--workers", "3", "--gpus", "8"], ["--min-workers", "1"], ["--script", "run.py", "--image", "my/image:2"]],
+    [
+        [],
+        ["--workers", "3", "--gpus", "8"],
+        ["--min-workers", "1"],
+        ["--script", "run.py", "--image", "my/image:2", "--configmap"],
+    ],
 )
 def test_what_init_writes_is_valid(tmp_path: Path, options: list[str]) -> None:
     result = call(None, "init", "my-job", "--directory", tmp_path, *options)
@@ -137,6 +142,30 @@ def test_what_init_writes_is_valid(tmp_path: Path, options: list[str]) -> None:
     (job,) = load_jobs((tmp_path / "pytorchjob.yaml").read_text(), "file")
     assert job.metadata.name == "my-job"
     assert call(None, "validate", tmp_path / "pytorchjob.yaml").exit_code == 0
+
+
+def test_the_file_of_init_has_the_agent_with_all_of_its_features(tmp_path: Path) -> None:
+    call(None, "init", "--directory", tmp_path)
+    spec = yaml.safe_load((tmp_path / "pytorchjob.yaml").read_text())["spec"]
+    container = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    assert spec["agent"] == {"inject": True}
+    assert container["command"] == ["python", "-m", "pytorchjob_agent", "run", "--", "train.py"]
+
+
+def test_init_with_an_image_that_exists_does_not_offer_to_build_it(tmp_path: Path) -> None:
+    assert call(None, "init", "mine", "--directory", tmp_path, "--image", "team/torch:3").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["pytorchjob.yaml"]
+
+
+def test_init_mounts_the_script_from_a_config_map(tmp_path: Path) -> None:
+    options = ("--image", "team/torch:3", "--script", "fit.py", "--configmap")
+    assert call(None, "init", "mine", "--directory", tmp_path, *options).exit_code == 0
+    text = (tmp_path / "pytorchjob.yaml").read_text()
+    template = yaml.safe_load(text)["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    (container,) = template["containers"]
+    assert (container["workingDir"], container["command"][-1]) == ("/script", "fit.py")
+    assert template["volumes"] == [{"name": "script", "configMap": {"name": "mine"}}]
+    assert "kubectl create configmap mine --from-file=fit.py" in text
 
 
 def test_the_numbers_of_init_are_in_the_file(tmp_path: Path) -> None:
@@ -155,6 +184,13 @@ def test_the_numbers_of_init_are_in_the_file(tmp_path: Path) -> None:
         pytest.param(["x" * 60], "cannot be the name of a job", "at most 40", id="a long name"),
         pytest.param(
             ["--min-workers", "3"], "--min-workers 3 is more than --workers 2", "correct", id="unequal numbers"
+        ),
+        pytest.param(["--configmap"], "--configmap needs an image", "--image", id="a ConfigMap without an image"),
+        pytest.param(
+            ["--configmap", "--image", "x", "--script", "a/b.py"],
+            "is in a folder",
+            "change into",
+            id="a script elsewhere",
         ),
         pytest.param(["--directory", "no/such"], "cannot be written", "another folder", id="no folder"),
     ],

@@ -35,6 +35,14 @@ from tests.people.seeds import (
 
 ROUND = {"elastic": {"round": "3.7", "members": 3, "worldSize": 6, "restarts": 1}}
 COORDINATED = [{"name": "pytorch", "env": [{"name": "PYTORCHJOB_COORDINATOR", "value": "op:29600"}]}]
+SPENT = {
+    "time": timestamp(-4),
+    "current": "productive",
+    "seconds": {"productive": 266.0, "programStartup": 20.0, "infrastructureRecoveryFromDisruption": 10.0},
+    "furthestStep": 70,
+    "interruptions": 2,
+}
+"""What the job's time was spent on, as it was written 4 s ago."""
 NEW = condition("Running", "PyTorchJob train is running.", seconds=-5)
 
 
@@ -55,6 +63,7 @@ def pulling(name: str) -> tuple[Object, Object]:
 
 
 ALL = [pod(name) for name in (MASTER, W0, W1)]
+NEW_PODS = [pod(name, seeds.container(seeds.running(-5))) for name in (MASTER, W0, W1)]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +144,7 @@ def test_the_pods_have_their_ranks_nodes_states_and_last_lines() -> None:
 
 def test_a_pod_in_a_crash_loop_is_not_ready() -> None:
     view = view_of(job(RUNNING), pod(MASTER), seeds.looping(W0, ended(1)), pod(W1))
-    assert (view.ready, view.wanted, view.restarts) == (2, 3, 4)
+    assert (view.ready, view.wanted, view.restarts.total) == (2, 3, 4)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +158,31 @@ def test_a_pod_in_a_crash_loop_is_not_ready() -> None:
 )
 def test_ranks_are_shown_where_they_are_certain(ranks: list[str], status_: Object, spec: dict[str, Any]) -> None:
     assert [row.ranks for row in view_of(job(RUNNING, status=status_, **spec), *ALL).rows] == ranks
+
+
+def started(name: str, command: str, *, nproc: str = "auto") -> Object:
+    """A pod of training-operator v1: it writes `auto` where this operator writes the number of CPUs."""
+    made = pod(name)
+    variables = [{"name": "PET_NPROC_PER_NODE", "value": nproc}]
+    made["spec"]["containers"][0] |= {"command": command.split(), "env": variables}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("ranks", "commands", "nproc"),
+    [
+        pytest.param(["0", "1", "2"], ["python train.py"] * 3, "auto", id="a script without a launcher"),
+        pytest.param(["0", "1", "2"], ["/opt/bin/python3.11 -u train.py"] * 3, "auto", id="by Python's path"),
+        pytest.param(["0-1", "2-3", "4-5"], ["torchrun train.py"] * 3, "2", id="a number for torchrun"),
+        pytest.param(["", "", ""], ["torchrun train.py"] * 3, "auto", id="torchrun counts by itself"),
+        pytest.param(["", "", ""], ["python -m torch.distributed.run x.py"] * 3, "auto", id="torchrun as a module"),
+        pytest.param(["", "", ""], ["sh run.sh"] * 3, "auto", id="a script that may start a launcher"),
+        pytest.param(["", "", ""], ["python x.py", "python x.py", "torchrun x.py"], "auto", id="roles that differ"),
+    ],
+)
+def test_ranks_of_the_pods_of_v1(ranks: list[str], commands: list[str], nproc: str) -> None:
+    pods = [started(name, command, nproc=nproc) for name, command in zip((MASTER, W0, W1), commands, strict=True)]
+    assert [row.ranks for row in view_of(job(RUNNING), *pods).rows] == ranks
 
 
 def test_running_pods_show_their_last_line_and_its_step() -> None:
@@ -191,9 +225,16 @@ def test_what_happened_is_listed_once_and_the_newest_first() -> None:
     ("parts", "command"),
     [
         pytest.param(
-            [job(seeds.failed("x is failed because 1 Worker replica(s) failed"))], "kubectl logs", id="of a failed job"
+            [job(seeds.failed("x is failed because 1 Worker replica(s) failed"))],
+            "pytorchjob logs train -n team --grep 'Traceback|Error'",
+            id="of a failed job",
         ),
-        pytest.param([job(RUNNING, status=ROUND), *ALL], "kubectl logs", id="of a job that trains"),
+        pytest.param(
+            [job(seeds.condition("Succeeded"))], "pytorchjob logs train -n team --tail 20", id="of a good end"
+        ),
+        pytest.param(
+            [job(NEW, status=ROUND), *NEW_PODS], "pytorchjob logs train -n team -f", id="of a job that trains"
+        ),
         pytest.param(
             [job(RUNNING), pod(MASTER), pod(W0, ended(1, "Bus error"), phase="Failed"), pod(W1)],
             "pytorchjob doctor train -n team",
@@ -207,6 +248,103 @@ def test_the_next_step(parts: list[Part], command: str) -> None:
     assert view_of(*parts).next_command.startswith(command)
 
 
+def test_a_job_with_progress_is_followed_by_it_too() -> None:
+    steps = {**ROUND, "progress": {"step": 7, "time": timestamp(-4)}}
+    shown = [view_of(job(NEW, status=status_), *NEW_PODS).next_step for status_ in (ROUND, steps)]
+    assert shown == ["Follow the output.", "Follow the output. `pytorchjob progress train -n team` shows the steps."]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status_", "line"),
+    [
+        pytest.param({}, {"restarts": 2}, "2 restarts, age", id="no limit"),
+        pytest.param(
+            {"runPolicy": {"backoffLimit": 6}},
+            {"restarts": 1, **ROUND},
+            "2 of 6 restarts (the job fails at 6: backoffLimit), age",
+            id="backoffLimit counts replaced pods, and workers inside pods",
+        ),
+        pytest.param(
+            {"runPolicy": {"backoffLimit": 0}},
+            {},
+            "0 of 1 restarts (the job fails at 1: backoffLimit), age",
+            id="backoffLimit 0 is 1",
+        ),
+        pytest.param(
+            {"runPolicy": {"backoffLimit": 6}, "elasticPolicy": {"maxRestarts": 3}},
+            {"restarts": 1, **ROUND},
+            "2 restarts, 1 of 6 count (the job fails at 6: backoffLimit), age",
+            id="maxRestarts takes the restarts inside pods out of backoffLimit",
+        ),
+        pytest.param(
+            {"elasticPolicy": {"maxRestarts": 3}}, ROUND, "1 of 3 restarts inside pods (maxRestarts)", id="maxRestarts"
+        ),
+        pytest.param(
+            {"elasticPolicy": {"maxRestarts": 3}, "agent": {"restartWindowSeconds": 600}},
+            ROUND,
+            "1 restart inside pods (maxRestarts: 3 within 10m)",
+            id="maxRestarts in a window",
+        ),
+    ],
+)
+def test_restarts_are_shown_with_the_limit_that_counts_them(spec: Object, status_: Object, line: str) -> None:
+    assert line in status(seeds.cluster_with(job(RUNNING, status=status_, **spec), *ALL)).output
+
+
+def test_containers_of_a_pod_that_is_replaced_count_once_and_those_of_never_do_not_count() -> None:
+    body = job(RUNNING, status={"restarts": 3, "replacing": [f"uid-{W0}"]}, runPolicy={"backoffLimit": 9})
+    body["spec"]["pytorchReplicaSpecs"]["Master"]["restartPolicy"] = "Never"
+    again = seeds.container(seeds.running(), restarts=2, last=ended(1))
+    found = view_of(body, pod(MASTER, again), pod(W0, again), pod(W1, again)).restarts
+    assert (found.total, found.counted, found.ends_at) == (7, 5, 9)
+
+
+@pytest.mark.parametrize(
+    ("state", "printed", "cell", "step"),
+    [
+        pytest.param(
+            seeds.container(seeds.running(), restarts=1, last=ended(1, "step 7\nValueError: x")),
+            [],
+            "(before the restart) ValueError: x",
+            None,
+            id="a container that has printed nothing since its restart",
+        ),
+        pytest.param(
+            seeds.container(seeds.running(), restarts=1, last=ended(1, "stopped at step 7")),
+            [],
+            "(before the restart) stopped at step 7",
+            None,
+            id="a step before the restart is not the step of now",
+        ),
+        pytest.param(
+            seeds.container(seeds.running(), restarts=1, last=ended(1, "ValueError: x")),
+            ["step 8"],
+            "step 8",
+            8,
+            id="a container that prints again",
+        ),
+        pytest.param(
+            ended(0, reason="Completed"), ["accuracy 0.97"], "accuracy 0.97", None, id="a container that is done"
+        ),
+        pytest.param(
+            seeds.container(seeds.waiting("CrashLoopBackOff"), restarts=1, last=ended(1)),
+            ["ValueError: x"],
+            "ValueError: x",
+            None,
+            id="a container that waits for its restart, and left no message",
+        ),
+    ],
+)
+def test_the_last_line_is_that_of_the_container_of_now(
+    state: Object, printed: list[str], cell: str, step: int | None
+) -> None:
+    cluster = seeds.cluster_with(job(RUNNING), pod(MASTER), pod(W0, state), pod(W1))
+    cluster.write(W0, *printed)
+    row = make_job_view(gather.gather_job(cluster, JOB, NOW)).rows[1]
+    line = next(line for line in status(cluster).output.splitlines() if line.startswith("worker-0"))
+    assert (line.endswith(f"   {cell}"), row.step) == (True, step), line
+
+
 def test_the_screen() -> None:
     progress = {
         "step": 70,
@@ -216,7 +354,7 @@ def test_the_screen() -> None:
         "metrics": {"loss": 0.25},
         "time": timestamp(-4),
     }
-    cluster = seeds.cluster_with(job(RUNNING, status={**ROUND, "progress": progress}), *agents())
+    cluster = seeds.cluster_with(job(RUNNING, status={**ROUND, "progress": progress, "goodput": SPENT}), *agents())
     view = make_job_view(gather.gather_job(cluster, JOB, NOW))
     from pytorchjob.screen.status import print_status
 
@@ -227,14 +365,15 @@ def test_the_screen() -> None:
         "Pods:      3/3 ready, 1 restart, age 5m",
         "Round:     3.7: 3 pods, 6 workers, 1 restart inside pods",
         "Progress:  step 70 of 100, 70%, 30s left, loss 0.25, reported 4s ago",
+        "Time:      90.0 % productive; 20 s lost to start, 10 s to 2 interruptions.",
         "",
         "ROLE       RANKS   POD              NODE     PHASE     STATE     RESTARTS   STEP   LAST LINE",
         "master-0   0-1     train-master-0   node-1   Running   running   0          -      -",
         "worker-0   2-3     train-worker-0   node-1   Running   running   0          -      -",
         "worker-1   4-5     train-worker-1   node-1   Running   running   0          -      -",
         "",
-        "Next:      Read the logs.  kubectl logs -n team -l training.kubeflow.org/job-name=train -c pytorch --prefix"
-        " --tail=20",
+        "Next:      Follow the output. `pytorchjob progress train -n team` shows the steps.  pytorchjob logs train"
+        " -n team -f",
     ]
 
 
@@ -263,9 +402,48 @@ def test_the_view_as_data(form: str, read: Any) -> None:
         "members": 3,
         "workers": 6,
         "restarts": 1,
+        "maxRestarts": None,
+        "windowSeconds": None,
         "lastRestartAt": None,
         "lastRestart": "",
     }
+
+
+def test_the_time_spent_for_programs() -> None:
+    shown = view_of(job(RUNNING, status={**ROUND, "goodput": SPENT}), *agents()).to_json()["time"]
+    assert shown == {
+        "sentence": "90.0 % productive; 20 s lost to start, 10 s to 2 interruptions.",
+        "percent": 90.0,
+        "lostSeconds": 30.0,
+        "seconds": {"productive": 270.0, "programStartup": 20.0, "infrastructureRecoveryFromDisruption": 10.0},
+        "interruptions": 2,
+    }
+
+
+@pytest.mark.parametrize("stored", [None, {}, "x", {**SPENT, "seconds": {}, "time": timestamp(0)}])
+def test_a_job_whose_time_is_unknown_has_no_line_about_it(stored: Any) -> None:
+    assert view_of(job(RUNNING, status={"goodput": stored}), *ALL).time is None
+
+
+def test_time_alone_is_no_change_for_watch() -> None:
+    class Waiting(FakeCluster):
+        """A job of which nothing but its time changes until its end."""
+
+        reads = 0
+
+        def job(self, name: str) -> Object:
+            self.reads += 1
+            if self.reads == 2:
+                self.put(spends(999.0))
+            if self.reads == 3:
+                self.put(job(RUNNING, condition("Succeeded")))
+            return super().job(name)
+
+    def spends(seconds: float) -> Object:
+        return job(RUNNING, status={"goodput": {**SPENT, "seconds": {"productive": seconds}}})
+
+    answer = status(Waiting(spends(1.0), *ALL), "--watch", "--interval", "0")
+    assert sum(line.startswith("State:") for line in answer.output.splitlines()) == 2
 
 
 def test_watch_prints_each_change_until_the_end() -> None:

@@ -17,7 +17,7 @@ def test_the_objects_of_a_file_are_created_in_their_order(tmp_path: Path) -> Non
     cluster = FakeCluster()
     result = call(cluster, "submit", job_file(tmp_path, SETTINGS))
     assert result.stdout == "configmap/settings created\npytorchjob.kubeflow.org/digits created\n"
-    assert result.stderr.startswith("next: pytorchjob status digits")
+    assert result.stderr == "next: pytorchjob status digits; pytorchjob logs digits -f\n"
     assert cluster.changes == [("create", "ConfigMap", "settings"), ("create", "PyTorchJob", "digits")]
 
 

@@ -1,15 +1,16 @@
 """Jobs that training-operator v1 started: what is made beside v1's pods leads to them, and they to it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import ChildKind, ReplicaType
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
+from pytorchjob_operator.names import ChildKind, Reason, ReplicaType
 from pytorchjob_operator.observed import Observed, Options, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.plan.writes import CreatePod, Plan
-from tests.factories import NOW, make_child, make_job, make_pod, written
+from tests.factories import NOW, condition, make_child, make_job, make_pod, written
 
 RUNS = PodPhase.RUNNING
 ELASTIC: dict[str, Any] = {"master": None, "elasticPolicy": {"minReplicas": 1, "maxReplicas": 3}}
@@ -95,3 +96,51 @@ def test_a_replica_that_is_scaled_away_loses_v1s_service_too() -> None:
         job=job, now=NOW, pods=pods, children=(gone, *(make_child(ChildKind.SERVICE, name) for name in ALL))
     )
     assert written(make_plan(seen)) == ["-Service", "-x-worker-1"]
+
+
+OF_V1 = JobStatus(conditions=(condition(ConditionType.CREATED), condition(ConditionType.RUNNING)))
+OURS = OF_V1.model_copy(update={"observed_generation": 1})
+SUSPENDS: dict[str, Any] = {"runPolicy": {"suspend": True}}
+
+
+def taken_over(job: PyTorchJob, *pods: Pod) -> list[str]:
+    """The messages of the events about a take-over."""
+    return [event.message for event in plan(job, *pods).events if event.reason == Reason.TAKEN_OVER]
+
+
+@pytest.mark.parametrize(
+    ("case", "pods", "expected"),
+    [
+        pytest.param({"status": OF_V1}, by_v1("master-0", "worker-0"), "2 pods", id="a job that v1 ran"),
+        pytest.param({"status": OF_V1}, by_v1("master-0"), "1 pod", id="a job of which a pod is missing"),
+        pytest.param(
+            {"status": OF_V1},
+            (*by_v1("master-0"), make_pod("worker-0", PodPhase.FAILED, anonymous=True)),
+            "1 pod",
+            id="a job of which a pod is replaced",
+        ),
+        pytest.param({"status": OURS}, by_v1("master-0", "worker-0"), "", id="a job that this operator has served"),
+        pytest.param({}, by_v1("master-0", "worker-0"), "", id="a job that v1 has not begun"),
+        pytest.param({"status": OF_V1}, (make_pod("master-0"), make_pod("worker-0")), "", id="a job without v1's pods"),
+        pytest.param({"status": OF_V1, **SUSPENDS}, by_v1("master-0", "worker-0"), "", id="a job that is suspended"),
+    ],
+)
+def test_a_take_over_is_reported(case: dict[str, Any], pods: tuple[Pod, ...], expected: str) -> None:
+    of = f"PyTorchJob x continues with {expected} that training-operator v1 created; none was created again."
+    assert taken_over(make_job(**case), *pods) == ([of] if expected else [])
+
+
+def test_a_take_over_is_reported_once_also_by_the_next_operator() -> None:
+    job, pods = make_job(status=OF_V1), by_v1("master-0", "worker-0")
+    first = plan(job, *pods)
+    assert first.status is not None
+    assert [event for event in first.events if event.reason == Reason.TAKEN_OVER]
+    stored = job.model_copy(update={"status": first.status})
+    changed = tuple(replace(pod, phase=PodPhase.SUCCEEDED) for pod in pods)
+    assert taken_over(stored, *pods) == taken_over(stored, *changed) == []
+
+
+def test_a_take_over_that_the_status_cannot_note_is_not_reported() -> None:
+    """A job without a generation, as no API server stores it, would report it in every pass."""
+    job = make_job(status=OF_V1, meta={"generation": 0})
+    assert taken_over(job, *by_v1("master-0", "worker-0")) == []

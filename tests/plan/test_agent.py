@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.contract.cache_rules import CACHES, CacheRules
+from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules, DurableRules
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_operator.model import ConditionType, PyTorchJob
@@ -181,6 +183,7 @@ HANG = {
         pytest.param({"restartWindowSeconds": 9}, {}, id="the window is the coordinator's"),
         pytest.param({"observeProgress": False}, {"PYTORCHJOB_OBSERVE_PROGRESS": "0"}, id="no progress but its own"),
         pytest.param({"observeProgress": True}, {}, id="progress is observed anyway"),
+        pytest.param({"findStragglers": False}, {"PYTORCHJOB_FIND_STRAGGLERS": "0"}, id="no rank is measured"),
     ],
 )
 def test_what_the_job_says_of_the_agent(policy: dict[str, Any], expected: dict[str, str]) -> None:
@@ -276,3 +279,106 @@ def test_an_agent_that_cannot_be_put_there_is_told(job: PyTorchJob, options: Opt
 
 def test_names_that_the_user_gives_are_those_of_the_main_container() -> None:
     assert agent_variables.own_names(template({"name": "A"})) == {"A"}
+
+
+CHECKPOINT = {"directory": "/checkpoints", "memory": "8Gi"}
+
+
+def test_memory_for_checkpoints_is_mounted_in_the_main_container() -> None:
+    built = build_pod(full_job(template=template(), agent={"checkpoint": CHECKPOINT}), replica("worker-0"), OPTIONS)
+    volume = {"name": "pytorchjob-checkpoints", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
+    assert volume in built["spec"]["volumes"]
+    main, side = built["spec"]["containers"]
+    assert {"name": "pytorchjob-checkpoints", "mountPath": "/checkpoints"} in main["volumeMounts"]
+    assert "volumeMounts" not in side
+    rules = CheckpointRules.from_env({each["name"]: each["value"] for each in main["env"] if "value" in each})
+    assert rules == CheckpointRules("/checkpoints", 8 * 2**30, 1)
+    node = {"name": "PYTORCHJOB_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    assert node in main["env"]
+
+
+def test_a_volume_of_the_users_own_at_the_directory_stays() -> None:
+    own = {"name": "own", "mountPath": "/checkpoints/"}
+    job = full_job(template=template(volumeMounts=[own]), agent={"checkpoint": {**CHECKPOINT, "copies": 0}})
+    built = build_pod(job, replica("worker-0"), OPTIONS)["spec"]
+    assert "pytorchjob-checkpoints" not in [volume["name"] for volume in built["volumes"]]
+    assert own in built["containers"][0]["volumeMounts"]
+
+
+def test_the_durable_directory_reaches_the_agent_and_mounts_nothing() -> None:
+    durable = {"directory": "/mnt/run-1", "intervalSeconds": 1800}
+    job = full_job(template=template(), agent={"checkpoint": {**CHECKPOINT, "durable": durable}})
+    main = build_pod(job, replica("worker-0"), OPTIONS)["spec"]["containers"][0]
+    rules = CheckpointRules.from_env({each["name"]: each["value"] for each in main["env"] if "value" in each})
+    assert rules is not None
+    assert rules.durable == DurableRules("/mnt/run-1", 1800)
+    assert all(mount["mountPath"] != "/mnt/run-1" for mount in main["volumeMounts"])
+
+
+@pytest.mark.parametrize(
+    ("mounts", "right"),
+    [
+        pytest.param(["/mnt/run-1"], True, id="the directory"),
+        pytest.param(["/data", "/mnt/"], True, id="a directory above it"),
+        pytest.param([], False, id="nothing"),
+        pytest.param(["/mnt/run-1/sub", "/mnt/run"], False, id="other directories"),
+    ],
+)
+def test_a_durable_directory_without_a_volume_is_a_wrong_setting(mounts: list[str], *, right: bool) -> None:
+    checkpoint = {**CHECKPOINT, "durable": {"directory": "/mnt/run-1"}}
+    own = [{"name": f"own-{place}", "mountPath": path} for place, path in enumerate(mounts)]
+    job = full_job(template=template(volumeMounts=own), agent={"checkpoint": checkpoint})
+    status = make_plan(Observed(job, NOW, options=OPTIONS)).status
+    found = status.condition(ConditionType.CONFIG_VALID) if status is not None else None
+    assert (found is None) == right
+    if found is not None:
+        assert found.reason == "DurableDirectoryNotMounted"
+        assert "contains /mnt/run-1: what is saved there ends with the pod; mount a volume there" in found.message
+
+
+def test_pods_without_a_coordinator_get_no_memory_for_checkpoints() -> None:
+    job = full_job(template=template(), agent={"checkpoint": CHECKPOINT})
+    assert "volumes" not in build_pod(job, replica("worker-0"), Options())["spec"]
+
+
+AGENT = ["pytorchjob-agent", "run", "--", "train.py"]
+CACHE_VOLUME = {"name": "pytorchjob-caches", "emptyDir": {}}
+
+
+def test_pods_that_run_the_agent_have_a_place_for_caches() -> None:
+    built = build_pod(full_job(template=template(command=AGENT)), replica("worker-0"), OPTIONS)["spec"]
+    main, side = built["containers"]
+    assert CACHE_VOLUME in built["volumes"]
+    assert {"name": "pytorchjob-caches", "mountPath": "/var/cache/pytorchjob"} in main["volumeMounts"]
+    assert "volumeMounts" not in side
+    rules = CacheRules.from_env({each["name"]: each["value"] for each in main["env"] if "value" in each})
+    assert rules == CacheRules("/var/cache/pytorchjob", "train:1")
+
+
+@pytest.mark.parametrize(
+    ("command", "agent", "options"),
+    [
+        pytest.param(AGENT, {"caches": False}, OPTIONS, id="the user opts out"),
+        pytest.param(AGENT, None, Options(), id="no coordinator"),
+        pytest.param(["python", "train.py"], None, OPTIONS, id="plain Python"),
+        pytest.param(["torchrun", "train.py"], {}, OPTIONS, id="plain torchrun"),
+        pytest.param(None, None, OPTIONS, id="a command that nobody knows"),
+        pytest.param(None, {"inject": True}, OPTIONS, id="an injected agent"),
+    ],
+)
+def test_all_other_pods_keep_their_volumes(command: list[str] | None, agent: Any, options: Options) -> None:
+    more = {} if command is None else {"command": command}
+    case = {} if agent is None else {"agent": agent}
+    built = build_pod(full_job(template=template(**more), **case), replica("worker-0"), options)["spec"]
+    assert CACHE_VOLUME not in built.get("volumes", ())
+    assert CACHES not in [each["name"] for each in built["containers"][0]["env"]]
+
+
+def test_a_volume_of_the_users_own_for_caches_stays() -> None:
+    own = {"name": "own", "mountPath": "/var/cache/pytorchjob/"}
+    built = build_pod(full_job(template=template(command=AGENT, volumeMounts=[own])), replica("worker-0"), OPTIONS)[
+        "spec"
+    ]
+    assert CACHE_VOLUME not in built["volumes"]
+    assert own in built["containers"][0]["volumeMounts"]
+    assert CACHES in [each["name"] for each in built["containers"][0]["env"]]

@@ -7,10 +7,10 @@ import pytest
 
 from pytorchjob_operator import shown_values
 from pytorchjob_operator.coordinator_report import PhaseName, Report
-from pytorchjob_operator.model import ElasticStatus, PyTorchJob
+from pytorchjob_operator.model import ElasticStatus, GoodputSeconds, GoodputStatus, JobStatus, PyTorchJob
 from pytorchjob_operator.model.status import ColumnsStatus
-from pytorchjob_operator.plan import make_plan
-from tests.factories import make_job, observed, pods
+from pytorchjob_operator.plan import columns, make_plan
+from tests.factories import at, make_job, observed, pods
 
 ROUND = Report(round="3.7", phase=PhaseName.RUNNING, members=2, world=4)
 RUN, OVER = "Running", "Succeeded"
@@ -68,6 +68,27 @@ def test_a_job_that_is_over_has_no_time_left() -> None:
     report = replace(ROUND, step=5, total=10, remaining=60)
     found = shown(make_job(), OVER, OVER, report=report)
     assert (found.progress, found.eta) == ("50%", None)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "over", "expected"),
+    [
+        pytest.param({}, False, (None, None), id="no ledger"),
+        pytest.param({"program_startup": 60.0}, False, (None, None), id="a job that has not trained"),
+        pytest.param(
+            {"productive": 90.0, "hung": 10.0, "step": 7}, False, ("90.0%", "10s"), id="a job that shows steps"
+        ),
+        pytest.param({"productive": 90.0, "hung": 10.0}, False, (None, "10s"), id="it grows unseen without steps"),
+        pytest.param({"productive": 90.0, "hung": 10.0}, True, ("90.0%", "10s"), id="until the job is over"),
+        pytest.param({"program_startup": 60.0}, True, ("0.0%", "60s"), id="a job that never trained"),
+    ],
+)
+def test_goodput(ledger: dict[str, Any], over: bool, expected: tuple[str | None, ...]) -> None:
+    step, seconds = ledger.get("step"), GoodputSeconds(**{name: ledger[name] for name in ledger if name != "step"})
+    stored = GoodputStatus(time=at(0), current="productive", seconds=seconds, furthest_step=step) if ledger else None
+    status = JobStatus(goodput=stored, completion_time=at(0) if over else None)
+    found = columns.build(status, {}, running=not over)
+    assert (found.goodput, found.lost) == expected
 
 
 @pytest.mark.parametrize(

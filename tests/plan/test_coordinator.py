@@ -8,6 +8,7 @@ import pytest
 
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
+from pytorchjob_operator.goodput.ledger import Stage
 from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, RestartPolicy
 from pytorchjob_operator.names import Cause
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
@@ -106,7 +107,7 @@ def test_a_local_run_gives_up_sooner_after_the_same_early_error() -> None:
     ],
 )
 def test_policy(spec: dict[str, Any], policy: Policy) -> None:
-    assert update(spec) == Sync(policy, {}, "x", "ns")
+    assert update(spec) == Sync(policy, {}, "x", "ns", stage=Stage.WAITING_FOR_PODS)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ def test_the_restarts_of_the_status_reach_the_coordinator(
     status = job.status.model_copy(update={"elastic": None if stored is None else ElasticStatus(restarts=stored)})
     report = None if reported is None else Report(round="1.1", restarts=reported)
     seen = replace(observed(job.model_copy(update={"status": status})), options=OPTIONS, report=report)
-    assert make_plan(seen).coordinator == Sync(Policy(2, 2), {}, "x", "ns", restarts)
+    assert make_plan(seen).coordinator == Sync(Policy(2, 2), {}, "x", "ns", restarts, stage=Stage.WAITING_FOR_PODS)
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,23 @@ def test_torchrun_is_led_to_it(case: dict[str, Any], nodes: str) -> None:
     assert "PET_RDZV_CONF" not in variables
 
 
+@pytest.mark.parametrize(
+    ("case", "rank", "node_rank"),
+    [
+        pytest.param({"agent": {"inject": True}}, "1", None, id="rounds assign the node ranks"),
+        pytest.param({}, "1", "1", id="v1's job: torchrun needs it"),
+        pytest.param(
+            {"elasticPolicy": {"minReplicas": 1}}, "1", "1", id="v1's elastic job with a Master: v1 sets it too"
+        ),
+    ],
+)
+def test_torchrun_gets_no_node_rank_that_it_would_warn_of(
+    case: dict[str, Any], rank: str, node_rank: str | None
+) -> None:
+    variables = env(build_pod(full_job(**case), replica("worker-0"), OPTIONS)["spec"])
+    assert (variables["RANK"], variables.get("PET_NODE_RANK")) == (rank, node_rank)
+
+
 def test_torchrun_keeps_the_users_run_and_settings() -> None:
     conf = [{"key": "last_call_timeout", "value": "5"}]
     variables = env(spec(case={"elasticPolicy": {"rdzvId": "run", "rdzvConf": conf}}))

@@ -22,6 +22,8 @@ from tests.chart.conftest import KUBE_VERSION, output, tool
 from tests.chart.support import CRD, NAME, NEEDS_NODES, SPACE, served, until
 from tests.readme import clone
 from tests.release.support import ROOT, Checkout
+from tests.shell.following import follow, run_by
+from tests.shell.register import REGISTRY
 
 pytestmark = [pytest.mark.helm, pytest.mark.apiserver, pytest.mark.long, pytest.mark.timeout(240)]
 
@@ -43,15 +45,10 @@ class User:
         section = re.split(r"^##+ ", PAGE.read_text().partition(f"## {heading}\n")[2], flags=re.MULTILINE)[0]
         blocks = re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
         script = "\n".join(line for line in blocks[block].splitlines() if NEEDS_NODES not in line)
-        folders = [self.programs.programs, Path(tool("helm")).parent, BIN]
         given = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
-            "PATH": os.pathsep.join([*map(str, folders), os.environ["PATH"]]),
-            "KUBECONFIG": str(self.plane.kubeconfig),
-            "REGISTRY": self.registry,
-            "PLAIN_HTTP": "1",  # this registry has no TLS
-            "FAKE_DOCKER": str(self.programs.docker),
-            "HELM_CONFIG_HOME": str(self.programs.docker / "helm"),
+            "PATH": os.pathsep.join([*map(str, self.folders), os.environ["PATH"]]),
+            **self.variables,
             **env,
         }
         done = subprocess.run(
@@ -60,6 +57,21 @@ class User:
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where the programs are."""
+        return [self.programs.programs, Path(tool("helm")).parent, BIN]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {
+            "KUBECONFIG": str(self.plane.kubeconfig),
+            "REGISTRY": self.registry,
+            "PLAIN_HTTP": "1",  # this registry has no TLS
+            "FAKE_DOCKER": str(self.programs.docker),
+            "HELM_CONFIG_HOME": str(self.programs.docker / "helm"),
+        }
 
     @property
     def record(self) -> Any:
@@ -152,6 +164,17 @@ def test_the_page_installs_where_nothing_outside_can_be_reached(user: User, regi
     assert image_of(user, "deployment", NAME, "-n", SPACE) == f"{inside}/pytorchjob-operator:{__version__}"
     assert digest(f"{inside}/pytorchjob-operator:{__version__}")
     uninstall(user)
+
+
+def test_the_page_of_moving_pushes_the_images_to_the_registry_of_the_reader(
+    user: User, registry: str, tmp_path: Path
+) -> None:
+    name = "test_the_page_of_moving_pushes_the_images_to_the_registry_of_the_reader"
+    [key] = run_by(f"{REGISTRY}::{name}")
+    mine = f"{registry}/moving"
+    follow(key, clone(tmp_path / "clone"), user.folders, **{**user.variables, "REGISTRY": mine})
+    for image in ("operator", "agent", "examples"):
+        assert digest(f"{mine}/pytorchjob-{image}:{__version__}")
 
 
 def test_a_chart_without_images_is_refused(checkout: Checkout) -> None:

@@ -26,6 +26,22 @@ def test_a_version_begins_with_one_command(checkout: Path) -> None:
     assert "## [1.2.3] - " in (checkout / "CHANGELOG.md").read_text()
 
 
+def test_a_version_that_was_begun_and_committed_passes_the_check(checkout: Path) -> None:
+    begin, check = (
+        run_by(f"{CLONE}::{test.__name__}")[0]
+        for test in (
+            test_a_version_begins_with_one_command,
+            test_a_version_that_was_begun_and_committed_passes_the_check,
+        )
+    )
+    with pytest.raises(AssertionError, match=r"this checkout is version .*, not 1\.2\.3"):
+        follow(check, checkout)
+    follow(begin, checkout)
+    git(checkout, "add", "--all")
+    git(checkout, "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "--quiet", "--message", "t")
+    assert "1.2.3" in follow(check, checkout)
+
+
 def test_the_tag_is_made_and_pushed(checkout: Path, tmp_path: Path) -> None:
     git(tmp_path, "init", "--quiet", "--bare", "origin")
     git(checkout, "remote", "set-url", "origin", str(tmp_path / "origin"))

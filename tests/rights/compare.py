@@ -21,7 +21,7 @@ def differences(
     return [
         *(text for right in rights for text in _of_right(right, known, exceptions, home)),
         *(text for request in known for text in _of_request(request, rights)),
-        *(text for one in exceptions for text in _of_exemption(one, rights)),
+        *(text for exemption in exceptions for text in _of_exemption(exemption, rights)),
     ]
 
 
@@ -64,8 +64,8 @@ def _of_request(request: Request, rights: Sequence[Right]) -> Iterator[str]:
         yield f"used, not granted: {text}{where}: allowed by the binding {request.binding}, which is not the chart's"
 
 
-def _of_exemption(one: Exemption, rights: Sequence[Right]) -> Iterator[str]:
-    for verb in () if one.optional else sorted(one.verbs):
-        if not any(one.concerns(right) and right.verb == verb for right in rights):
-            right = f"{verb} {written(one.group, one.resource)}"
+def _of_exemption(exemption: Exemption, rights: Sequence[Right]) -> Iterator[str]:
+    for verb in () if exemption.optional else sorted(exemption.verbs):
+        if not any(exemption.concerns(right) and right.verb == verb for right in rights):
+            right = f"{verb} {written(exemption.group, exemption.resource)}"
             yield f"exception not granted: {right}: remove it from tests/rights/exceptions.py"

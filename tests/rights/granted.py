@@ -46,7 +46,7 @@ def written(group: str, resource: str) -> str:
 def granted(objects: Iterable[Object], namespace: str, account: str) -> list[Right]:
     """Return the rights that bindings of this service account itself give; those of its groups are not its own."""
     every = list(objects)
-    rules = {_key(one["kind"], one["metadata"]): one.get("rules") or [] for one in every}
+    rules = {_key(role["kind"], role["metadata"]): role.get("rules") or [] for role in every}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     found: set[Right] = set()
     for binding in every:

@@ -32,7 +32,7 @@ def requests(lines: Iterable[bytes], user: str) -> Counter[Request]:
     """Count the requests of a user. A line in writing, which has no end yet, is left out."""
     mark = json.dumps(user).encode()
     whole = (json.loads(line) for line in lines if mark in line and line.endswith(b"\n"))
-    return Counter(_request(one) for one in whole if one["user"]["username"] == user and _counts(one))
+    return Counter(_request(event) for event in whole if event["user"]["username"] == user and _counts(event))
 
 
 def _counts(entry: dict[str, Any]) -> bool:

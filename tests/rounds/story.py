@@ -71,7 +71,7 @@ class Job:
         decision = decide(self.state, event, self.now)
         assert find_violations(self.state, decision) == []
         self.state = decision.state
-        self.events += [f"{one.reason}: {one.message}" for one in decision.events]
+        self.events += [f"{event.reason}: {event.message}" for event in decision.events]
         owner = {link: index for index, link in self.links.items()}
         for command in decision.commands:
             if isinstance(command, Close):
@@ -135,7 +135,7 @@ class Job:
         for step in range(1, round(seconds / STEP) + 1):
             self.now += STEP
             if step % 4 == 0:
-                for index in [one for one in self.links if one not in silent]:
+                for index in [linked for linked in self.links if linked not in silent]:
                     self.says(index, Heartbeat(**beat))
             self.feed(Tick())
 
@@ -143,10 +143,10 @@ class Job:
         return self.told[index][-1] if self.told[index] else None
 
     def kinds(self, index: int) -> list[str]:
-        return [one.kind for one in self.told[index]]
+        return [message.kind for message in self.told[index]]
 
     def assigned(self, index: int) -> Assigned:
-        return next(one for one in reversed(self.told[index]) if isinstance(one, Assigned))
+        return next(message for message in reversed(self.told[index]) if isinstance(message, Assigned))
 
     def problem(self, word: str) -> str | None:
         return {str(one): text for one, text in self.state.problems.items()}.get(word)

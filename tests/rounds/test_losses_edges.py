@@ -6,10 +6,10 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Failed, Join, RoundId
 from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.awaited import unknown_may_connect
 from pytorchjob_operator.rounds.failures import MOST_FAILURES
 from pytorchjob_operator.rounds.losses import shift_after_sleep
 from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running
-from pytorchjob_operator.rounds.rendezvous import unknown_may_connect
 from pytorchjob_operator.rounds.state import ConnectionClosed, JobState, JobSynced, MessageReceived, Tick
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import EndReason, ExpectedPod, Policy, Round

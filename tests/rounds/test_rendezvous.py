@@ -26,13 +26,15 @@ def test_ranks_follow_the_replicas_whatever_number_of_workers_each_has() -> None
     for index, nproc in ((2, 1), (0, 4), (1, 2)):
         job.waits(index, nproc=nproc)
     told = [job.assigned(index) for index in range(3)]
-    assert [(one.rank, one.first_rank, one.world_size, one.size) for one in told] == [
+    assert [(assigned.rank, assigned.first_rank, assigned.world_size, assigned.size) for assigned in told] == [
         (0, 0, 7, 3),
         (1, 4, 7, 3),
         (2, 6, 7, 3),
     ]
-    assert {(one.master_address, one.master_port, one.restarts) for one in told} == {("10.0.0.0", 20000, 0)}
-    assert [one.neighbour for one in told] == ["10.0.0.1:20001", "10.0.0.2:20002", "10.0.0.0:20000"]
+    assert {(assigned.master_address, assigned.master_port, assigned.restarts) for assigned in told} == {
+        ("10.0.0.0", 20000, 0)
+    }
+    assert [assigned.neighbour for assigned in told] == ["10.0.0.1:20001", "10.0.0.2:20002", "10.0.0.0:20000"]
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message
     job.passes(4, silent=[2])
     assert job.ranks == (0, 1)
     assert job.state.restarts == 0
-    assert sum("Regrouping: Round 1.1 ends" in one for one in job.events) == 1
+    assert sum("Regrouping: Round 1.1 ends" in event for event in job.events) == 1
 
 
 @pytest.mark.parametrize("back", [True, False], ids=["it starts again", "it stays away"])

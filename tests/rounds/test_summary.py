@@ -31,7 +31,7 @@ def member(index: int, **changes: Any) -> Member:
 
 
 def state(*members: Member, **changes: Any) -> JobState:
-    found = JobState(Policy(2, 2), 3, Running(ROUND), members={one.index: one for one in members})
+    found = JobState(Policy(2, 2), 3, Running(ROUND), members={member.index: member for member in members})
     return replace(found, **changes)
 
 
@@ -160,7 +160,7 @@ def test_report(given: JobState, expected: Report) -> None:
 def test_who_is_turned_away_is_a_problem_told_once_and_forgiven_after_a_minute() -> None:
     first = decide(state(checked_at=NOW), AuthenticationFailed("a stranger"), NOW)
     second = decide(first.state, AuthenticationFailed("another"), NOW + 1)
-    assert [one.reason for one in first.events] == [TrainingReason.AGENT_REFUSED]
+    assert [event.reason for event in first.events] == [TrainingReason.AGENT_REFUSED]
     assert second.events == ()
     assert second.state.problems == {TrainingReason.AGENT_REFUSED: "a stranger"}
     soon = decide(replace(second.state, checked_at=NOW + 60), Tick(), NOW + 60)

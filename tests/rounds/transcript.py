@@ -48,7 +48,9 @@ class Recorded(Job):
     def feed(self, event: Input) -> None:
         before, decision = self.state, decide(self.state, event, self.now)
         effects = [*self._commands(decision.commands)]
-        effects += [f"{'warning' if one.warning else 'event'} {one.reason}: {one.message}" for one in decision.events]
+        effects += [
+            f"{'warning' if event.warning else 'event'} {event.reason}: {event.message}" for event in decision.events
+        ]
         effects += changes(before, decision.state)
         if effects or decision.reason not in _QUIET:
             self.lines += [f"{self.now - 1000:g} {decision.reason}", *(f"  {effect}" for effect in effects)]
@@ -88,7 +90,9 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value - 1000 if value >= 1000 else value:g}"
     if is_dataclass(value):
-        given = {one.name: getattr(value, one.name) for one in fields(value) if getattr(value, one.name) != one.default}
+        given = {
+            each.name: getattr(value, each.name) for each in fields(value) if getattr(value, each.name) != each.default
+        }
         values = [f"{name}={shown(found)}" for name, found in given.items() if found not in ("", (), {}, frozenset())]
         return f"{type(value).__name__}({', '.join(values)})"
     if isinstance(value, Mapping):

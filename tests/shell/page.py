@@ -5,7 +5,7 @@ import re
 
 from pytorchjob_operator.generated import MARKS, insert_between, rewrite
 from tests.shell.blocks import Block, every
-from tests.shell.register import EXECUTED, NOT_EXECUTED
+from tests.shell.register import BY_HAND, EXECUTED, NOT_EXECUTED
 
 PAGE = "docs/shell-blocks.md"
 
@@ -14,18 +14,30 @@ def table() -> str:
     """The blocks that a test executes, then the others. Raises KeyError for a block that is in no class."""
     blocks = every()
     done = [block for block in blocks if block.key in EXECUTED]
-    rest = [block for block in blocks if block.key not in EXECUTED]
-    partly = sum(bool(EXECUTED[block.key].without) for block in done)
+    by_hand = [block for block in blocks if block.key in BY_HAND]
+    rest = [block for block in blocks if block.key not in {*EXECUTED, *BY_HAND}]
+    partly = sum(bool(EXECUTED[block.key].without and not EXECUTED[block.key].whole) for block in done)
     lines = [f"{len(blocks)} blocks. Tests execute {len(done)} of them: {len(done) - partly} whole, {partly} in part."]
     lines += ["", "## Executed", ""]
-    lines += ["| page | first line | test | left out |", "| --- | --- | --- | --- |", *map(_executed, done)]
+    lines += ["| page | first line | test | left out | whole in |", "| --- | --- | --- | --- | --- |"]
+    lines += map(_executed, done)
+    lines += ["", "## Executed by hand", ""]
+    lines += ["| page | first line | commit | day | machine | result | record |", f"|{' --- |' * 7}"]
+    lines += map(_by_hand, by_hand)
     lines += ["", "## Not executed", "", "| page | first line | why | nearest test |", "| --- | --- | --- | --- |"]
     return "\n".join([*lines, *map(_not_executed, rest)])
 
 
 def _executed(block: Block) -> str:
     entry = EXECUTED[block.key]
-    return _row(block, f"`{entry.test}`", "<br>".join(f"`{words}`" for words in entry.without))
+    left_out = "<br>".join(f"`{words}`" for words in entry.without)
+    return _row(block, f"`{entry.test}`", left_out, f"`{entry.whole}`" if entry.whole else "")
+
+
+def _by_hand(block: Block) -> str:
+    entry = BY_HAND[block.key]
+    page, commits = entry.records[0], ", ".join(entry.commits) or "not recorded"
+    return _row(block, commits, entry.day, entry.machine, entry.result, f"[{page}]({_path(page)})")
 
 
 def _not_executed(block: Block) -> str:
@@ -40,8 +52,11 @@ def _row(block: Block, *cells: str) -> str:
 
 def _link(block: Block) -> str:
     anchor = re.sub(r"[^\w\- ]", "", block.heading.lower()).replace(" ", "-")
-    there = posixpath.relpath(block.page, posixpath.dirname(PAGE))
-    return f"[{block.page.removeprefix('docs/')}]({there}#{anchor})"
+    return f"[{block.page.removeprefix('docs/')}]({_path(block.page)}#{anchor})"
+
+
+def _path(page: str) -> str:
+    return posixpath.relpath(page, posixpath.dirname(PAGE))
 
 
 def insert(text: str) -> str:

@@ -1,14 +1,16 @@
 """docs/shell-blocks.md: every shell block is executed by a test that exists, or the reason why none does is there."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from e2e import test_install_pages, test_pages
 from tests.citations import collected
 from tests.shell.blocks import every, fenced, named, pages
-from tests.shell.following import script
+from tests.shell.following import WATCHED, follow_text, interrupted, run_by, script
 from tests.shell.page import PAGE, insert
-from tests.shell.register import EXECUTED, NOT_EXECUTED, README
+from tests.shell.register import BY_HAND, EXECUTED, INSTALL_PAGES, NOT_EXECUTED, PAGES, README
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
@@ -28,13 +30,28 @@ CLUSTER = f"{README}: On a cluster"
 
 def test_every_block_is_in_one_class() -> None:
     keys = [block.key for block in every()]
-    assert sorted(keys) == sorted([*EXECUTED, *NOT_EXECUTED])
+    assert sorted(keys) == sorted([*EXECUTED, *BY_HAND, *NOT_EXECUTED])
     assert len(keys) > 50
 
 
 def test_every_test_that_is_named_exists() -> None:
-    tests = {entry.test for entry in EXECUTED.values()} | {entry.instead for entry in NOT_EXECUTED.values()} - {""}
+    tests = {test for entry in EXECUTED.values() for test in (entry.test, entry.whole)}
+    tests |= {entry.instead for entry in NOT_EXECUTED.values()}
+    tests -= {""}
     assert tests - collected(tests) == set()
+
+
+@pytest.mark.parametrize(("test", "cases"), [(PAGES, test_pages.CASES), (INSTALL_PAGES, test_install_pages.CASES)])
+def test_a_test_on_a_cluster_has_a_case_for_each_of_its_blocks(test: str, cases: Mapping[str, object]) -> None:
+    """Those tests run now and then. What they lack shows at once here."""
+    assert {*cases} == {*run_by(test)}
+
+
+@pytest.mark.parametrize("key", list(BY_HAND))
+def test_the_record_of_a_run_by_hand_is_in_the_repository(key: str) -> None:
+    entry = BY_HAND[key]
+    text = "\n".join((ROOT / path).read_text() for path in entry.records)
+    assert [words for words in (*entry.commits, entry.day, entry.machine) if words not in text] == []
 
 
 @pytest.mark.parametrize("key", list(EXECUTED))
@@ -78,6 +95,26 @@ def test_the_page_is_generated() -> None:
 )
 def test_what_is_run(text: str, without: tuple[str, ...], left: str) -> None:
     assert script(text, without) == left
+
+
+def test_what_watches_without_an_end_is_interrupted_as_a_reader_would() -> None:
+    text = "kubectl apply -f a.yaml\nkubectl get ptj -w\n"
+    watched = f"timeout --signal=INT {WATCHED} kubectl get ptj -w || test $? = 124"
+    assert interrupted(text) == f"kubectl apply -f a.yaml\n{watched}\n"
+
+
+def test_the_error_of_a_block_has_what_it_printed(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="one\ntwo"):
+        follow_text("echo one\necho two >&2\nfalse\necho three\n", tmp_path)
+
+
+def test_what_a_block_leaves_in_the_background_ends_with_it(tmp_path: Path) -> None:
+    assert follow_text("sleep 1000 & echo $!\n", tmp_path, seconds=20)
+
+
+def test_a_signal_that_comes_too_early_is_sent_again(tmp_path: Path) -> None:
+    loses_the_first = "(trap 'trap - TERM' TERM; echo ready > ready; while true; do sleep 0.1; done) &\n"
+    assert follow_text(f"{loses_the_first}until test -e ready; do sleep 0.1; done\n", tmp_path, seconds=20) == ""
 
 
 PAGE_OF_BLOCKS = """# Top

@@ -163,7 +163,8 @@ class Agent(Sleeper):
             heard_ages=heard.ages,
             heard_in=heard.round,
             cooperative=self.cooperative and running,
-            answered=self.answered,
+            saves_on_request=self.cooperative and running,
+            answered=max(self.answered, workers.saved_for if workers is not None else 0),
         )
 
     def receive(self, link: Link, data: bytes) -> None:
@@ -242,6 +243,10 @@ class Agent(Sleeper):
         if request is not None and not self.asked and workers.state is Workers.RUN:
             self.asked = True
             workers.save(self.cooperative, self.obeys)
+        save = self.session.inbox.save_and_continue
+        if save is not None and workers.state is Workers.RUN:
+            assert self.cooperative, f"{self} is asked to save, and has not reported that it does"
+            workers.save_for(save)
         answered = workers.saved and request is not None
         if answered and request is not None and request.number > self.answered:
             self.answered = request.number

@@ -4,8 +4,10 @@ import re
 from typing import TYPE_CHECKING
 
 from pytorchjob_agent.contract.messages import Assigned, Message, Refused, RoundId
+from pytorchjob_operator.coordinator_report import PhaseName
+from pytorchjob_operator.goodput.classes import TRAINING, TimeClass
 from pytorchjob_operator.plan.elastic import STATUS_DELAY
-from pytorchjob_operator.rounds.phases import Ended, Running
+from pytorchjob_operator.rounds.phases import Ended, Running, name_of
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import EndReason, TrainingReason
 
@@ -30,6 +32,25 @@ STOP_SECONDS = 3.0
 """By then an agent that has reached the leader has heard that its round is over, and has killed its workers."""
 PUNCTUAL_SECONDS = 0.1
 """Where no message takes longer than this, no report of a dead member arrives after the end of its connection."""
+
+
+_BOOKED = {
+    PhaseName.RUNNING: {*TRAINING, TimeClass.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME},
+    PhaseName.RENDEZVOUS: {TimeClass.PROGRAM_STARTUP, TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION},
+    PhaseName.ENDED: {TimeClass.OTHER},
+}
+"""The classes in which a leader may book the time of a phase."""
+
+
+def _books(leader: "Leader", state: JobState) -> None:
+    """Every second since the leader knows the job is booked once, and now it books the right class."""
+    ledger = state.ledger
+    if ledger is None:
+        return
+    passed = ledger.until - leader.books_since
+    assert abs(ledger.total - passed) < 1e-3, f"{ledger.total} s are booked of {passed} s: {ledger}"
+    allowed = _BOOKED.get(name_of(state.phase))
+    assert allowed is None or ledger.current in allowed, f"{ledger.current} is booked in phase {state.phase}"
 
 
 class Checks:
@@ -109,6 +130,7 @@ class Checks:
         if state is None:
             return
         self._note_round(leader, state)
+        _books(leader, state)
         if state.restarts != self._restarts:
             self._restarts = state.restarts
             assert state.restarts <= len(self.real), (

@@ -138,7 +138,7 @@ DEFECTS = [
         "a new leader counts before the members of the last round have connected",
         "ours: the first member to connect had only an echo, and the failure itself came later",
         f"{ROUNDS}/rendezvous.py",
-        "if last is None or not last.adopted or transition.now - last.started_at >= ADOPTED_SECONDS:",
+        "if last is None or not last.adopted or transition.now - last.started_at >= awaited.ADOPTED_SECONDS:",
         "if True:",
     ),
     Defect(
@@ -194,7 +194,7 @@ DEFECTS = [
         "a frozen agent is never replaced",
         "ours: its job waited for it for ever: its pod was ready on a healthy node",
         f"{ROUNDS}/losses.py",
-        "if pod is not None and not rendezvous.is_replaced(pod, member.pod_uid):",
+        "if pod is not None and not awaited.is_replaced(pod, member.pod_uid):",
         "if False:",
     ),
     Defect(
@@ -221,7 +221,7 @@ DEFECTS = [
     Defect(
         "the last call is forgotten",
         "torch: a first round without the pods that start a moment later (last_call_timeout)",
-        f"{ROUNDS}/rendezvous.py",
+        f"{ROUNDS}/awaited.py",
         "return first if phase.unsure else policy.rejoin_timeout",
         "return 0.0",
     ),
@@ -249,14 +249,14 @@ DEFECTS = [
     Defect(
         "a second group while the first may still train",
         "ours: members that waited formed a round while the old one was only out of sight",
-        f"{ROUNDS}/rendezvous.py",
+        f"{ROUNDS}/awaited.py",
         "if (last := phase.last_round) is None or phase.stopped:\n        return False",
         "if True:\n        return False",
     ),
     Defect(
         "a pod that terminates is taken for a pod that is gone",
         "ours: the operator left terminating pods out, so a group began beside a frozen agent's workers",
-        f"{ROUNDS}/rendezvous.py",
+        f"{ROUNDS}/awaited.py",
         "transition.state.terminating.get(index) != uid and ",
         "",
     ),

@@ -10,6 +10,8 @@ from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
+from pytorchjob_operator.goodput.classes import TimeClass
+from pytorchjob_operator.goodput.ledger import begin, book
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 
 from .clock import Sleeper
@@ -33,6 +35,8 @@ class Leader(Sleeper):
         super().__init__(world.clock)
         self.world, self.term = world, term
         self.dead = False
+        self.books_since = 0.0
+        """When it first booked the job's time."""
         self.links: dict[int, Link] = {}
         self.jobs = Jobs(term, self.monotonic, self._changed, Limits())
         secrets = count()
@@ -88,7 +92,11 @@ class Leader(Sleeper):
         if world.outcome is not None:
             self.jobs.finish_job(JOB, failed=world.outcome)
         else:
-            synced = JobSynced(world.policy, dict(world.pods), terminating=dict(world.terminating))
+            now, state = self.monotonic(), self.state
+            known = None if state is None else state.ledger
+            self.books_since = now if known is None else self.books_since
+            ledger = begin(TimeClass.PROGRAM_STARTUP, now) if known is None else book(known, now)
+            synced = JobSynced(world.policy, dict(world.pods), terminating=dict(world.terminating), ledger=ledger)
             self.jobs.sync_job(JOB, replace(synced, trained=world.shows_round))
         world.checks.decided(self)
 

@@ -28,6 +28,8 @@ from .world import World
 TURN_SECONDS = 12.0
 """How long a schedule waits for a round to end or to begin: longer than the lease and than a group takes to stop."""
 TURN_STEP = 0.02
+THREATENED = 7
+"""In one of so many schedules pods are threatened now and then, and the workers save while they train on."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Course:
     log: Callable[[str], None] | None = None
     events: Counter[str] = field(default_factory=Counter)
     """How often each thing happened: the kind of the schedule, and its faults."""
+    threats: Random | None = None
+    """Draws which pods are threatened, beside everything else that happens. None: none of them is."""
 
 
 def run(seed: int, log: Callable[[str], None] | None = None) -> Failure | None:
@@ -55,7 +59,7 @@ def run(seed: int, log: Callable[[str], None] | None = None) -> Failure | None:
 
 def observe(seed: int, log: Callable[[str], None] | None = None) -> tuple[Failure | None, Counter[str]]:
     """Run one schedule; return what was wrong, and how often each thing happened."""
-    course = Course(Random(seed), log)
+    course = Course(Random(seed), log, threats=Random(seed) if seed % THREATENED == 1 else None)
     kind = course.random.choices(list(KINDS), list(KINDS.values()))[0]
     course.events[f"schedule: {kind.__name__.strip('_')}"] += 1
     try:
@@ -74,6 +78,8 @@ def _world(course: Course, restarts: tuple[int | None, ...]) -> World:
     policy = Policy(least, most, max_restarts=random.choice(restarts), last_call_timeout=random.choice((3.0, 30.0)))
     world = World(random, policy, nprocs if elastic else nprocs[:most], course.log)
     world.events = course.events
+    if course.threats is not None:
+        world.threaten(course.threats)
     world.log("world", f"{policy} with {len(world.pods)} pods")
     return world
 

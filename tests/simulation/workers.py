@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.contract.messages import Assigned, Save
 from pytorchjob_agent.rendezvous.decide import Workers
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ class RoundWorkers:
         self.step = agent.world.saved_step
         self.error = ""
         self.saved = False
+        self.saved_for = self._saving_for = 0
+        """The requests after which training continues: what was saved for, and what is being saved for."""
 
     def advance(self) -> int:
         """Return the step; time has gone by."""
@@ -66,6 +68,19 @@ class RoundWorkers:
             self._agent.world.clock.soon(0.0, 4.0, saved)
         else:
             self.saved = True  # its agent answers at once
+
+    def save_for(self, request: Save) -> None:
+        """The workers are asked to save and to continue, once for each request."""
+
+        def saved() -> None:
+            if self._agent.workers is self and self.state is Workers.RUN and not self._agent.dead:
+                self.saved_for = max(self.saved_for, request.number)
+                self._agent.world.event("workers save and train on")
+
+        if request.number > self._saving_for:
+            self._saving_for = request.number
+            assert request.round == self._assigned.round, f"{self._agent} is asked to save in another round"
+            self._agent.world.clock.soon(0.0, 4.0, saved)
 
     def end(self) -> None:
         """They are gone."""

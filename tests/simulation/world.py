@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from pytorchjob_agent.contract.messages import RoundId
@@ -122,6 +123,17 @@ class World:
         if not agent.dead and pod is not None and pod.pod_uid == agent.uid:
             self.terminating[agent.index] = self.pods.pop(agent.index).pod_uid
             self.sync(0.0, 1.0)
+
+    def threaten(self, random: Random) -> None:
+        """The operator sees a pod threatened, and sees that it is not any more, again and again."""
+        for index, pod in tuple(self.pods.items()):
+            threat = "its node is cordoned" if not pod.threat and random.random() < 0.3 else ""
+            if threat != pod.threat:
+                self.pods[index] = replace(pod, threat=threat)
+                self.event("a pod is threatened" if threat else "a threat is over")
+        if self.outcome is None:
+            self.sync(0.0, 1.0)
+        self.clock.after(20.0 * random.random(), lambda: self.threaten(random))
 
     def _replace_silent(self) -> None:
         """The operator replaces pods whose agents are silent, as `plan/silent_pods` decides."""

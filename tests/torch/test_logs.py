@@ -57,4 +57,4 @@ def test_an_event_goes_to_the_handler_of_its_name() -> None:
     handlers._log_handlers["kept"] = Keep()
     events.record(events.Event("SUCCEEDED", events.EventSource.AGENT, metadata={"state": "SUCCEEDED"}), "kept")
     events.record(events.Event("SUCCEEDED", events.EventSource.AGENT), "null")
-    assert [json.loads(one.getMessage())["metadata"] for one in seen] == [{"state": "SUCCEEDED"}]
+    assert [json.loads(record.getMessage())["metadata"] for record in seen] == [{"state": "SUCCEEDED"}]

@@ -15,10 +15,16 @@ pytestmark = [pytest.mark.torch_oldest, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytorchjob-operator"
 PYTHON = CACHE / "torch-oldest" / "bin" / "python"
+
+
+def has_interfaces(file: Path) -> bool:
+    """Whether this file tests torch's interfaces. Long tests run whole commands, with packages of this project."""
+    marks = re.findall(r"pytest\.mark\.(\w+)", file.read_text())
+    return "torch" in marks and "long" not in marks
+
+
 FILES = sorted(
-    str(file.relative_to(ROOT))
-    for file in (ROOT / "tests" / "torch").glob("test_*.py")
-    if re.search(r"pytest\.mark\.torch\b", file.read_text())
+    str(file.relative_to(ROOT)) for file in (ROOT / "tests" / "torch").glob("test_*.py") if has_interfaces(file)
 )
 MEMBERS = "tests/agent/rendezvous/test_members.py"
 _LONGEST = 600

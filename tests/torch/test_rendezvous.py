@@ -101,7 +101,7 @@ def test_an_endpoint_has_a_host_and_a_port(endpoint: str, expected: tuple[str, i
 
 
 def test_errors_that_torchs_agent_knows() -> None:
-    assert {one.__name__ for one in (RendezvousClosedError, RendezvousGracefulExitError)} <= set(
+    assert {error.__name__ for error in (RendezvousClosedError, RendezvousGracefulExitError)} <= set(
         dir(torch.distributed.elastic.rendezvous)
     )
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from pytorchjob_agent.contract.held_saves import HeldSave, SaveId
 from pytorchjob_agent.contract.messages import (
     LINE_LIMIT,
     Assigned,
@@ -28,6 +29,7 @@ from pytorchjob_agent.contract.messages import (
     Restart,
     Resumed,
     RoundId,
+    Save,
     Stop,
     ToAgent,
     Unreachable,
@@ -38,12 +40,26 @@ from pytorchjob_agent.contract.messages import (
 
 ROUND = RoundId(3, 7, 1)
 HELLO = Hello("job", "pod", "token", 0, "10.0.0.1", 8, "first", round=ROUND, rank=1, size=2, versions={"cuda": None})
+SAVE = [[3, 7, 1], 0, 7, 5, "digest", 1, ""]
 FROM_AGENT: list[Message] = [
     HELLO,
     Join(4321),
+    Join(4321, ROUND, held=(HeldSave(SaveId(ROUND, 0, 7), 2**40, "d" * 32, 2, "step-5"),)),
+    Join(4321, ROUND, durable=(HeldSave(SaveId(RoundId(0, 1, 7), 0, 7), 2**40, "d" * 32),)),
     Heartbeat(step=5, total=10, metrics={"loss": 0.5}, heard=(0, 2), heard_ages=(3, 12), cooperative=True, answered=3),
-    Heartbeat(heard=(1,), heard_ages=(3,), heard_in=ROUND),
+    Heartbeat(heard=(1,), heard_ages=(3,), heard_in=ROUND, saves_on_request=True),
     Heartbeat(),
+    Heartbeat(
+        step=5,
+        first_step=1,
+        first_age=2.5,
+        step_age=0.5,
+        workers_age=9.5,
+        saves=2,
+        save_seconds=1.5,
+        saved_step=4,
+        load_seconds=0.5,
+    ),
     Heartbeat(shown_step=5, shown_total=10, percent=50, remaining=7, rate=0.7, metrics={"loss": 0.5}),
     Failed(ROUND, 3, 1, 137, "killed", "Traceback ...", (4, 5), hang=True, waits=True, age=0.5),
     Done(ROUND),
@@ -57,6 +73,7 @@ TO_AGENT: list[Message] = [
     Assigned(ROUND, 0, 2, 0, 4, "10.0.0.1", 1, 5, "10.0.0.2:1", "rank 1 failed", "5ec2e7"),
     Restart(ROUND, "rank 1 failed", dump=True),
     Checkpoint(ROUND, 2, 30.0, "pod-1 joined"),
+    Save(ROUND, 3, 300.0, "pod-1: its node n1 is cordoned"),
     Hold("a spare waits"),
     Stop(7, "RestartsUsedUp", "all are used up"),
     Finished(ROUND),
@@ -70,7 +87,7 @@ def test_what_an_agent_says_comes_back_as_it_was(message: Message) -> None:
     assert message.to_line().count(b"\n") == 1
 
 
-@pytest.mark.parametrize("message", [pytest.param(one, id=one.kind) for one in TO_AGENT])
+@pytest.mark.parametrize("message", [pytest.param(message, id=message.kind) for message in TO_AGENT])
 def test_what_the_coordinator_says_comes_back_as_it_was(message: Message) -> None:
     assert read_to_agent(message.to_line()) == message
 
@@ -95,6 +112,11 @@ def changed(message: Message, **changes: Any) -> bytes:
         pytest.param(changed(Join(1), port=0), "a whole number 1..65535", id="a port of 0"),
         pytest.param(changed(Join(1), port=True), "port", id="true for a number"),
         pytest.param(changed(Join(1), port="1"), "port", id="text for a number"),
+        pytest.param(changed(Join(1), held=[[]]), "at most 8 held saves", id="a save without fields"),
+        pytest.param(changed(Join(1), held=[SAVE] * 9), "at most 8 held saves", id="too many saves"),
+        pytest.param(changed(Join(1), held=[[*SAVE[:6], "x" * 129]]), "held", id="a label that is too long"),
+        pytest.param(changed(Join(1), held=[[[1, 2], *SAVE[1:]]]), "held", id="a save of half a round"),
+        pytest.param(changed(Join(1), held=[[*SAVE[:5], 0, ""]]), "held", id="a save of no writer"),
         pytest.param(changed(HELLO, pod=5), "pod: '5' is not text of at most 253", id="a number for a text"),
         pytest.param(changed(HELLO, pod="x" * 254), "pod", id="a text that is too long"),
         pytest.param(changed(HELLO, index=-1), "index", id="a negative index"),
@@ -159,4 +181,4 @@ def test_no_line_breaks_the_reader(line: bytes | str) -> None:
 def test_rounds_are_in_the_order_in_which_they_came() -> None:
     order = [RoundId(1, 1), RoundId(1, 1, 1), RoundId(1, 2), RoundId(2, 1)]
     assert sorted([order[2], order[0], order[3], order[1]]) == order
-    assert [str(one) for one in order] == ["1.1", "1.1.1", "1.2", "2.1"]
+    assert [str(id_) for id_ in order] == ["1.1", "1.1.1", "1.2", "2.1"]

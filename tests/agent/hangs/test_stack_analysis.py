@@ -16,6 +16,8 @@ C10D = (f"{TORCH}/distributed/distributed_c10d.py", 4181, "all_reduce")
 WRAPPER = (f"{TORCH}/distributed/c10d_logger.py", 83, "wrapper")
 MAIN = ("/app/train.py", 15, "main")
 MODULE = ("/app/train.py", 22, "<module>")
+MEASURE = "/opt/pytorchjob/pytorchjob_agent/workers/startup/pytorchjob_collectives.py"
+TIMED = ((MEASURE, 107, "timed"), (MEASURE, 119, "wait"))
 OTHER_THREAD = stack(("/usr/lib/python3.11/threading.py", 320, "wait"), head="Thread 0x00007f1923ca56c0")
 
 
@@ -24,6 +26,7 @@ LINES = {
     16: "    while not work.is_completed():\n        pass",
     17: "    loss = model(batch)",
 }
+OTHERS = {MEASURE: "            result = call(*args, **options)"}
 
 
 @pytest.mark.parametrize(
@@ -36,10 +39,14 @@ LINES = {
         pytest.param(stack(("/usr/lib/python3.11/threading.py", 15, "join"), MAIN), None, id="in the library"),
         pytest.param(stack((MAIN[0], 0, "main")).replace("line 0", "line ???"), None, id="a line that is unknown"),
         pytest.param(stack(C10D, WRAPPER, MAIN), "all_reduce", id="a collective with a frame of its own"),
+        pytest.param(stack(*TIMED, MAIN), "wait", id="a handle whose wait is measured"),
+        pytest.param(stack(*TIMED, C10D, WRAPPER, MAIN), "all_reduce", id="a collective whose wait is measured"),
     ],
 )
 def test_the_source_shows_that_a_call_into_c_waits_for_other_ranks(stacks: str, collective: str | None) -> None:
-    found = place(stacks, lambda file, line: LINES.get(line, "") if file == MAIN[0] else "work.wait()")
+    found = place(
+        stacks, lambda file, line: LINES.get(line, "") if file == MAIN[0] else OTHERS.get(file, "work.wait()")
+    )
     assert found is not None
     assert found.collective == collective
 

@@ -1,10 +1,12 @@
 """The limit of each check: the last facts without a problem, and the first facts with one."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytorchjob_agent.preflight.checks import MIB
 from pytorchjob_agent.preflight.facts import Facts, RunRequest
-from tests.agent.preflight.made_up import FIND, INFINIBAND, NO_GPU, ONE_GPU, facts, limits, words
+from tests.agent.preflight.made_up import CPU_BUILD, FIND, INFINIBAND, MACHINE, NO_GPU, ONE_GPU, facts, limits, words
 
 RIGHT = [
     ("contract", facts("1"), "one process"),
@@ -19,6 +21,8 @@ RIGHT = [
     ("devices", facts(env={"CUDA_VISIBLE_DEVICES": " 0 , 1 "}), "blanks around the numbers"),
     ("shm", limits("1", shm=128 * MIB), "128 MiB for one process"),
     ("shm", limits("npu", shm=128 * MIB), "a plugin's word counts as one process"),
+    ("shm", facts(torch=NO_GPU, machine=replace(MACHINE, shm=64 * MIB)), "a pod without devices"),
+    ("shm", facts(torch=CPU_BUILD, machine=replace(MACHINE, shm=64 * MIB)), "a build for CPUs"),
     ("nofile", limits(nofile=4096), "4096 files"),
     ("nofile", limits(nofile=None), "files without a limit"),
     ("memlock", limits(infiniband=True, memlock=1024 * MIB), "1 GiB"),

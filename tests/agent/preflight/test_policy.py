@@ -14,7 +14,7 @@ ALL = "PYTORCHJOB_PREFLIGHT"
 
 def level(env: dict[str, str], check: str) -> str:
     """The level of the check's finding; nothing when it is off."""
-    return "".join(one.level for one in run_checks(replace(NO_TORCH, env=env)) if one.check == check)
+    return "".join(finding.level for finding in run_checks(replace(NO_TORCH, env=env)) if finding.check == check)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,14 @@ def test_a_wrong_variable_is_a_failure_of_its_own() -> None:
 
 def test_several_problems_of_one_check_are_several_findings() -> None:
     env = {"CUDA_VISIBLE_DEVICES": "0,0,x"}
-    assert [one.level for one in run_checks(replace(NO_TORCH, env=env)) if one.check == "devices"] == ["warn", "warn"]
+    assert [finding.level for finding in run_checks(replace(NO_TORCH, env=env)) if finding.check == "devices"] == [
+        "warn",
+        "warn",
+    ]
 
 
 def test_a_long_text_is_cut() -> None:
-    (finding,) = [one for one in run_checks(replace(NO_TORCH, contract="x" * 10000)) if one.check == "contract"]
+    (finding,) = [found for found in run_checks(replace(NO_TORCH, contract="x" * 10000)) if found.check == "contract"]
     assert len(finding.found) == 600
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.rounds.state import JobEvent
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[3]
 TRAIN = Path(__file__).parent / "train.py"
@@ -49,9 +50,13 @@ class Pod:
         """Leave out what it has printed so far."""
         self.seen = len(self.output.read_text(errors="replace"))
 
-    def says(self, words: str) -> None:
+    def says(self, words: str, seconds: float = SECONDS) -> None:
         """Wait until it prints this."""
-        until(lambda: re.search(words, self.text()), story=lambda: f"{words!r} in:\n{self.output.read_text()[-4000:]}")
+        until(
+            lambda: re.search(words, self.text()),
+            seconds,
+            lambda: f"{words!r} in:\n{self.output.read_text()[-4000:]}",
+        )
 
     def steps(self) -> list[tuple[int, int, int, int]]:
         """Its steps: number, sum, world size, restarts."""
@@ -126,7 +131,7 @@ class Job:
         own = coordinator_endpoint.CoordinatorEndpoint(
             "127.0.0.1", self.port, str(self._credential(index)), JOB, f"pod-{index}", index
         )
-        named = {one["name"]: one["value"] for one in own.to_env() if "value" in one}
+        named = {variable["name"]: variable["value"] for variable in own.to_env() if "value" in variable}
         given = {
             TERMINATION_LOG: str(words),
             "PET_LOCAL_ADDR": f"127.0.0.{index + 1}",
@@ -167,8 +172,8 @@ class Job:
         return [pod.process.wait(100) for _, pod in sorted(self.pods.items())]
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
+@contextmanager
+def led(folder: Path) -> Iterator[Job]:
     """A job whose coordinator leads; nothing of it is left behind."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "PYTORCHJOB_"))}
     env = {
@@ -181,17 +186,29 @@ def job(tmp_path: Path) -> Iterator[Job]:
         PREFLIGHT: "off",
         GRACE: "15",
         "STEPS": "60",
-        "CHECKPOINT": str(tmp_path / "checkpoint"),
+        "CHECKPOINT": str(folder / "checkpoint"),
     }
-    made = Job(tmp_path, env)
+    made = Job(folder, env)
     made.lead()
-    yield made
-    for pod in made.pods.values():
-        for pid in [pod.process.pid, *descendants(pod.process.pid)]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        pod.process.wait(10)
-    if made.coordinator is not None:
-        made.coordinator.stop()
+    try:
+        yield made
+    finally:
+        for pod in made.pods.values():
+            end(pod)
+        if made.coordinator is not None:
+            made.coordinator.stop()
+
+
+def end(pod: Pod) -> None:
+    """Kill all processes of a pod."""
+    for pid in [pod.process.pid, *descendants(pod.process.pid)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    pod.process.wait(60)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """A job whose coordinator leads."""
+    with led(tmp_path) as made:
+        yield made

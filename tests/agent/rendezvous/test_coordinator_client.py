@@ -2,9 +2,12 @@
 
 import socket
 
+import pytest
+
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.messages import Heartbeat, HeartbeatReply, Hello, Hold, Message, Welcome, read_from_agent
 from pytorchjob_agent.rendezvous.coordinator_client import Client
+from tests.waiting import until
 
 
 def _hello(server: socket.socket) -> Hello:
@@ -19,7 +22,11 @@ def _hello(server: socket.socket) -> Hello:
 def _client(server: socket.socket) -> Client:
     """Start a client of this server."""
     server.settimeout(30)
-    env = CoordinatorEndpoint("127.0.0.1", server.getsockname()[1], "", "job", "pod-0", 0, token="token")
+    return _client_of(server.getsockname()[1])
+
+
+def _client_of(port: int) -> Client:
+    env = CoordinatorEndpoint("127.0.0.1", port, "", "job", "pod-0", 0, token="token")
     client = Client(env, Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first"), Heartbeat)
     client.start()
     return client
@@ -31,6 +38,22 @@ def test_each_hello_tells_the_time_at_which_it_is_sent() -> None:
         first, second = _hello(server), _hello(server)
         client.close()
     assert 0 < first.clock < second.clock
+
+
+def test_a_coordinator_that_does_not_answer_is_reported_once_with_what_the_agent_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    printed: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    client = _client_of(int(address.rpartition(":")[2]))
+    until(lambda: printed.append(capsys.readouterr().err) or "trying again" in "".join(printed))
+    attempts = client.away()
+    until(lambda: client.away() > attempts + 1)
+    client.close()
+    problem = "ConnectionRefusedError: [Errno 111] Connection refused"
+    line = f"pytorchjob-agent: coordinator {address}: {problem}; trying again\n"
+    assert "".join([*printed, capsys.readouterr().err]) == line
 
 
 def test_a_pong_wakes_nobody() -> None:

@@ -54,8 +54,8 @@ def end(member: Any) -> int | str:
     """The code with which the process ends, or that it succeeds or starts again."""
     try:
         wait_for_all(member, again)
-    except SystemExit as end:
-        return int(str(end.code))
+    except SystemExit as exited:
+        return int(str(exited.code))
     except AgainError:
         return "starts again"
     return "succeeds"

@@ -10,6 +10,7 @@ from pytorchjob_agent.contract.messages import (
     Refused,
     Restart,
     RoundId,
+    Save,
     Stop,
     Welcome,
 )
@@ -38,6 +39,8 @@ HERE = Inbox(round=NOW)
         pytest.param(Restart(LATER), "restart", True, id="a restart of a round that we have missed"),
         pytest.param(Checkpoint(OLD, 1, 1.0), "checkpoint", False, id="an old round's request"),
         pytest.param(Checkpoint(NOW, 1, 1.0), "checkpoint", True, id="a request"),
+        pytest.param(Save(OLD, 1, 1.0), "save", False, id="an old round's request to save and continue"),
+        pytest.param(Save(NOW, 1, 1.0), "save", True, id="a request to save and continue"),
         pytest.param(Finished(OLD), "finished", False, id="an old round's end"),
         pytest.param(Finished(NOW), "finished", True, id="the end"),
         pytest.param(Stop(1, "x", "y"), "stop", True, id="an order to end"),
@@ -58,7 +61,8 @@ def test_of_two_rounds_the_later_one_stands() -> None:
 
 def test_a_round_that_begins_voids_what_was_said_of_older_ones() -> None:
     inbox = HERE
-    for message in (Restart(NOW), Checkpoint(NOW, 1, 1.0), Finished(NOW), Hold("wait"), assigned(NEXT)):
+    requests = Checkpoint(NOW, 1, 1.0), Save(NOW, 2, 1.0)
+    for message in (Restart(NOW), *requests, Finished(NOW), Hold("wait"), assigned(NEXT)):
         inbox = receive(inbox, message)
     assert begin(inbox, NEXT) == Inbox(round=NEXT)
 
@@ -67,6 +71,12 @@ def test_a_request_to_save_that_comes_right_behind_the_round_stands_once_the_rou
     inbox = receive(receive(HERE, assigned(NEXT)), Checkpoint(NEXT, 1, 1.0))
     assert inbox.save_request is None
     assert begin(inbox, NEXT).save_request == Checkpoint(NEXT, 1, 1.0)
+
+
+def test_a_request_to_save_and_continue_stands_once_its_round_has_begun() -> None:
+    inbox = receive(receive(HERE, assigned(NEXT)), Save(NEXT, 1, 1.0))
+    assert inbox.save_and_continue is None
+    assert begin(inbox, NEXT).save_and_continue == Save(NEXT, 1, 1.0)
 
 
 def test_a_later_order_outlives_the_begin_of_a_round() -> None:

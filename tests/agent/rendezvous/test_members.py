@@ -209,10 +209,12 @@ def test_an_unmodified_torchrun_finds_our_rendezvous(job: Job) -> None:
     from pytorchjob_agent.command import install
 
     install.install(folder)
-    command = (torchrun, str(Path(__file__).parent / "train.py"))
+    # As the operator starts it: without the variable of which torchrun would warn.
+    command = ("env", "-u", "PET_NODE_RANK", torchrun, str(Path(__file__).parent / "train.py"))
     pods = [job.start(index, command=command, FAIL="1:25:1", **env) for index in range(2)]
     assert job.end() == [0, 0]
     assert {restarts for _, _, _, restarts in pods[0].steps()} <= {0, 1}
+    assert [pod.index for pod in pods if "node_rank" in pod.text()] == []
     assert job.report().restarts == 1
 
 

@@ -29,7 +29,7 @@ def test_each_worker_has_its_own(tmp_path: Path) -> None:
     files = ProgressFiles(tmp_path / "round-1", 3)
     assert len({files.env(local_rank)[PROGRESS] for local_rank in range(3)}) == 3
     assert files.read() == tuple(WorkerProgress(local_rank) for local_rank in range(3))
-    assert not any(one.cooperative for one in files.read())
+    assert not any(file.cooperative for file in files.read())
     files.close()
     assert list((tmp_path / "round-1").iterdir()) == []
 

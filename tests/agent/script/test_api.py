@@ -243,5 +243,5 @@ def test_all_ranks_see_one_ranks_request_at_the_same_step(tmp_path: Path, asked:
     for one in members:
         one.join()
     assert found == [(0, [3], [3, 4, 5, 6, 7]), (1, [3], [3, 4, 5, 6, 7])]
-    assert [one.answered for one in files.read()] == [1, 1]
+    assert [file.answered for file in files.read()] == [1, 1]
     files.close()

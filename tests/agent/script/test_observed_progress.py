@@ -77,6 +77,23 @@ def test_the_speed_counts_from_the_first_report(observed: ObservedProgress) -> N
     assert found == [(10, 0.0, None), (30, 2.0, 35), (50, 2.0, 25)]
 
 
+@pytest.mark.parametrize(
+    ("last", "percent"),
+    [
+        pytest.param("Epoch 20/20 loss 0.1", 100, id="the last epoch"),
+        pytest.param("Epoch 19/20 loss 0.1", 90, id="the last but one: the script stopped early"),
+        pytest.param("epoch 19/20 loss 0.1", 90, id="small letters"),
+        pytest.param("step 19/20 loss 0.1", 95, id="a step is exact"),
+    ],
+)
+def test_the_last_epoch_of_workers_that_have_ended_is_over(observed: ObservedProgress, last: str, percent: int) -> None:
+    observed.add_line(0, last.encode())
+    observed.ended()
+    found = observed.read(1.0)
+    assert found is not None
+    assert found.percent == percent
+
+
 def test_only_the_newest_lines_are_kept(observed: ObservedProgress) -> None:
     for step in range(1000):
         observed.add_line(0, f"step {step}/1000 loss 1".encode())

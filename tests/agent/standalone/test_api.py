@@ -48,7 +48,7 @@ def test_runs_at_once_from_threads_below_a_worker_of_another_job(outer: None) ->
     words = ["a", "b", "c", "d"]
     with ThreadPoolExecutor(len(words)) as threads:
         results = [*threads.map(lambda word: run_standalone(functions.meet, 2, args=[word]), words)]
-    assert [one.check().values for one in results] == [{0: (word, 2.0), 1: (word, 2.0)} for word in words]
+    assert [result.check().values for result in results] == [{0: (word, 2.0), 1: (word, 2.0)} for word in words]
     assert {name: os.environ[name] for name in OUTER} == OUTER
 
 

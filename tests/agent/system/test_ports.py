@@ -10,9 +10,9 @@ from pytorchjob_agent.system.ports import holder, listen
 
 def test_a_hundred_runs_at_once_have_a_hundred_ports() -> None:
     sockets = [listen(0) for _ in range(100)]
-    assert len({one.getsockname()[1] for one in sockets}) == 100
-    for one in sockets:
-        one.close()
+    assert len({sock.getsockname()[1] for sock in sockets}) == 100
+    for sock in sockets:
+        sock.close()
 
 
 def test_a_port_that_is_taken_is_named_with_its_holder() -> None:

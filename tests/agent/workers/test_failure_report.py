@@ -27,7 +27,7 @@ RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack"
 def test_the_first_failure_is_named(failures: list[WorkerFailure], rank: int) -> None:
     message = explain_failures(failures)
     assert message.rank == rank
-    assert message.failed_after == tuple(sorted(one.rank for one in failures if one.rank != rank))
+    assert message.failed_after == tuple(sorted(failure.rank for failure in failures if failure.rank != rank))
 
 
 @pytest.mark.parametrize(

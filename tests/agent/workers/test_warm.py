@@ -64,7 +64,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         written = {"/".join(path.parts[-3:]): path.read_text() for path in logs.rglob("*.log") if path.stat().st_size}
         return result, written
 
-    handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)}
+    handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+    }
     yield start
     for one, handler in handlers.items():  # torch takes them
         signal.signal(one, handler)

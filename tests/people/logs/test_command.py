@@ -156,3 +156,37 @@ def test_a_person_without_the_right_is_refused(arguments: list[str]) -> None:
     fake.fail("log", *[NoPermission("jane may not get pods/log in the namespace team")] * 3)
     result = call(fake, "logs", "digits", *arguments)
     assert (result.exit_code, "error: jane may not get pods/log" in result.stderr) == (3, True)
+
+
+def failed_job() -> FakeCluster:
+    """A job of which worker 0 raised an exception, and the others lost their connection to it."""
+    made = FakeCluster(a_job(state="Failed"))
+    for rank, name in enumerate(PODS):
+        pod = a_pod("digits", name, phase="Failed")
+        words = "ValueError: x" if rank == 1 else "RuntimeError: Connection reset by peer"
+        pod["status"]["containerStatuses"][0]["state"]["terminated"] |= {"message": f"[rank{rank}]: {words}"}
+        made.put(pod)
+        made.write(f"digits-{name}", f"[rank{rank}]: {words}")
+        made.close(f"digits-{name}")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "notes"),
+    [
+        pytest.param([], True, id="all ranks"),
+        pytest.param(["-f"], True, id="followed"),
+        pytest.param(["--rank", "0"], False, id="a rank that a person has chosen"),
+    ],
+)
+def test_the_rank_that_failed_first_is_named_at_the_end(arguments: list[str], notes: bool) -> None:
+    answer = call(failed_job(), "logs", "digits", *arguments)
+    assert [line for line in answer.stderr.splitlines() if "first" in line] == [
+        "note: the first error is that of rank 1, as far as the pods show."
+        " The training script failed in digits-worker-0: ValueError: x",
+        "note: Read the log of the rank that failed first.  pytorchjob logs digits -n team --rank 1",
+    ] * notes
+
+
+def test_of_a_job_that_succeeded_no_rank_is_named() -> None:
+    assert "first" not in call(cluster(state="Succeeded"), "logs", "digits").stderr

@@ -90,6 +90,7 @@ def pod(command: list[str], **env: str) -> dict[str, Any]:
         pytest.param(pod(["torchrun", "train.py"], RANK="2", PET_NPROC_PER_NODE="4"), {8, 9, 10, 11}, id="four each"),
         pytest.param(pod(["torchrun", "train.py"], RANK="2", PET_NPROC_PER_NODE="auto"), set(), id="auto"),
         pytest.param(pod(["torchrun", "train.py"], PET_NPROC_PER_NODE="4"), set(), id="elastic: no fixed rank"),
+        pytest.param(pod(["sh", "run.sh"], RANK="2"), set(), id="a shell script that may start a launcher"),
         pytest.param(pod([], RANK="2"), set(), id="the image's own command"),
         pytest.param({"spec": {"containers": []}}, set(), id="no such container"),
     ],

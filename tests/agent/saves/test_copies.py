@@ -1,0 +1,243 @@
+"""Saves between two agents on this machine: what is copied, and what a peer must not do."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.held_saves import SaveId
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves import copies
+from pytorchjob_agent.saves.copies import SaveServer
+from pytorchjob_agent.saves.held import FullError, HeldSaves
+from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, link_stays_inside
+from pytorchjob_agent.saves.placing import place
+from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
+
+ROUND = RoundId(1, 1)
+SECRET = "secret"
+
+
+def held_by(folder: Path, limit: int = 10**6, job: str = "job") -> HeldSaves:
+    folder.mkdir(exist_ok=True)
+    return HeldSaves(folder, job, limit)
+
+
+def make(held: HeldSaves, files: dict[str, bytes], number: int = 1, owner: int = 0) -> Manifest:
+    """Hold files as a save of this owner."""
+    folder, listed = held.new_folder(), []
+    for position, (path, content) in enumerate(files.items()):
+        (folder / str(position)).write_bytes(content)
+        mtime = os.stat(folder / str(position)).st_mtime_ns
+        listed.append(HeldFile(path, len(content), mtime, sha256(content).hexdigest()))
+    manifest = Manifest("job", SaveId(ROUND, owner, number), tuple(listed))
+    held.keep(manifest, folder)
+    return manifest
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> HeldSaves:
+    return held_by(tmp_path / "own")
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> HeldSaves:
+    return held_by(tmp_path / "theirs")
+
+
+@pytest.fixture
+def peer(theirs: HeldSaves) -> Iterator[tuple[str, int]]:
+    server = SaveServer(theirs, "127.0.0.1")
+    server.use(SECRET)
+    yield ("127.0.0.1", server.port)
+    server.close()
+
+
+def test_a_copy_has_the_same_content(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
+    manifest = make(own, {"latest.pt": b"x" * 3_000_000, "a/b.pt": b""})
+    theirs._limit = 10**8
+    copies.put(own, manifest, peer, SECRET)
+    assert [save.id for save in theirs.list()] == [manifest.id]
+    assert theirs.path(manifest, 0).read_bytes() == b"x" * 3_000_000
+
+
+def test_what_is_held_already_is_not_sent_again(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
+    copies.put(own, make(own, {"a.pt": b"a"}), peer, SECRET)
+    second = make(own, {"a.pt": b"a", "b.pt": b"b"}, number=2)
+    own.path(second, 0).unlink()  # sending it would fail
+    copies.put(own, second, peer, SECRET)
+    assert [save.id.number for save in theirs.list()] == [2, 1]
+
+
+def test_a_save_is_fetched_and_put_in_place(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
+    make(theirs, {"step-5/a.pt": b"whole"})
+    (own.root / "step-6").mkdir()
+    (own.root / "step-6" / "a.pt").write_bytes(b"to")
+    (own.root / "step-4").mkdir()
+    (own.root / "step-4" / "a.pt").write_bytes(b"older")
+    found = copies.get(own, SaveId(ROUND, 0, 1), peer, SECRET)
+    files, aside = place(own, [found])
+    assert (own.root / "step-5" / "a.pt").read_bytes() == b"whole"
+    assert ([file.path for file in files], aside) == (["step-5/a.pt"], ["step-6"])
+    assert not (own.root / "step-6").exists()
+    assert (own.root / "step-4").exists()
+
+
+def test_a_torn_file_under_the_chosen_name_is_replaced(own: HeldSaves) -> None:
+    manifest = make(own, {"latest.pt": b"whole"})
+    (own.root / "latest.pt").write_bytes(b"torn!")
+    place(own, [manifest])
+    assert (own.root / "latest.pt").read_bytes() == b"whole"
+
+
+def test_a_file_that_the_script_overwrites_in_place_is_not_offered(own: HeldSaves) -> None:
+    manifest = make(own, {"latest.pt": b"whole"})
+    place(own, [manifest])
+    (own.root / "latest.pt").write_bytes(b"next save")
+    assert own.list() == ()
+
+
+def test_an_agent_that_starts_again_knows_its_saves_and_none_of_another_job(own: HeldSaves) -> None:
+    make(own, {"latest.pt": b"whole"})
+    again = HeldSaves(own.root, "job", 10**6)
+    assert len(again.list()) == 1
+    again.close()
+    own.close()
+    assert len(HeldSaves(own.root, "another", 10**6).list()) == 0
+
+
+def test_a_directory_that_another_job_uses_now_is_refused(own: HeldSaves) -> None:
+    make(own, {"latest.pt": b"whole"})
+    with pytest.raises(OSError, match="an agent of another job uses"):
+        HeldSaves(own.root, "another", 10**6)
+    assert len(own.list()) == 1
+
+
+def test_two_saves_of_an_owner_are_kept(own: HeldSaves) -> None:
+    for number in range(1, 5):
+        make(own, {"latest.pt": bytes(number)}, number)
+    assert [save.id.number for save in own.list()] == [4, 3]
+
+
+def test_a_full_memory_refuses_a_copy_and_names_the_sizes(own: HeldSaves, tmp_path: Path) -> None:
+    small = held_by(tmp_path / "small", limit=2_000_000)
+    small.reserve = 600_000
+    server = SaveServer(small, "127.0.0.1")
+    server.use(SECRET)
+    with pytest.raises(PeerRefusedError, match=r"of 2.0 MB are used, 0.6 MB are kept free.*no room for 1.5 MB"):
+        copies.put(own, make(own, {"latest.pt": b"x" * 1_500_000}), ("127.0.0.1", server.port), SECRET)
+    server.close()
+    assert small.list() == ()
+
+
+def test_what_was_moved_aside_makes_room_first(own: HeldSaves) -> None:
+    make(own, {"latest.pt": b"whole"})
+    (own.aside() / "torn").write_bytes(b"x" * 900_000)
+    own.make_room(500_000)
+    assert not (own.root / ".pytorchjob" / "aside").exists()
+    assert len(own.list()) == 1
+
+
+def test_old_copies_make_room(own: HeldSaves) -> None:
+    own._limit = 4_500
+    for number in (1, 2):
+        make(own, {"latest.pt": b"x" * 1500 + bytes([number])}, number)
+    own.make_room(1500)
+    assert [save.id.number for save in own.list()] == [2]
+    with pytest.raises(FullError):
+        own.make_room(5_000)
+
+
+@pytest.mark.parametrize("secret", ["another", ""])
+def test_a_peer_without_the_secret_gets_nothing(
+    own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int], secret: str
+) -> None:
+    make(theirs, {"latest.pt": b"whole"})
+    with pytest.raises((PeerRefusedError, OSError)):
+        copies.get(own, SaveId(ROUND, 0, 1), peer, secret)
+    assert own.list() == ()
+
+
+def test_a_save_of_another_job_is_refused(theirs: HeldSaves, peer: tuple[str, int], tmp_path: Path) -> None:
+    other = held_by(tmp_path / "other", job="other")
+    manifest = make(other, {"latest.pt": b"x"})
+    foreign = Manifest("other", manifest.id, manifest.files)
+    with pytest.raises(PeerRefusedError, match="another job"):
+        copies.put(other, foreign, peer, SECRET)
+    assert theirs.list() == ()
+
+
+def put_by_hand(peer: tuple[str, int], manifest: Manifest, content: bytes) -> str:
+    """A peer that announces a save and sends something else; returns the refusal."""
+    connection = Connection(socket.create_connection(peer, timeout=10), SECRET)
+    try:
+        connection.ask({"put": manifest.to_json()})
+        connection._sock.sendall(content)
+        connection._sock.shutdown(socket.SHUT_WR)
+        connection.answer()
+    except (PeerRefusedError, ConnectionError) as error:
+        return str(error)
+    finally:
+        connection.close()
+    return "kept"
+
+
+@pytest.mark.parametrize(
+    ("content", "refusal"),
+    [
+        pytest.param(b"wrong", "latest.pt: the checksum is not the announced one", id="another content"),
+        pytest.param(b"who", "sent 2 bytes less than announced", id="too little"),
+        pytest.param(b"whole", "kept", id="what was announced"),
+    ],
+)
+def test_a_peer_that_lies_about_a_file_is_refused(
+    theirs: HeldSaves, peer: tuple[str, int], content: bytes, refusal: str
+) -> None:
+    announced = HeldFile("latest.pt", 5, 1_000_000_000, sha256(b"whole").hexdigest())
+    assert refusal in put_by_hand(peer, Manifest("job", SaveId(ROUND, 0, 1), (announced,)), content)
+    assert len(theirs.list()) == (refusal == "kept")
+    assert not [*theirs.root.glob(".pytorchjob/new-*")]
+
+
+def test_no_more_is_written_than_announced(theirs: HeldSaves, peer: tuple[str, int]) -> None:
+    announced = HeldFile("latest.pt", 5, 1_000_000_000, sha256(b"whole").hexdigest())
+    manifest = Manifest("job", SaveId(ROUND, 0, 1), (announced,))
+    put_by_hand(peer, manifest, b"whole" + b"x" * 5_000_000)
+    assert sum(path.stat().st_size for path in theirs.root.rglob("*") if path.is_file()) < 10_000
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "../a.pt", "a/../../b.pt", "", "a//b.pt", "./a.pt", ".pytorchjob/x", "a\0b", "x" * 2000]
+)
+def test_a_manifest_names_no_file_outside(path: str) -> None:
+    files = [[path, 0, 0, "0" * 64, ""]]
+    text = json.dumps({"job": "job", "id": ["1.1", 0, 1], "writers": 1, "label": "", "files": files})
+    with pytest.raises(ManifestError):
+        Manifest.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "inside"),
+    [
+        ("latest", "step-5", True),
+        ("a/latest", "../b/c", True),
+        ("latest", "../other", False),
+        ("latest", "/etc", False),
+        ("a/b", "../../x", False),
+    ],
+)
+def test_a_link_stays_inside(path: str, target: str, inside: bool) -> None:
+    assert link_stays_inside(path, target) is inside
+
+
+def test_nothing_is_placed_through_a_folder_that_leads_out(own: HeldSaves, tmp_path: Path) -> None:
+    manifest = make(own, {"sub/a.pt": b"whole"})
+    (tmp_path / "outside").mkdir()
+    (own.root / "sub").symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError, match="leads out"):
+        place(own, [manifest])
+    assert not [*(tmp_path / "outside").iterdir()]

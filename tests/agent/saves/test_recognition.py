@@ -1,0 +1,314 @@
+"""When a save counts as complete: every simulated save is cut after each operation, and scanned at any moment."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+
+import pytest
+
+from pytorchjob_agent.saves.recognition import (
+    FOLDER_REST_SECONDS,
+    LONG_OPEN_SECONDS,
+    REST_SECONDS,
+    RESTLESS_SECONDS,
+    Local,
+    Recognition,
+    Scan,
+    SeenFile,
+)
+
+PIECES = 3
+Files = tuple[SeenFile, ...]
+
+
+class Disk:
+    """A directory that a script writes to, one operation after the other; each state may be the last."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, SeenFile] = {}
+        self.states: list[tuple[Files, frozenset[str]]] = []
+        """After each operation: the files, and the names of units that are whole."""
+        self.whole: frozenset[str] = frozenset()
+        self.quiet: list[dict[str, int]] = []
+        """The directory between two saves: paths, and the times of change."""
+        self._inode = self._time = 0
+
+    def create(self, path: str) -> None:
+        """Open for writing: an existing file keeps its inode and loses its content."""
+        known = self.files.get(path)
+        self._inode += known is None
+        self._put(path, SeenFile(path, 0, 0, known.inode if known else self._inode, writing=True))
+
+    def append(self, path: str) -> None:
+        file = self.files[path]
+        self._put(path, SeenFile(path, file.size + 1, 0, file.inode, writing=True))
+
+    def close(self, path: str) -> None:
+        self._put(path, self.files[path], writing=False)
+
+    def rename(self, path: str, new: str) -> None:
+        file = self.files.pop(path)
+        self._put(new, SeenFile(new, file.size, file.mtime_ns, file.inode), changed=False)
+
+    def complete(self, *units: str) -> None:
+        """What is whole from here on, also in the state that the last operation led to."""
+        self.whole = frozenset(units)
+        self.states[-1] = (self.states[-1][0], self.whole)
+
+    def rest(self) -> None:
+        """A save of the script is over."""
+        self.quiet.append(changes(self.files.values()))
+
+    def _put(self, path: str, file: SeenFile, *, writing: bool | None = None, changed: bool = True) -> None:
+        self._time += 1
+        mtime = self._time if changed and writing is None else file.mtime_ns
+        writing = file.writing if writing is None else writing
+        self.files[path] = SeenFile(path, file.size, mtime, file.inode, writing)
+        self.states.append((tuple(self.files.values()), self.whole))
+
+
+def changes(files: Iterable[SeenFile]) -> dict[str, int]:
+    return {file.path: file.mtime_ns for file in files}
+
+
+def write(disk: Disk, path: str) -> None:
+    disk.create(path)
+    for _ in range(PIECES):
+        disk.append(path)
+    disk.close(path)
+
+
+def in_place(disk: Disk) -> None:
+    for _ in range(2):
+        disk.create("latest.pt")
+        disk.complete()
+        for _ in range(PIECES):
+            disk.append("latest.pt")
+        disk.complete("latest.pt")  # all bytes are there; whether it is closed makes no difference
+        disk.close("latest.pt")
+
+
+def renamed(disk: Disk) -> None:
+    for _ in range(2):
+        write(disk, "latest.pt.tmp")
+        disk.rename("latest.pt.tmp", "latest.pt")
+        disk.complete("latest.pt")
+
+
+def moved_one_by_one(disk: Disk) -> None:
+    write(disk, "step-5/a.pt.tmp")
+    disk.rename("step-5/a.pt.tmp", "step-5/a.pt")
+    write(disk, "step-5/b.pt.tmp")
+    disk.rename("step-5/b.pt.tmp", "step-5/b.pt")
+    disk.complete("step-5")
+
+
+def dcp(disk: Disk) -> None:
+    write(disk, "step-5/__0_0.distcp")
+    write(disk, "step-5/.metadata.tmp")
+    disk.rename("step-5/.metadata.tmp", "step-5/.metadata")
+    disk.complete("step-5")
+
+
+def hugging_face(disk: Disk) -> None:
+    write(disk, "checkpoint-5/model.safetensors")
+    write(disk, "checkpoint-5/optimizer.pt")
+    write(disk, "checkpoint-5/trainer_state.json")
+    disk.complete("checkpoint-5")
+
+
+WAYS = {
+    "in place": in_place,
+    "renamed": renamed,
+    "files of a folder renamed": moved_one_by_one,
+    "DCP": dcp,
+    "Hugging Face": hugging_face,
+}
+
+
+def states(way: str) -> Sequence[tuple[Files, frozenset[str]]]:
+    disk = Disk()
+    WAYS[way](disk)
+    return disk.states
+
+
+def moments(count: int) -> Iterator[tuple[int, ...]]:
+    """After which operations the directory is scanned: any two, or all."""
+    yield tuple(range(count))
+    yield from combinations(range(count), 2)
+
+
+def killed(files: Files) -> Files:
+    """What is left after a kill: the kernel has closed all files."""
+    return tuple(SeenFile(file.path, file.size, file.mtime_ns, file.inode) for file in files)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_save_that_is_cut_anywhere_is_never_complete(way: str) -> None:
+    found = states(way)
+    for cut in range(1, len(found) + 1):
+        files, whole = found[cut - 1]
+        for scans in moments(cut):
+            recognition, at = Recognition(), 0.0
+            for moment in scans:
+                at += REST_SECONDS / 3
+                units = recognition.follow(Scan(found[moment][0], at)).units
+                assert set(units) <= found[moment][1], (cut, scans)
+            for _ in range(4):  # the workers are dead, and the directory rests
+                at += FOLDER_REST_SECONDS
+                units = recognition.follow(Scan(killed(files), at, alive=False)).units
+                assert set(units) <= whole, (cut, scans)
+            assert set(recognition.end(Scan(killed(files), at, alive=False), clean=False).units) <= whole
+            assert set(recognition.follow(Scan(killed(files), at + 60)).units) <= whole, "nor in the next round"
+
+
+@pytest.mark.parametrize("way", [*WAYS])
+def test_a_save_that_rests_is_complete(way: str) -> None:
+    files, whole = states(way)[-1]
+    recognition = Recognition()
+    recognition.follow(Scan(files, 0.0))
+    assert recognition.follow(Scan(files, REST_SECONDS / 2)).busy
+    assert set(recognition.follow(Scan(files, FOLDER_REST_SECONDS)).units) == whole
+
+
+def test_a_rename_is_complete_at_once() -> None:
+    disk = Disk()
+    renamed(disk)
+    before, after = disk.states[-2][0], disk.states[-1][0]
+    recognition = Recognition()
+    recognition.follow(Scan(before, 0.0))
+    assert set(recognition.follow(Scan(after, 0.1)).units) == {"latest.pt"}
+
+
+def test_a_renamed_folder_is_complete_at_once() -> None:
+    recognition = Recognition()
+    recognition.follow(Scan((SeenFile("step-5.tmp/a.pt", 5, 1, 7), SeenFile("step-5.tmp/b.pt", 5, 1, 8)), 0.0))
+    after = (SeenFile("step-5/a.pt", 5, 1, 7), SeenFile("step-5/b.pt", 5, 1, 8))
+    assert set(recognition.follow(Scan(after, 0.1)).units) == {"step-5"}
+
+
+def test_a_file_written_in_place_after_a_rename_is_not() -> None:
+    disk = Disk()
+    renamed(disk)
+    recognition = Recognition()
+    for files, _ in disk.states:
+        recognition.follow(Scan(files, 0.1))
+    torn = SeenFile("latest.pt", 1, 99, disk.files["latest.pt"].inode)
+    assert not recognition.follow(Scan((torn,), 0.2, alive=False)).units
+
+
+def file(path: str, **more: object) -> SeenFile:
+    return SeenFile(path, 5, 1, abs(hash(path)), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("paths", "local", "complete"),
+    [
+        pytest.param(["a.pt"], Local(), ["a.pt"], id="a file"),
+        pytest.param(["a.tmp", ".a.pt", "tmp-7/a.pt", "a.pt.part"], Local(), [], id="temporary names"),
+        pytest.param(["events.out.tfevents.1", "train.log"], Local(), [], id="logs"),
+        pytest.param(["step-5-rank0.pt"], Local(0, 2, 2), [], id="a rank of this pod has not written yet"),
+        pytest.param(["r-5-rank0.pt", "r-5-rank1.pt"], Local(0, 2, 4), ["r-5-rank*.pt"], id="all ranks of this pod"),
+        pytest.param(["step-5/rank2.pt"], Local(2, 1, 4), ["step-5"], id="the part of a later rank"),
+        pytest.param(["step-5/__1_0.distcp"], Local(1, 1, 2), ["step-5"], id="a part of DCP"),
+        pytest.param(["step-5/__0_0.distcp"], Local(0, 1, 2), [], id="DCP without its metadata"),
+        pytest.param(["checkpoint-5/optimizer.pt"], Local(), [], id="Hugging Face without the last file"),
+        pytest.param(["run/3/a.pt", "run/3/b/c.pt"], Local(), ["run/3"], id="a folder with what is below it"),
+    ],
+)
+def test_units_at_rest(paths: list[str], local: Local, complete: list[str]) -> None:
+    recognition, files = Recognition(local), tuple(map(file, paths))
+    recognition.follow(Scan(files, 0.0))
+    assert list(recognition.follow(Scan(files, FOLDER_REST_SECONDS)).units) == complete
+
+
+OFTEN = {
+    "a folder": ["step-{}/a.pt", "step-{}/b.pt"],
+    "a file": ["step-{}.pt"],
+    "files of two kinds": ["model-{}.pt", "optimizer-{}.pt"],
+    "a folder, then a pointer": ["step-{}/a.pt", "latest"],
+    "a pointer, then a folder": ["latest", "step-{}/a.pt"],
+    "one file": ["latest.pt"],
+}
+"""What a script writes that saves again before the directory is at rest."""
+
+
+@pytest.mark.parametrize("way", OFTEN)
+def test_what_is_taken_while_the_next_save_is_written_was_there_between_two_saves(way: str) -> None:
+    disk = Disk()
+    for step in (5, 10, 15):
+        for path in OFTEN[way]:
+            write(disk, path.format(step))
+        disk.rest()
+    for pace in (0.3, 0.7, 1.1, 3.1):
+        for scans in moments(len(disk.states)):
+            recognition, at = Recognition(), 0.0
+            for moment in scans:
+                for _ in range(3):
+                    at += pace
+                    found = recognition.follow(Scan(disk.states[moment][0], at))
+                    if found.busy and found.together:
+                        taken = changes(file for unit in found.units.values() for file in unit)
+                        assert taken in disk.quiet, (pace, scans)
+
+
+@pytest.mark.parametrize(
+    ("way", "taken"),
+    [("a folder", {"step-5", "step-10"}), ("a file", {"step-5.pt", "step-10.pt"}), ("one file", set())],
+)
+def test_a_script_that_saves_often_has_saves_too(way: str, taken: set[str]) -> None:
+    """Each save takes longer than the rest that completes it, and the next one begins at once."""
+    disk = Disk()
+    for step in (5, 10, 15):
+        for path in OFTEN[way]:
+            write(disk, path.format(step))
+    found = set[str]()
+    recognition, pace = Recognition(), FOLDER_REST_SECONDS / 5
+    for moment, (files, _) in enumerate(disk.states):
+        scan = recognition.follow(Scan(files, moment * pace))
+        found |= scan.units.keys() if scan.together else set()
+    assert found == taken
+
+
+def test_a_save_that_is_written_again_is_waited_for() -> None:
+    """Without it the rest is older than what is held."""
+    five, ten = SeenFile("step-5.pt", 5, 1, 5), SeenFile("step-10.pt", 5, 2, 10)
+    again = SeenFile("step-10.pt", 0, 3, 10, writing=True)
+    recognition = Recognition()
+    for at, files in enumerate([(five,), (five,), (five, ten), (five, ten), (five, again), (five, again)]):
+        found = recognition.follow(Scan(files, at * REST_SECONDS))
+    assert (found.busy, found.together) == ("step-10.pt", False)
+
+
+def test_saves_that_are_written_at_the_same_time_are_waited_for() -> None:
+    first = SeenFile("step-5/a.pt", 5, 1, 5)
+    last, next_ = SeenFile("step-5/b.pt", 5, 3, 6), SeenFile("step-10/a.pt", 0, 2, 10, writing=True)
+    recognition = Recognition()
+    for at, files in enumerate([(first,), (first, next_), (first, next_, last), (first, next_, last)]):
+        found = recognition.follow(Scan(files, at * FOLDER_REST_SECONDS))
+    assert (list(found.units), found.busy, found.together) == (["step-5"], "step-10", False)
+
+
+def test_a_directory_that_changes_all_the_time_is_restless() -> None:
+    recognition = Recognition()
+    found = [
+        recognition.follow(Scan((SeenFile("latest.pt", 5, moment, 1),), moment / 2)).restless
+        for moment in range(int(RESTLESS_SECONDS * 2) + 2)
+    ]
+    assert found == [False] * int(RESTLESS_SECONDS * 2) + [True] * 2
+    recognition.follow(Scan((SeenFile("latest.pt", 5, 999, 1),), 200.0))
+    assert not recognition.follow(Scan((SeenFile("latest.pt", 5, 999, 1),), 202.0)).restless
+
+
+def test_what_is_open_delays_the_others_but_not_forever() -> None:
+    recognition, files = Recognition(), (file("a.pt"), file("b.pt", writing=True))
+    recognition.follow(Scan(files, 0.0))
+    assert recognition.follow(Scan(files, 5.0)).busy == "b.pt"
+    found = recognition.follow(Scan(files, LONG_OPEN_SECONDS))
+    assert (found.busy, list(found.units)) == ("", ["a.pt"])
+
+
+def test_a_worker_that_ends_with_success_has_finished_its_save() -> None:
+    files = (file("a.pt"), file("step-5/__0_0.distcp"))
+    recognition = Recognition()
+    recognition.follow(Scan(files, 0.0))
+    assert list(recognition.end(Scan(files, 0.1, alive=False), clean=True).units) == ["a.pt"]

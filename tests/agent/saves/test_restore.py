@@ -1,0 +1,106 @@
+"""From where a member takes the parts of the chosen save: its memory, then a peer, then the durable directory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.checkpoint_rules import DurableRules
+from pytorchjob_agent.contract.held_saves import Choice, SaveId
+from pytorchjob_agent.saves import copies
+from pytorchjob_agent.saves.copies import SaveServer
+from pytorchjob_agent.saves.durable import DurableSaves
+from pytorchjob_agent.saves.durable_tier import DurableTier
+from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.manifest import Manifest
+from pytorchjob_agent.saves.peers import Peer
+from pytorchjob_agent.saves.restore import Fetching, MissingError, Sources
+from pytorchjob_agent.saves.wire import PeerRefusedError
+from tests.agent.saves.test_copies import ROUND, SECRET, held_by, make
+
+CHOICE = Choice(ROUND, 0, 1)
+WHOLE = {"latest.pt": b"whole"}
+
+
+class Member:
+    """A member with a peer and a durable directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.held, self.theirs = held_by(folder / "own"), held_by(folder / "theirs")
+        self.server = SaveServer(self.theirs, "127.0.0.1")
+        self.server.use(SECRET)
+        self.port = self.server.port
+        self.saves = DurableSaves(folder / "durable", "job")
+        self.tier = DurableTier(self.held, DurableRules(str(folder / "durable")), "job")
+
+    def stored(self, source: HeldSaves, manifest: Manifest) -> None:
+        """Bring a save to the durable directory, and let the member know of it."""
+        self.saves.write(manifest, lambda place, offset: source.read(manifest, place, offset, 100), lambda _: None)
+        assert self.tier.offered()
+
+    def fetch(self, *, goes_on: bool = True) -> list[Manifest]:
+        """Fetch the chosen save; the peer has published what it holds."""
+        peer = Peer(1, "127.0.0.1", self.port, "node", "directory", self.theirs.list())
+        return Fetching(self.held, CHOICE, Sources(SECRET, lambda: [peer], 1, self.tier, lambda: goes_on)).all()
+
+    def content(self) -> bytes:
+        """The file that the member holds now."""
+        found = self.held.get(SaveId(ROUND, 0, 1))
+        assert found is not None
+        return self.held.path(found, 0).read_bytes()
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[Member]:
+    made = Member(tmp_path)
+    yield made
+    made.server.close()
+    made.tier.drain.close()
+
+
+def test_what_the_member_holds_is_asked_of_no_other(member: Member) -> None:
+    own = make(member.held, WHOLE)
+    make(member.theirs, WHOLE)
+    member.server.close()
+    assert member.fetch() == [own]
+
+
+def test_a_peers_memory_comes_before_the_durable_directory(member: Member, tmp_path: Path) -> None:
+    make(member.theirs, WHOLE)
+    other = held_by(tmp_path / "other")
+    member.stored(other, make(other, {"latest.pt": b"other"}))
+    member.fetch()
+    assert member.content() == b"whole"
+
+
+def test_what_no_peer_holds_comes_from_the_durable_directory(member: Member, tmp_path: Path) -> None:
+    other = held_by(tmp_path / "other")
+    member.stored(other, make(other, WHOLE))
+    member.fetch()
+    assert member.content() == b"whole"
+
+
+def test_what_a_peer_refuses_comes_from_the_durable_directory(member: Member) -> None:
+    member.stored(member.theirs, make(member.theirs, WHOLE))
+    member.server.use("another secret")
+    member.fetch()
+    assert member.content() == b"whole"
+
+
+def test_what_no_source_has_whole_is_missing_with_each_reason(member: Member) -> None:
+    manifest = make(member.theirs, WHOLE)
+    member.stored(member.theirs, manifest)
+    member.saves.stored()[0].file(0).write_bytes(b"wrong")
+    member.server.use("another secret")
+    with pytest.raises(MissingError, match=r"node 1: .*the durable directory: .*is not what was saved"):
+        member.fetch()
+    assert member.held.list() == ()
+
+
+def test_a_fetch_ends_with_its_round(member: Member) -> None:
+    make(member.theirs, WHOLE)
+    with pytest.raises(MissingError):
+        member.fetch(goes_on=False)
+    with pytest.raises(PeerRefusedError, match="the round has ended"):
+        copies.get(member.held, SaveId(ROUND, 0, 1), ("127.0.0.1", member.server.port), SECRET, lambda: False)
+    assert member.held.list() == ()

@@ -1,0 +1,185 @@
+"""The watcher on a real directory: it holds what a script saves, copies it to a peer, and never delays the script."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.held_saves import HeldSave
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves.copies import SaveServer
+from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.peers import Peer, shares_directory, targets
+from pytorchjob_agent.saves.recognition import Local
+from pytorchjob_agent.saves.taking import Writer
+from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
+from tests.waiting import until
+
+SECRET = "secret"
+
+
+class Member:
+    """An agent's memory with a peer beside it."""
+
+    def __init__(self, folder: Path, limit: int, members: int = 2) -> None:
+        self.root, self.ready = folder / "own", True
+        (folder / "peer").mkdir()
+        self.root.mkdir()
+        self.held, self.peer = HeldSaves(self.root, "job", limit), HeldSaves(folder / "peer", "job", 10**6)
+        self.server = SaveServer(self.peer, "127.0.0.1")
+        self.server.use(SECRET)
+        self.watcher = SaveWatcher(self.held)
+        self.begin(1, members)
+
+    def begin(self, number: int, members: int) -> None:
+        writer = Writer("job", RoundId(1, number), 0, members)
+        round_ = RoundOfSaves(writer, Local(0, 1, members), SECRET, 1, lambda: self.ready, self.peers)
+        self.watcher.begin(round_, [os.getpid()], [])
+
+    def peers(self) -> Sequence[Peer]:
+        return [Peer(1, "127.0.0.1", self.server.port, "node", "directory")]
+
+    def newest(self) -> HeldSave | None:
+        return next(iter(self.held.list()), None)
+
+    def close(self) -> None:
+        self.watcher.close()
+        self.server.close()
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[Member]:
+    made = Member(tmp_path, 10**6)
+    yield made
+    made.close()
+
+
+def test_a_save_is_held_and_copied(member: Member) -> None:
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(lambda: len(member.peer.list()) == 1)
+    (member.root / "new").write_bytes(b"second")
+    os.replace(member.root / "new", member.root / "latest.pt")
+    until(lambda: len(member.peer.list()) == 2)
+    assert member.held.list() == member.peer.list()
+
+
+def test_a_peer_that_refuses_is_a_problem_until_the_next_copy(member: Member) -> None:
+    member.peer.reserve = 10**7
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(lambda: "node 1 keeps no copy of the last checkpoint" in member.watcher.problem)
+    member.peer.reserve = 0
+    (member.root / "latest.pt").unlink()
+    (member.root / "latest.pt").write_bytes(b"second")
+    until(lambda: member.watcher.problem == "")
+    assert [save.size for save in member.peer.list()] == [6]
+
+
+def test_the_last_save_of_workers_that_end_with_success_is_held(member: Member) -> None:
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(member.newest)
+    (member.root / "latest.pt").unlink()
+    (member.root / "latest.pt").write_bytes(b"second")
+    member.watcher.end(clean=True)
+    assert [save.size for save in member.held.list()] == [6, 5]
+
+
+def test_a_pod_that_leaves_waits_for_its_last_copy(member: Member) -> None:
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(lambda: len(member.peer.list()) == 1)
+    (member.root / "latest.pt").unlink()
+    (member.root / "latest.pt").write_bytes(b"second")
+    until(lambda: member.watcher.settle(ended=True))
+    assert [save.size for save in member.peer.list()] == [6, 5]
+
+
+def test_what_a_kill_cut_is_not_held_in_the_next_round_either(member: Member) -> None:
+    (member.root / "latest.pt").write_bytes(b"torn")
+    member.watcher.end(clean=False)
+    member.begin(2, 2)
+    (member.root / "other.pt").write_bytes(b"whole")
+    save = until(member.newest)
+    assert [file.path for file in member.held.get(save.id).files] == ["other.pt"]  # type: ignore[union-attr]
+
+
+def test_a_file_of_torch_save_that_is_cut_is_not_held(member: Member) -> None:
+    (member.root / "a.pt").write_bytes(b"PK\x03\x04 and no more")
+    (member.root / "b.pt").write_bytes(b"whole")
+    save = until(member.newest)
+    assert [file.path for file in member.held.get(save.id).files] == ["b.pt"]  # type: ignore[union-attr]
+
+
+def test_a_member_with_the_directory_of_another_keeps_nothing(member: Member) -> None:
+    member.ready = False
+    (member.root / "latest.pt").write_bytes(b"first")
+    time.sleep(2.0)  # longer than a save rests
+    member.watcher.end(clean=True)
+    assert member.held.list() == ()
+
+
+def test_a_limit_below_the_save_leaves_the_memory_to_the_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member = Member(tmp_path, 10_000)
+    (member.root / "latest.pt").write_bytes(b"x" * 20_000)
+    said = until(lambda: capsys.readouterr().err)
+    assert "CheckpointMemoryFull: no checkpoint is kept in memory" in said
+    assert (member.root / "latest.pt").read_bytes() == b"x" * 20_000
+    assert "of 0.0 MB are used" in member.watcher.problem
+    assert (member.held.list(), member.peer.list()) == ((), ())
+    member.close()
+
+
+def test_ranks_that_save_again_under_one_name_are_told_to_name_the_step(
+    member: Member, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (member.root / "rank0.pt").write_bytes(b"part")
+    assert "put the step into the name" in until(lambda: capsys.readouterr().err)
+    assert member.held.list() == ()
+
+
+def test_a_link_that_leaves_the_directory_is_not_part_of_a_save(member: Member, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (member.root / "out.pt").symlink_to(tmp_path / "secret")
+    (member.root / "last.pt").symlink_to("step-5.pt")
+    (member.root / "step-5.pt").write_bytes(b"whole")
+    save = until(member.newest)
+    assert [file.path for file in member.held.get(save.id).files] == ["last.pt", "step-5.pt"]  # type: ignore[union-attr]
+
+
+def test_a_directory_that_is_removed_does_no_harm(member: Member) -> None:
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(member.newest)
+    (member.root / "latest.pt").unlink()
+    time.sleep(0.6)  # two scans
+    (member.root / "latest.pt").write_bytes(b"second")
+    until(lambda: len(member.peer.list()) == 2)
+
+
+def peer(rank: int, node: str, directory: str = "") -> Peer:
+    return Peer(rank, "10.0.0.1", 1, node, directory or str(rank))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "order"),
+    [
+        pytest.param("abc", [2, 0], id="the next rank first"),
+        pytest.param("bba", [2, 0], id="another node first"),
+        pytest.param("abb", [0, 2], id="another node before the next rank"),
+    ],
+)
+def test_who_keeps_the_copies(nodes: str, order: list[int]) -> None:
+    peers = [peer(rank, node) for rank, node in enumerate(nodes)]
+    assert [each.rank for each in targets(peers[1], [peers[0], peers[2]], 3)] == order
+
+
+def test_members_with_one_directory_are_known() -> None:
+    assert shares_directory(peer(0, "a", "same"), [peer(1, "b", "same")])
+    assert not shares_directory(peer(0, "a"), [peer(1, "b")])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", '["a", 0, "n", "d", []]', '["a", 1, "n", "d", [["x"]]]', "null"])
+def test_what_no_member_publishes_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        Peer.from_json(1, text)

@@ -1,0 +1,110 @@
+"""Which checkpoint a round starts with, from what its members hold."""
+
+from dataclasses import replace
+
+import pytest
+
+from pytorchjob_agent.contract.held_saves import Choice, HeldSave, SaveId
+from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
+from pytorchjob_operator.rounds.checkpoint_choice import choose
+from pytorchjob_operator.rounds.values import Member
+from tests.rounds.story import running
+
+ONE, TWO = RoundId(1, 1), RoundId(1, 2)
+
+
+def save(round_: RoundId, owner: int, number: int, writers: int = 1, label: str = "") -> HeldSave:
+    return HeldSave(SaveId(round_, owner, number), 5, "digest", writers, label)
+
+
+def part(owner: int, number: int, label: str, round_: RoundId = ONE) -> HeldSave:
+    return save(round_, owner, number, 2, label)
+
+
+def member(index: int, *held: HeldSave) -> Member:
+    return Member(index, f"pod-{index}", "", "x", 1, "10.0.0.1", 1, 0.0, held=held)
+
+
+@pytest.mark.parametrize(
+    ("held", "chosen"),
+    [
+        pytest.param([[], []], "", id="nothing"),
+        pytest.param([[save(ONE, 0, 1)], []], "1.1/0/1", id="what a single member holds"),
+        pytest.param([[save(ONE, 0, 1)], [save(ONE, 0, 2)]], "1.1/0/2", id="the newer of two"),
+        pytest.param([[save(ONE, 0, 9)], [save(TWO, 0, 2)]], "1.2/0/2", id="a later round before a greater number"),
+        pytest.param([[save(ONE, 0, 1)], [save(ONE, 1, 7)]], "1.1/0/1", id="rank 0 before others of the round"),
+        pytest.param([[save(ONE, 0, 1)], [save(TWO, 1, 1)]], "1.2/1/1", id="another rank of a later round"),
+        pytest.param([[part(0, 1, "step-5")], [part(1, 4, "step-5")]], "1.1/0/1/2/step-5", id="all parts"),
+        pytest.param([[part(0, 1, "step-5")], []], "", id="a part is missing"),
+        pytest.param([[part(0, 1, "step-5")], [part(1, 1, "step-6")]], "", id="parts of different saves"),
+        pytest.param([[part(0, 1, "step-5")], [part(1, 1, "step-5", TWO)]], "", id="parts of different rounds"),
+        pytest.param([[part(0, 1, ""), part(1, 1, "")]], "", id="parts without a name in common"),
+        pytest.param(
+            [[part(0, 1, "a-5"), part(0, 2, "a-6")], [part(1, 1, "a-5"), part(1, 2, "a-6")]],
+            "1.1/0/2/2/a-6",
+            id="the newer of two saves with parts",
+        ),
+        pytest.param(
+            [[part(0, 1, "a-5"), part(0, 2, "a-6")], [part(1, 1, "a-5")]],
+            "1.1/0/1/2/a-5",
+            id="the last save of which all parts are held",
+        ),
+    ],
+)
+def test_the_newest_complete_save_is_chosen(held: list[list[HeldSave]], chosen: str) -> None:
+    assert choose([member(index, *saves) for index, saves in enumerate(held)]) == chosen
+
+
+@pytest.mark.parametrize(
+    ("held", "durable", "chosen"),
+    [
+        pytest.param([], [save(ONE, 0, 1)], "1.1/0/1", id="what is durable, after all memory is lost"),
+        pytest.param([save(ONE, 0, 2)], [save(ONE, 0, 1)], "1.1/0/2", id="memory has a newer save"),
+        pytest.param([save(ONE, 0, 2)], [save(TWO, 0, 1)], "1.2/0/1", id="the durable save is of a later round"),
+        pytest.param([part(1, 1, "a-6")], [part(0, 1, "a-5")], "1.1/0/1/2/a-5", id="a durable save has all parts"),
+        pytest.param([], [save(RoundId(0, 3, 7), 0, 9)], "0.3.7/0/9", id="the save of an earlier job"),
+        pytest.param([save(ONE, 0, 1)], [save(RoundId(0, 3, 7), 0, 9)], "1.1/0/1", id="a save of this job before it"),
+    ],
+)
+def test_the_newest_save_of_memory_and_durable_storage_is_chosen(
+    held: list[HeldSave], durable: list[HeldSave], chosen: str
+) -> None:
+    members = [replace(member(0, *held), durable=()), replace(member(1), durable=tuple(durable))]
+    assert choose(members) == chosen
+
+
+@pytest.mark.parametrize(
+    "text", ["", "3", "a/b/c", "1.1/0", "1.1/0/x", "1.1/0/1/2", "9" * 30 + ".1/0/1", "1.1/0/1/two/a"]
+)
+def test_a_text_that_names_no_save_is_no_choice(text: str) -> None:
+    assert Choice.from_text(text) is None
+
+
+@pytest.mark.parametrize("choice", [Choice(ONE, 3, 7), Choice(RoundId(1, 2, 3), 0, 7, 2, "a/step-5")])
+def test_a_choice_comes_back_as_it_was(choice: Choice) -> None:
+    assert Choice.from_text(choice.to_text()) == choice
+
+
+def test_all_members_of_a_round_receive_the_choice() -> None:
+    job = running(2)
+    first = job.round
+    assert first is not None
+    assert [job.assigned(index).checkpoint for index in range(2)] == ["", ""]
+    job.fails(0)
+    job.says(0, Join(20000, first, held=(save(first, 0, 1),)))
+    job.says(1, Join(20001, first, held=(save(first, 0, 2),)))
+    job.passes(5)
+    assert [job.assigned(index).checkpoint for index in range(2)] == [f"{first}/0/2"] * 2
+
+
+def test_a_member_without_checkpoints_is_a_problem_of_the_job_until_it_keeps_them_again() -> None:
+    job = running(2)
+    job.says(0, Heartbeat(checkpoint_problem="the memory is full"))
+    assert job.problem("CheckpointsNotKept") == "pod-0: the memory is full"
+    job.says(1, Heartbeat(checkpoint_problem="no room either"))
+    assert job.problem("CheckpointsNotKept") == "pod-0: the memory is full (and 1 more)"
+    job.says(0, Heartbeat())
+    assert job.problem("CheckpointsNotKept") == "pod-1: no room either"
+    job.says(1, Heartbeat())
+    assert job.problem("CheckpointsNotKept") is None
+    assert [event.partition(":")[0] for event in job.events].count("CheckpointsNotKept") == 1
