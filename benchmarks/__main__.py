@@ -7,14 +7,17 @@ from typing import Any
 import click
 
 from benchmarks import (
+    caches,
     create,
     fairness,
+    goodput,
     jobs,
     life,
     local,
     memory,
     progress,
     rendezvous,
+    saves,
     start,
     status,
     steady,
@@ -43,9 +46,12 @@ def cli(context: click.Context) -> None:
                 rendezvous.measure(1000, 5),
                 progress.measure(5),
                 warm.measure(5),
+                caches.measure(3),
                 start.measure(10),
                 status.measure(5),
                 steady.measure(60),
+                goodput.measure(20),
+                saves.measure(10),
             ]
         )
 
@@ -135,12 +141,37 @@ def status_(repeat: int, write: bool) -> None:
     _show([status.measure(repeat)], write)
 
 
+@cli.command(name="saves")
+@click.option("--repeat", default=10, show_default=True)
+@click.option("--only", type=click.Choice([*saves.PARTS]), default=None)
+@click.option("--write", is_flag=True)
+def saves_(repeat: int, only: str | None, write: bool) -> None:
+    """Checkpoints in memory: a save, a lost pod, the steady cost."""
+    _show([saves.measure(repeat, only or "")], write)
+
+
 @cli.command(name="steady")
 @click.option("--seconds", default=60.0, show_default=True)
 @click.option("--write", is_flag=True)
 def steady_(seconds: float, write: bool) -> None:
     """An agent's CPU while its workers train."""
     _show([steady.measure(seconds)], write)
+
+
+@cli.command(name="goodput")
+@click.option("--repeat", default=20, show_default=True)
+@click.option("--write", is_flag=True)
+def goodput_(repeat: int, write: bool) -> None:
+    """The ledger of a scripted life, against the script's own clock."""
+    _show([goodput.measure(repeat)], write)
+
+
+@cli.command(name="caches")
+@click.option("--repeat", default=3, show_default=True)
+@click.option("--write", is_flag=True)
+def caches_(repeat: int, write: bool) -> None:
+    """The first step of a compiled model, with and without the caches of a peer."""
+    _show([caches.measure(repeat)], write)
 
 
 @cli.command(name="warm")

@@ -1,8 +1,8 @@
 """How soon after a fault `pytorchjob status` names its cause.
 
-The API server and the operator are real. The parts of kubelet and scheduler are played by hand: what they would write
-about pods is written, also the seeds of `tests/people/faults.py`. From then on the command runs again and again, each
-time as a process of its own, until its screen names the cause.
+The API server and the operator are real. There is no kubelet and no scheduler: this program writes what they would
+write about pods, also the seeds of `tests/people/faults.py`. From then on the command runs again and again, each time
+as a process of its own, until its screen names the cause.
 """
 
 import asyncio
@@ -36,18 +36,20 @@ _TIMES = {"startedAt": "2026-01-02T03:00:00Z", "finishedAt": "2026-01-02T03:00:0
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: what the job has, or what the kubelet writes about a pod."""
+    """A fault: what the job has, or what is written about its pods."""
 
     cause: str
     spec: Mapping[str, Any] = field(default_factory=dict)
     """Of the job's pods."""
     job_spec: Mapping[str, Any] = field(default_factory=dict)
     policy: str = "OnFailure"
-    phase: str = ""
-    """Of the last worker's pod; empty: the fault needs no kubelet."""
-    state: Mapping[str, Any] = field(default_factory=dict)
     pods: Mapping[str, Any] = field(default_factory=dict)
-    """The status of each pod by its name; empty: `phase` and `state` say it."""
+    """The status of pods by name; empty: the fault is in the job."""
+
+
+def _last_pod(phase: str, container: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of the last worker's pod by its name."""
+    return {f"{_JOB}-worker-1": {"phase": phase, "containerStatuses": [{**_CONTAINER, **container}]}}
 
 
 def _ended(code: int, message: str = "", reason: str = "Error") -> dict[str, Any]:
@@ -66,29 +68,30 @@ FAULTS = (
     Fault("RuntimeClassMissing", spec={"runtimeClassName": "nvidia"}),
     Fault("SuspendedByUser", job_spec={"runPolicy": {"suspend": True}}),
     Fault("GangSchedulerMissing", job_spec={"runPolicy": {"schedulingPolicy": {"gangScheduler": "some-scheduler"}}}),
-    Fault("ModuleMissing", policy="Never", phase="Failed", state=_ended(1, _MODULE)),
+    Fault("ModuleMissing", policy="Never", pods=_last_pod("Failed", _ended(1, _MODULE))),
     Fault(
         "OOMKilled",
         job_spec={"runPolicy": {"backoffLimit": 0}},
         policy="ExitCode",
-        phase="Failed",
-        state=_ended(137, reason="OOMKilled"),
+        pods=_last_pod("Failed", _ended(137, reason="OOMKilled")),
     ),
     Fault(
         "TorchMissing",
-        phase="Running",
-        state={
-            **_waiting("CrashLoopBackOff", "back-off restarting failed container"),
-            "restartCount": 2,
-            "lastState": _ended(int(ExitCode.SETUP), _SETUP.to_json())["state"],
-        },
+        pods=_last_pod(
+            "Running",
+            {
+                **_waiting("CrashLoopBackOff", "back-off restarting failed container"),
+                "restartCount": 2,
+                "lastState": _ended(int(ExitCode.SETUP), _SETUP.to_json())["state"],
+            },
+        ),
     ),
-    Fault("ImageNotFound", phase="Pending", state=_waiting("ErrImagePull", _NOT_FOUND)),
+    Fault("ImageNotFound", pods=_last_pod("Pending", _waiting("ErrImagePull", _NOT_FOUND))),
 )
 
 
 def _seeded() -> Iterator[Fault]:
-    """Yield a fault for each further cause whose seed is the status of pods alone."""
+    """Yield a fault for each further cause whose seed has nothing but pods, beside the job at most."""
     causes = {fault.cause for fault in FAULTS}
     for seed in (*faults.IMAGES, *faults.SCHEDULING, *faults.PROGRAMS, *faults.CONTAINERS):
         parts = [part for part in seed.parts if isinstance(part, dict)]
@@ -101,7 +104,7 @@ def _seeded() -> Iterator[Fault]:
 
 
 def _dated(value: Any) -> Any:
-    """Move the times of a seed, which are about the start of the tests, to the present."""
+    """Move the times of a seed, which are close to `NOW` of the tests, to the present."""
     match value:
         case dict():
             return {name: _dated(inner) for name, inner in value.items()}
@@ -140,7 +143,7 @@ async def _named_after(stand: Cluster, fault: Fault) -> float:
     namespace = stand.namespace()
     kubelet = Kubelet(stand.client, namespace)
     body = _job(namespace, fault)
-    if fault.phase or fault.pods:
+    if fault.pods:
         await stand.submit(body)
 
         async def all_exist() -> bool:
@@ -150,8 +153,6 @@ async def _named_after(stand: Cluster, fault: Fault) -> float:
         started = time.monotonic()
         for name, status in fault.pods.items():
             await stand.client.patch_status(PODS, namespace, name, {"status": status})
-        if fault.phase:
-            await kubelet.report(fault.phase, f"{_JOB}-worker-1", containers=[{**_CONTAINER, **fault.state}])
     else:
         started = time.monotonic()
         await stand.submit(body)

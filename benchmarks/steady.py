@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ _LIMIT_SECONDS = 120.0
 _SETTLE_SECONDS = 35.0
 """A round is looked at each second until it is 30 s old."""
 _NAME = "rest.py"
+_AGENT = re.compile("pytorchjob[-_]agent")
 _SCRIPT = """
 import os, sys, time
 import pytorchjob_agent
@@ -43,7 +45,7 @@ def _measure(seconds: float) -> list[Row]:
     before = load()
     with tempfile.TemporaryDirectory() as name, _job(Path(name)) as pid:
         _wait(Path(name))
-        agents = [_family(agent) for agent in _agents(pid)]
+        agents = [family(agent, _NAME) for agent in _agents(pid)]
         used = [sum(map(exact_cpu_seconds, family)) for family in agents]
         time.sleep(seconds)
         shares = [
@@ -98,17 +100,16 @@ def _wait(folder: Path) -> None:
 
 def _agents(pid: int) -> list[int]:
     """The first process of each replica."""
-    found = [
-        agent for supervisor in _children(pid) for agent in _children(supervisor) if "pytorchjob-agent" in _words(agent)
-    ]
+    found = [agent for supervisor in _children(pid) for agent in _children(supervisor) if _AGENT.search(_words(agent))]
     assert len(found) == _MEMBERS, found
     return found
 
 
-def _family(pid: int) -> list[int]:
-    """A process and all below it that are no workers."""
-    below = [process for child in _children(pid) for process in _family(child)]
-    return [pid, *below] if _NAME not in _words(pid) or "pytorchjob-agent" in _words(pid) else below
+def family(pid: int, script: str) -> list[int]:
+    """A process and all below it that do not run this script: no workers."""
+    below = [process for child in _children(pid) for process in family(child, script)]
+    words = _words(pid)
+    return below if script in words and not _AGENT.search(words) else [pid, *below]
 
 
 def _children(pid: int) -> list[int]:

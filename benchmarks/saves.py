@@ -1,0 +1,228 @@
+"""Checkpoints in memory: what a save costs the script, what they cost all the time, and what a lost pod costs.
+
+Real agents and torch processes on this machine; a directory in memory stands for each pod's emptyDir. The storage is a
+file that takes 20 MB in a second, as slow as the network storage that the targets name.
+"""
+
+import asyncio
+import json
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.processes import exact_cpu_seconds
+from benchmarks.steady import family
+from benchmarks.table import Row, load, ratio, spread
+from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
+from pytorchjob_operator.rounds.values import Policy
+from tests.agent.rendezvous.conftest import Job, Pod, end, led
+from tests.waiting import until
+
+_NAME = "saving_script.py"
+_SCRIPT = (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(Path(__file__).parent / _NAME))
+_STORAGE_RATE = 20e6
+"""Bytes in a second."""
+_LIMIT = 20_000_000_000
+_WINDOW = 30.0
+_SAVED = re.compile(r"saved \d+ memory=([\d.]+) plain=([\d.]+) storage=([\d.]+)")
+_IN_PLACE = re.compile(r"(\d+) bytes are in place after ([\d.]+) s")
+_AT = re.compile(r"step \d+ at ([\d.]+)")
+
+
+async def measure(repeat: int, only: str = "") -> list[Row]:
+    """All figures, or those of one part."""
+    rows = []
+    for name, part in PARTS.items():
+        if only in ("", name):
+            before = load()
+            command = f"python -m benchmarks saves --repeat {repeat} --only {name}"
+            rows += await asyncio.to_thread(part, repeat, (command, before))
+    return rows
+
+
+@contextmanager
+def _job(members: int, **env: str) -> Iterator[Job]:
+    """A job whose script saves to the memory of each pod."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name, led(Path(name)) as job:
+        job.policy = Policy(members, members)
+        job.env.update(env, PET_NNODES=str(members))
+        yield job
+
+
+def _start(job: Job, index: int, uid: str = "u", *, kept: bool = True) -> Pod:
+    memory = job.folder / f"memory-{index}-{uid}"
+    rules = {CHECKPOINT: CheckpointRules(str(memory), _LIMIT).to_json()} if kept else {}
+    return job.start(index, uid, _SCRIPT, FOLDER=str(memory), **rules)
+
+
+def _start_all(job: Job, *, kept: bool = True) -> list[Pod]:
+    pods = [_start(job, index, kept=kept) for index in range(job.policy.max_members)]
+    for pod in pods:
+        pod.says("starts from step")
+    return pods
+
+
+def _seen_by_the_script(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """Saves of 100 MB in turns: to the memory that the agent watches, to other memory, and to the storage."""
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as other,
+        tempfile.TemporaryDirectory() as storage,
+        _job(2, MEGABYTES="100", EVERY="4", OTHER=other, STORAGE=storage, STORAGE_RATE=str(_STORAGE_RATE)) as job,
+    ):
+        zero = _start_all(job)[0]
+        until(lambda: len(_SAVED.findall(zero.text())) > repeat, 60 * repeat)
+        found = [tuple(map(float, values)) for values in _SAVED.findall(zero.text())][1:]
+    memory, plain, slow = (list(values) for values in zip(*found, strict=True))
+    what = "a save of 100 MB as the script sees it, 2 members, one copy"
+    return [
+        Row(what, spread(memory), f"{spread(plain)} memory that no agent watches", ratio(memory, plain), "<= 1.2 x",
+            *notes, {"ours": memory, "plain": plain}),
+        Row(f"{what}: against storage", spread(memory), f"{spread(slow)} storage of 20 MB/s", ratio(memory, slow),
+            "<= 1/20", *notes, {"ours": memory, "storage": slow}),
+    ]  # fmt: skip
+
+
+def _lost_pods(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """A pod is lost with its memory, rank 0's in every other turn: from which save do all continue?
+
+    The script compares all numbers that it loads: with others it fails.
+    """
+    lost_steps, resumed, count = [], 0, 2 * repeat
+    with _job(2, MEGABYTES="2", EVERY="2", EACH_RANK="1") as job:
+        _start_all(job)
+        for turn in range(count):
+            index = turn % 2
+            stays = job.pods[1 - index]
+            stays.forget()
+            until(lambda pod=stays: len(re.findall("saved", pod.text())) >= 3)  # type: ignore[misc]
+            time.sleep(turn % 5 * 0.4)  # at any moment between two saves
+            _lose(job, index)
+            reached, complete = _steps(stays)[-1], _complete(job, 1 - index)
+            _start(job, index, f"v{turn}")
+            stays.says("starts from step")
+            begun = int(re.findall(r"starts from step (\d+)", stays.text())[-1])
+            resumed += begun >= complete  # later: the part of the pod that stays was complete a moment after the loss
+            lost_steps.append(float(reached - begun))
+    every = 2 / 0.05
+    return [
+        Row("a pod is lost with its memory, no storage, one copy: all continue from the newest complete save",
+            f"{resumed} of {count}", "", "", "20 of 20", *notes, {"ours": [float(resumed)], "losses": [float(count)]}),
+        Row("the same: steps lost", spread(lost_steps, "steps", 0), f"{every:.0f} steps between saves", "",
+            "<= 1 interval", *notes, {"ours": lost_steps}),
+    ]  # fmt: skip
+
+
+def _lose(job: Job, index: int) -> None:
+    pod = job.pods[index]
+    end(pod)
+    for memory in job.folder.glob(f"memory-{index}-*"):
+        shutil.rmtree(memory)
+
+
+def _complete(job: Job, holder: int) -> int:
+    """The newest step of which a pod holds the parts of both ranks."""
+    steps: dict[int, set[int]] = {0: set(), 1: set()}
+    for path in job.folder.glob(f"memory-{holder}-*/.pytorchjob/*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        steps[manifest["id"][1]] |= {
+            int(name) for file in manifest["files"] for name in re.findall(r"step-(\d+)", file[0])
+        }
+    return max(steps[0] & steps[1], default=0)
+
+
+def _steps(pod: Pod) -> list[int]:
+    return [int(step) for step in re.findall(r"step (\d+) at", pod.text())]
+
+
+def _restored(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """A pod with 1 GB of its own is lost: both parts come to its successor from the other pod's memory."""
+    ours, bytes_, count = [], 0, min(repeat, 2)
+    with (
+        _job(2, MEGABYTES="1000", EVERY="30", EACH_RANK="1") as job,
+        ThreadPoolExecutor(1) as storage_reader,  # it mostly rests, so it may read meanwhile
+    ):
+        reads = storage_reader.map(_read_slowly, [2 * 10**9] * count)
+        zero, _ = _start_all(job)
+        for turn in range(count):
+            zero.forget()
+            zero.says("saved")
+            until(lambda: _copied(job), 120)
+            _lose(job, 1)
+            new = _start(job, 1, f"v{turn}")
+            new.says("are in place")
+            bytes_, seconds = next((int(size), float(took)) for size, took in _IN_PLACE.findall(new.text()))
+            ours.append(seconds)
+            new.says("starts from step [1-9]")
+        storage = list(reads)
+    return [
+        Row(f"a pod is lost, 1 GB per rank: {bytes_ / 1e9:.1f} GB are in place, from its peer's memory", spread(ours),
+            f"{spread(storage)} storage of 20 MB/s", ratio(ours, storage), "<= 1/5", *notes,
+            {"ours": ours, "storage": storage}),
+    ]  # fmt: skip
+
+
+def _copied(job: Job) -> bool:
+    """Return whether each pod holds the newest save of the other."""
+    held = [[_newest(job, holder, owner) for holder in (0, 1)] for owner in (0, 1)]
+    return all(first == second and first[-1] > 0 for first, second in held)
+
+
+def _newest(job: Job, holder: int, owner: int) -> tuple[int, ...]:
+    """The round and the number of the newest save of the owner that a pod holds."""
+    names = [path.name for path in job.folder.glob(f"memory-{holder}-*/.pytorchjob/*_{owner}_*")]
+    return max((tuple(map(int, re.split(r"[._]", name))) for name in names), default=(0,))
+
+
+def _read_slowly(size: int) -> float:
+    """Read a number of bytes at the storage's rate, in pieces of 1 MB."""
+    began, left = time.monotonic(), size
+    with Path("/dev/zero").open("rb") as file:
+        while left > 0:
+            left -= len(file.read(min(10**6, left)))
+            time.sleep(max(began + (size - left) / _STORAGE_RATE - time.monotonic(), 0))
+    return time.monotonic() - began
+
+
+def _steady(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """Three members, a save of 100 MB every 10 s: the agents' CPU, and the speed of the training."""
+    idle, kept, plain, costs = [], [], [], []
+    for _ in range(min(repeat, 2)):
+        cpu_off, speed_off = _window("10", kept=False)
+        cpu_watching, _speed = _window("0", kept=True)
+        cpu_saving, speed_on = _window("10", kept=True)
+        idle.append((cpu_watching - cpu_off) * 100)
+        costs.append((cpu_saving - cpu_off) * 100)
+        kept.append(speed_on)
+        plain.append(speed_off)
+    return [
+        Row("an agent that watches a directory, 3 members: its CPU besides copying", spread(idle, "% of a core"), "",
+            "", "< 3 % of a core", *notes, {"ours": idle}),
+        Row("the same, with a save of 100 MB every 10 s and one copy: CPU of each agent", spread(costs, "% of a core"),
+            "", "", "", *notes, {"ours": costs}),
+        Row("the same: steps in a second", spread(kept, "steps/s"), f"{spread(plain, 'steps/s')} without the field",
+            ratio(kept, plain), ">= 0.98", *notes, {"ours": kept, "without": plain}),
+    ]  # fmt: skip
+
+
+def _window(every: str, *, kept: bool) -> tuple[float, float]:
+    """Train for a while: the CPU of an agent as a share of one core, the mean of all; the steps in a second."""
+    with _job(3, MEGABYTES="100", EVERY=every) as job:
+        pods = _start_all(job, kept=kept)
+        time.sleep(12)  # the first save is over
+        agents = [process for pod in pods for process in family(pod.process.pid, _NAME)]
+        used, began = sum(map(exact_cpu_seconds, agents)), time.monotonic()
+        time.sleep(_WINDOW)
+        seconds = time.monotonic() - began
+        share = (sum(map(exact_cpu_seconds, agents)) - used) / seconds / len(pods)
+        steps = [float(at) for at in _AT.findall(pods[0].text()) if began <= float(at) <= began + seconds]
+    return share, len(steps) / seconds
+
+
+PARTS = {"script": _seen_by_the_script, "losses": _lost_pods, "restore": _restored, "steady": _steady}
+"""What can be measured alone."""
