@@ -18,6 +18,7 @@ _STATES = tuple(kind for kind in ConditionType if kind not in (ConditionType.CON
 _QUIET = 10
 """Verbosity from which missing fields are logged: at first a status lacks most of its fields."""
 _STATUS, _PROGRESS, _ELASTIC = ("status",), ("status", "progress"), ("status", "elastic")
+_GOODPUT = ("status", "goodput")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,20 @@ SERIES = (
     Series("progress_percent", "Percent complete.", (*_PROGRESS, "percent")),
     Series("progress_remaining_seconds", "Remaining time at the current speed.", (*_PROGRESS, "remainingSeconds")),
     Series("progress_timestamp_seconds", "When the operator last recorded progress.", (*_PROGRESS, "time")),
+    Series(
+        "time_spent_seconds",
+        "Seconds of the job's wall clock by class, up to time_spent_timestamp_seconds.",
+        (*_GOODPUT, "seconds"),
+        key="class",
+    ),
+    Series(
+        "time_spent_timestamp_seconds",
+        "Up to when the job's time is booked. The time since then belongs to the class in the label.",
+        (*_GOODPUT, "time"),
+        job_labels={"class": (*_GOODPUT, "current")},
+    ),
+    Series("goodput_percent", "The productive part of the job's time.", (*_GOODPUT, "percent")),
+    Series("interruptions", "Rounds that ended by a failure or a loss.", (*_GOODPUT, "interruptions"), zero=True),
     Series("progress_metric", "A number that the script reports.", (*_PROGRESS, "metrics"), key="metric"),
 )
 STATE = f"{PREFIX}_state"

@@ -6,10 +6,11 @@ environment: CHECKPOINT_DIR (no checkpoints without it), STEPS
 """
 
 import os
+import tempfile
 from pathlib import Path
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 LENGTH = 64
@@ -26,6 +27,7 @@ def rows() -> list[dict[str, torch.Tensor]]:
 
 def main() -> None:
     """Train from the last checkpoint, if there is one."""
+    set_seed(7)  # before the model, so that each run learns the same
     config = LlamaConfig(
         vocab_size=256,
         hidden_size=64,
@@ -36,7 +38,7 @@ def main() -> None:
         eos_token_id=0,
     )
     arguments = TrainingArguments(
-        FOLDER or "out",
+        FOLDER or tempfile.mkdtemp(),
         max_steps=STEPS,
         per_device_train_batch_size=4,
         learning_rate=3e-3,

@@ -29,7 +29,7 @@ def main() -> None:
         optimizer.zero_grad()
         nn.functional.mse_loss(net(x), 3 * x + 1).backward()
         optimizer.step()
-    slope, offset = (float(each) for each in net.parameters())
+    slope, offset = (each.item() for each in net.parameters())
     machine = os.environ["GROUP_RANK"]
     print(f"rank={rank} world_size={world} machine={machine} slope={slope:.4f} offset={offset:.4f}", flush=True)
     dist.destroy_process_group()

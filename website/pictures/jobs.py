@@ -1,4 +1,4 @@
-"""The jobs of the pictures: examples with other values, and one that fails. Pure, except that it reads the examples."""
+"""The jobs of the pictures: examples with other values, and a job that fails. Pure, but for reading the examples."""
 
 from pathlib import Path
 from typing import Any

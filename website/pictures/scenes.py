@@ -46,7 +46,15 @@ ON_MACHINE = (
 STATUS = Scene(
     "status",
     f"pytorchjob status {HANGING}",
-    ("State:     Training", "Round:", "1 restart inside pods", "WorkersHang", "Progress:", "LAST LINE", "Recently:"),
+    (
+        "State:     Training",
+        "Round:",
+        "1 of 10 restarts inside pods",
+        "WorkersHang",
+        "Progress:",
+        "LAST LINE",
+        "Recently:",
+    ),
     columns=150,
 )
 STATUS_BLOCKED = Scene(
