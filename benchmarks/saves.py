@@ -104,8 +104,9 @@ def _lost_pods(repeat: int, notes: tuple[str, str]) -> list[Row]:
             time.sleep(turn % 5 * 0.4)  # at any moment between two saves
             _lose(job, index)
             reached, complete = _steps(stays)[-1], _complete(job, 1 - index)
-            _start(job, index, f"v{turn}")
-            stays.says("starts from step")
+            new = _start(job, index, f"v{turn}")
+            for pod in (stays, new):  # both, so that the next turn reads what belongs to it
+                pod.says("starts from step")
             begun = int(re.findall(r"starts from step (\d+)", stays.text())[-1])
             resumed += begun >= complete  # later: the part of the pod that stays was complete a moment after the loss
             lost_steps.append(float(reached - begun))
