@@ -2,22 +2,20 @@
 
 import signal
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from benchmarks.recovery import chaos, measure, plot, results, series
+from benchmarks.recovery import chaos, ledgers, measure, plot, results, series
 from benchmarks.recovery.cells import FAULTS
 from benchmarks.recovery.contenders import CONTENDERS
 from benchmarks.recovery.results import Repetition
 from benchmarks.recovery.stage import Stage, stage
-from benchmarks.table import machine
 
 OUT = Path(__file__).with_name("repetitions.jsonl")
 SERIES = OUT.with_name("series.jsonl")
 PLOT = OUT.with_name("faults.svg")
-CHAOS = OUT.with_name("chaos.txt")
+CHAOS = OUT.with_name("chaos.jsonl")
 _OUT = click.option("--out", type=click.Path(path_type=Path), default=OUT, help="Where repetitions are kept.")
 _INSTALLED = click.option("--installed", is_flag=True, help="Take the operator that runs in the cluster as it is.")
 
@@ -105,14 +103,19 @@ def series_(contenders: list[str], out: Path, picture: Path, installed: bool) ->
 @click.option("--contender", "name", default="ours-warm", show_default=True, type=click.Choice([*CONTENDERS]))
 @click.option("--minutes", default=30.0, show_default=True)
 @click.option("--seed", default=1, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=CHAOS, help="Where its result is kept, too.")
+@click.option("--out", type=click.Path(path_type=Path), default=CHAOS, help="Where outcomes are kept.")
 @_INSTALLED
 def chaos_(name: str, minutes: float, seed: int, out: Path, installed: bool) -> None:
-    """Four workers, a random fault about every half minute; prints the goodput and fails if the job needed help."""
+    """Four workers, a random fault about every half minute; fails if the job needed help.
+
+    The outcomes of all contenders are also kept as text, and their ledgers as a picture, beside the file of --out.
+    """
     with stage(installed) as here:
         outcome = chaos.play(here, CONTENDERS[name], minutes, seed)
     click.echo(outcome.words())
-    out.write_text(f"{datetime.now(UTC).date()}, {machine()}\n{outcome.words()}\n")
+    found = chaos.keep(out, outcome)
+    out.with_suffix(".txt").write_text("\n\n".join(each.words() for each in found) + "\n")
+    out.with_suffix(".svg").write_text(ledgers.svg(found))
     if not outcome.recovered or outcome.problems:
         raise SystemExit(1)
 

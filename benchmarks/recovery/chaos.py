@@ -4,18 +4,25 @@ What counts at the end: the job recovered without help, and its losses are those
 the useful share of the time: the steps that stand, at the pace before the first fault, over the time that it took.
 """
 
+import json
 import random
 import subprocess
 import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 from benchmarks.recovery.cells import FAULTS, Scene, Struck
-from benchmarks.recovery.contenders import Contender
+from benchmarks.recovery.contenders import CONTENDERS, Contender
 from benchmarks.recovery.lines import Group
 from benchmarks.recovery.measure import Truth
 from benchmarks.recovery.stage import Stage
+from benchmarks.table import machine
 from e2e import faults
+from pytorchjob_operator.goodput import figures
 
 REPLICAS = 4
 EVERY_SECONDS = 30.0
@@ -58,6 +65,11 @@ class Outcome:
     recovered: bool
     """Whether all ranks trained together at the end, without help."""
     problems: tuple[str, ...]
+    ledger: Mapping[str, float]
+    """What the operator booked meanwhile: seconds by the names of `status.goodput.seconds`."""
+    at: str
+    """The day."""
+    machine: str
 
     def words(self) -> str:
         """Return it as lines for a person."""
@@ -65,10 +77,12 @@ class Outcome:
         faults_in_all = sum(self.struck.values())
         return "\n".join(
             (
+                f"{self.at}, {self.machine}",
                 f"{self.contender}: {faults_in_all} faults in {self.minutes:g} minutes (seed {self.seed}): {hits}",
                 f"{self.missed} found nothing to hit; {self.groups} groups; {self.steps} steps stand",
                 f"goodput {100 * self.goodput:.1f} % (a step takes {1000 * self.pace:.0f} ms in peace)",
                 f"manual interventions: {0 if self.recovered else 'it does not train at the end'}",
+                f"the operator's ledger: {_spent(self.ledger)}",
                 f"problems: {'; '.join(self.problems) or 'none'}",
             )
         )
@@ -81,7 +95,7 @@ def play(stage: Stage, contender: Contender, minutes: float, seed: int) -> Outco
     stage.fresh(contender, REPLICAS)
     group = stage.settled(_QUIET_SECONDS, size=REPLICAS)
     pace = _pace(stage, group)
-    begun, first = time.time(), stage.journal.current() or group
+    begun, first, booked = time.time(), stage.journal.current() or group, _booked(stage)
     base, struck, missed = first.common(), Counter[str](), 0
     due = begun
     while (due := due + chance.uniform(0.5, 1.5) * EVERY_SECONDS) < begun + 60 * minutes:
@@ -93,12 +107,45 @@ def play(stage: Stage, contender: Contender, minutes: float, seed: int) -> Outco
             missed += 1
     recovered = _ends_well(stage)
     last, took = stage.journal.current() or group, time.time() - begun
+    ledger = {name: round(seconds - booked.get(name, 0.0), 2) for name, seconds in _booked(stage).items()}
     steps = last.common() - base
     problems = (*stage.journal.problems, *stage.journal.wrong(Truth()))
     return Outcome(
         contender.name, minutes, seed, dict(struck), missed, steps, pace, steps * pace / took,
-        len(stage.journal.groups), recovered, problems[:5],
+        len(stage.journal.groups), recovered, problems[:5], ledger, str(datetime.now(UTC).date()), machine(),
     )  # fmt: skip
+
+
+def keep(path: Path, outcome: Outcome) -> list[Outcome]:
+    """Keep the outcome of a contender in the place of the one before; return all, in the order of the contenders."""
+    kept = {known.contender: known for known in load(path)} | {outcome.contender: outcome}
+    found = sorted(kept.values(), key=lambda known: [*CONTENDERS].index(known.contender))
+    path.write_text("".join(json.dumps(asdict(known)) + "\n" for known in found))
+    return found
+
+
+def load(path: Path) -> list[Outcome]:
+    """All that were kept."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [_outcome(json.loads(line)) for line in lines]
+
+
+def _outcome(raw: dict[str, Any]) -> Outcome:
+    return Outcome(**{**raw, "problems": tuple(raw["problems"])})
+
+
+def _booked(stage: Stage) -> dict[str, float]:
+    """The ledger of the job up to now; empty for a job that has none."""
+    status = stage.kubectl.get("pytorchjob", stage.name).get("status", {})
+    found = figures.read(status, datetime.now(UTC))
+    return {} if found is None else {each.value: seconds for each, seconds in found.seconds.items()}
+
+
+def _spent(ledger: Mapping[str, float]) -> str:
+    """The classes of a ledger with their seconds, the longest first."""
+    whole = sum(ledger.values())
+    ordered: Iterable[tuple[str, float]] = sorted(ledger.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {seconds:.1f} s ({seconds / whole:.1%})" for name, seconds in ordered if seconds)
 
 
 def _pace(stage: Stage, group: Group) -> float:

@@ -61,6 +61,13 @@ CONTENDERS = {
             agent={"startMode": "Warm"},
         ),
         Contender(
+            "ours-memory",
+            "the same, checkpoints in the pods' memory with one copy instead of storage",
+            ("pytorchjob-agent", "run", "--", SCRIPT),
+            env={"TRAIN_CHECKPOINTS": "/checkpoints"},
+            agent={"startMode": "Warm", "checkpoint": {"directory": "/checkpoints", "memory": "64Mi"}},
+        ),
+        Contender(
             "default", "torchrun c10d, torch's defaults", (*_TORCHRUN, SCRIPT), "c10d", _TORCHS_ENV, _TORCHS_CONF
         ),
         Contender(

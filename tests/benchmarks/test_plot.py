@@ -3,6 +3,8 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
+from benchmarks.recovery import chaos, ledgers
+from benchmarks.recovery.chaos import Outcome
 from benchmarks.recovery.plot import svg
 from benchmarks.recovery.series import Series, keep, load
 
@@ -25,3 +27,35 @@ def test_a_series_is_kept_in_the_place_of_the_one_before(tmp_path: Path) -> None
     for one in (QUICK, STUCK, QUICK):
         keep(path, one)
     assert load(path) == [STUCK, QUICK]
+
+
+def outcome(contender: str, **ledger: float) -> Outcome:
+    return Outcome(
+        contender, 30, 1, {"pod-deleted": 2}, 0, 100, 0.1, 0.9, 3, True, (), ledger, "2026-01-01", "a machine"
+    )
+
+
+def test_the_picture_of_lost_time() -> None:
+    found = [outcome("ours", productive=90, detection=4, hung=6), outcome("ours-memory", productive=98, detection=2)]
+    drawn = ElementTree.fromstring(ledgers.svg(found))
+    texts = [str(element.text) for element in drawn.iter() if element.tag.endswith("text")]
+    assert texts == [
+        "ours: 10 s lost of 100 s, 2 faults; 90.0% productive",
+        "ours-memory: 2 s lost of 100 s, 2 faults; 98.0% productive",
+        "detection",
+        "hung",
+    ]
+    widths = {
+        str(next(iter(element)).text): float(element.attrib["width"])
+        for element in drawn.iter()
+        if element.tag.endswith("rect") and len(element)
+    }
+    assert widths["hung: 6.0 s"] == 3 * widths["detection: 2.0 s"], "one scale for all"
+
+
+def test_an_outcome_of_chaos_is_kept_in_the_place_of_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "chaos.jsonl"
+    for each in (outcome("ours-memory", hung=1), outcome("ours", hung=2), outcome("ours-memory", hung=3)):
+        found = chaos.keep(path, each)
+    assert found == chaos.load(path) == [outcome("ours", hung=2), outcome("ours-memory", hung=3)]
+    assert "the operator's ledger: hung 3.0 s (100.0%)" in found[1].words()
