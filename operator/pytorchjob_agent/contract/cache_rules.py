@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from pytorchjob_agent.contract.reading import ContractError, ObjectReader
+from pytorchjob_agent.contract.reading import ObjectReader
 
 CACHES = "PYTORCHJOB_CACHES"
 _LONGEST_IMAGE = 4096
