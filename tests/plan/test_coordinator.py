@@ -82,6 +82,12 @@ def test_a_local_run_gives_up_sooner_after_the_same_early_error() -> None:
             id="restarts count within the window",
         ),
         pytest.param(
+            {"agent": {"startMode": "Warm"}},
+            Policy(2, 2, rejoin_timeout=0.3),
+            id="a round of warm workers waits no longer for lost members than it takes to start",
+        ),
+        pytest.param({"agent": {"startMode": "Cold"}}, Policy(2, 2), id="cold workers take longer to start"),
+        pytest.param(
             {"restart": EXIT_CODE}, Policy(2, 2, first_retryable_exit_code=128), id="ExitCode ends for codes below 128"
         ),
         pytest.param(

@@ -1,6 +1,6 @@
 """The resource: PyTorchJob as frozen values, its defaults and its rules. Makes no requests."""
 
-from pytorchjob_operator.model.agent import AgentPolicy, CheckpointMemory, DurableDirectory
+from pytorchjob_operator.model.agent import AgentPolicy, CheckpointMemory, DurableDirectory, StartMode
 from pytorchjob_operator.model.base import (
     CleanPodPolicy,
     ConditionStatus,
@@ -63,6 +63,7 @@ __all__ = [
     "RestartStatus",
     "RunPolicy",
     "SchedulingPolicy",
+    "StartMode",
     "StragglerStatus",
     "UnfitPod",
     "main_container",

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
-from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy
+from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy, StartMode
 from pytorchjob_operator.names import Cause, ReplicaType
 from pytorchjob_operator.observed import Options, Pod, PodPhase
 from pytorchjob_operator.plan import elastic, goodput, job_limits, members, replicas, restart, threats
@@ -23,6 +23,8 @@ from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 LAST_CALL = "last_call_timeout"
 JOIN = "join_timeout"
 """Keys of rdzvConf, as torch's c10d knows them: seconds."""
+_WARM_REJOIN_SECONDS = 0.3
+"""Warm workers start again in this time, so a longer wait for a lost member costs more than one more round."""
 _LONGEST = 30 * 86_400.0
 _MAX_PROBLEM = 300
 _KILL_SECONDS = 30
@@ -126,6 +128,8 @@ def _policy(job: PyTorchJob, options: Options) -> Policy:
         first_retryable_exit_code=restart.FIRST_RETRYABLE if RestartPolicy.EXIT_CODE in _policies(job) else 0,
     )
     found = replace(found, early_errors=options.early_exits) if options.early_exits else found
+    warm = spec.agent is not None and spec.agent.start_mode in (StartMode.WARM, StartMode.AUTO)
+    found = replace(found, rejoin_timeout=_WARM_REJOIN_SECONDS) if warm else found
     last_call, join = _seconds(elastic, LAST_CALL), _seconds(elastic, JOIN)
     found = found if last_call is None else replace(found, last_call_timeout=last_call)
     return found if join is None else replace(found, join_timeout=join)
