@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -161,11 +162,15 @@ class Job:
         return [self.start(index, **env) for index in range(self.policy.max_members)]
 
     def report(self) -> Report:
-        """How the coordinator sees it."""
+        """How the coordinator sees it, once it has read of the job."""
         assert self.coordinator is not None
-        found = self.coordinator.report(JOB)
+        found = until(partial(self.coordinator.report, JOB))
         assert found is not None
         return found
+
+    def hurry(self) -> None:
+        """Let a script that lingers end soon: the test has seen enough of it."""
+        (self.folder / "hurry").touch()
 
     def end(self) -> list[int]:
         """Wait for all pods; returns their exit codes by index."""
@@ -187,6 +192,7 @@ def led(folder: Path) -> Iterator[Job]:
         GRACE: "15",
         "STEPS": "60",
         "CHECKPOINT": str(folder / "checkpoint"),
+        "HURRY": str(folder / "hurry"),
     }
     made = Job(folder, env)
     made.lead()

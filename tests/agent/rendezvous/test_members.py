@@ -44,14 +44,15 @@ def test_workers_of_a_role_count_among_themselves(job: Job) -> None:
 
 
 def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> None:
-    job.env["STEPS"] = "150"
-    zero, one = job.start_all()
+    zero, one = job.start_all(STEPS="150", LINGER="10")
     zero.says("step 5 ")
     job.away()
     time.sleep(2)
     os.kill(one.worker(), signal.SIGKILL)
     zero.says("restarts 1")
     job.lead()
+    until(lambda: job.report().round == "1.1.1")
+    job.hurry()
     assert job.end() == [0, 0]
     assert job.report().round == "1.1.1"
     one.says(r"works in round 1\.1\.1 from step")
@@ -59,43 +60,44 @@ def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> No
 
 
 def test_a_job_ends_well_without_a_coordinator(job: Job) -> None:
-    zero, _ = job.start_all()
+    zero, _ = job.start_all(LINGER="10")
     zero.says("step 5 ")
     job.away()
+    job.hurry()
     assert job.end() == [0, 0]
 
 
 def test_a_pod_that_has_to_go_costs_no_step(job: Job) -> None:
     job.policy = Policy(1, 2)
-    job.env["STEPS"] = "200"
+    job.env |= {"STEPS": "150", "LINGER": "35"}
     zero, one = job.start_all()
     zero.says("step 33 ")
     one.process.send_signal(signal.SIGTERM)
     job.expect(0)
     zero.says("of 1 restarts 0")
+    job.hurry()
     assert one.process.wait(60) == ExitCode.DRAINED
     assert one.message().reason == ExitReason.DRAINED
-    zero.says("finished at 200")
-    assert [step for step, _, _, _ in zero.steps()] == list(range(1, 201)), "each step once, none lost"
+    zero.says("finished at 150")
+    assert [step for step, _, _, _ in zero.steps()] == list(range(1, 151)), "each step once, none lost"
 
 
 def test_a_pod_that_comes_in_addition_joins_without_a_step_lost(job: Job) -> None:
     job.policy = Policy(1, 2, last_call_timeout=0.0)
-    job.env["STEPS"] = "400"
+    job.env |= {"STEPS": "150", "LINGER": "35"}
     zero = job.start(0)
     zero.says("of 1 restarts 0")
     job.start(1)
     zero.says("of 2 restarts 0")
-    zero.says("finished at 400")
-    assert [step for step, _, _, _ in zero.steps()] == list(range(1, 401))
+    job.hurry()
+    zero.says("finished at 150")
+    assert [step for step, _, _, _ in zero.steps()] == list(range(1, 151))
     assert job.end() == [0, 0]
 
 
 def test_rank_0_may_die_and_come_back_as_another_pod(job: Job) -> None:
-    job.env["STEPS"] = "150"
-    zero, one = job.start_all()
+    zero, one = job.start_all(LINGER="25")
     one.says("step 20 ")
-    one.forget()
     os.killpg(zero.process.pid, signal.SIGKILL)
     for pid in (zero.launcher, zero.worker):
         try:
@@ -103,6 +105,8 @@ def test_rank_0_may_die_and_come_back_as_another_pod(job: Job) -> None:
         except (AssertionError, ProcessLookupError, IndexError):
             continue
     zero.process.wait(60)
+    one.forget()
+    job.hurry()
     job.start(0, uid="v")
     one.says("of 2 restarts 0")
     assert [pod.process.wait(100) for pod in job.pods.values()] == [0, 0]
@@ -110,13 +114,13 @@ def test_rank_0_may_die_and_come_back_as_another_pod(job: Job) -> None:
 
 
 def test_a_launcher_that_crashes_is_started_again_in_its_container(job: Job) -> None:
-    job.env["STEPS"] = "120"
-    zero, one = job.start_all()
+    zero, one = job.start_all(STEPS="150", LINGER="25")
     zero.says("step 20 ")
     os.kill(one.launcher(), signal.SIGKILL)
     one.says("starting it again")
+    job.hurry()
     assert job.end() == [0, 0]
-    assert zero.steps()[-1][0] == one.steps()[-1][0] == 120
+    assert zero.steps()[-1][0] == one.steps()[-1][0] == 150
 
 
 def test_a_hang_is_found_named_and_ended_after_everybodys_stacks(job: Job) -> None:
@@ -169,7 +173,7 @@ def test_the_budget_ends_the_job_with_the_first_error(job: Job) -> None:
 
 def test_a_frozen_agent_is_left_behind_and_fenced_when_it_wakes(job: Job) -> None:
     job.policy = Policy(1, 2)
-    job.env["STEPS"] = "600"
+    job.env |= {"STEPS": "150", "LINGER": "25"}
     zero, one = job.start_all()
     zero.says("step 20 ")
     frozen = [one.process.pid, one.launcher(), one.worker()]
@@ -180,8 +184,8 @@ def test_a_frozen_agent_is_left_behind_and_fenced_when_it_wakes(job: Job) -> Non
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
     zero.says("of 2 restarts 0")
-    one.forget()
-    zero.says("finished at 600")
+    job.hurry()
+    zero.says("finished at 150")
     assert job.end() == [0, 0]
 
 
@@ -219,13 +223,14 @@ def test_an_unmodified_torchrun_finds_our_rendezvous(job: Job) -> None:
 
 
 def test_each_agent_serves_its_metrics_while_its_workers_train(job: Job) -> None:
-    job.env["STEPS"] = "150"
+    job.env |= {"STEPS": "150", "LINGER": "20"}
     ports = [free_port(), free_port()]
     for index, port in enumerate(ports):
         job.start(index, PYTORCHJOB_METRICS_PORT=str(port))
     until(lambda: all("\npytorchjob_agent_members 2.0\n" in scraped(port) for port in ports))
     until(lambda: all('workers_state{state="HEALTHY"} 1.0' in scraped(port) for port in ports))
     until(lambda: all("\npytorchjob_agent_step " in scraped(port) for port in ports))
+    job.hurry()
     assert job.end() == [0, 0]
 
 

@@ -22,7 +22,7 @@ def threaten(job: Job, index: int) -> None:
 
 
 def test_all_ranks_save_the_same_step_and_train_on_in_their_round(job: Job) -> None:
-    pods = job.start_all(STEPS="120")
+    pods = job.start_all(STEPS="150", LINGER="10")
     for pod in pods:
         pod.says("step 3 ")
     until(lambda: job.report().step)
@@ -31,6 +31,7 @@ def test_all_ranks_save_the_same_step_and_train_on_in_their_round(job: Job) -> N
         pod.says(f"the workers are asked to save, and continue: pod-1: {CORDONED}")
         pod.says("saved ")
     until(lambda: "CheckpointSaved" in [event.reason for event in job.events])
+    job.hurry()
     assert job.end() == [0, 0]
     texts = [pod.text() for pod in pods]
     saved = [re.findall(r"saved (\d+)", text) for text in texts]

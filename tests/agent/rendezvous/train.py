@@ -1,4 +1,8 @@
-"""A training of steps that only count: an all-reduce, a line, a checkpoint on request and now and then."""
+"""A training of steps that only count: an all-reduce, a line, a checkpoint on request and now and then.
+
+From the step LINGER on it is slow until the file HURRY is there: a test that has to disturb it, or to see something of
+it, comes in time on any machine.
+"""
 
 import os
 import time
@@ -11,6 +15,7 @@ from pytorchjob_agent import checkpoint_requested, load, progress, save, should_
 
 STEPS, PAUSE = int(os.environ["STEPS"]), float(os.environ.get("PAUSE", "0.05"))
 FILE = Path(os.environ["CHECKPOINT"])
+LINGER, HURRY = int(os.environ.get("LINGER", STEPS)), Path(os.environ["HURRY"])
 
 
 def save_step(step: int) -> None:
@@ -55,5 +60,5 @@ while step < STEPS:
         break
     if rank == 0 and step % 10 == 0:
         save_step(step)
-    time.sleep(PAUSE)
+    time.sleep(0.01 if HURRY.exists() else PAUSE if step < LINGER else 1.0)
 print(f"finished at {step}", flush=True)
