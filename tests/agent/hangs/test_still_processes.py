@@ -29,6 +29,7 @@ from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.script.agent_side import ProgressFiles
 from tests.agent.rendezvous.test_agreement import Store
+from tests.processes import Turns
 
 CHECK, LIMIT, PAUSE = 5.0, 120.0, 0.05
 IMPORTS = "import multiprocessing, os, queue, signal, socket, subprocess, sys, tempfile, threading, time\n"
@@ -47,6 +48,7 @@ class Workers:
         for process in self.processes:
             assert process.stdout is not None
             process.stdout.readline()
+        self.turns = Turns([process.pid for process in self.processes])
         self.now = time.monotonic()  # noqa: TID251  the watch has the same clock
 
     def _start(self, folder: Path, local_rank: int, code: str) -> subprocess.Popen[str]:
@@ -73,6 +75,7 @@ class Workers:
     def answered(self) -> None:
         """Give workers that were asked for their stacks a moment more: five seconds are short here."""
         for _ in range(20):
+            self.turns.wait()
             if all(self.stacks.size(rank) for rank in self.meter.asked):
                 return
             time.sleep(PAUSE)
@@ -85,6 +88,7 @@ class Workers:
             self.meter.measure(self.now + second)
             longest = max(longest, self.meter.still_for(self.now + second))
             time.sleep(PAUSE)
+            self.turns.wait()
         return longest
 
     def end(self) -> None:

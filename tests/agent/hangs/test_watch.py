@@ -17,6 +17,7 @@ from pytorchjob_agent.hangs.meter import Meter
 from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.hangs.watch import History, Watch
 from pytorchjob_agent.script.agent_side import ProgressFiles
+from tests.processes import Turns
 
 ROOT = Path(__file__).parents[3]
 REPORTS = "from pytorchjob_agent import progress\nfor step in range(20): progress(step)\n"
@@ -70,12 +71,13 @@ def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
 
 def verdict_of(watch: Watch, until: float, step: float = STEP) -> tuple[HangVerdict | None, float]:
     """The first verdict within so many seconds of time as it is told, and when it came."""
-    begin = clock()
+    begin, turns = clock(), Turns(watch._meter.pids.values())
     for seconds in itertools.takewhile(lambda passed: passed <= until, itertools.count(0.0, step)):
         verdict = watch.check(begin + seconds)
         if verdict is not None:
             return verdict, seconds
         time.sleep(0.05)  # a stack that was asked for needs a moment
+        turns.wait()
     return None, until
 
 
