@@ -25,6 +25,7 @@ from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Child, Pod
 from tests.factories import JOB_UID, NOW
 from tests.fakes.apiserver import FakeApi, Request, failure, serving
+from tests.waiting import SECONDS
 
 JOBS = "apis/kubeflow.org/v1/pytorchjobs"
 PODS = "api/v1/pods"
@@ -180,7 +181,7 @@ def _plural(path: str) -> str:
 @asynccontextmanager
 async def a_world() -> AsyncIterator[World]:
     fence = Lead()
-    async with serving() as api, ApiClient(Connection(api.url), "test/1", fence, request_timeout=5) as client:
+    async with serving() as api, ApiClient(Connection(api.url), "test/1", fence, request_timeout=SECONDS) as client:
         world = World(api, client, fence)
         sending = asyncio.create_task(world.recorder.run())
         yield world

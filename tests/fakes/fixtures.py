@@ -7,6 +7,7 @@ import pytest
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.config import Connection
 from tests.fakes.apiserver import FakeApi, serving
+from tests.waiting import SECONDS
 
 
 @pytest.fixture
@@ -19,5 +20,5 @@ async def api() -> AsyncIterator[FakeApi]:
 @pytest.fixture
 async def client(api: FakeApi) -> AsyncIterator[ApiClient]:
     """The client."""
-    async with ApiClient(Connection(api.url), "test/1", request_timeout=5.0) as one:
+    async with ApiClient(Connection(api.url), "test/1", request_timeout=SECONDS) as one:
         yield one

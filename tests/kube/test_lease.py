@@ -13,10 +13,13 @@ from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from tests.fakes.apiserver import FakeApi, failure
-from tests.waiting import until_async
+from tests.waiting import SECONDS, until_async
 
 LEASES = "apis/coordination.k8s.io/v1/leases"
 QUICK = LeaseSettings(duration=2.0, deadline=1.5, period=0.05, request=0.5)
+"""Where a Lease has to expire. Who stands still for long loses it too, so no such test expects a leader to keep it."""
+LASTING = LeaseSettings(duration=600.0, deadline=500.0, period=0.05, request=60.0)
+"""Where it has to be kept, however slow the machine is."""
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = int(NOON.timestamp())
 """The first term of a leader that acquires its Lease at noon."""
@@ -25,7 +28,7 @@ NOW = int(NOON.timestamp())
 class Candidate:
     """An elector with a client of its own, running."""
 
-    def __init__(self, client: ApiClient, name: str, settings: LeaseSettings = QUICK) -> None:
+    def __init__(self, client: ApiClient, name: str, settings: LeaseSettings) -> None:
         clock, renewals = asyncio.get_running_loop().time, count()
         # Each renewal has another time: a candidate that sees none would take the lead from a leader that lives.
         wall = lambda: NOON + timedelta(microseconds=next(renewals))  # noqa: E731
@@ -45,9 +48,9 @@ Stand = Callable[..., Awaitable[Candidate]]
 async def _candidates(api: FakeApi) -> AsyncIterator[Stand]:
     async with AsyncExitStack() as stack:
 
-        async def stand(name: str, connection: Connection | None = None) -> Candidate:
-            client = await stack.enter_async_context(ApiClient(connection or Connection(api.url), "test/1"))
-            candidate = Candidate(client, name)
+        async def stand(name: str, settings: LeaseSettings = QUICK) -> Candidate:
+            client = await stack.enter_async_context(ApiClient(Connection(api.url), "test/1"))
+            candidate = Candidate(client, name, settings)
             stack.push_async_callback(candidate.stop)
             return candidate
 
@@ -73,8 +76,7 @@ def lease(api: FakeApi) -> dict[str, Any]:
 
 async def test_the_lease_is_made_if_it_is_missing(api: FakeApi, stand: Stand) -> None:
     first = await stand("one")
-    await first.elector.acquired.wait()
-    assert first.elector.valid()
+    await until_async(first.elector.valid)
     found = lease(api)
     times = [found.pop("acquireTime"), found.pop("renewTime")]
     assert found == {"holderIdentity": "one", "leaseDurationSeconds": 2, "leaseTransitions": NOW}
@@ -82,25 +84,25 @@ async def test_the_lease_is_made_if_it_is_missing(api: FakeApi, stand: Stand) ->
 
 
 async def test_a_leader_renews_with_one_request(api: FakeApi, stand: Stand, released: None) -> None:
-    first = await stand("one")
+    first = await stand("one", LASTING)
     await until_async(lambda: api.count("update") >= 3)
     assert first.elector.valid()
     assert api.count("get") == 1
 
 
 async def test_of_two_one_leads(api: FakeApi, stand: Stand, released: None) -> None:
-    first, second = await stand("one"), await stand("two")
+    first, second = await stand("one", LASTING), await stand("two", LASTING)
     await until_async(lambda: first.elector.acquired.is_set() or second.elector.acquired.is_set())
     await until_async(lambda: api.count("update") >= 30)
     assert first.elector.valid() != second.elector.valid()
 
 
 async def test_a_leader_that_leaves_hands_over_at_once(api: FakeApi, stand: Stand, released: None) -> None:
-    first = await stand("one")
+    first = await stand("one", LASTING)
     await first.elector.acquired.wait()
     await first.stop()
     assert (lease(api)["holderIdentity"], first.elector.valid()) == ("", False)
-    second = await stand("two")
+    second = await stand("two", LASTING)
     await second.elector.acquired.wait()
     assert second.elector.term == first.elector.term + 1
 
@@ -121,7 +123,7 @@ async def test_a_dead_leader_is_succeeded_in_a_later_term(api: FakeApi, stand: S
 
 
 async def _lost(candidate: Candidate) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         with pytest.raises(LeaseLostError):
             await candidate.task
 
@@ -164,10 +166,10 @@ async def test_the_fence_falls_before_the_successor_begins(api: FakeApi, stand: 
     await first.elector.acquired.wait()
     api.failing = lambda request: failure(500, "Internal") if _from(request, "one") else None
     second = await stand("two")
-    while not second.elector.acquired.is_set():
+    while not second.elector.valid():
         both |= first.elector.valid() and second.elector.valid()
         await asyncio.sleep(0.001)
-    assert (both, first.elector.valid(), second.elector.valid()) == (False, False, True)
+    assert (both, first.elector.valid()) == (False, False)
 
 
 def _from(request: Any, name: str) -> bool:
@@ -176,7 +178,7 @@ def _from(request: Any, name: str) -> bool:
 
 
 async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: Stand, released: None) -> None:
-    first = await stand("one")
+    first = await stand("one", LASTING)
     await first.elector.acquired.wait()
     for _ in range(5):
         api.cut()
@@ -191,7 +193,7 @@ async def test_a_reset_connection_does_not_cost_the_lead(api: FakeApi, stand: St
 async def test_a_leader_whose_lease_is_deleted_ends_at_once(
     api: FakeApi, stand: Stand, released: None, created_again: bool
 ) -> None:
-    first = await stand("one")
+    first = await stand("one", LASTING)
     await first.elector.acquired.wait()
     held = lease(api)
     api.remove(LEASES, "leader", "ns")
@@ -219,12 +221,12 @@ async def test_after_a_deletion_no_two_lead_and_the_next_term_is_later(
 
 async def test_who_creates_the_lease_leads_only_after_a_lease_duration(api: FakeApi, stand: Stand) -> None:
     """A leader whose Lease was deleted may still write for that long."""
-    clock = asyncio.get_running_loop().time
+    clock, created = asyncio.get_running_loop().time, list[float]()
+    api.failing = lambda request: created.append(clock()) if request.verb == "create" else None
     first = await stand("one")
-    await until_async(lambda: ("ns", "leader") in api.objects.get(LEASES, {}))
-    created, led = clock(), first.elector.acquired.is_set()
     await first.elector.acquired.wait()
-    assert (led, clock() - created >= QUICK.duration - 0.1) == (False, True)
+    (since,) = created
+    assert clock() - since >= QUICK.duration
 
 
 async def test_a_lease_that_only_lost_its_holder_is_not_taken_at_once(api: FakeApi, stand: Stand) -> None:
@@ -261,7 +263,7 @@ async def test_whatever_a_lease_contains_it_is_taken_in_a_later_term_or_waited_f
 
 
 async def test_a_lease_that_somebody_took_is_lost_at_once(api: FakeApi, stand: Stand, released: None) -> None:
-    first = await stand("one")
+    first = await stand("one", LASTING)
     await first.elector.acquired.wait()
     api.put(LEASES, _held_by("thief", transitions=2))
     await _lost(first)
