@@ -20,6 +20,7 @@ from benchmarks.processes import exact_cpu_seconds
 from benchmarks.steady import family
 from benchmarks.table import Row, load, ratio, spread
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
+from pytorchjob_agent.saves.directory import used
 from pytorchjob_operator.rounds.values import Policy
 from tests.agent.rendezvous.conftest import Job, Pod, end, led
 from tests.waiting import until
@@ -30,6 +31,11 @@ _STORAGE_RATE = 20e6
 """Bytes in a second."""
 _LIMIT = 20_000_000_000
 _WINDOW = 30.0
+_SIZES = (20, 100, 400)
+"""MB of a save."""
+_KEPT_BY_SCRIPT = 2
+_BUDGET = 8
+"""Saves for which a pod needs memory, by the formula of docs/checkpoints.md with these settings."""
 _SAVED = re.compile(r"saved \d+ memory=([\d.]+) plain=([\d.]+) storage=([\d.]+)")
 _IN_PLACE = re.compile(r"(\d+) bytes are in place after ([\d.]+) s")
 _AT = re.compile(r"step \d+ at ([\d.]+)")
@@ -55,14 +61,15 @@ def _job(members: int, **env: str) -> Iterator[Job]:
         yield job
 
 
-def _start(job: Job, index: int, uid: str = "u", *, kept: bool = True) -> Pod:
+def _start(job: Job, index: int, uid: str = "u", *, limit: int = _LIMIT) -> Pod:
+    """Start a pod; `limit` of its memory in bytes, 0 for no checkpoints in memory."""
     memory = job.folder / f"memory-{index}-{uid}"
-    rules = {CHECKPOINT: CheckpointRules(str(memory), _LIMIT).to_json()} if kept else {}
+    rules = {CHECKPOINT: CheckpointRules(str(memory), limit).to_json()} if limit else {}
     return job.start(index, uid, _SCRIPT, FOLDER=str(memory), **rules)
 
 
-def _start_all(job: Job, *, kept: bool = True) -> list[Pod]:
-    pods = [_start(job, index, kept=kept) for index in range(job.policy.max_members)]
+def _start_all(job: Job, limit: int = _LIMIT) -> list[Pod]:
+    pods = [_start(job, index, limit=limit) for index in range(job.policy.max_members)]
     for pod in pods:
         pod.says("starts from step")
     return pods
@@ -214,7 +221,7 @@ def _steady(repeat: int, notes: tuple[str, str]) -> list[Row]:
 def _window(every: str, *, kept: bool) -> tuple[float, float]:
     """Train for a while: the CPU of an agent as a share of one core, the mean of all; the steps in a second."""
     with _job(3, MEGABYTES="100", EVERY=every) as job:
-        pods = _start_all(job, kept=kept)
+        pods = _start_all(job, _LIMIT if kept else 0)
         time.sleep(12)  # the first save is over
         agents = [process for pod in pods for process in family(pod.process.pid, _NAME)]
         used, began = sum(map(exact_cpu_seconds, agents)), time.monotonic()
@@ -225,5 +232,51 @@ def _window(every: str, *, kept: bool) -> tuple[float, float]:
     return share, len(steps) / seconds
 
 
-PARTS = {"script": _seen_by_the_script, "losses": _lost_pods, "restore": _restored, "steady": _steady}
+def _budgets(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """Each of two ranks saves, and keeps its two newest: the memory of a pod at most, and what travels for a save."""
+    rows = []
+    for megabytes in _SIZES:
+        memory, network = zip(*(_spent(megabytes) for _ in range(min(repeat, 2))), strict=True)
+        rows += [
+            Row(f"memory of a pod at most, each rank saves {megabytes} MB, one copy", spread(memory, "saves"),
+                f"{_BUDGET} saves by the formula", "", f"<= {_BUDGET}", *notes, {"ours": [*memory]}),
+            Row(f"the same: bytes between pods for each save of a rank, {megabytes} MB", spread(network, "saves"),
+                "1 save by the formula", "", "1", *notes, {"ours": [*network]}),
+        ]  # fmt: skip
+    return rows
+
+
+def _spent(megabytes: int) -> tuple[float, float]:
+    """The most memory of a pod, and the bytes that travel for one save of a rank, both in sizes of a save."""
+    with _job(2, MEGABYTES=str(megabytes), EVERY="8", EACH_RANK="1") as job:
+        size = megabytes * 1_000_000
+        pods = _start_all(job, _BUDGET * size + 1_000_000)  # the files have more than the numbers
+        until(lambda: _count(pods) >= 2 * _KEPT_BY_SCRIPT, 120)  # from now on the script removes saves, too
+        until(lambda: _copied(job), 60)
+        most, sent, saves = 0, _loopback(), _count(pods)
+        while _count(pods) < saves + 2 * (_KEPT_BY_SCRIPT + 1) or not _copied(job):
+            most = max(most, *(used(memory) for memory in job.folder.glob("memory-*")))
+            time.sleep(0.02)
+        assert not any("CheckpointMemoryFull" in pod.text() for pod in pods), "the budget is too small"
+        return most / size, (_loopback() - sent) / (_count(pods) - saves) / size
+
+
+def _count(pods: list[Pod]) -> int:
+    """How many saves the ranks have made."""
+    return sum(pod.text().count("saved ") for pod in pods)
+
+
+def _loopback() -> int:
+    """The bytes that the loopback interface has sent."""
+    line = next(line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
+    return int(line.split()[9])
+
+
+PARTS = {
+    "script": _seen_by_the_script,
+    "losses": _lost_pods,
+    "restore": _restored,
+    "steady": _steady,
+    "budgets": _budgets,
+}
 """What can be measured alone."""

@@ -23,11 +23,11 @@ SECRET = "secret"
 class Member:
     """An agent's memory with a peer beside it."""
 
-    def __init__(self, folder: Path, limit: int, members: int = 2) -> None:
+    def __init__(self, folder: Path, limit: int, members: int = 2, peer_limit: int = 10**6) -> None:
         self.root, self.ready = folder / "own", True
         (folder / "peer").mkdir()
         self.root.mkdir()
-        self.held, self.peer = HeldSaves(self.root, "job", limit), HeldSaves(folder / "peer", "job", 10**6)
+        self.held, self.peer = HeldSaves(self.root, "job", limit), HeldSaves(folder / "peer", "job", peer_limit)
         self.server = SaveServer(self.peer, "127.0.0.1")
         self.server.use(SECRET)
         self.watcher = SaveWatcher(self.held)
@@ -63,6 +63,29 @@ def test_a_save_is_held_and_copied(member: Member) -> None:
     os.replace(member.root / "new", member.root / "latest.pt")
     until(lambda: len(member.peer.list()) == 2)
     assert member.held.list() == member.peer.list()
+
+
+def test_the_memory_of_the_formula_holds_two_saves_and_their_copies(tmp_path: Path) -> None:
+    """The script keeps two saves: three own files and the next one, three files of copies and the next one."""
+    size, lists = 100_000, 10_000
+    member = Member(tmp_path, 4 * size + lists, peer_limit=4 * size + lists)
+    try:
+        for step in range(1, 7):
+            (member.root / "save.tmp").write_bytes(bytes([step]) * size)
+            os.replace(member.root / "save.tmp", member.root / f"step-{step}.pt")
+            (member.root / f"step-{step - 2}.pt").unlink(missing_ok=True)
+            until(lambda step=step: _last_step(member.held) == _last_step(member.peer) == step)  # type: ignore[misc]
+            assert len(member.held.list()) == len(member.peer.list()) == min(step, 2)
+            assert member.watcher.problem == ""
+    finally:
+        member.close()
+
+
+def _last_step(held: HeldSaves) -> int:
+    """The step of the newest file that is held."""
+    manifest = held.newest(RoundId(1, 1), 0)
+    paths = [] if manifest is None else [file.path for file in manifest.files]
+    return max((int(path.removeprefix("step-").removesuffix(".pt")) for path in paths), default=0)
 
 
 def test_a_peer_that_refuses_is_a_problem_until_the_next_copy(member: Member) -> None:
