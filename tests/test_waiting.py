@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.waiting import Story, becomes, connections_close, until, until_async
+from tests.waiting import Story, again, again_async, becomes, connections_close, until, until_async
 
 
 def answers() -> Callable[[], str]:
@@ -35,6 +35,27 @@ async def test_a_question_may_be_a_coroutine() -> None:
 def test_a_wait_in_vain_is_explained(story: Story) -> None:
     with pytest.raises(AssertionError, match="did not come true within 0 s: no pod came"):
         until(lambda: False, 0, story)
+
+
+def spoilt(tellings: int) -> Callable[[int], str]:
+    """A story that fails in its first tellings."""
+
+    def story(number: int) -> str:
+        assert number >= tellings, f"telling {number} is spoilt"
+        return f"telling {number}"
+
+    return story
+
+
+async def test_a_story_that_was_spoilt_is_told_again_until_the_last_time() -> None:
+    async def later(number: int) -> str:
+        return spoilt(2)(number)
+
+    assert [again(spoilt(0)), again(spoilt(2)), await again_async(later)] == ["telling 0", "telling 2", "telling 2"]
+    with pytest.raises(AssertionError, match="telling 2 is spoilt"):
+        again(spoilt(3))
+    with pytest.raises(AssertionError, match="telling 1 is spoilt"):
+        await again_async(later, times=2)
 
 
 async def test_the_end_of_a_connection_is_waited_for() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from inspect import isawaitable
 from typing import TypeVar, cast
 
@@ -37,6 +38,25 @@ async def until_async(
 async def becomes(holds: Callable[[], T], seconds: float = SECONDS, story: Story = "", *, every: float = 0.3) -> T:
     """Do the same while other tasks go on, for a question that blocks: mostly one that starts a process."""
     return await asyncio.to_thread(until, holds, seconds, story, every=every)
+
+
+def again(story: Callable[[int], T], times: int = 3) -> T:
+    """Tell a story that needs its seconds, and tell it again if a machine that stood still has spoilt it.
+
+    It gets the number of its telling, from 0, and may take more time in later ones. What is broken spoils each of them.
+    """
+    for number in range(times - 1):
+        with suppress(Exception):
+            return story(number)
+    return story(times - 1)
+
+
+async def again_async(story: Callable[[int], Awaitable[T]], times: int = 3) -> T:
+    """Do the same with a story that is a coroutine."""
+    for number in range(times - 1):
+        with suppress(Exception):
+            return await story(number)
+    return await story(times - 1)
 
 
 async def connections_close() -> None:

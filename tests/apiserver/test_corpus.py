@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(180)]
 
 DRY_RUN = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 PARALLEL = 16
-PATIENCE = 30.0
 REFUSED = (400, 422)
 OUTCRIES = re.compile("Traceback|Task exception|never retrieved|never awaited")
 
@@ -125,7 +124,7 @@ async def ends(submit: Submit, jobs: dict[str, corpus.Job], wanted: set[str]) ->
         return all(found[name] & wanted for name in jobs)
 
     with suppress(AssertionError):
-        await until_async(told, PATIENCE)
+        await until_async(told)
     found = await submit.conditions()
     return [found[name] for name in jobs]
 

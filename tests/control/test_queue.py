@@ -9,7 +9,7 @@ import pytest
 from pytorchjob_operator.control.queue import Handler, WorkQueue
 from pytorchjob_operator.errors import ApiError, Refused, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
-from tests.waiting import until_async
+from tests.waiting import SECONDS, until_async
 
 QUICK = Backoff(first=0.01, cap=0.05)
 FIXED = Backoff(first=1.0, cap=300.0, spread=lambda: 1.0)
@@ -147,7 +147,7 @@ async def test_a_long_back_off(error: ApiError, seconds: float) -> None:
         queue.add("a")
         await until_async(lambda: bool(queue._timers))
         wait = queue._timers["a"].when() - asyncio.get_running_loop().time()
-        assert seconds - 5 < wait <= seconds
+        assert seconds / 2 < wait <= seconds
 
 
 async def test_a_handler_that_asks_for_a_retry_keeps_its_back_off() -> None:
@@ -173,7 +173,7 @@ async def test_stop_finishes_what_is_in_hand_and_takes_no_more() -> None:
     queue.add("b")
     queue.stop()
     desk.gate.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, SECONDS)
     assert desk.done == ["a"]
 
 

@@ -18,10 +18,10 @@ from pytorchjob_operator.coordinator.thread import _listen
 from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.rounds.state import JobEvent, JobSynced
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
+from tests.waiting import SECONDS
 
 KEY = b"k" * 32
 JOB = "a-job"
-PATIENCE = 20.0
 
 
 def pod(index: int) -> str:
@@ -78,7 +78,7 @@ class Talker:
 
     async def hear(self) -> ToAgent | None:
         """The next message, None when the coordinator has hung up."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(SECONDS):
             try:
                 line = await self._reader.readline()
             except ConnectionError:

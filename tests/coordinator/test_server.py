@@ -102,7 +102,7 @@ async def test_a_wrong_token_is_a_problem_of_the_job_told_once() -> None:
     ],
 )
 async def test_a_member_is_refused_for(said: list[bytes], words: str) -> None:
-    async with house() as home:
+    async with house(Limits(rate=0.1)) as home:
         talker = await home.member()
         talker.write(b"".join(said))
         assert words in (await talker.hear_kind("refused")).message

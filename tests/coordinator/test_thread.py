@@ -22,7 +22,7 @@ from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.state import Input, JobEvent, JobSynced
 from pytorchjob_operator.rounds.values import Policy, TrainingReason
 from tests.coordinator.talking import JOB, KEY, Talker, hello, pods
-from tests.waiting import until_async
+from tests.waiting import again_async, until_async
 
 POLICY = Policy(1, 1)
 
@@ -188,8 +188,13 @@ async def test_a_certificate_that_changes_while_the_loop_starts_is_used(tmp_path
 
 
 async def test_over_tls_strangers_are_refused_and_have_no_more_time_than_without(tmp_path: Path) -> None:
-    serving, trusting = _contexts(tmp_path)
-    coordinator = Coordinator(KeyedTokens(KEY), 3, serving, limits=Limits(hello=0.3, farewell=0.3))
+    await again_async(lambda number: _strangers(tmp_path, seconds=0.3 * 4**number))
+
+
+async def _strangers(folder: Path, seconds: float) -> None:
+    """All of them come within these seconds: that is what a stall can spoil."""
+    serving, trusting = _contexts(folder)
+    coordinator = Coordinator(KeyedTokens(KEY), 3, serving, limits=Limits(hello=seconds, farewell=seconds))
     async with served(coordinator) as port:
         told = [(await Talker.dial(port, trusting)).say(hello(token="0" * 64)), await Talker.dial(port, trusting)]
         shaking_hands = await Talker.dial(port)

@@ -10,6 +10,7 @@ from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.recorder import Involved, Recorder, RecorderSettings, Reporter
 from pytorchjob_operator.names import EventType
 from tests.fakes.apiserver import FakeApi, failure
+from tests.waiting import SECONDS
 
 EVENTS = "api/v1/events"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -26,7 +27,7 @@ def recorder(client: ApiClient, settings: RecorderSettings | None = None, now: l
 async def sending(sender: Recorder) -> AsyncIterator[None]:
     task = asyncio.create_task(sender.run())
     yield
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         await sender.drained()
     task.cancel()
     with suppress(asyncio.CancelledError):

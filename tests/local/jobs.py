@@ -10,10 +10,9 @@ from typing import Any
 
 import yaml
 
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
 
 
 def role(command: list[str], replicas: int = 1, policy: str = "Never", **container: Any) -> dict[str, Any]:
@@ -70,13 +69,13 @@ class Run:
 
     def wait(self) -> int:
         try:
-            return self.process.wait(PATIENCE)
+            return self.process.wait(SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise AssertionError(f"still running:\n{self.out}\n{self.err}") from None
 
     def until(self, says: str, times: int = 1) -> None:
-        until(lambda: (self.out + self.err).count(says) >= times or self.process.poll() is not None, PATIENCE)
+        until(lambda: (self.out + self.err).count(says) >= times or self.process.poll() is not None)
         assert (self.out + self.err).count(says) >= times, self.out + self.err
 
     def pids(self) -> list[int]:

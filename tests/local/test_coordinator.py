@@ -1,5 +1,6 @@
 """The coordinator of `pytorchjob run`, with replicas that speak to it and start no workers."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,10 @@ def test_replicas_meet_and_end_together(start: Callable[..., Run], agent: Callab
 
 
 def test_steps_are_on_the_screen(start: Callable[..., Run], agent: Callable[..., dict[str, Any]]) -> None:
-    run = start(job(Worker=agent(2, STEPS="1")), "--timeout", "4")
-    assert run.wait() == 124, run.err
-    assert "tiny: Training, step 5/20, 25 %" in run.err
+    run = start(job(Worker=agent(2, STEPS="1")))
+    run.until("tiny: Training, step 5/20, 25 %")
+    run.signal(signal.SIGTERM)
+    assert run.wait() == 143, run.err
 
 
 @pytest.mark.parametrize(

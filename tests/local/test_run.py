@@ -18,7 +18,7 @@ from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.pods import build_pod
 from tests.local.jobs import ROOT, Run, alive, job, parent, python, role, write
 from tests.ports import free_port
-from tests.waiting import until
+from tests.waiting import again, until
 
 Start = Callable[..., Run]
 
@@ -157,11 +157,16 @@ def test_a_coordinator_without_a_port_is_one_sentence(start: Start, tmp_path: Pa
 
 
 def test_the_deadline_of_a_job_ends_it_and_leaves_no_process(start: Start) -> None:
-    run = start(job(Master=python(NESTED), Worker=python(NESTED), run_policy={"activeDeadlineSeconds": 4}))
-    assert run.wait() == 1
-    assert "Job tiny has failed because it was active longer than specified deadline" in run.err
-    assert "the job has failed: stopping the replicas that still run" in run.err
-    assert not any(map(alive, run.pids()))
+    def ended(number: int) -> None:
+        policy = {"activeDeadlineSeconds": 4 ** (number + 1)}
+        run = start(job(Master=python(NESTED), Worker=python(NESTED), run_policy=policy))
+        assert run.wait() == 1
+        assert "Job tiny has failed because it was active longer than specified deadline" in run.err
+        assert "the job has failed: stopping the replicas that still run" in run.err
+        assert len(run.pids()) == 4, "all of them ran when the time was over"
+        assert not any(map(alive, run.pids()))
+
+    again(ended)
 
 
 def test_a_suspended_job_runs_here_and_says_so(start: Start) -> None:
@@ -383,10 +388,13 @@ def test_two_jobs_at_once_have_other_ports_and_addresses(start: Start) -> None:
 
 
 def test_timeout_stops_the_job(start: Start) -> None:
-    run = start(job(Worker=python(SLEEP)), "--timeout", "1", "-o", "yaml")
-    assert run.wait() == 124
-    assert "time limit of --timeout is over" in run.err
-    assert yaml.safe_load(run.out)["status"]["conditions"][-1]["type"] == "Running"
+    def stopped(number: int) -> None:
+        run = start(job(Worker=python(SLEEP)), "--timeout", str(4**number), "-o", "yaml")
+        assert run.wait() == 124
+        assert "time limit of --timeout is over" in run.err
+        assert yaml.safe_load(run.out)["status"]["conditions"][-1]["type"] == "Running", "it ran when the time was over"
+
+    again(stopped)
 
 
 def test_what_cannot_be_honoured_is_said_once(start: Start) -> None:

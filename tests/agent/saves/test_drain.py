@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -23,8 +24,10 @@ from pytorchjob_agent.saves.manifest import HeldFile, Manifest
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
-from tests.waiting import until
+from tests.waiting import again, until
 
+PATIENT, IMPATIENT = Patience(), Patience(1.5, 5.0, 1.5)
+"""The second is for storage that is given up. A thread that gets no CPU for so long is given up too."""
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)
 OWN = HeldSave(SaveId(TWO, 0, 5), 1, "d")
 PART = HeldSave(SaveId(TWO, 1, 5), 1, "d", 2, "step-5")
@@ -90,10 +93,10 @@ class Storage(DurableSaves):
 class Agent:
     """An agent's memory, and its thread."""
 
-    def __init__(self, folder: Path, interval: float = 3600, limit: int = 10**8) -> None:
+    def __init__(self, folder: Path, interval: float = 3600, limit: int = 10**8, patience: Patience = PATIENT) -> None:
         (folder / "memory").mkdir()
         self.held, self.storage = HeldSaves(folder / "memory", "job", limit), Storage(folder / "durable")
-        self.drain = Drain(self.held, self.storage, interval, Patience(1.5, 5.0, 1.5))
+        self.drain = Drain(self.held, self.storage, interval, patience)
         self.announced: list[str] = []
 
     def save(self, number: int, size: int = 10) -> Manifest:
@@ -115,6 +118,14 @@ class Agent:
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
     made = Agent(tmp_path)
+    yield made
+    made.storage.answers.set()
+    made.drain.close()
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> Iterator[Agent]:
+    made = Agent(tmp_path, patience=IMPATIENT)
     yield made
     made.storage.answers.set()
     made.drain.close()
@@ -143,27 +154,27 @@ def test_every_interval_the_newest_save_becomes_durable(tmp_path: Path) -> None:
     agent.drain.close()
 
 
-def test_storage_that_hangs_is_named_and_holds_up_nothing(agent: Agent) -> None:
-    agent.storage.answers.clear()
-    agent.save(1)
-    agent.begin()
-    problem = until(lambda: agent.drain.problem)
+def test_storage_that_hangs_is_named_and_holds_up_nothing(impatient: Agent) -> None:
+    impatient.storage.answers.clear()
+    impatient.save(1)
+    impatient.begin()
+    problem = until(lambda: impatient.drain.problem)
     assert "DurableDirectorySilent" in problem
-    agent.ends()
-    agent.begin()
-    agent.storage.answers.set()
-    until(lambda: agent.storage.numbers() == [1])
-    until(lambda: not agent.drain.problem)
+    impatient.ends()
+    impatient.begin()
+    impatient.storage.answers.set()
+    until(lambda: impatient.storage.numbers() == [1])
+    until(lambda: not impatient.drain.problem)
 
 
 def test_storage_that_refuses_is_named_and_the_end_says_what_is_lost(
-    agent: Agent, capsys: pytest.CaptureFixture[str]
+    impatient: Agent, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    agent.storage.error = "no space left"
-    agent.save(1)
-    agent.begin()
-    assert "no space left" in until(lambda: agent.drain.problem)
-    agent.ends()
+    impatient.storage.error = "no space left"
+    impatient.save(1)
+    impatient.begin()
+    assert "no space left" in until(lambda: impatient.drain.problem)
+    impatient.ends()
     assert "the last checkpoint is not in" in capsys.readouterr().err
 
 
@@ -246,13 +257,13 @@ def test_a_request_to_join_does_not_wait_for_hanging_storage(tmp_path: Path) -> 
 
 
 def test_a_read_that_stops_is_given_up_and_a_slow_one_is_not() -> None:
-    def slow(progress: Progress) -> str:
+    def slow(pause: float, progress: Progress) -> str:
         for _ in range(5):
-            time.sleep(0.3)
+            time.sleep(pause)
             progress.step(1)
         return "all"
 
-    assert while_it_moves(slow, 1.0, lambda: True) == "all"
+    assert again(lambda number: while_it_moves(partial(slow, 0.3 * 4**number), 4**number, lambda: True)) == "all"
     with pytest.raises(TimeoutError, match="has not answered"):
         while_it_moves(lambda _: time.sleep(5), 0.5, lambda: True)
     with pytest.raises(TimeoutError):
