@@ -13,6 +13,9 @@ SOURCE = ROOT / "operator"
 AGENT = SOURCE / "pytorchjob_agent"
 NEED_TORCH = {
     "checkpoint.distributed",
+    "checkpoint.sharing",
+    "checkpoint.states",
+    "checkpoint.storage",
     "command.launcher",
     "rendezvous.exit_barrier",
     "rendezvous.handler",

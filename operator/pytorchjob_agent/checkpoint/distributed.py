@@ -1,77 +1,213 @@
-"""Guarded saves and loads with `torch.distributed.checkpoint`: a writer and a reader in the place of torch's own.
+"""Checkpoints of torch.distributed.checkpoint by three lines of a script, and its writer and reader for other scripts.
 
-    dcp.save(state, checkpoint_id=folder / "step-100", storage_writer=GuardedWriter(folder / "step-100"))
-    dcp.load(state, checkpoint_id=folder / "step-100", storage_reader=GuardedReader(folder / "step-100"))
+    from pytorchjob_agent.checkpoint import distributed as checkpoint
 
-All ranks write into one folder of their round, and the coordinating rank gives it its final name at the end. Ranks
-have to share the file system. The fence is in the folder that holds the checkpoints, beside them.
+    state = {"model": model, "optimizer": optimizer}
+    step = checkpoint.load(state)        # of the newest checkpoint; 0 without one
+    checkpoint.save(state, step)         # copies the state and returns; a thread writes
+    checkpoint.wait()                    # at the end: the last checkpoint is whole
+
+All ranks call them, in the same order. A save appears as `step-N` in the directory. The directory may be shared by all
+ranks, or be each pod's own memory. The script may also use GuardedWriter and GuardedReader with torch's own functions.
 """
 
-import shutil
+import os
+import pickle
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata
-from torch.distributed.checkpoint.planner import SavePlan
-from torch.distributed.checkpoint.storage import WriteResult
+import torch.distributed as dist
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 
-from pytorchjob_agent.checkpoint.fence import Fence, save_into
-from pytorchjob_agent.checkpoint.files import AnyPath, fence_of, take_over
+from pytorchjob_agent.checkpoint import sharing, states, steps
+from pytorchjob_agent.checkpoint.fence import FencedError
+from pytorchjob_agent.checkpoint.files import AnyPath, take_over
+from pytorchjob_agent.checkpoint.storage import GuardedReader, GuardedWriter
+from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
+from pytorchjob_agent.system.console import say
+
+__all__ = ["FencedError", "GuardedReader", "GuardedWriter", "load", "save", "wait"]
 
 
-class GuardedWriter(FileSystemWriter):
-    """torch's FileSystemWriter, whose checkpoint appears at once, and only if no later round has taken over.
+class _Saver:
+    """What this process has saved, and is saving."""
 
-    Raises FencedError otherwise. Outside of a round it writes as torch's own, but the checkpoint appears at once too.
+    def __init__(self) -> None:
+        """Begin without a group."""
+        self._world: Any = None
+        self._group: Any = None
+        self._pending: Future[None] | None = None
+        self._newest: dict[Path, int] = {}
+        """By directory, the step that the next one has to exceed."""
+
+    def load(self, state: dict[str, Any], directory: Path) -> int:
+        """See `load`."""
+        group = self._ready("load")
+        take_over(directory)
+        by_rank = sharing.compare(steps.find(directory, _needed), group)
+        chosen = steps.choose(by_rank)
+        step = -1 if chosen is None else chosen.step
+        for other in (other for other in by_rank[dist.get_rank()] if other > step):
+            say(f"{steps.folder_of(directory, other)} is not loaded: files are missing, or cannot be read")
+        steps.remove(directory, steps.unfinished(by_rank))
+        self._newest[directory] = step
+        if chosen is None:
+            return 0
+        folder = steps.folder_of(directory, step)
+        sharing.fetch(folder, chosen, by_rank, group)
+        values = states.values(state)
+        state_dict_loader.load(values, checkpoint_id=folder, storage_reader=GuardedReader(folder), process_group=group)
+        states.put(state, values)
+        return step
+
+    def save(self, state: Mapping[str, Any], step: int, directory: Path, keep: int) -> None:
+        """See `save`."""
+        group = self._ready("save")
+        self.finish()
+        if directory not in self._newest:
+            chosen = steps.choose(sharing.compare(steps.find(directory, _needed), group))
+            self._newest[directory] = -1 if chosen is None else chosen.step
+        if step <= self._newest[directory]:
+            raise ValueError(_no_progress(step, self._newest[directory], directory))
+        folder = steps.folder_of(directory, step)
+        written: Any = state_dict_saver.async_save(
+            states.values(state), checkpoint_id=folder, storage_writer=GuardedWriter(folder), process_group=group
+        )
+        self._newest[directory] = step
+        self._pending = _then(written, lambda: steps.remove_old(directory, step, keep))
+
+    def finish(self) -> None:
+        """Wait for the save that is being written. Raises what went wrong with it."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            try:
+                pending.result()
+            except CheckpointException as error:
+                _raise(error)
+
+    def close(self) -> None:
+        """Let the group go, whose threads would outlive it."""
+        if self._group is not None and self._world is dist.group.WORLD:
+            dist.destroy_process_group(self._group)
+        self._world = self._group = None
+
+    def _ready(self, call: str) -> Any:
+        """Return a group of all ranks for these calls alone: other threads use that of the training meanwhile."""
+        if not (dist.is_available() and dist.is_initialized()):
+            raise RuntimeError(
+                f"checkpoint.{call} needs the process group: call torch.distributed.init_process_group before it"
+            )
+        if self._group is None or self._world is not dist.group.WORLD:
+            self._world, self._group = dist.group.WORLD, dist.new_group(backend="gloo")
+        return self._group
+
+
+_saver = _Saver()
+
+
+def load(state: dict[str, Any], directory: AnyPath | None = None) -> int:
+    """Load the newest whole checkpoint into the state, for this number of ranks; return its step, 0 without one.
+
+    Modules, optimizers and other objects with `load_state_dict` are changed in place; other values are replaced in the
+    dict. `directory` is the job's (`spec.agent.checkpoint`) unless given. From then on no earlier round can save there.
+    Raises FencedError, OSError, ValueError, and RuntimeError outside of a process group.
     """
+    states.check(state)
+    _saver.finish()
+    return _saver.load(state, _directory(directory))
 
-    def __init__(self, path: AnyPath, **options: Any) -> None:
-        """Take a checkpoint's folder, and the options of FileSystemWriter."""
-        super().__init__(path, **options)
-        self._final = Path(path)
-        self._fence: Fence | None = None
 
-    def reset(self, checkpoint_id: AnyPath | None = None) -> None:
-        """Begin another checkpoint."""
-        super().reset(checkpoint_id)
-        if checkpoint_id is not None:
-            self._final = Path(checkpoint_id)
+def save(state: Mapping[str, Any], step: int, directory: AnyPath | None = None, keep: int = 2) -> None:
+    """Copy the state, and write it as the checkpoint of this step while the training goes on.
 
-    @property
-    def checkpoint_id(self) -> AnyPath:
-        """The folder that the checkpoint is going to have."""
-        return self._final
+    The newest `keep` checkpoints stay. The call waits for the save before it, and raises its error. Raises ValueError
+    for a step that is not above that of the newest checkpoint.
+    """
+    states.check(state)
+    _check_number("step", step, least=0)
+    _check_number("keep", keep, least=1)
+    _saver.save(state, step, _directory(directory), keep)
 
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Choose the folder to write in: the same for all ranks of the round."""
-        if not kwargs.get("use_collectives", True):
-            raise ValueError("use_collectives=False: no rank knows when all have written; use pytorchjob_agent.save")
-        super().set_up_storage_writer(is_coordinator, *args, **kwargs)
-        self._fence = fence_of(self._final)
-        folder = self._final.parent if self._fence is None else self._fence.take_over(loads=False)
-        self.path = folder / f".{self._final.name}.new"
 
-    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """Remove what an earlier attempt has left; no rank writes before this."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        Path(self.path).mkdir()
-        prepared: list[SavePlan] = super().prepare_global_plan(plans)
-        return prepared
+def wait() -> None:
+    """Wait until the last save is whole. Raises its error. Call it before the process group is destroyed."""
+    try:
+        _saver.finish()
+    finally:
+        _saver.close()
 
-    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write the metadata, and give the checkpoint its final name."""
-        super().finish(metadata, results)
-        if self._fence is None:
-            save_into(Path(self.path), self._final)
+
+def _directory(given: AnyPath | None) -> Path:
+    """Return the directory, which exists and can be written. Raises ValueError and OSError."""
+    if given is None:
+        rules = CheckpointRules.from_env(os.environ)
+        if rules is None:
+            raise ValueError(
+                f"no directory for checkpoints: {CHECKPOINT} is not set;"
+                " set spec.agent.checkpoint in the job, or call with directory=..."
+            )
+        given = rules.directory
+    directory = Path(given).absolute()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / f".{uuid.uuid4().hex}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(error.errno, f"no checkpoint can be saved in {directory}: {error.strerror}") from error
+    return directory
+
+
+def _check_number(name: str, value: int, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name}: {value!r} is not a whole number from {least} on")
+
+
+def _no_progress(step: int, newest: int, directory: Path) -> str:
+    if step == newest:
+        return f"step {step} is saved already in {directory}"
+    return (
+        f"step {step} comes before step {newest}, which is saved in {directory}: call load before save,"
+        " or give this run a directory of its own"
+    )
+
+
+def _needed(folder: Path) -> dict[str, int] | None:
+    """Return the files that a checkpoint consists of, with their least sizes; None if their list cannot be read."""
+    found = {steps.METADATA: 0}
+    with suppress(pickle.UnpicklingError, EOFError, AttributeError, ImportError, ValueError):
+        for info in FileSystemReader(folder).read_metadata().storage_data.values():
+            found[info.relative_path] = max(found.get(info.relative_path, 0), info.offset + info.length)
+        return found
+    return None
+
+
+def _then(first: "Future[Any]", then: Callable[[], None]) -> "Future[None]":
+    """Return a future that is done once `then` has run after the first one; without success of that, it is not run."""
+    both: Future[None] = Future()
+
+    def run(done: "Future[Any]") -> None:
+        error = done.exception()
+        if error is None:
+            with suppress(OSError):  # the new checkpoint is whole; the next save removes what is left
+                then()
+            both.set_result(None)
         else:
-            self._fence.commit(Path(self.path), self._final)
+            both.set_exception(error)
+
+    first.add_done_callback(run)
+    return both
 
 
-class GuardedReader(FileSystemReader):
-    """torch's FileSystemReader, after whose first use no earlier round can save beside this checkpoint."""
-
-    def __init__(self, path: AnyPath, **options: Any) -> None:
-        """Take over the directory of the checkpoint. Raises FencedError if a later round has done so."""
-        super().__init__(path, **options)
-        take_over(Path(path).parent)
+def _raise(error: CheckpointException) -> NoReturn:
+    """Raise that another round has taken over, if it is that; else torch's error, which names the ranks."""
+    for failure, _ in error.failures.values():
+        if isinstance(failure, FencedError):
+            raise failure from error
+    raise error

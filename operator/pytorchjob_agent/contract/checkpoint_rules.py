@@ -4,6 +4,7 @@ The operator writes them as JSON into one variable, and the agent reads it here.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -13,6 +14,7 @@ from pytorchjob_agent.contract.reading import ContractError, ObjectReader
 FENCE_FOLDER = ".pytorchjob-fence"
 """The folder beside guarded checkpoints (`checkpoint/fence`)."""
 CHECKPOINT = "PYTORCHJOB_CHECKPOINT"
+_MARKER = re.compile(r"__(\d+)_(\d+)\.whole")
 DEFAULT_COPIES, MOST_COPIES = 1, 3
 DEFAULT_INTERVAL, LONGEST_INTERVAL = 600, 30 * 86_400
 """Seconds between two copies to the durable directory."""
@@ -81,6 +83,17 @@ class CheckpointRules:
         if self.durable is not None:
             data["durable"] = self.durable.to_object()
         return json.dumps(data, separators=(",", ":"))
+
+
+def marker_of(rank: int, files: int) -> str:
+    """Return the name of the file by which a rank marks its part of a checkpoint as whole; `files`: how many it has."""
+    return f"__{rank}_{files}.whole"
+
+
+def read_marker(name: str) -> tuple[int, int] | None:
+    """Return whose marker a file is, and how many files that rank has written; None for any other file."""
+    found = _MARKER.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def overlaps(path: str, other: str) -> bool:

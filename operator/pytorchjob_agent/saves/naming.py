@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
+from pytorchjob_agent.contract.checkpoint_rules import read_marker
+
 OWN_FOLDER = ".pytorchjob"
 """The agent's own folder in the checkpoint directory."""
 DCP_INDEX = ".metadata"
@@ -67,6 +69,19 @@ def is_committed(names: Collection[str]) -> bool:
     """Return whether a folder has the file that its library writes last."""
     found = {name.rpartition("/")[2] for name in names}
     return DCP_INDEX in found or (_HUGGING_FACE_LAST in found and bool(found & _HUGGING_FACE))
+
+
+def is_marked(names: Iterable[str]) -> bool:
+    """Return whether ranks have marked their parts of a checkpoint as whole (`checkpoint/storage`)."""
+    return any(read_marker(name.rpartition("/")[2]) is not None for name in names)
+
+
+def has_marked(names: Iterable[str]) -> bool:
+    """Return whether all files are there that the markers count. They are missing where a copy was cut."""
+    found = [name.rpartition("/")[2] for name in names]
+    marks = [mark for name in found if (mark := read_marker(name)) is not None]
+    written = [name for name in found if name.endswith(_DCP_SUFFIX)]
+    return all(count == sum(name.startswith(f"__{rank}_") for name in written) for rank, count in marks)
 
 
 def needs_commit(names: Iterable[str]) -> bool:

@@ -1,6 +1,7 @@
 """When a save is complete, from repeated scans of the checkpoint directory. Pure: scans and times are arguments.
 
 A file is complete if the script renamed it from a temporary name, or if it is closed and has not changed for a while.
+A folder in which ranks have marked their parts has appeared as a whole, and is complete at once.
 A file that was being written when the workers were killed never is: later it does not differ from a whole file.
 """
 
@@ -123,6 +124,8 @@ class Recognition:
             if all(map(self._is_done, members)) or self._completes(name, members, scan):
                 self.accept(members)
                 complete[name] = members
+            elif naming.is_marked(file.path for file in members):
+                self.reject(members)
             elif self._delays(members, scan.at):
                 late[name] = members
         together = self._are_together(complete, late)
@@ -195,6 +198,8 @@ class Recognition:
         if any(self._is_torn(file) for file in members) or not self._has_all(members):
             return False
         paths = [file.path for file in members]
+        if naming.is_marked(paths):
+            return True
         several = paths[0].startswith(f"{unit}/") and not naming.is_committed(paths)
         rest = FOLDER_REST_SECONDS if several else REST_SECONDS
         return all(
@@ -220,6 +225,8 @@ class Recognition:
     def _has_all(self, members: Sequence[SeenFile]) -> bool:
         """Return whether all files are there that the workers here write: one for each rank, and the last one."""
         paths = [file.path for file in members]
+        if naming.is_marked(paths):
+            return naming.has_marked(paths)
         ranks = {rank for path in paths if (rank := naming.rank_of(path)) is not None}
         own = set(range(self.local.first, self.local.first + self.local.count))
         if ranks and not ranks >= own:

@@ -1,5 +1,6 @@
 """A training that knows nothing of this project: steps that only count, torch.save, and torch.load of the newest file.
 
+With SAVE `calls` it is a script of three lines of this project: `load`, `save` and `wait` of checkpoint.distributed.
 SAVE: `in place` and `rename` (rank 0 alone, one name), `ranks` (each rank a file of its own, with the step), `DCP` (a
 sharded tensor), `cut` (in place, and rank 0 crashes in the middle of the second save). It saves at steps 40 and 80. It
 ends after a restart alone: until then the test decides when to disturb it.
@@ -19,6 +20,9 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 STEPS, PAUSE, SAVES = int(os.environ["STEPS"]), 0.1, (40, 80)
 FOLDER, SAVE = Path(os.environ["FOLDER"]), os.environ["SAVE"]
 
+if SAVE == "calls":
+    from pytorchjob_agent.checkpoint import distributed as checkpoint
+
 
 def sharded(step: int) -> dict[str, DTensor]:
     """A tensor of which each rank has a part."""
@@ -31,6 +35,9 @@ def save(step: int) -> None:
     """Save the step as users do."""
     if SAVE == "DCP":
         dcp.save(sharded(step), checkpoint_id=FOLDER / f"step-{step}")
+        return
+    if SAVE == "calls":
+        checkpoint.save(sharded(step), step)
         return
     state = {"step": step, "weights": torch.full((1000,), float(step))}
     if SAVE == "ranks":
@@ -48,14 +55,19 @@ def save(step: int) -> None:
 
 def load() -> int:
     """Return the step of the newest checkpoint; 0 without one."""
+    if SAVE == "calls":
+        state = sharded(0)
+        newest = checkpoint.load(state)
+        assert bool((state["weights"].full_tensor() == newest).all()), "whole"
+        return newest
     steps = [int(found[1]) for path in FOLDER.glob("step-*") if (found := re.search(r"step-(\d+)$", path.name))]
-    newest = FOLDER / f"step-{max(steps, default=0)}"
+    last = FOLDER / f"step-{max(steps, default=0)}"
     if SAVE == "DCP" and steps:
         loaded = sharded(0)
-        dcp.load(loaded, checkpoint_id=newest)
+        dcp.load(loaded, checkpoint_id=last)
         assert bool((loaded["weights"].full_tensor() == max(steps)).all()), "whole"
         return max(steps)
-    file = newest / f"rank{rank}.pt" if SAVE == "ranks" else FOLDER / "latest.pt"
+    file = last / f"rank{rank}.pt" if SAVE == "ranks" else FOLDER / "latest.pt"
     if not file.exists():
         return 0
     state = torch.load(file)
@@ -77,4 +89,6 @@ while step < STEPS or not ends:
         save(step)
         print(f"saved {step}", flush=True)
     time.sleep(PAUSE)
+if SAVE == "calls":
+    checkpoint.wait()
 print(f"finished at {step}", flush=True)

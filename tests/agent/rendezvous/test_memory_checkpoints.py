@@ -35,6 +35,8 @@ def newest(job: Job, index: int, owner: int) -> int:
     [
         pytest.param("in place", 0, id="rank 0, which overwrites one file"),
         pytest.param("DCP", 0, id="rank 0 of a script that uses DCP"),
+        pytest.param("calls", 0, id="rank 0 of a script of three calls"),
+        pytest.param("calls", 1, id="another rank of a script of three calls", marks=pytest.mark.long),
         pytest.param("ranks", 0, id="rank 0 of a script in which each rank saves", marks=pytest.mark.long),
         pytest.param("in place", 1, id="a pod that does not save", marks=pytest.mark.long),
         pytest.param("rename", 0, id="rank 0, which renames", marks=pytest.mark.long),
@@ -45,7 +47,7 @@ def test_a_pod_lost_with_its_memory_costs_no_finished_save(job: Job, save: str, 
     job.env["STEPS"] = "90"
     job.expected = {}
     pods = [start(job, index, save) for index in range(2)]
-    other, owners = pods[1 - lost], (0, 1) if save in ("ranks", "DCP") else (0,)
+    other, owners = pods[1 - lost], (0, 1) if save in ("ranks", "DCP", "calls") else (0,)
     pods[0].says("saved 80")
     until(lambda: all(newest(job, other.index, owner) == 80 for owner in owners))
     other.forget()

@@ -1,6 +1,7 @@
 """When a save counts as complete: every simulated save is cut after each operation, and scanned at any moment."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -48,6 +49,14 @@ class Disk:
     def rename(self, path: str, new: str) -> None:
         file = self.files.pop(path)
         self._put(new, SeenFile(new, file.size, file.mtime_ns, file.inode), changed=False)
+
+    def move(self, folder: str, new: str) -> None:
+        """Rename a folder, in one step."""
+        self.files = {
+            path.replace(folder, new, 1): replace(file, path=path.replace(folder, new, 1))
+            for path, file in self.files.items()
+        }
+        self.states.append((tuple(self.files.values()), self.whole))
 
     def complete(self, *units: str) -> None:
         """What is whole from here on, also in the state that the last operation led to."""
@@ -116,12 +125,20 @@ def hugging_face(disk: Disk) -> None:
     disk.complete("checkpoint-5")
 
 
+def marked(disk: Disk) -> None:
+    write(disk, ".step-5.new/__1_0.distcp")
+    write(disk, ".step-5.new/__1_1.whole")
+    disk.move(".step-5.new", "step-5")
+    disk.complete("step-5")
+
+
 WAYS = {
     "in place": in_place,
     "renamed": renamed,
     "files of a folder renamed": moved_one_by_one,
     "DCP": dcp,
     "Hugging Face": hugging_face,
+    "a folder with a marker": marked,
 }
 
 
@@ -161,7 +178,7 @@ def test_a_save_that_is_cut_anywhere_is_never_complete(way: str) -> None:
             assert set(recognition.follow(Scan(killed(files), at + 60)).units) <= whole, "nor in the next round"
 
 
-@pytest.mark.parametrize("way", [*WAYS])
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "a folder with a marker"])
 def test_a_save_that_rests_is_complete(way: str) -> None:
     files, whole = states(way)[-1]
     recognition = Recognition()
@@ -184,6 +201,28 @@ def test_a_renamed_folder_is_complete_at_once() -> None:
     recognition.follow(Scan((SeenFile("step-5.tmp/a.pt", 5, 1, 7), SeenFile("step-5.tmp/b.pt", 5, 1, 8)), 0.0))
     after = (SeenFile("step-5/a.pt", 5, 1, 7), SeenFile("step-5/b.pt", 5, 1, 8))
     assert set(recognition.follow(Scan(after, 0.1)).units) == {"step-5"}
+
+
+@pytest.mark.parametrize(
+    ("names", "complete"),
+    [
+        pytest.param(["__1_0.distcp", "__1_1.whole"], True, id="the part of a rank"),
+        pytest.param(["__1_0.distcp", "__1_1.distcp", "__1_2.whole"], True, id="a rank with two files"),
+        pytest.param(["__2_0.whole"], True, id="a rank without data"),
+        pytest.param(
+            ["__0_0.distcp", "__0_1.whole", "__10_0.distcp", "__10_1.whole", ".metadata"], True, id="all ranks"
+        ),
+        pytest.param(["__1_1.whole"], False, id="the file is not there"),
+        pytest.param(["__1_0.distcp", "__1_2.whole"], False, id="the second file is not there"),
+        pytest.param(["__10_0.distcp", "__1_1.whole"], False, id="the file of another rank"),
+    ],
+)
+def test_a_folder_with_markers_is_complete_at_the_first_scan_or_never(names: list[str], complete: bool) -> None:
+    for local in (Local(0, 1, 2), Local(1, 1, 2), Local(2, 2, 4)):
+        recognition, files = Recognition(local), tuple(file(f"step-5/{name}") for name in names)
+        for at in (0.0, FOLDER_REST_SECONDS):
+            found = recognition.follow(Scan(files, at, alive=False))
+            assert (list(found.units), found.busy) == (["step-5"] if complete else [], "")
 
 
 def test_a_file_written_in_place_after_a_rename_is_not() -> None:

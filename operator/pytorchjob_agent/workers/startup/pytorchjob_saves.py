@@ -29,6 +29,7 @@ FUNCTIONS: dict[str, dict[str, str]] = {
     "lightning.fabric.utilities.cloud_io": {"_atomic_save": _SAVE},
     "lightning_fabric.utilities.cloud_io": {"_atomic_save": _SAVE},
     "pytorchjob_agent.checkpoint.files": {"save": _SAVE, "load": _LOAD},
+    "pytorchjob_agent.checkpoint.distributed": {"save": _SAVE, "load": _LOAD},
 }
 """What is measured: by module, the functions with their kind. Lightning saves in memory, and then writes that."""
 _PACKAGES = ("torch", "torch.distributed.checkpoint")
