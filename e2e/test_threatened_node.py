@@ -17,12 +17,14 @@ import torch, torch.distributed as dist
 from pytorchjob_agent import checkpoint_requested, progress, should_stop
 
 dist.init_process_group("gloo")
+enough = torch.zeros(1)
 for step in range(1, int(os.environ["STEPS"]) + 1):
-    dist.all_reduce(torch.ones(1))
+    enough.fill_(os.path.exists("/tmp/enough"))
+    dist.all_reduce(enough)
     progress(step)
     if checkpoint_requested():
         print(f"saved={step}", flush=True)
-    if should_stop():
+    if should_stop() or enough:
         break
     time.sleep(float(os.environ["STEP_SECONDS"]))
 dist.destroy_process_group()
@@ -49,12 +51,13 @@ def saved(kubectl: Kubectl, worker: int) -> list[str]:
 
 
 def test_workers_save_when_their_node_is_cordoned_and_train_on(kubectl: Kubectl, nodes: list[str]) -> None:
-    submit(kubectl, elastic_job(NAME, 2, steps=600, seconds=0.1, train=TRAIN))
+    submit(kubectl, elastic_job(NAME, 2, steps=6000, seconds=0.1, train=TRAIN))
     until(lambda: (kubectl.job(NAME).get("status", {}).get("progress") or {}).get("step"), 180, "no step")
     first = elastic(kubectl, NAME)["round"]
     nodes.append(node_of(kubectl, 1))
     kubectl("cordon", nodes[0])
-    until(lambda: {"PodThreatened", "CheckpointSaved"} <= events(kubectl, NAME), 60, lambda: kubectl.story(NAME))
+    until(lambda: {"PodThreatened", "CheckpointSaved"} <= events(kubectl, NAME), 180, lambda: kubectl.story(NAME))
+    kubectl("exec", f"{NAME}-worker-0", "--", "touch", "/tmp/enough")
     assert "Succeeded" in kubectl.finish(NAME)
     steps = [saved(kubectl, worker) for worker in (0, 1)]
     assert len(steps[0]) == 1

@@ -67,7 +67,7 @@ class Training:
 @contextmanager
 def training(job: Job, leaves: bool = False) -> Iterator[Training]:
     """Start the job's two pods; once they train, the coordinator leaves if asked to. Both must end well."""
-    job.env["STEPS"] = str(STEPS)
+    job.env |= {"STEPS": str(STEPS), "LINGER": "10"}
     zero, one = job.start_all()
     one.says("step 5 ")
     id_, host, port = _address(one)
@@ -77,6 +77,7 @@ def training(job: Job, leaves: bool = False) -> Iterator[Training]:
         time.sleep(2)
     with neighbour(host, port) as bystander:
         yield Training(zero, one, store, bystander)
+    job.hurry()
     assert job.end() == [0, 0]
 
 

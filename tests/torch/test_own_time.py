@@ -13,6 +13,7 @@ from torch.distributed import ProcessGroup
 from pytorchjob_agent.workers.startup import pytorchjob_collectives, pytorchjob_startup
 from pytorchjob_agent.workers.startup.pytorchjob_collectives import OWN_TIME, SIZE
 from tests.ports import free_port
+from tests.waiting import again
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 STARTUP = Path(pytorchjob_startup.__file__).parent
@@ -84,10 +85,15 @@ def run(folder: Path, script: str) -> list[tuple[int, float] | None]:
 @WITHOUT_HOOKS
 @pytest.mark.parametrize("script", [pytest.param(script, id=name) for name, script in SCRIPTS.items()])
 def test_the_slow_rank_has_the_largest_share_of_own_time(tmp_path: Path, script: str) -> None:
-    slow, fast = run(tmp_path, script)
-    assert slow is not None
-    assert fast is not None
-    assert slow[1] > 1.2 * fast[1]
+    def compare(number: int) -> None:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        slow, fast = run(folder, script)
+        assert slow is not None
+        assert fast is not None
+        assert slow[1] > 1.2 * fast[1], "a rank that waits for a CPU has own time too"
+
+    again(compare)
 
 
 @WITHOUT_HOOKS
