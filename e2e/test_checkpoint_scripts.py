@@ -1,4 +1,4 @@
-"""Unmodified scripts without shared storage lose a pod with its memory, and learn what an undisturbed run learns."""
+"""Scripts without shared storage lose a pod with its memory, and learn what an undisturbed run learns."""
 
 import json
 import re
@@ -32,6 +32,8 @@ LOSSES = [  # how the script saves, who saves, and whose pod is lost
     pytest.param("each rank", (0, 1), 1, id="each rank saves, rank 1 is lost", marks=pytest.mark.long),
     pytest.param("DCP", (0, 1), 0, id="FSDP2 saves with DCP, rank 0 is lost"),
     pytest.param("DCP", (0, 1), 1, id="FSDP2 saves with DCP, rank 1 is lost", marks=pytest.mark.long),
+    pytest.param("three lines", (0, 1), 0, id="FSDP2 saves with three lines, rank 0 is lost"),
+    pytest.param("three lines", (0, 1), 1, id="FSDP2 saves with three lines, rank 1 is lost", marks=pytest.mark.long),
 ]
 _LOSS = re.compile(r"step=(\d+) loss=([\d.]+)")
 _FROM = re.compile(r"world=2 from=(\d+)")

@@ -1,28 +1,23 @@
-"""Trains a network that FSDP2 shards over all processes, and saves it with torch.distributed.checkpoint.
+"""Trains a network that FSDP2 shards over all processes, and saves it while it goes on.
 
 Each process holds and saves only its part of the parameters and of Adam's state. A checkpoint can be loaded by any
 number of processes: torch reshards it. So a job goes on after a loss, and after a change of its size, at the step of
-the last checkpoint. All processes need the same folder of checkpoints, on one shared file system.
+the last checkpoint.
 
 environment: CHECKPOINT_DIR (no checkpoints without it), STEPS, STEP_SECONDS
 """
 
 import os
-import shutil
 import time
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from pytorchjob_agent import checkpoint_requested, progress, should_stop, take_over
-from pytorchjob_agent.checkpoint.distributed import GuardedReader, GuardedWriter
+from pytorchjob_agent import checkpoint_requested, progress, should_stop
+from pytorchjob_agent.checkpoint import distributed as checkpoint
 
 STEPS = int(os.environ.get("STEPS", "40"))
 STEP_SECONDS = float(os.environ.get("STEP_SECONDS", "0.1"))
@@ -62,42 +57,12 @@ def batch(step: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return mine, mine[:, :4].sum(1, keepdim=True)
 
 
-def newest(folder: Path) -> int:
-    """Return the step of the newest checkpoint, 0 without one. Rank 0 chooses, so that all load the same."""
-    found = [0]
-    if dist.get_rank() == 0:
-        take_over(folder)  # from now on no earlier round adds a checkpoint
-        found = [max((int(path.name.split("-")[1]) for path in folder.glob("step-*")), default=0)]
-    dist.broadcast_object_list(found, src=0)
-    return found[0]
-
-
-def load(path: Path, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Read this process' part, whatever number of processes has saved."""
-    model_state, optimizer_state = get_state_dict(net, optimizer)
-    state: dict[str, Any] = {"model": model_state, "optimizer": optimizer_state}
-    dcp.load(state, checkpoint_id=path, storage_reader=GuardedReader(path))
-    set_state_dict(net, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-
-
-def save(folder: Path, step: int, net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write this process' part. The checkpoint appears when all have written, and replaces the ones before it."""
-    model_state, optimizer_state = get_state_dict(net, optimizer)
-    state = {"model": model_state, "optimizer": optimizer_state}
-    path = folder / f"step-{step}"
-    dcp.save(state, checkpoint_id=path, storage_writer=GuardedWriter(path))
-    if dist.get_rank() == 0:
-        for old in set(folder.glob("step-*")) - {path}:
-            shutil.rmtree(old)
-
-
-def train(folder: Path | None, device: torch.device) -> bool:
+def train(folder: str | None, device: torch.device) -> bool:
     """Go on from the newest checkpoint; returns whether all steps are done: False where the group ends before."""
     net = sharded(device)
     optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
-    first = newest(folder) if folder else 0
-    if folder and first:
-        load(folder / f"step-{first}", net, optimizer)
+    state = {"model": net, "optimizer": optimizer}
+    first = checkpoint.load(state, folder) if folder else 0
     rank, world = dist.get_rank(), dist.get_world_size()
     print(f"rank={rank} world_size={world} from_step={first} pid={os.getpid()}", flush=True)
     for step in range(first + 1, STEPS + 1):
@@ -113,7 +78,9 @@ def train(folder: Path | None, device: torch.device) -> bool:
             print(f"step={step} members={world} loss={mean.item():.6f}", flush=True)
         wanted = checkpoint_requested()  # all ranks ask, and all get the same answer
         if folder and (wanted or step % SAVE_EVERY == 0):
-            save(folder, step, net, optimizer)
+            checkpoint.save(state, step, folder, keep=1)
+        if wanted:
+            checkpoint.wait()  # else the training goes on while a thread writes
         if should_stop():
             return False
         time.sleep(STEP_SECONDS)
@@ -130,7 +97,8 @@ def main() -> None:
     folder = os.environ.get("CHECKPOINT_DIR")
     rank = dist.get_rank()
     try:
-        done = train(Path(folder) if folder else None, device)
+        done = train(folder, device)
+        checkpoint.wait()
     finally:
         dist.destroy_process_group()
     print(f"rank={rank} done steps={STEPS}" if done else f"rank={rank} stopped, as asked", flush=True)
