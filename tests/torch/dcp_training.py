@@ -3,6 +3,7 @@
 environment: DIRECTORY (of this rank), STEPS (up to this one); torch's own variables
 """
 
+import faulthandler
 import json
 import os
 from pathlib import Path
@@ -19,10 +20,11 @@ try:
     from torch.distributed.tensor import Shard, distribute_tensor
 
     ends = True
-except ImportError:  # torch 2.4, whose gloo may hang for ever when a process ends
+except ImportError:  # torch 2.4, whose gloo may hang for ever at its end
     ends = False
     from torch.distributed._tensor import Shard, distribute_tensor
 
+faulthandler.dump_traceback_later(200, exit=True)
 dist.init_process_group("gloo")
 world = dist.get_world_size()
 directory = Path(os.environ["DIRECTORY"])
@@ -54,7 +56,7 @@ result = {
     "rate": round(optimizer.param_groups[0]["lr"], 6),
     "steps": sorted(path.name for path in directory.iterdir()),
 }
-dist.destroy_process_group()
 print(json.dumps(result), flush=True)
 if not ends:
     os._exit(0)
+dist.destroy_process_group()

@@ -14,6 +14,7 @@ ranks, or be each pod's own memory. The script may also use GuardedWriter and Gu
 import os
 import pickle
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -40,8 +41,9 @@ class _Saver:
 
     def __init__(self) -> None:
         """Begin without a group."""
-        self._world: Any = None
-        self._group: Any = None
+        self._world: Callable[[], Any] = lambda: None
+        self._group: Callable[[], Any] = lambda: None
+        """Weak: torch destroys its groups, and no thread of them may outlive that."""
         self._pending: Future[None] | None = None
         self._newest: dict[Path, int] = {}
         """By directory, the step that the next one has to exceed."""
@@ -91,21 +93,16 @@ class _Saver:
             except CheckpointException as error:
                 _raise(error)
 
-    def close(self) -> None:
-        """Let the group go, whose threads would outlive it."""
-        if self._group is not None and self._world is dist.group.WORLD:
-            dist.destroy_process_group(self._group)
-        self._world = self._group = None
-
     def _ready(self, call: str) -> Any:
         """Return a group of all ranks for these calls alone: other threads use that of the training meanwhile."""
         if not (dist.is_available() and dist.is_initialized()):
             raise RuntimeError(
                 f"checkpoint.{call} needs the process group: call torch.distributed.init_process_group before it"
             )
-        if self._group is None or self._world is not dist.group.WORLD:
-            self._world, self._group = dist.group.WORLD, dist.new_group(backend="gloo")
-        return self._group
+        if self._world() is not dist.group.WORLD:
+            self._group = weakref.ref(dist.new_group(backend="gloo"))
+            self._world = weakref.ref(dist.group.WORLD)
+        return self._group()
 
 
 _saver = _Saver()
@@ -137,10 +134,7 @@ def save(state: Mapping[str, Any], step: int, directory: AnyPath | None = None, 
 
 def wait() -> None:
     """Wait until the last save is whole. Raises its error. Call it before the process group is destroyed."""
-    try:
-        _saver.finish()
-    finally:
-        _saver.close()
+    _saver.finish()
 
 
 def _directory(given: AnyPath | None) -> Path:
