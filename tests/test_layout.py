@@ -117,3 +117,10 @@ def test_the_limits_are_noticed(tmp_path: Path) -> None:
         "f: 61 lines, at most 50",
         "f: 6 parameters, at most 5",
     ]
+
+
+def test_no_file_has_the_marks_of_a_conflict() -> None:
+    found = subprocess.run(
+        ["git", "grep", "-n", "-e", f"^{'<' * 7} ", "-e", f"^{'>' * 7} "], cwd=ROOT, capture_output=True, text=True
+    )
+    assert found.stdout == "", "resolve them"

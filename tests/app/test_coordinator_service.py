@@ -44,22 +44,53 @@ def with_a_key_too_short_for_tls() -> Mapping[str, str]:
     return {"tls.crt": base64.b64encode(certificate).decode(), "tls.key": base64.b64encode(private).decode()}
 
 
-async def test_a_certificate_that_tls_refuses_is_reported_each_time_and_reaches_no_pod(
-    api: FakeApi, client: ApiClient, caplog: pytest.LogCaptureFixture
-) -> None:
+async def started(
+    api: FakeApi, client: ApiClient, accesses: list[CoordinatorAccess], *, tls: bool = True
+) -> CoordinatorService:
+    """A service that serves, with the credentials that the cluster has."""
     documents = {KEYS_PATH: {"keys": [Signer("key-1", "ES256").jwk()]}, DISCOVERY_PATH: {"issuer": ISSUER}}
     api.failing = lambda asked: web.json_response(documents[asked.path]) if asked.path in documents else None
-    secret = credentials.to_secret(credentials.make(now()), *PLACE)
-    api.put(SECRETS, secret)
     settings = Settings(
-        coordinator=True, coordinator_address="operator:1", coordinator_port=0, coordinator_secret=PLACE[1]
+        coordinator=True,
+        coordinator_address="operator:1",
+        coordinator_port=0,
+        coordinator_secret=PLACE[1],
+        coordinator_tls=tls,
     )
     pods = Store[Pod](asyncio.get_running_loop().time)
     cluster = ClusterView(client, client, PLACE[0], pods, lambda: 0.0, lambda: False)
-    accesses: list[CoordinatorAccess] = []
     service = CoordinatorService(settings, cluster, ServiceHooks(lambda uid, events: None, accesses.append))
     await service.prepare()
     service.start(1)
+    return service
+
+
+@pytest.mark.parametrize(
+    ("tls", "encrypted"),
+    [
+        pytest.param(True, True, id="members of a round encrypt what they copy to each other"),
+        pytest.param(False, False, id="where TLS is off, they do not"),
+    ],
+)
+async def test_the_certificate_of_a_round(api: FakeApi, client: ApiClient, tls: bool, encrypted: bool) -> None:
+    api.put(SECRETS, credentials.to_secret(credentials.make(now()), *PLACE))
+    service = await started(api, client, [], tls=tls)
+    try:
+        assert service._coordinator is not None
+        made = [service._coordinator._hooks.make_certificate() for _ in range(2)]
+    finally:
+        await service.stop()
+    assert ["PRIVATE KEY" in text and "BEGIN CERTIFICATE" in text for text in made] == [encrypted] * 2
+    assert (made[0] != made[1]) is encrypted, "each round has its own"
+
+
+async def test_a_certificate_that_tls_refuses_is_reported_each_time_and_reaches_no_pod(
+    api: FakeApi, client: ApiClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = credentials.to_secret(credentials.make(now()), *PLACE)
+    api.put(SECRETS, secret)
+    accesses: list[CoordinatorAccess] = []
+    service = await started(api, client, accesses)
     api.put(SECRETS, {**secret, "data": {**secret["data"], **with_a_key_too_short_for_tls()}})
     running = asyncio.create_task(service.run())
     caplog.set_level(logging.WARNING)

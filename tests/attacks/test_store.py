@@ -9,7 +9,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -246,11 +246,12 @@ class Link:
         """Do nothing."""
 
 
-def _job_with_two_members(lines: list[str]) -> tuple[Jobs, list[Link]]:
+def _job_with_two_members(lines: list[str], make_certificate: Callable[[], str] = str) -> tuple[Jobs, list[Link]]:
     """A job whose two agents wait for a round, and all that its coordinator records."""
     jobs = Jobs(
         3, lambda: 100.0, lambda _uid, _events: None, Limits(), lambda *item: lines.append(recording.line(*item))
     )
+    jobs.make_certificate = make_certificate
     jobs.sync_job("job", JobSynced(Policy(2, 2), {index: ExpectedPod(f"pod-{index}") for index in (0, 1)}))
     links = [Link(0), Link(1)]
     for link in links:
@@ -262,17 +263,20 @@ def _job_with_two_members(lines: list[str]) -> tuple[Jobs, list[Link]]:
 
 @pytest.mark.without_bystander("the intruder only reads")
 def test_the_secret_of_a_round_reaches_its_members_and_no_log_state_or_recording() -> None:
+    """Nor does its certificate, with which the members encrypt."""
     lines: list[str] = []
-    jobs, links = _job_with_two_members(lines)
+    jobs, links = _job_with_two_members(lines, lambda: os.urandom(32).hex())
     first = [message for link in links for message in link.sent if isinstance(message, Assigned)]
     jobs.received(links[0], Failed(first[0].round, 0, 0, 1, "boom"))
     for link in links:
         jobs.received(link, Join(2000 + link.number, first[0].round))
     places = [message for link in links for message in link.sent if isinstance(message, Assigned)]
-    by_round = {id_: {place.secret for place in places if place.round == id_} for id_ in {p.round for p in places}}
-    assert len(by_round) == 2
-    assert all(len(secrets) == 1 for secrets in by_round.values()), "all members of a round have the same secret"
-    secrets = set().union(*by_round.values())
-    assert len(secrets) == 2, "each round has its own"
+    secrets: set[str] = set()
+    for of in (lambda place: place.secret, lambda place: place.certificate):
+        by_round = {id_: {of(place) for place in places if place.round == id_} for id_ in {p.round for p in places}}
+        assert len(by_round) == 2
+        assert all(len(secrets) == 1 for secrets in by_round.values()), "all members of a round have the same"
+        secrets |= set().union(*by_round.values())
+    assert len(secrets) == 4, "each round has its own"
     shown = repr((places, jobs.state("job"), lines))
     assert not [secret for secret in secrets if len(secret) < 64 or secret in shown]

@@ -19,6 +19,7 @@ from pytorchjob_agent.caches.directory import CacheFolder
 from pytorchjob_agent.caches.listing import CachedFile, unit_of
 from pytorchjob_agent.saves import directory
 from pytorchjob_agent.saves.manifest import HeldFile
+from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
 from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, Pace, PeerRefusedError
 
@@ -71,9 +72,9 @@ def _checksum(path: Path, file: CachedFile) -> str | None:
 class Fetch:
     """Fetches the caches of one peer; another thread may end it at any time."""
 
-    def __init__(self, folder: CacheFolder, key: str, secret: str) -> None:
-        """Prepare; `secret` is the round's."""
-        self._folder, self._key, self._secret = folder, key, secret
+    def __init__(self, folder: CacheFolder, key: str, keys: RoundKeys) -> None:
+        """Prepare; `keys` are the round's."""
+        self._folder, self._key, self._keys = folder, key, keys
         self._sock: socket.socket | None = None
         self._ended = False
         self.files = self.bytes = 0
@@ -91,8 +92,8 @@ class Fetch:
         """Fetch all that this folder lacks. Raises PeerRefusedError with the reason, and OSError."""
         if self._ended:
             return
-        self._sock = socket.create_connection(peer, timeout=CALL_SECONDS)
-        connection = Connection(self._sock, self._secret)
+        self._sock = self._keys.as_client(socket.create_connection(peer, timeout=CALL_SECONDS))
+        connection = Connection(self._sock, self._keys.secret)
         try:
             offered = listing.from_json(connection.ask({"caches": self._key}).get("files"))
             wanted = [place for place, file in enumerate(offered) if self._lacks(file)]

@@ -68,6 +68,9 @@ class Hello(Message):
     size: int = an_int(0, MAX_MEMBERS, default=0)
     restarts: int = an_int(0, default=0)
     """Restarts after failures in this job up to that round, as its assignment had them."""
+    certificate: str = a_text(4096, default="", repr=False)
+    """A certificate with its private key (PEM), new for each round: members encrypt with it what they copy to each
+    other. Empty: the operator's TLS is off."""
     past_failures: tuple[int, ...] = some_ints(default=())
     """As its last assignment had them, for a coordinator that does not know them."""
     past_age: int = an_int(0, default=0)
@@ -194,6 +197,9 @@ class Assigned(Message):
     reason: str = a_text(1024, default="")
     secret: str = a_text(128, default="", repr=False)
     """Random, new for each round: members prove with it to each other what they write to the round's store."""
+    certificate: str = a_text(4096, default="", repr=False)
+    """A certificate with its private key (PEM), new for each round: members encrypt with it what they copy to each
+    other. Empty: the operator's TLS is off."""
     past_failures: tuple[int, ...] = some_ints(default=())
     """The job's last failures, for the next coordinator (`rounds/past_failures`). The agent repeats them unread."""
     checkpoint: str = a_text(256, default="")

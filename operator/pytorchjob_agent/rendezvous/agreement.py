@@ -246,6 +246,7 @@ def agree(store: SignedStore) -> Assigned | None:
         restarts=old.restarts + 1,
         reason="agreed on without the coordinator",
         secret=next_secret(old.secret, id_),
+        certificate=old.certificate,
     )
 
 

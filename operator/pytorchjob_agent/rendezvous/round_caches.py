@@ -11,6 +11,7 @@ from pytorchjob_agent.caches.exchange import CacheServer, Fetch
 from pytorchjob_agent.caches.pod import PodCaches
 from pytorchjob_agent.caches.sources import Source
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import PeerRefusedError
 from pytorchjob_agent.system.console import say
 
@@ -67,10 +68,10 @@ class SharedCaches:
 
     def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
         """Publish how full the caches are. If they are empty, fetch them in a thread of its own."""
-        secret, folder = store.assigned.secret, self._caches.folder
-        self._server.use(secret)
+        keys, folder = RoundKeys.of(store.assigned), self._caches.folder
+        self._server.use(keys)
         self._thread = self._fetch = None
-        if not secret:
+        if not keys.secret:
             return
         self._clear_up()
         try:
@@ -82,7 +83,7 @@ class SharedCaches:
         if own.fill or self._asked:
             return
         self._until = time.monotonic() + FETCH_SECONDS
-        self._fetch = Fetch(folder, self._caches.key, secret)
+        self._fetch = Fetch(folder, self._caches.key, keys)
         work = (own, connect, goes_on, self._fetch)
         self._thread = threading.Thread(target=self._search, args=work, name="caches", daemon=True)
         self._thread.start()

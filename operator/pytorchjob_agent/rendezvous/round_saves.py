@@ -22,6 +22,7 @@ from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer, shares_directory, targets
 from pytorchjob_agent.saves.recognition import Local, SeenFile
 from pytorchjob_agent.saves.restore import Fetching, MissingError, Sources
+from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from pytorchjob_agent.system.console import say
@@ -171,7 +172,7 @@ class MemorySaves:
 
     def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
         """Publish what is held, and restore the chosen save. A failure is printed; the workers start all the same."""
-        self._server.use(assigned.secret)
+        self._server.use(RoundKeys.of(assigned))
         if self._tier is not None:
             self._tier.drain.stop()
         self._placed, self._round, self._drains, self._settle_by = [], None, None, None
@@ -231,7 +232,7 @@ class MemorySaves:
         if choice is None or self._shared:
             return
         started = time.monotonic()
-        sources = Sources(assigned.secret, peers, assigned.size - 1, self._tier, goes_on)
+        sources = Sources(RoundKeys.of(assigned), peers, assigned.size - 1, self._tier, goes_on)
         parts = Fetching(self._held, choice, sources).all()
         self._placed, aside = placing.place(self._held, parts)
         self._held.drop_before(choice)
@@ -253,7 +254,7 @@ class MemorySaves:
         return RoundOfSaves(
             Writer(self._job, assigned.round, assigned.rank, assigned.size),
             Local(assigned.first_rank, self._nproc, assigned.world_size),
-            assigned.secret,
+            RoundKeys.of(assigned),
             self._rules.copies,
             ready,
             lambda: targets(own, _read_peers(store, own), assigned.size),

@@ -8,6 +8,7 @@ from typing import Any
 from pytorchjob_agent.contract.held_saves import SaveId, round_of
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
+from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
 from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, Pace, PeerRefusedError, copy_file, places
 
@@ -88,9 +89,9 @@ def send(held: HeldSaves, manifest: Manifest, wanted: list[int], to: tuple[Conne
         connection.send_file(held.path(manifest, place), manifest.files[place].size, pace)
 
 
-def put(held: HeldSaves, manifest: Manifest, peer: tuple[str, int], secret: str) -> None:
+def put(held: HeldSaves, manifest: Manifest, peer: tuple[str, int], keys: RoundKeys) -> None:
     """Copy a save to a peer. Raises PeerRefusedError with the peer's reason, and OSError."""
-    connection = _connect(peer, secret)
+    connection = _connect(peer, keys)
     try:
         answer = connection.ask({"put": manifest.to_json()})
         send(held, manifest, places(answer, len(manifest.files)), (connection, Pace()))
@@ -100,13 +101,13 @@ def put(held: HeldSaves, manifest: Manifest, peer: tuple[str, int], secret: str)
 
 
 def get(
-    held: HeldSaves, id_: SaveId, peer: tuple[str, int], secret: str, goes_on: Callable[[], bool] = lambda: True
+    held: HeldSaves, id_: SaveId, peer: tuple[str, int], keys: RoundKeys, goes_on: Callable[[], bool] = lambda: True
 ) -> Manifest:
     """Fetch a save from a peer and keep it; stop if it need not go on.
 
     Raises PeerRefusedError, ManifestError, FullError and OSError.
     """
-    connection = _connect(peer, secret)
+    connection = _connect(peer, keys)
     connection.goes_on = goes_on
     try:
         answer = connection.ask({"get": [str(id_.round), id_.owner, id_.number]})
@@ -119,8 +120,9 @@ def get(
         connection.close()
 
 
-def _connect(peer: tuple[str, int], secret: str) -> Connection:
-    return Connection(socket.create_connection(peer, timeout=CALL_SECONDS), secret)
+def _connect(peer: tuple[str, int], keys: RoundKeys) -> Connection:
+    sock = socket.create_connection(peer, timeout=CALL_SECONDS)
+    return Connection(keys.as_client(sock), keys.secret)
 
 
 def _id(value: Any) -> SaveId:

@@ -14,6 +14,7 @@ from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import FullError, HeldSaves, SourceError
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
 from pytorchjob_agent.saves.peers import Peer
+from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import PeerRefusedError
 
 HOLDER_SECONDS = 30.0
@@ -32,7 +33,7 @@ class MissingError(Exception):
 class Sources:
     """Where parts may be had besides this member's memory."""
 
-    secret: str
+    keys: RoundKeys
     """The round's."""
     peers: Callable[[], Sequence[Peer]]
     """Returns the other members that have published what they hold, so far."""
@@ -88,7 +89,7 @@ class Fetching:
         assert id_ is not None
         try:
             address = (peer.address, peer.port)
-            return copies.get(self._held, id_, address, self._sources.secret, self._sources.goes_on)
+            return copies.get(self._held, id_, address, self._sources.keys, self._sources.goes_on)
         except (PeerRefusedError, ManifestError, FullError, OSError) as error:
             reasons.append(f"node {peer.rank}: {error}")
             return None

@@ -1,4 +1,4 @@
-"""Serves the members of a round on a port: each request in a thread of its own, with the secret of the round."""
+"""Serves the members of a round on a port: each request in a thread of its own, with the keys of the round."""
 
 import socket
 import threading
@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
+from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, PeerRefusedError
 from pytorchjob_agent.system.console import say
 
 _MOST_CONNECTIONS, _PAUSE = 16, 0.5
@@ -16,7 +17,7 @@ Handler = Callable[[Connection, dict[str, Any]], None]
 
 
 class PeerServer:
-    """Answers the requests of members that know the secret."""
+    """Answers the requests of members that have the keys of the round."""
 
     def __init__(self, address: str, what: str, handle: Handler, refusals: tuple[type[Exception], ...] = ()) -> None:
         """Listen on a free port of the address. Raises OSError.
@@ -27,7 +28,7 @@ class PeerServer:
         self._listener = socket.create_server((address, 0), family=family, backlog=64)
         self._what, self._handle = what, handle
         self._refusals: tuple[type[Exception], ...] = (PeerRefusedError, *refusals)
-        self._secret, self._closed = "", False
+        self._keys, self._closed = RoundKeys(), False
         self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         threading.Thread(target=self._serve, name=what, daemon=True).start()
 
@@ -36,13 +37,13 @@ class PeerServer:
         """The port."""
         return int(self._listener.getsockname()[1])
 
-    def use(self, secret: str) -> None:
-        """Serve the members of a new round, which know this secret; empty: no peer."""
-        self._secret = secret
+    def use(self, keys: RoundKeys) -> None:
+        """Serve the members of a new round, which have these keys; without a secret: no peer."""
+        self._keys = keys
 
     def close(self) -> None:
         """Close the port."""
-        self._secret, self._closed = "", True
+        self._keys, self._closed = RoundKeys(), True
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -62,15 +63,22 @@ class PeerServer:
             threading.Thread(target=self._answer, args=(sock,), name=self._what, daemon=True).start()
 
     def _answer(self, sock: socket.socket) -> None:
-        connection = Connection(sock, self._secret)
+        keys = self._keys
+        try:
+            sock.settimeout(CALL_SECONDS)
+            self._converse(Connection(keys.as_server(sock), keys.secret))
+        except (OSError, ValueError):
+            pass  # the peer has other keys or is gone, or the pod's memory is full; the peer notices each
+        finally:
+            sock.close()
+            self._slots.release()
+
+    def _converse(self, connection: Connection) -> None:
         try:
             self._handle(connection, connection.greet())
         except self._refusals as error:
             say(f"a peer's request for {self._what} is refused: {error}")
             with suppress(OSError):
                 connection.reply({"error": str(error)})
-        except (OSError, ValueError):
-            pass  # the peer is gone, or the pod's memory is full; the peer notices either
         finally:
             connection.close()
-            self._slots.release()

@@ -15,6 +15,7 @@ from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local, Recognition, Scan, SeenFile
+from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.taking import NotTakenError, StoppedError, Taking, TornError, Writer
 from pytorchjob_agent.saves.wire import PeerRefusedError
 from pytorchjob_agent.system import processes
@@ -29,7 +30,7 @@ class RoundOfSaves:
 
     writer: Writer
     local: Local
-    secret: str
+    keys: RoundKeys
     copies: int
     ready: Callable[[], bool]
     """Asks whether this member keeps its saves: not if another one has the same directory. May raise RuntimeError."""
@@ -193,7 +194,7 @@ class SaveWatcher:
             if kept == round_.copies:
                 break
             try:
-                copies.put(self._held, manifest, (peer.address, peer.port), round_.secret)
+                copies.put(self._held, manifest, (peer.address, peer.port), round_.keys)
                 kept += 1
             except (PeerRefusedError, ManifestError, OSError) as error:
                 failed = f"node {peer.rank} keeps no copy of the last checkpoint: {error}"

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pytorchjob_operator.app.key_ring import KeyRing
@@ -24,6 +25,7 @@ from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.credentials import Credentials
 from pytorchjob_operator.kube.store import Store
@@ -124,7 +126,7 @@ class CoordinatorService:
         if self._credentials is None or self._keys is None:
             return
         context = self._credentials.server_context() if self._settings.coordinator_tls else None
-        hooks = Hooks(self._changed, self._recorder())
+        hooks = Hooks(self._changed, self._recorder(), _round_certificate if context else str)
         checks = self._settings.coordinator_check_addresses
         cluster, old_tokens = self._cluster, KeyedTokens(self._credentials.key)
         identity = PodIdentity(self._keys, cluster.pods, cluster.outage, old_tokens, checks)
@@ -196,3 +198,8 @@ class CoordinatorService:
         """Pass a change on to the event loop; the coordinator's thread calls this."""
         with suppress(RuntimeError):  # the process ends, and its loop is closed
             self._loop.call_soon_threadsafe(self._hooks.on_change, uid, events)
+
+
+def _round_certificate() -> str:
+    """Return a new certificate with its private key: the members of one round encrypt with it."""
+    return b"".join(certificate.make(datetime.now(UTC))).decode()

@@ -88,6 +88,8 @@ class Jobs:
         """Decisions that violated an invariant or failed, and were not carried out."""
         self.draw_secret: Callable[[], str] = _draw_secret
         """Returns the secret of a new round. A simulation replaces it."""
+        self.make_certificate: Callable[[], str] = str
+        """Returns the certificate of a new round, with its private key; empty: its members do not encrypt."""
 
     def state(self, uid: str) -> JobState | None:
         """Return the present state of a job; it never changes afterwards."""
@@ -192,7 +194,7 @@ class Jobs:
             self._stall(uid, job, input_, violations, now)
             return
         job.state = decision.state
-        _carry_out(job, _with_secret(decision, self.draw_secret))
+        _carry_out(job, _with_keys(decision, self.draw_secret, self.make_certificate))
         if decision.events or _shown(before) != _shown(decision.state):
             _log.info("job %s: %s", uid, decision.reason)
             self._on_change(uid, decision.events)
@@ -216,16 +218,16 @@ def _draw_secret() -> str:
     return secrets.token_hex(_SECRET_BYTES)
 
 
-def _with_secret(decision: Decision, draw: Callable[[], str]) -> Decision:
-    """Give all members of a round that the decision assigns the same secret.
+def _with_keys(decision: Decision, draw: Callable[[], str], make: Callable[[], str]) -> Decision:
+    """Give all members of a round that the decision assigns the same secret and certificate.
 
-    It is added here, so that no state, log or recording has it, and replayed decisions are equal.
+    They are added here, so that no state, log or recording has them, and replayed decisions are equal.
     """
     if not any(isinstance(command, Send) and isinstance(command.message, Assigned) for command in decision.commands):
         return decision
-    secret = draw()
+    secret, certificate = draw(), make()
     commands = tuple(
-        replace(command, message=replace(command.message, secret=secret))
+        replace(command, message=replace(command.message, secret=secret, certificate=certificate))
         if isinstance(command, Send) and isinstance(command.message, Assigned)
         else command
         for command in decision.commands

@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -40,6 +41,8 @@ class Hooks:
     """Called with a job's uid and its new events when its report changes."""
     record: Record | None = None
     """Called before each decision, to record it."""
+    make_certificate: Callable[[], str] = str
+    """Called for each round; returns a certificate with its private key, or an empty text: members do not encrypt."""
 
 
 class Coordinator:
@@ -57,6 +60,7 @@ class Coordinator:
         self._authenticator, self._ssl, self._limits = authenticator, ssl_context, limits or Limits()
         self._hooks = hooks or Hooks()
         self._jobs = Jobs(term, _clock, self._changed, self._limits, self._hooks.record)
+        self._jobs.make_certificate = self._hooks.make_certificate
         self._updates: dict[str, Sync | Finish] = {}
         """The last update of each job, for a loop that restarts."""
         self._lock = threading.Lock()

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,10 +20,12 @@ from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous import round_caches
 from pytorchjob_agent.rendezvous.round_caches import SharedCaches
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
 from tests.agent.rendezvous.stores import Store
+from tests.agent.saves.keys import KEYS, draw
 
-KEY, SECRET = "key", "secret"
+KEY = "key"
 FILES = {
     "inductor/ab/code.py": b"print()",
     "inductor/fxgraph/cd/graph": b"g" * 2_000_000,
@@ -67,13 +70,13 @@ def theirs(tmp_path: Path) -> CacheFolder:
 @pytest.fixture
 def peer(theirs: CacheFolder) -> Iterator[tuple[str, int]]:
     server = CacheServer(theirs, KEY, "127.0.0.1")
-    server.use(SECRET)
+    server.use(KEYS)
     yield ("127.0.0.1", server.port)
     server.close()
 
 
 def test_a_new_pod_gets_all_caches(own: CacheFolder, peer: tuple[str, int]) -> None:
-    fetch = Fetch(own, KEY, SECRET)
+    fetch = Fetch(own, KEY, KEYS)
     fetch.run(peer)
     assert content(own) == {**FILES, LINK: b"weights"}
     assert (own.root / LINK).readlink() == Path("../../blobs/1")
@@ -84,20 +87,21 @@ def test_what_a_pod_has_stays(own: CacheFolder, peer: tuple[str, int]) -> None:
     (own.root / "cuda/index").write_bytes(b"own")
     (own.root / "inductor/ab").mkdir()
     (own.root / "inductor/ab/code.py").write_bytes(b"own")
-    Fetch(own, KEY, SECRET).run(peer)
+    Fetch(own, KEY, KEYS).run(peer)
     found = content(own)
     assert (found["inductor/ab/code.py"], found["cuda/index"]) == (b"own", b"own")
     assert "cuda/a/b" not in found, "CUDA's cache is of use only as a whole"
 
 
-@pytest.mark.parametrize(("key", "secret", "reason"), [
-    pytest.param("another", SECRET, "of other versions", id="another key"),
-    pytest.param(KEY, "guess", "does not know the secret", id="another secret"),
-    pytest.param(KEY, "", "does not know the secret", id="no secret"),
+@pytest.mark.parametrize(("key", "keys", "reason"), [
+    pytest.param("another", KEYS, "of other versions", id="another key"),
+    pytest.param(KEY, replace(KEYS, secret="guess"), "does not know the secret", id="another secret"),
+    pytest.param(KEY, replace(KEYS, secret=""), "does not know the secret", id="no secret"),
+    pytest.param(KEY, draw(KEYS.secret), "certificate verify failed", id="the certificate of another round"),
 ])  # fmt: skip
-def test_who_gets_nothing(own: CacheFolder, peer: tuple[str, int], key: str, secret: str, reason: str) -> None:
-    with pytest.raises(PeerRefusedError, match=reason):
-        Fetch(own, key, secret).run(peer)
+def test_who_gets_nothing(own: CacheFolder, peer: tuple[str, int], key: str, keys: RoundKeys, reason: str) -> None:
+    with pytest.raises((PeerRefusedError, OSError), match=reason):
+        Fetch(own, key, keys).run(peer)
     assert content(own) == {}
 
 
@@ -112,7 +116,7 @@ def test_a_file_that_changes_meanwhile_is_passed_over(
         return checksum(path, file)
 
     monkeypatch.setattr(exchange, "_checksum", changed)
-    Fetch(own, KEY, SECRET).run(peer)
+    Fetch(own, KEY, KEYS).run(peer)
     found = content(own)
     assert "inductor/ab/code.py" not in found
     assert "cuda/a/b" not in found, "a unit without one of its files"
@@ -124,7 +128,7 @@ def test_a_disk_without_room_gets_nothing(
 ) -> None:
     monkeypatch.setattr(exchange, "_SPARE", 2**60)
     with pytest.raises(PeerRefusedError, match="the disk has"):
-        Fetch(own, KEY, SECRET).run(peer)
+        Fetch(own, KEY, KEYS).run(peer)
 
 
 Conversation = Callable[[Connection], None]
@@ -135,7 +139,7 @@ def pretend(answers: Conversation) -> tuple[str, int]:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        connection = Connection(listener.accept()[0], SECRET)
+        connection = Connection(KEYS.as_server(listener.accept()[0]), KEYS.secret)
         connection.greet()
         answers(connection)
         connection.close()
@@ -179,7 +183,7 @@ def too_few(connection: Connection) -> None:
 ])  # fmt: skip
 def test_a_peer_that_lies_is_refused(own: CacheFolder, answers: Conversation, reason: str) -> None:
     with pytest.raises(PeerRefusedError, match=reason):
-        Fetch(own, KEY, SECRET).run(pretend(answers))
+        Fetch(own, KEY, KEYS).run(pretend(answers))
     assert content(own) == {}
 
 
@@ -194,7 +198,7 @@ def test_a_fetch_that_has_had_its_time_ends_and_keeps_what_is_whole(own: CacheFo
         sent.set()
         threading.Event().wait(60)
 
-    fetch, errors = Fetch(own, KEY, SECRET), list[Exception]()
+    fetch, errors = Fetch(own, KEY, KEYS), list[Exception]()
 
     def run(peer: tuple[str, int]) -> None:
         try:
@@ -212,7 +216,7 @@ def test_a_fetch_that_has_had_its_time_ends_and_keeps_what_is_whole(own: CacheFo
 
 
 def member(store: Store, rank: int, size: int = 2) -> SignedStore:
-    assigned = Assigned(RoundId(1, 1), rank, size, rank, size, "127.0.0.1", 1, 0, secret=SECRET)
+    assigned = Assigned(RoundId(1, 1), rank, size, rank, size, "127.0.0.1", 1, 0, secret=KEYS.secret)
     return SignedStore(store, assigned)
 
 

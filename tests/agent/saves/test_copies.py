@@ -3,7 +3,10 @@
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,10 +19,13 @@ from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, link_stays_inside
 from pytorchjob_agent.saves.placing import place
+from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
+from tests.agent.saves.keys import KEYS, draw
 
 ROUND = RoundId(1, 1)
-SECRET = "secret"
+PLAIN = replace(KEYS, certificate="")
+"""The keys of a round without the operator's TLS."""
 
 
 def held_by(folder: Path, limit: int = 10**6, job: str = "job") -> HeldSaves:
@@ -51,8 +57,17 @@ def theirs(tmp_path: Path) -> HeldSaves:
 
 @pytest.fixture
 def peer(theirs: HeldSaves) -> Iterator[tuple[str, int]]:
-    server = SaveServer(theirs, "127.0.0.1")
-    server.use(SECRET)
+    yield from serve(theirs, KEYS)
+
+
+@pytest.fixture
+def plain_peer(theirs: HeldSaves) -> Iterator[tuple[str, int]]:
+    yield from serve(theirs, PLAIN)
+
+
+def serve(held: HeldSaves, keys: RoundKeys) -> Iterator[tuple[str, int]]:
+    server = SaveServer(held, "127.0.0.1")
+    server.use(keys)
     yield ("127.0.0.1", server.port)
     server.close()
 
@@ -60,16 +75,16 @@ def peer(theirs: HeldSaves) -> Iterator[tuple[str, int]]:
 def test_a_copy_has_the_same_content(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
     manifest = make(own, {"latest.pt": b"x" * 3_000_000, "a/b.pt": b""})
     theirs._limit = 10**8
-    copies.put(own, manifest, peer, SECRET)
+    copies.put(own, manifest, peer, KEYS)
     assert [save.id for save in theirs.list()] == [manifest.id]
     assert theirs.path(manifest, 0).read_bytes() == b"x" * 3_000_000
 
 
 def test_what_is_held_already_is_not_sent_again(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
-    copies.put(own, make(own, {"a.pt": b"a"}), peer, SECRET)
+    copies.put(own, make(own, {"a.pt": b"a"}), peer, KEYS)
     second = make(own, {"a.pt": b"a", "b.pt": b"b"}, number=2)
     own.path(second, 0).unlink()  # sending it would fail
-    copies.put(own, second, peer, SECRET)
+    copies.put(own, second, peer, KEYS)
     assert [save.id.number for save in theirs.list()] == [2, 1]
 
 
@@ -79,7 +94,7 @@ def test_a_save_is_fetched_and_put_in_place(own: HeldSaves, theirs: HeldSaves, p
     (own.root / "step-6" / "a.pt").write_bytes(b"to")
     (own.root / "step-4").mkdir()
     (own.root / "step-4" / "a.pt").write_bytes(b"older")
-    found = copies.get(own, SaveId(ROUND, 0, 1), peer, SECRET)
+    found = copies.get(own, SaveId(ROUND, 0, 1), peer, KEYS)
     files, aside = place(own, [found])
     assert (own.root / "step-5" / "a.pt").read_bytes() == b"whole"
     assert ([file.path for file in files], aside) == (["step-5/a.pt"], ["step-6"])
@@ -127,9 +142,9 @@ def test_a_full_memory_refuses_a_copy_and_names_the_sizes(own: HeldSaves, tmp_pa
     small = held_by(tmp_path / "small", limit=2_000_000)
     small.reserve = 600_000
     server = SaveServer(small, "127.0.0.1")
-    server.use(SECRET)
+    server.use(KEYS)
     with pytest.raises(PeerRefusedError, match=r"of 2.0 MB are used, 0.6 MB are kept free.*no room for 1.5 MB"):
-        copies.put(own, make(own, {"latest.pt": b"x" * 1_500_000}), ("127.0.0.1", server.port), SECRET)
+        copies.put(own, make(own, {"latest.pt": b"x" * 1_500_000}), ("127.0.0.1", server.port), KEYS)
     server.close()
     assert small.list() == ()
 
@@ -152,14 +167,86 @@ def test_old_copies_make_room(own: HeldSaves) -> None:
         own.make_room(5_000)
 
 
-@pytest.mark.parametrize("secret", ["another", ""])
-def test_a_peer_without_the_secret_gets_nothing(
-    own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int], secret: str
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param(replace(KEYS, secret="another"), id="another secret"),
+        pytest.param(replace(KEYS, secret=""), id="no secret"),
+        pytest.param(draw("secret"), id="the certificate of another round"),
+        pytest.param(PLAIN, id="no certificate"),
+    ],
+)
+def test_a_peer_without_the_keys_of_the_round_gets_nothing(
+    own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int], keys: RoundKeys
 ) -> None:
     make(theirs, {"latest.pt": b"whole"})
     with pytest.raises((PeerRefusedError, OSError)):
-        copies.get(own, SaveId(ROUND, 0, 1), peer, secret)
+        copies.get(own, SaveId(ROUND, 0, 1), peer, keys)
     assert own.list() == ()
+
+
+def test_a_server_without_the_keys_of_the_round_gets_nothing(own: HeldSaves, theirs: HeldSaves) -> None:
+    """Also one that knows the secret: the copy of an earlier certificate is no proof."""
+    server = SaveServer(theirs, "127.0.0.1")
+    for other in (draw(KEYS.secret), PLAIN):
+        server.use(other)
+        with pytest.raises((PeerRefusedError, OSError)):
+            copies.put(own, make(own, {"latest.pt": b"x"}), ("127.0.0.1", server.port), KEYS)
+        assert theirs.list() == ()
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "readable"),
+    [
+        pytest.param(KEYS, False, id="the network shows no weights"),
+        pytest.param(PLAIN, True, id="without the operator's TLS nothing is encrypted"),
+    ],
+)
+def test_what_the_network_shows(own: HeldSaves, theirs: HeldSaves, keys: RoundKeys, readable: bool) -> None:
+    server, weights = SaveServer(theirs, "127.0.0.1"), b"weights of the model" * 100
+    server.use(keys)
+    with Wiretap(("127.0.0.1", server.port)) as wiretap:
+        copies.put(own, make(own, {"latest.pt": weights}), wiretap.address, keys)
+    server.close()
+    assert theirs.list()[0].size == len(weights)
+    assert (b"weights of the model" in wiretap.seen) is readable
+    assert (b"latest.pt" in wiretap.seen) is readable
+
+
+class Wiretap:
+    """Stands between two agents, passes everything on, and keeps what the first one sends."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self.seen = b""
+        self._target, self._listener = target, socket.create_server(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> "Wiretap":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with self._listener.accept()[0] as client, socket.create_connection(self._target) as server:
+            back = threading.Thread(target=self._pass, args=(server, client), daemon=True)
+            back.start()
+            self.seen = self._pass(client, server)
+            back.join()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> bytes:
+        """Pass on until the source ends; return what went through."""
+        seen = b""
+        while data := source.recv(65_536):
+            target.sendall(data)
+            seen += data
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+        return seen
 
 
 def test_a_save_of_another_job_is_refused(theirs: HeldSaves, peer: tuple[str, int], tmp_path: Path) -> None:
@@ -167,13 +254,13 @@ def test_a_save_of_another_job_is_refused(theirs: HeldSaves, peer: tuple[str, in
     manifest = make(other, {"latest.pt": b"x"})
     foreign = Manifest("other", manifest.id, manifest.files)
     with pytest.raises(PeerRefusedError, match="another job"):
-        copies.put(other, foreign, peer, SECRET)
+        copies.put(other, foreign, peer, KEYS)
     assert theirs.list() == ()
 
 
 def put_by_hand(peer: tuple[str, int], manifest: Manifest, content: bytes) -> str:
     """A peer that announces a save and sends something else; returns the refusal."""
-    connection = Connection(socket.create_connection(peer, timeout=10), SECRET)
+    connection = Connection(socket.create_connection(peer, timeout=10), PLAIN.secret)
     try:
         connection.ask({"put": manifest.to_json()})
         connection._sock.sendall(content)
@@ -195,18 +282,18 @@ def put_by_hand(peer: tuple[str, int], manifest: Manifest, content: bytes) -> st
     ],
 )
 def test_a_peer_that_lies_about_a_file_is_refused(
-    theirs: HeldSaves, peer: tuple[str, int], content: bytes, refusal: str
+    theirs: HeldSaves, plain_peer: tuple[str, int], content: bytes, refusal: str
 ) -> None:
     announced = HeldFile("latest.pt", 5, 1_000_000_000, sha256(b"whole").hexdigest())
-    assert refusal in put_by_hand(peer, Manifest("job", SaveId(ROUND, 0, 1), (announced,)), content)
+    assert refusal in put_by_hand(plain_peer, Manifest("job", SaveId(ROUND, 0, 1), (announced,)), content)
     assert len(theirs.list()) == (refusal == "kept")
     assert not [*theirs.root.glob(".pytorchjob/new-*")]
 
 
-def test_no_more_is_written_than_announced(theirs: HeldSaves, peer: tuple[str, int]) -> None:
+def test_no_more_is_written_than_announced(theirs: HeldSaves, plain_peer: tuple[str, int]) -> None:
     announced = HeldFile("latest.pt", 5, 1_000_000_000, sha256(b"whole").hexdigest())
     manifest = Manifest("job", SaveId(ROUND, 0, 1), (announced,))
-    put_by_hand(peer, manifest, b"whole" + b"x" * 5_000_000)
+    put_by_hand(plain_peer, manifest, b"whole" + b"x" * 5_000_000)
     assert sum(path.stat().st_size for path in theirs.root.rglob("*") if path.is_file()) < 10_000
 
 

@@ -24,6 +24,7 @@ from pytorchjob_agent.saves.manifest import HeldFile, Manifest
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
+from tests.agent.saves.keys import KEYS
 from tests.waiting import again, until
 
 PATIENT, IMPATIENT = Patience(), Patience(1.5, 5.0, 1.5)
@@ -213,7 +214,7 @@ def test_a_full_memory_leaves_the_saves_to_the_durable_directory(tmp_path: Path)
     watcher = SaveWatcher(agent.held)
     watcher.on_full = lambda manifest: setattr(agent.drain, "loose", manifest)
     writer = Writer("job", ONE, 0, 2)
-    watcher.begin(RoundOfSaves(writer, Local(0, 1, 2), "secret", 1, lambda: True, list), [os.getpid()], [])
+    watcher.begin(RoundOfSaves(writer, Local(0, 1, 2), KEYS, 1, lambda: True, list), [os.getpid()], [])
     agent.begin()
     for content in (b"x" * 20_000, b"y" * 20_000):
         (agent.held.root / "new.tmp").write_bytes(content)

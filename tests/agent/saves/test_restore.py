@@ -16,7 +16,8 @@ from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.restore import Fetching, MissingError, Sources
 from pytorchjob_agent.saves.wire import PeerRefusedError
-from tests.agent.saves.test_copies import ROUND, SECRET, held_by, make
+from tests.agent.saves.keys import KEYS, draw
+from tests.agent.saves.test_copies import ROUND, held_by, make
 
 CHOICE = Choice(ROUND, 0, 1)
 WHOLE = {"latest.pt": b"whole"}
@@ -28,7 +29,7 @@ class Member:
     def __init__(self, folder: Path) -> None:
         self.held, self.theirs = held_by(folder / "own"), held_by(folder / "theirs")
         self.server = SaveServer(self.theirs, "127.0.0.1")
-        self.server.use(SECRET)
+        self.server.use(KEYS)
         self.port = self.server.port
         self.saves = DurableSaves(folder / "durable", "job")
         self.tier = DurableTier(self.held, DurableRules(str(folder / "durable")), "job")
@@ -41,7 +42,7 @@ class Member:
     def fetch(self, *, goes_on: bool = True) -> list[Manifest]:
         """Fetch the chosen save; the peer has published what it holds."""
         peer = Peer(1, "127.0.0.1", self.port, "node", "directory", self.theirs.list())
-        return Fetching(self.held, CHOICE, Sources(SECRET, lambda: [peer], 1, self.tier, lambda: goes_on)).all()
+        return Fetching(self.held, CHOICE, Sources(KEYS, lambda: [peer], 1, self.tier, lambda: goes_on)).all()
 
     def content(self) -> bytes:
         """The file that the member holds now."""
@@ -82,7 +83,7 @@ def test_what_no_peer_holds_comes_from_the_durable_directory(member: Member, tmp
 
 def test_what_a_peer_refuses_comes_from_the_durable_directory(member: Member) -> None:
     member.stored(member.theirs, make(member.theirs, WHOLE))
-    member.server.use("another secret")
+    member.server.use(draw("another secret"))
     member.fetch()
     assert member.content() == b"whole"
 
@@ -91,7 +92,7 @@ def test_what_no_source_has_whole_is_missing_with_each_reason(member: Member) ->
     manifest = make(member.theirs, WHOLE)
     member.stored(member.theirs, manifest)
     member.saves.stored()[0].file(0).write_bytes(b"wrong")
-    member.server.use("another secret")
+    member.server.use(draw("another secret"))
     with pytest.raises(MissingError, match=r"node 1: .*the durable directory: .*is not what was saved"):
         member.fetch()
     assert member.held.list() == ()
@@ -102,5 +103,5 @@ def test_a_fetch_ends_with_its_round(member: Member) -> None:
     with pytest.raises(MissingError):
         member.fetch(goes_on=False)
     with pytest.raises(PeerRefusedError, match="the round has ended"):
-        copies.get(member.held, SaveId(ROUND, 0, 1), ("127.0.0.1", member.server.port), SECRET, lambda: False)
+        copies.get(member.held, SaveId(ROUND, 0, 1), ("127.0.0.1", member.server.port), KEYS, lambda: False)
     assert member.held.list() == ()

@@ -15,9 +15,8 @@ from pytorchjob_agent.saves.peers import Peer, shares_directory, targets
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
+from tests.agent.saves.keys import KEYS
 from tests.waiting import until
-
-SECRET = "secret"
 
 
 class Member:
@@ -29,13 +28,13 @@ class Member:
         self.root.mkdir()
         self.held, self.peer = HeldSaves(self.root, "job", limit), HeldSaves(folder / "peer", "job", peer_limit)
         self.server = SaveServer(self.peer, "127.0.0.1")
-        self.server.use(SECRET)
+        self.server.use(KEYS)
         self.watcher = SaveWatcher(self.held)
         self.begin(1, members)
 
     def begin(self, number: int, members: int) -> None:
         writer = Writer("job", RoundId(1, number), 0, members)
-        round_ = RoundOfSaves(writer, Local(0, 1, members), SECRET, 1, lambda: self.ready, self.peers)
+        round_ = RoundOfSaves(writer, Local(0, 1, members), KEYS, 1, lambda: self.ready, self.peers)
         self.watcher.begin(round_, [os.getpid()], [])
 
     def peers(self) -> Sequence[Peer]:
