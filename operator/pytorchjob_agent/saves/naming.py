@@ -65,10 +65,14 @@ def has_step(unit: str) -> bool:
     return bool(numbers(unit.rpartition("/")[2]))
 
 
-def is_committed(names: Collection[str]) -> bool:
-    """Return whether a folder has the file that its library writes last."""
-    found = {name.rpartition("/")[2] for name in names}
-    return DCP_INDEX in found or (_HUGGING_FACE_LAST in found and bool(found & _HUGGING_FACE))
+def is_committed(unit: str, paths: Collection[str]) -> bool:
+    """Return whether a unit has the file that its library writes last.
+
+    A folder may have several of DCP's below it: then no index of DCP is the last file.
+    """
+    found = {path.rpartition("/")[2] for path in paths}
+    by_hugging_face = bool(found & _HUGGING_FACE) or bool(_dcp_folders(paths))
+    return f"{unit}/{DCP_INDEX}" in paths or (_HUGGING_FACE_LAST in found and by_hugging_face)
 
 
 def is_marked(names: Iterable[str]) -> bool:
@@ -84,10 +88,16 @@ def has_marked(names: Iterable[str]) -> bool:
     return all(count == sum(name.startswith(f"__{rank}_") for name in written) for rank, count in marks)
 
 
-def needs_commit(names: Iterable[str]) -> bool:
-    """Return whether the library of these files writes a last file, at rank 0."""
-    found = {name.rpartition("/")[2] for name in names}
-    return any(name.endswith(_DCP_SUFFIX) for name in found) or bool(found & _HUGGING_FACE)
+def lacks_commit(unit: str, paths: Collection[str]) -> bool:
+    """Return whether a library has still to write a last file to this unit, at rank 0."""
+    if is_committed(unit, paths):
+        return False
+    without_index = any(f"{folder}/{DCP_INDEX}" not in paths for folder in _dcp_folders(paths))
+    return without_index or any(path.rpartition("/")[2] in _HUGGING_FACE for path in paths)
+
+
+def _dcp_folders(paths: Iterable[str]) -> set[str]:
+    return {path.rpartition("/")[0] for path in paths if path.endswith(_DCP_SUFFIX)}
 
 
 def newest(units: Collection[T], unit: Callable[[T], str], changed: Callable[[T], int]) -> list[T]:

@@ -165,7 +165,7 @@ class Recognition:
         for name, members in _by_unit([file for file in scan.files if not _ignored(file)]).items():
             if name in units:
                 continue
-            whole = clean and self._has_all(members) and not any(self._is_torn(file) for file in members)
+            whole = clean and self._has_all(name, members) and not any(self._is_torn(file) for file in members)
             if whole:
                 self.accept(members)
                 units[name] = members
@@ -195,12 +195,12 @@ class Recognition:
         return files
 
     def _completes(self, unit: str, members: tuple[SeenFile, ...], scan: Scan) -> bool:
-        if any(self._is_torn(file) for file in members) or not self._has_all(members):
+        if any(self._is_torn(file) for file in members) or not self._has_all(unit, members):
             return False
         paths = [file.path for file in members]
         if naming.is_marked(paths):
             return True
-        several = paths[0].startswith(f"{unit}/") and not naming.is_committed(paths)
+        several = paths[0].startswith(f"{unit}/") and not naming.is_committed(unit, paths)
         rest = FOLDER_REST_SECONDS if several else REST_SECONDS
         return all(
             self._is_done(file) or self._renamed(file, folder=several) or self._rests(file, scan, rest)
@@ -222,7 +222,7 @@ class Recognition:
     def _is_torn(self, file: SeenFile) -> bool:
         return self._torn.get(file.path) == file.identity
 
-    def _has_all(self, members: Sequence[SeenFile]) -> bool:
+    def _has_all(self, unit: str, members: Sequence[SeenFile]) -> bool:
         """Return whether all files are there that the workers here write: one for each rank, and the last one."""
         paths = [file.path for file in members]
         if naming.is_marked(paths):
@@ -231,7 +231,7 @@ class Recognition:
         own = set(range(self.local.first, self.local.first + self.local.count))
         if ranks and not ranks >= own:
             return False
-        return self.local.first > 0 or not naming.needs_commit(paths) or naming.is_committed(paths)
+        return self.local.first > 0 or not naming.lacks_commit(unit, paths)
 
     def _delays(self, members: Sequence[SeenFile], now: float) -> bool:
         """Return whether a unit that is not complete may become so: then no save of the directory is taken."""

@@ -125,6 +125,15 @@ def hugging_face(disk: Disk) -> None:
     disk.complete("checkpoint-5")
 
 
+def hugging_face_in_shards(disk: Disk) -> None:
+    for part in ("model", "optimizer"):
+        write(disk, f"checkpoint-5/{part}/__0_0.distcp")
+        write(disk, f"checkpoint-5/{part}/.metadata")
+    write(disk, "checkpoint-5/scheduler.pt")
+    write(disk, "checkpoint-5/trainer_state.json")
+    disk.complete("checkpoint-5")
+
+
 def marked(disk: Disk) -> None:
     write(disk, ".step-5.new/__1_0.distcp")
     write(disk, ".step-5.new/__1_1.whole")
@@ -138,6 +147,7 @@ WAYS = {
     "files of a folder renamed": moved_one_by_one,
     "DCP": dcp,
     "Hugging Face": hugging_face,
+    "Hugging Face in shards": hugging_face_in_shards,
     "a folder with a marker": marked,
 }
 
@@ -251,6 +261,18 @@ def file(path: str, **more: object) -> SeenFile:
         pytest.param(["step-5/__1_0.distcp"], Local(1, 1, 2), ["step-5"], id="a part of DCP"),
         pytest.param(["step-5/__0_0.distcp"], Local(0, 1, 2), [], id="DCP without its metadata"),
         pytest.param(["checkpoint-5/optimizer.pt"], Local(), [], id="Hugging Face without the last file"),
+        pytest.param(
+            ["checkpoint-5/model/.metadata", "checkpoint-5/model/__0_0.distcp", "checkpoint-5/scheduler.pt"],
+            Local(),
+            [],
+            id="Hugging Face in shards without the last file",
+        ),
+        pytest.param(
+            ["step-5/model/.metadata", "step-5/model/__0_0.distcp", "step-5/optimizer/__0_0.distcp"],
+            Local(),
+            [],
+            id="DCP in two folders, one without its metadata",
+        ),
         pytest.param(["run/3/a.pt", "run/3/b/c.pt"], Local(), ["run/3"], id="a folder with what is below it"),
     ],
 )
