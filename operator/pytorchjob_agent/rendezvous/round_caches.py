@@ -17,8 +17,8 @@ from pytorchjob_agent.system.console import say
 
 FETCH_SECONDS = 20.0
 """How long the workers of a new pod wait for caches at most."""
-_PUBLISHED_SECONDS = 3.0
-"""After this time the others count as agents without caches, such as those of an earlier version."""
+_NONE = ""
+"""What an agent without caches publishes, so that no new pod waits for it."""
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _BUILD_NS = 600 * 10**9
 """How long one library may be in the making."""
@@ -44,7 +44,9 @@ class NoCaches:
     """Without the operator's directory for caches: nothing is offered and nothing fetched."""
 
     def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
-        """Do nothing."""
+        """Publish that there are none."""
+        with suppress(OSError, RuntimeError):  # the round's store is gone, and so is the round
+            store.write(_key(store.assigned.rank), _NONE)
 
     def wait(self, goes_on: GoesOn) -> None:
         """Do nothing."""
@@ -116,7 +118,9 @@ class SharedCaches:
     def _search(self, own: Source, connect: Connect, goes_on: GoesOn, fetch: Fetch) -> None:
         try:
             store = connect()
-            others = _read(store, self._until, goes_on)
+            others, silent = _read(store, self._until, goes_on)
+            if silent and goes_on():
+                say(f"node {', '.join(map(str, silent))} has not published its caches within {FETCH_SECONDS:g} s")
             self._ask(fetch, sources.order(own, others, store.assigned.size))
         except (OSError, RuntimeError) as error:
             say(f"warning: no caches are fetched: {error}")
@@ -138,21 +142,22 @@ def _key(rank: int) -> str:
     return f"caches/{rank}"
 
 
-def _read(store: SignedStore, until: float, goes_on: GoesOn) -> list[Source]:
-    """Return what members have published, once a sample of them has, or a short time is over.
+def _read(store: SignedStore, until: float, goes_on: GoesOn) -> tuple[list[Source], list[int]]:
+    """Return what a sample of the members has published once all have, or the time is over; and the silent ranks.
 
-    Raises RuntimeError.
+    Only agents of earlier versions never do. Raises RuntimeError.
     """
-    until, pause = min(until, time.monotonic() + _PUBLISHED_SECONDS), _PAUSE
-    ranks = sources.sample(store.assigned.rank, store.assigned.size)
+    pause, found = _PAUSE, list[Source]()
+    silent = sources.sample(store.assigned.rank, store.assigned.size)
     while True:
-        found = []
-        for rank in ranks:
+        for rank in [*silent]:
             signed = store.read(_key(rank), rank)
-            with suppress(ValueError):
-                found += [] if signed is None else [Source.from_json(rank, signed.value)]
-        if len(found) == len(ranks) or time.monotonic() > until or not goes_on():
-            return found
+            if signed is not None:
+                silent.remove(rank)
+                with suppress(ValueError):
+                    found.append(Source.from_json(rank, signed.value))
+        if not silent or time.monotonic() > until or not goes_on():
+            return found, silent
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from pytorchjob_agent.caches.exchange import CacheServer, Fetch
 from pytorchjob_agent.caches.pod import PodCaches
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous import round_caches
-from pytorchjob_agent.rendezvous.round_caches import SharedCaches
+from pytorchjob_agent.rendezvous.round_caches import NoCaches, SharedCaches
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
@@ -238,15 +239,38 @@ def test_members_find_each_other_in_the_store(own: CacheFolder, theirs: CacheFol
     empty.close()
 
 
-def test_members_without_caches_cost_a_new_pod_a_short_time(
+def test_members_that_are_late_are_waited_for(own: CacheFolder, theirs: CacheFolder) -> None:
+    store, full, empty = Store(), shared(theirs), shared(own)
+    empty.open(member(store, 1), lambda: member(store, 1), lambda: True)
+    time.sleep(4)  # the other one stops its workers meanwhile
+    bring(full, member(store, 0))
+    empty.wait(lambda: True)
+    assert content(own) == content(theirs)
+    full.close()
+    empty.close()
+
+
+def test_members_without_caches_cost_a_new_pod_no_time(
     own: CacheFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The other member is an agent of an earlier version."""
-    monkeypatch.setattr(round_caches, "_PUBLISHED_SECONDS", 0.05)
-    caches = shared(own)
-    bring(caches, member(Store(), 1))
+    monkeypatch.setattr(round_caches, "FETCH_SECONDS", inf)
+    store, caches = Store(), shared(own)
+    NoCaches().open(member(store, 0), lambda: member(store, 0), lambda: True)
+    bring(caches, member(store, 1))
     assert not own.fill()
     assert not capsys.readouterr().err
+    caches.close()
+
+
+def test_an_agent_of_an_earlier_version_publishes_nothing_and_is_named(
+    own: CacheFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(round_caches, "FETCH_SECONDS", 0.05)
+    caches = shared(own)
+    caches.open(member(Store(), 1), lambda: member(Store(), 1), lambda: True)
+    assert caches._thread is not None
+    caches._thread.join()
+    assert "node 0 has not published its caches within 0.05 s" in capsys.readouterr().err
     caches.close()
 
 

@@ -28,5 +28,6 @@ step = 0
 while step < int(os.environ["STEPS"]):
     dist.all_reduce(torch.ones(1))
     step += 1
-    print(f"step {step} sum 2 of 2 restarts {os.environ['TORCHELASTIC_RESTART_COUNT']}", flush=True)
+    if step % 10 == 0:
+        print(f"step {step} sum 2 of 2 restarts {os.environ['TORCHELASTIC_RESTART_COUNT']}", flush=True)
     time.sleep(0.1)
