@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob_agent.caches.settings import HUB_CHOICES, VARIABLES
 from pytorchjob_agent.contract import coordinator_endpoint
 from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_LOG
 from pytorchjob_agent.contract.termination import TerminationMessage
@@ -180,7 +181,9 @@ class Job:
 @contextmanager
 def led(folder: Path) -> Iterator[Job]:
     """A job whose coordinator leads; nothing of it is left behind."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "PYTORCHJOB_"))}
+    places = {*VARIABLES.values(), *HUB_CHOICES}  # torch sets some of them in the process of a test
+    foreign = {name for name in os.environ if name.startswith(("PET_", "PYTORCHJOB_")) or name in places}
+    clean = {name: value for name, value in os.environ.items() if name not in foreign}
     env = {
         **clean,
         "PYTHONPATH": str(ROOT / "operator"),
