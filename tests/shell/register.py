@@ -186,7 +186,7 @@ BY_HAND = {
         "30 of 30 hangs found; no alarm in 9 slow scripts",
     ),
     "benchmarks/recovery/README.md: Recovery": ByHand(
-        ("benchmarks/recovery/README.md", "benchmarks/recovery/chaos.txt"),
+        ("benchmarks/recovery/README.md", "benchmarks/recovery/chaos-storage.txt"),
         (),
         "2026-11-21 to 2026-11-22",
         "320 repetitions, 3 series, 58 faults of chaos, the latter with v657; the page has what went wrong",
