@@ -1,4 +1,4 @@
-"""docs/cluster.md as it is written, in a fresh clone: a second cluster beside the one that other tests use."""
+"""docs/cluster.md as it is written, in a fresh clone: a second cluster beside that of the other tests."""
 
 from pathlib import Path
 

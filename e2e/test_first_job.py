@@ -76,7 +76,7 @@ def test_a_script_trains_on_two_nodes_as_the_page_shows(kubectl: Kubectl, tmp_pa
 def test_the_dockerfile_of_the_agents_page_installs_the_agent(tmp_path: Path) -> None:
     page = (ROOT / "docs/agent.md").read_text()
     dockerfile = page.partition("```dockerfile\n")[2].partition("```")[0]
-    # Neither image can be pulled here. The first is one that has Python and no agent.
+    # Neither image can be pulled here. The first has Python and no agent.
     images = {"pytorch/pytorch:latest": "pytorchjob/operator-base:dev", "REGISTRY/pytorchjob-agent:0.1.0": AGENT}
     for name, here in images.items():
         assert name in dockerfile

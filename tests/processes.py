@@ -46,7 +46,7 @@ class Turns:
 
 
 def _state(pid: int) -> tuple[str, int]:
-    """The state of a process in a letter, and its CPU time in ticks; that of one that has ended is not known."""
+    """The state of a process in a letter, and its CPU time in ticks; that of an ended process is not known."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -36,7 +36,7 @@ async def one_after_the_other(kubelet: Kubelet) -> None:
 
 
 async def slow(reports: Awaitable[object]) -> int:
-    """Return 1 if the pods were not reported in one go: the operator need not wait so long with its status."""
+    """Return 1 if the pods were not reported in one go: the operator may write its status earlier."""
     clock = asyncio.get_running_loop().time
     began = clock()
     await reports

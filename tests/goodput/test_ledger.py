@@ -292,7 +292,7 @@ def test_saves_and_steps_are_counted(
         pytest.param(
             (*FIRST_ROUND, (110.0, ends()), (111.0, BEGINS), (112.0, Sight(Stage.RUNNING, 60))),
             True,
-            id="nobody knows where the script continued",
+            id="the step where the script continued is unknown",
         ),
         pytest.param(
             (*FIRST_ROUND, (110.0, Sight(Stage.RUNNING, 101, saves=SavesSeen()))), True, id="a worker does not measure"

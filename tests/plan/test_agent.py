@@ -362,7 +362,7 @@ def test_pods_that_run_the_agent_have_a_place_for_caches() -> None:
         pytest.param(AGENT, None, Options(), id="no coordinator"),
         pytest.param(["python", "train.py"], None, OPTIONS, id="plain Python"),
         pytest.param(["torchrun", "train.py"], {}, OPTIONS, id="plain torchrun"),
-        pytest.param(None, None, OPTIONS, id="a command that nobody knows"),
+        pytest.param(None, None, OPTIONS, id="an unknown command"),
         pytest.param(None, {"inject": True}, OPTIONS, id="an injected agent"),
     ],
 )

@@ -14,7 +14,7 @@ FAST, SLOW = 700, 900
 
 
 def measures(job: Job, shares: Mapping[int, Any], times: int = 4, first: int = 1) -> None:
-    """Each member reports so many windows, of one worker or of several."""
+    """Each member reports this number of windows, of one worker or of several."""
     for number in range(first, first + times):
         job.now += 4
         for index, given in shares.items():

@@ -111,7 +111,7 @@ def test_only_agents_that_know_such_requests_receive_them() -> None:
     assert [len(saves(job, index)) for index in range(3)] == [1, 0, 0]
 
 
-def test_nobody_is_asked_before_the_script_has_polled_on_all_members() -> None:
+def test_no_member_is_asked_before_the_script_has_polled_on_all_members() -> None:
     job = running(3)
     job.passes(UNTIL_WORTH_IT)
     job.says(0, Heartbeat(saves_on_request=True, cooperative=True))

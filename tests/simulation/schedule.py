@@ -29,7 +29,7 @@ TURN_SECONDS = 12.0
 """How long a schedule waits for a round to end or to begin: longer than the lease and than a group takes to stop."""
 TURN_STEP = 0.02
 THREATENED = 7
-"""In one of so many schedules pods are threatened now and then, and the workers save while they train on."""
+"""In one of this number of schedules pods are threatened now and then, and the workers save while they train on."""
 
 
 @dataclass(frozen=True)

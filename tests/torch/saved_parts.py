@@ -46,7 +46,7 @@ sys.addaudithook(lambda event, args: _killer.hear(event, args))
 
 @contextmanager
 def killed_after(changes: int, below: Path) -> Iterator[Killer]:
-    """Kill the process after so many changes below a folder, if it makes more."""
+    """Kill the process after this number of changes below a folder, if it makes more."""
     _killer.below, _killer.left, _killer.killed = str(below), changes, False
     try:
         yield _killer

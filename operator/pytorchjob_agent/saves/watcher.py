@@ -56,7 +56,7 @@ class SaveWatcher:
         self._last: list[SeenFile] | None = None
         self._reported: set[str] = set()
         self.problem = ""
-        """Why the last save is not kept, or has too few copies. The next one that has them ends it."""
+        """Why the last save is not kept, or has too few copies. The next save that has them ends it."""
         self.on_full: Callable[[Manifest], None] = lambda _: None
         """Receives a save that memory has no room to hold."""
         threading.Thread(target=self._run, name="checkpoints", daemon=True).start()

@@ -65,7 +65,7 @@ class Figures:
 
 
 def read(status: Mapping[str, Any], now: datetime) -> Figures | None:
-    """Return the figures of a job with this status; None if the status has no ledger, or one that is damaged."""
+    """Return the figures of a job with this status; None if the status has no ledger, or a damaged one."""
     stored = status.get("goodput")
     if not isinstance(stored, Mapping):
         return None

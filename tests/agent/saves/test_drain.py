@@ -28,7 +28,7 @@ from tests.agent.saves.keys import KEYS
 from tests.waiting import again, until
 
 PATIENT, IMPATIENT = Patience(), Patience(1.5, 5.0, 1.5)
-"""The second is for storage that is given up. A thread that gets no CPU for so long is given up too."""
+"""The second is for storage that is given up. A thread that gets no CPU for this time is given up too."""
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)
 OWN = HeldSave(SaveId(TWO, 0, 5), 1, "d")
 PART = HeldSave(SaveId(TWO, 1, 5), 1, "d", 2, "step-5")
@@ -59,7 +59,7 @@ OTHER = HeldSave(SaveId(TWO, 1, 5), 1, "d")
         pytest.param(view(1, OTHER, announced=BASE), Choice(TWO, 1, 5), id="rank 0 has none of this round"),
         pytest.param(view(1, None, announced=BASE), BASE, id="a part of the save with which the round started"),
         pytest.param(view(0, OWN, due=False, final=True), OWN_CHOICE, id="the last save is always due"),
-        pytest.param(view(1, PART, final=True), PARTS, id="the last part waits for nobody"),
+        pytest.param(view(1, PART, final=True), PARTS, id="the last part waits for no other part"),
     ],
 )
 def test_which_save_a_member_copies(seen: DrainView, copied: Choice | None) -> None:
