@@ -6,8 +6,8 @@ from typing import Any
 
 from e2e.kubectl import Kubectl, until
 
-# Each rank keeps the last step in its own pod; after a restart all go on from the furthest that is left. A rank prints a
-# step before it keeps it: a kill between the two leaves no step out of every log.
+# Each rank keeps the last step in its own pod; after a restart all go on from the furthest that is left.
+# A rank prints a step before it keeps it: a kill between the two leaves no step out of every log.
 TRAIN = """
 import os, pathlib, time
 import torch, torch.distributed as dist
