@@ -31,12 +31,14 @@ if [ "$PYTORCHJOB_INDEX" = 1 ]; then
 fi
 """
 ENVIRONMENTS = """
+from contextlib import suppress
 from pathlib import Path
 
 for path in Path("/proc").glob("[0-9]*/environ"):
-    variables = path.read_text().split(chr(0))
-    if any(variable.startswith("LOCAL_RANK=") for variable in variables):
-        print(*variables, sep="\\n")
+    with suppress(OSError):  # it may end meanwhile
+        variables = path.read_text().split(chr(0))
+        if any(variable.startswith("LOCAL_RANK=") for variable in variables):
+            print(*variables, sep="\\n")
 """
 """Prints the variables of the workers' processes."""
 NOWHERE = {"there-is": "no-such-node"}
