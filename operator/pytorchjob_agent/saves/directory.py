@@ -1,8 +1,9 @@
 """Reads the checkpoint directory: its files, and which of them a worker has open for writing."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pytorchjob_agent.contract.checkpoint_rules import FENCE_FOLDER
@@ -29,6 +30,20 @@ def read(root: Path, writing: Iterable[tuple[int, int]] = ()) -> list[SeenFile]:
         return [] if not root.exists() else read(root, opened)
     except OSError as error:
         raise DirectoryError(f"{root} cannot be read: {error}") from error
+
+
+def still(before: Iterable[SeenFile], now: Iterable[SeenFile], written: Collection[str]) -> list[SeenFile]:
+    """Return the files of now, and mark as being written what has changed since before, or was `written` meanwhile.
+
+    A worker may open a file, or be killed, between the search for open files and the two readings.
+    """
+    known = {file.path: file.identity for file in before}
+    return [
+        replace(
+            file, writing=file.writing or known.get(file.path, file.identity) != file.identity or file.path in written
+        )
+        for file in now
+    ]
 
 
 def _entries(root: Path) -> Iterator[os.DirEntry[str]]:

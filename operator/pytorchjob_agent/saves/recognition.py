@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from pytorchjob_agent.saves import naming
+from pytorchjob_agent.saves.renames import Renamed, is_below
 
 REST_SECONDS = 1.0
 """A file that is closed and unchanged for this long is complete."""
@@ -52,6 +53,8 @@ class Scan:
     """Seconds."""
     alive: bool = True
     """True if all workers lived after the files were read: then no death has closed a file."""
+    renamed: Renamed = field(default_factory=Renamed)
+    """What the script renamed into place since the scan before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +98,10 @@ class Recognition:
     _tracked: dict[str, _Tracked] = field(default_factory=dict)
     _done: dict[str, Identity] = field(default_factory=dict)
     _torn: dict[str, Identity] = field(default_factory=dict)
-    _temporary: dict[int, bool] = field(default_factory=dict)
-    """Inodes that have, or had, a temporary name; True if it is that of their folder."""
+    _temporary: dict[int, SeenFile] = field(default_factory=dict)
+    """Files that have, or had, a temporary name, by inode, as they were under that name."""
+    _renamed: dict[str, tuple[Identity, bool]] = field(default_factory=dict)
+    """Files as they were at the first scan after a rename into place; True: their whole unit was renamed."""
     _known: set[str] = field(default_factory=set)
     """Units that were complete once."""
     _apart_since: float | None = None
@@ -108,6 +113,7 @@ class Recognition:
             self._known.add(naming.unit_of(file.path))
             self._torn.pop(file.path, None)
             self._temporary.pop(file.inode, None)  # what is written to it from now on is no rename
+            self._renamed.pop(file.path, None)
 
     def reject(self, files: Sequence[SeenFile]) -> None:
         """Take these files as torn until they change."""
@@ -177,10 +183,10 @@ class Recognition:
     def _track(self, scan: Scan) -> list[SeenFile]:
         """Note the changes since the last scan; return the files that may be checkpoints."""
         present = {file.inode for file in scan.files}
-        self._temporary = {inode: folder for inode, folder in self._temporary.items() if inode in present}
+        self._temporary = {inode: file for inode, file in self._temporary.items() if inode in present}
         for file in scan.files:
             if naming.is_temporary(file.path):
-                self._temporary[file.inode] = naming.is_temporary(file.path.rpartition("/")[0])
+                self._temporary[file.inode] = file
         files = [file for file in scan.files if not _ignored(file)]
         tracked: dict[str, _Tracked] = {}
         for file in files:
@@ -191,26 +197,49 @@ class Recognition:
             now.closed_since = None if file.writing else (scan.at if now.closed_since is None else now.closed_since)
             tracked[file.path] = now
         self._tracked = tracked
+        self._note_renames(files, scan)
         self._done = {path: identity for path, identity in self._done.items() if path in tracked}
         return files
+
+    def _note_renames(self, files: Sequence[SeenFile], scan: Scan) -> None:
+        """Note the state of each file that was renamed; what changes it later is no rename."""
+        whole = set(self._done.values())
+        for file in files:
+            unit, folder = naming.unit_of(file.path), scan.renamed.how(file.path)
+            with_unit = _had_temporary_folder(self._temporary.get(file.inode), file, scan)
+            if folder is not None:
+                with_unit = is_below(unit, folder)
+            if unit == file.path and file.identity in whole:
+                self._done[file.path] = file.identity  # a complete file has another name now
+            elif with_unit is not None and not file.writing:
+                self._temporary.pop(file.inode, None)
+                self._renamed[file.path] = (file.identity, with_unit)
 
     def _completes(self, unit: str, members: tuple[SeenFile, ...], scan: Scan) -> bool:
         if any(self._is_torn(file) for file in members) or not self._has_all(unit, members):
             return False
         paths = [file.path for file in members]
-        if naming.is_marked(paths):
+        if naming.is_marked(paths) or self._is_committed(unit, members):
             return True
         several = paths[0].startswith(f"{unit}/") and not naming.is_committed(unit, paths)
         rest = FOLDER_REST_SECONDS if several else REST_SECONDS
         return all(
-            self._is_done(file) or self._renamed(file, folder=several) or self._rests(file, scan, rest)
+            self._is_done(file) or self._was_renamed(file, with_unit=several) or self._rests(file, scan, rest)
             for file in members
         )
 
-    def _renamed(self, file: SeenFile, *, folder: bool) -> bool:
-        """Return whether the script has renamed the file; `folder`: together with its folder."""
-        renamed = self._temporary.get(file.inode)
-        return renamed is not None and (renamed or not folder) and not file.writing
+    def _was_renamed(self, file: SeenFile, *, with_unit: bool) -> bool:
+        identity, whole = self._renamed.get(file.path, (None, False))
+        return identity == file.identity and (whole or not with_unit) and not file.writing
+
+    def _is_committed(self, unit: str, members: Sequence[SeenFile]) -> bool:
+        """Return whether DCP has renamed its index into place after all ranks had written; it is as new as they are."""
+        index = next((file for file in members if file.path == f"{unit}/{naming.DCP_INDEX}"), None)
+        return (
+            index is not None
+            and self._was_renamed(index, with_unit=False)
+            and all(file.mtime_ns <= index.mtime_ns and not file.writing for file in members)
+        )
 
     def _is_done(self, file: SeenFile) -> bool:
         return self._done.get(file.path) == file.identity
@@ -239,6 +268,16 @@ class Recognition:
             return False
         opened = [self._tracked[file.path].open_since for file in members]
         return not any(since is not None and now - since >= LONG_OPEN_SECONDS for since in opened)
+
+
+def _had_temporary_folder(before: SeenFile | None, now: SeenFile, scan: Scan) -> bool | None:
+    """Return whether a file had a temporary name, as scans show it: True if its folder had; None if it was not whole.
+
+    A script may rename a file that it still writes, and be killed.
+    """
+    if before is None or not (scan.alive or (before.identity == now.identity and not before.writing)):
+        return None
+    return naming.is_temporary(before.path.rpartition("/")[0])
 
 
 def _ignored(file: SeenFile) -> bool:

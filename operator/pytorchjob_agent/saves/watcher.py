@@ -15,13 +15,15 @@ from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local, Recognition, Scan, SeenFile
+from pytorchjob_agent.saves.rename_watch import RenameWatch
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.taking import NotTakenError, StoppedError, Taking, TornError, Writer
 from pytorchjob_agent.saves.wire import PeerRefusedError
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.system.console import say
 
-SCAN_SECONDS = 0.25
+SCAN_SECONDS, _LEAST_SECONDS = 0.25, 0.05
+"""Between two scans: at most, and at least, however often the script renames files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class SaveWatcher:
     def __init__(self, held: HeldSaves) -> None:
         """Start the thread, without a round."""
         self._held, self._recognition = held, Recognition()
+        self._renames = RenameWatch(held.root)
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._round: RoundOfSaves | None = None
         self._taking: Taking | None = None
@@ -66,6 +69,7 @@ class SaveWatcher:
         with self._lock:
             self._recognition.local = round_.local
             self._recognition.accept(placed)
+            self._renames.take()
             files = directory.read(self._held.root)
             base = self._recognition.follow(Scan(tuple(files), time.monotonic(), alive=False)).units if placed else {}
             self._taking = Taking(self._held, round_.writer, base)
@@ -80,7 +84,9 @@ class SaveWatcher:
             if self._taking is None:
                 return
             try:
-                scan = Scan(tuple(directory.read(self._held.root)), time.monotonic(), alive=False)
+                renamed = self._renames.take()
+                files = directory.read(self._held.root)
+                scan = Scan(tuple(files), time.monotonic(), alive=False, renamed=renamed)
                 units = self._recognition.end(scan, clean=clean).units
                 if self._ready:
                     self._take(units, None)
@@ -108,8 +114,9 @@ class SaveWatcher:
         self._ended.set()
 
     def _run(self) -> None:
-        while not self._ended.wait(SCAN_SECONDS):
+        while not self._ended.wait(_LEAST_SECONDS):
             try:
+                self._pause()
                 self._ask()
                 settling = self._settling
                 with self._lock:
@@ -122,6 +129,15 @@ class SaveWatcher:
                 continue
             except Exception as error:  # the training goes on without copies
                 self.report(f"checkpoints are not copied: {type(error).__name__}: {error}")
+        self._renames.close()
+
+    def _pause(self) -> None:
+        """Wait for a rename that may end a save, or until it is time to scan again."""
+        seconds = SCAN_SECONDS - _LEAST_SECONDS
+        if self._active and self._ready:
+            self._renames.wait(seconds)
+        else:
+            self._ended.wait(seconds)
 
     def _ask(self) -> None:
         """Ask whether this round's saves are kept; the store may take seconds to answer, so no lock is held."""
@@ -134,13 +150,15 @@ class SaveWatcher:
                     self._ready = self._round is round_
 
     def _scan(self, *, ended: bool) -> None:
-        files = directory.read(self._held.root)
-        if files == self._last:
+        renamed = self._renames.take()
+        before = directory.read(self._held.root)
+        if before == self._last:
             return
         opened = directory.open_for_writing(self._held.root, os.getpid())
         files = directory.read(self._held.root, opened)
         alive = all(processes.is_alive(pid) for pid in self._pids)
-        scan = Scan(tuple(files), time.monotonic(), alive)
+        files = directory.still(before, files, self._renames.written())
+        scan = Scan(tuple(files), time.monotonic(), alive, renamed)
         found = self._recognition.end(scan, clean=True) if ended else self._recognition.follow(scan)
         self._busy = found.busy
         if not found.busy:

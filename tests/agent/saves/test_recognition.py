@@ -1,11 +1,12 @@
 """When a save counts as complete: every simulated save is cut after each operation, and scanned at any moment."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations
 
 import pytest
 
+from pytorchjob_agent.saves import renames
 from pytorchjob_agent.saves.recognition import (
     FOLDER_REST_SECONDS,
     LONG_OPEN_SECONDS,
@@ -16,8 +17,11 @@ from pytorchjob_agent.saves.recognition import (
     Scan,
     SeenFile,
 )
+from pytorchjob_agent.saves.renames import Event, Renamed, Renames
 
 PIECES = 3
+FOLDERS = [""]
+"""All folders, each watched under its place here."""
 Files = tuple[SeenFile, ...]
 
 
@@ -28,6 +32,8 @@ class Disk:
         self.files: dict[str, SeenFile] = {}
         self.states: list[tuple[Files, frozenset[str]]] = []
         """After each operation: the files, and the names of units that are whole."""
+        self.events: list[list[Event]] = []
+        """The events of the operation that led to each state."""
         self.whole: frozenset[str] = frozenset()
         self.quiet: list[dict[str, int]] = []
         """The directory between two saves: paths, and the times of change."""
@@ -45,10 +51,12 @@ class Disk:
 
     def close(self, path: str) -> None:
         self._put(path, self.files[path], writing=False)
+        self.events[-1] = [event(renames.CLOSED_AFTER_WRITING, path)]
 
     def rename(self, path: str, new: str) -> None:
         file = self.files.pop(path)
-        self._put(new, SeenFile(new, file.size, file.mtime_ns, file.inode), changed=False)
+        self._put(new, SeenFile(new, file.size, file.mtime_ns, file.inode, file.writing), changed=False)
+        self.events[-1] = [event(renames.MOVED_FROM, path), event(renames.MOVED_TO, new)]
 
     def move(self, folder: str, new: str) -> None:
         """Rename a folder, in one step."""
@@ -57,6 +65,8 @@ class Disk:
             for path, file in self.files.items()
         }
         self.states.append((tuple(self.files.values()), self.whole))
+        bits = (renames.MOVED_FROM, folder), (renames.MOVED_TO, new)
+        self.events.append([event(bit, path, renames.FOLDER) for bit, path in bits])
 
     def complete(self, *units: str) -> None:
         """What is whole from here on, also in the state that the last operation led to."""
@@ -73,6 +83,13 @@ class Disk:
         writing = file.writing if writing is None else writing
         self.files[path] = SeenFile(path, file.size, mtime, file.inode, writing)
         self.states.append((tuple(self.files.values()), self.whole))
+        self.events.append([])
+
+
+def event(bits: int, path: str, more: int = 0) -> Event:
+    folder, _, name = path.rpartition("/")
+    FOLDERS.extend([folder] if folder not in FOLDERS else [])
+    return Event(FOLDERS.index(folder), bits | more, 1, name)
 
 
 def changes(files: Iterable[SeenFile]) -> dict[str, int]:
@@ -134,6 +151,51 @@ def hugging_face_in_shards(disk: Disk) -> None:
     disk.complete("checkpoint-5")
 
 
+def a_folder_renamed(disk: Disk) -> None:
+    write(disk, "tmp-step-5/a.pt")
+    write(disk, "tmp-step-5/b.pt")
+    disk.move("tmp-step-5", "step-5")
+    disk.complete("step-5")
+    disk.create("step-5/a.pt")
+    disk.complete()
+    for _ in range(PIECES):
+        disk.append("step-5/a.pt")
+    disk.complete("step-5")
+    disk.close("step-5/a.pt")
+
+
+def renamed_while_open(disk: Disk) -> None:
+    disk.create("latest.pt.tmp")
+    disk.append("latest.pt.tmp")
+    disk.rename("latest.pt.tmp", "latest.pt")
+    for _ in range(PIECES):
+        disk.append("latest.pt")
+    disk.complete("latest.pt")
+    disk.close("latest.pt")
+
+
+def rotated(disk: Disk) -> None:
+    write(disk, "latest.pt.tmp")
+    disk.rename("latest.pt.tmp", "latest.pt")
+    disk.complete("latest.pt")
+    write(disk, "latest.pt.tmp")
+    disk.rename("latest.pt", "previous.pt")
+    disk.complete("previous.pt")
+    disk.rename("latest.pt.tmp", "latest.pt")
+    disk.complete("latest.pt", "previous.pt")
+
+
+def dcp_twice(disk: Disk) -> None:
+    """The second save goes to the same folder, where the index of the first one still is."""
+    dcp(disk)
+    disk.create("step-5/__0_0.distcp")
+    disk.complete()
+    for _ in range(PIECES):
+        disk.append("step-5/__0_0.distcp")
+    disk.complete("step-5")
+    disk.close("step-5/__0_0.distcp")
+
+
 def marked(disk: Disk) -> None:
     write(disk, ".step-5.new/__1_0.distcp")
     write(disk, ".step-5.new/__1_1.whole")
@@ -145,17 +207,51 @@ WAYS = {
     "in place": in_place,
     "renamed": renamed,
     "files of a folder renamed": moved_one_by_one,
+    "renamed while it is open": renamed_while_open,
+    "rotated": rotated,
+    "a folder renamed, then written to": a_folder_renamed,
     "DCP": dcp,
+    "DCP twice in one folder": dcp_twice,
     "Hugging Face": hugging_face,
     "Hugging Face in shards": hugging_face_in_shards,
     "a folder with a marker": marked,
 }
 
 
-def states(way: str) -> Sequence[tuple[Files, frozenset[str]]]:
+class Observer:
+    """Scans a disk at moments of its life, with the kernel's events or without them."""
+
+    def __init__(self, disk: Disk, *, events: bool) -> None:
+        self._disk, self._events, self._next = disk, events, 0
+        self._renames = Renames()
+        for watch, folder in enumerate(FOLDERS):
+            self._renames.add(watch, folder)
+
+    def scan(self, moment: int, at: float) -> Scan:
+        """The directory after an operation."""
+        self._follow(moment)
+        return Scan(self._disk.states[moment][0], at, renamed=self._taken())
+
+    def killed(self, moment: int, at: float, *, alive: bool = False) -> Scan:
+        """The same after a kill, by which the kernel has closed all files."""
+        files = self._disk.states[moment][0]
+        self._follow(moment)
+        self._renames.follow(event(renames.CLOSED_AFTER_WRITING, file.path) for file in files if file.writing)
+        return Scan(tuple(replace(file, writing=False) for file in files), at, alive, self._taken())
+
+    def _follow(self, moment: int) -> None:
+        for events in self._disk.events[self._next : moment + 1]:
+            self._renames.follow(events)
+        self._next = moment + 1
+
+    def _taken(self) -> Renamed:
+        return self._renames.take() if self._events else Renamed()
+
+
+def life(way: str) -> Disk:
     disk = Disk()
     WAYS[way](disk)
-    return disk.states
+    return disk
 
 
 def moments(count: int) -> Iterator[tuple[int, ...]]:
@@ -164,33 +260,52 @@ def moments(count: int) -> Iterator[tuple[int, ...]]:
     yield from combinations(range(count), 2)
 
 
-def killed(files: Files) -> Files:
-    """What is left after a kill: the kernel has closed all files."""
-    return tuple(SeenFile(file.path, file.size, file.mtime_ns, file.inode) for file in files)
-
-
+@pytest.mark.parametrize("events", [True, False], ids=["with events", "scans alone"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_save_that_is_cut_anywhere_is_never_complete(way: str) -> None:
-    found = states(way)
-    for cut in range(1, len(found) + 1):
-        files, whole = found[cut - 1]
+def test_a_save_that_is_cut_anywhere_is_never_complete(way: str, events: bool) -> None:
+    disk = life(way)
+    for cut in range(1, len(disk.states) + 1):
+        whole = disk.states[cut - 1][1]
         for scans in moments(cut):
-            recognition, at = Recognition(), 0.0
+            recognition, observer, at = Recognition(), Observer(disk, events=events), 0.0
             for moment in scans:
                 at += REST_SECONDS / 3
-                units = recognition.follow(Scan(found[moment][0], at)).units
-                assert set(units) <= found[moment][1], (cut, scans)
+                units = recognition.follow(observer.scan(moment, at)).units
+                assert set(units) <= disk.states[moment][1], (cut, scans)
             for _ in range(4):  # the workers are dead, and the directory rests
                 at += FOLDER_REST_SECONDS
-                units = recognition.follow(Scan(killed(files), at, alive=False)).units
+                units = recognition.follow(observer.killed(cut - 1, at)).units
                 assert set(units) <= whole, (cut, scans)
-            assert set(recognition.end(Scan(killed(files), at, alive=False), clean=False).units) <= whole
-            assert set(recognition.follow(Scan(killed(files), at + 60)).units) <= whole, "nor in the next round"
+            assert set(recognition.end(observer.killed(cut - 1, at), clean=False).units) <= whole
+            later = observer.killed(cut - 1, at + 60, alive=True)
+            assert set(recognition.follow(later).units) <= whole, "nor in the next round"
+
+
+@pytest.mark.parametrize(
+    ("way", "complete"),
+    [
+        ("renamed", {"latest.pt"}),
+        ("rotated", {"latest.pt", "previous.pt"}),
+        ("DCP", {"step-5"}),
+        ("in place", set()),
+        ("renamed while it is open", set()),
+        ("a folder renamed, then written to", set()),
+        ("DCP twice in one folder", set()),
+        ("Hugging Face", set()),
+    ],
+)
+def test_what_is_complete_as_soon_as_the_workers_die(way: str, complete: set[str]) -> None:
+    """The only scan before is that of the empty directory: the events of the kernel show what was renamed."""
+    disk = life(way)
+    recognition, observer = Recognition(), Observer(disk, events=True)
+    recognition.follow(Scan((), 0.0))
+    found = recognition.end(observer.killed(len(disk.states) - 1, 0.1), clean=False)
+    assert set(found.units) == complete
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "a folder with a marker"])
 def test_a_save_that_rests_is_complete(way: str) -> None:
-    files, whole = states(way)[-1]
+    files, whole = life(way).states[-1]
     recognition = Recognition()
     recognition.follow(Scan(files, 0.0))
     assert recognition.follow(Scan(files, REST_SECONDS / 2)).busy

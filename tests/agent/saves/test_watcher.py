@@ -107,6 +107,28 @@ def test_the_last_save_of_workers_that_end_with_success_is_held(member: Member) 
     assert [save.size for save in member.held.list()] == [6, 5]
 
 
+def test_a_save_renamed_just_before_the_workers_crash_is_held(member: Member) -> None:
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(member.newest)
+    (member.root / "latest.pt.tmp").write_bytes(b"second")
+    os.replace(member.root / "latest.pt.tmp", member.root / "latest.pt")
+    (member.root / "next.pt.tmp").write_bytes(b"cut")
+    member.watcher.end(clean=False)
+    assert [save.size for save in member.held.list()] == [6, 5]
+
+
+def test_a_script_that_renames_each_save_has_the_newest_held(member: Member) -> None:
+    """It saves again before the directory rests."""
+    for step in range(1, 11):
+        (member.root / "latest.tmp").write_bytes(b"x" * step)
+        os.replace(member.root / "latest.tmp", member.root / "latest.pt")
+        until(lambda step=step: _sizes(member)[:1] == [step])  # type: ignore[misc]
+
+
+def _sizes(member: Member) -> list[int]:
+    return [save.size for save in member.held.list()]
+
+
 def test_a_pod_that_leaves_waits_for_its_last_copy(member: Member) -> None:
     (member.root / "latest.pt").write_bytes(b"first")
     until(lambda: len(member.peer.list()) == 1)
