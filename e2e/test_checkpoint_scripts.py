@@ -88,7 +88,7 @@ def test_a_script_that_loses_a_pod_learns_what_an_undisturbed_run_learns(
     def kept() -> int:
         return min(held(kubectl, other, owner, r"step-(\d+)") for owner in owners)
 
-    until(lambda: kept() >= 40, 120, lambda: f"\n{kubectl.story('disturbed')}")
+    until(lambda: kept() >= 40, 300, lambda: f"\n{kubectl.story('disturbed')}")
     faults.force_delete_pod(kubectl, f"disturbed-worker-{lost}")
     finish(kubectl, "disturbed")
     finish(kubectl, "undisturbed")

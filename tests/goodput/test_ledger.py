@@ -366,7 +366,8 @@ def test_another_clock_and_a_copy_as_text_change_nothing(life: list[tuple[Sight,
         now += seconds
         plain = advance(plain, sight, now)
         moved = Ledger.from_object(advance(moved.moved(1024.0), sight, now + 1024.0).moved(-1024.0).to_object())
-    assert dict(moved.seconds) == pytest.approx(dict(plain.seconds), abs=1e-3)
+    for each in TimeClass:  # a text leaves out what rounds to nothing
+        assert moved.seconds.get(each, 0.0) == pytest.approx(plain.seconds.get(each, 0.0), abs=1e-3)
     assert without_times(moved) == without_times(plain)
 
 
