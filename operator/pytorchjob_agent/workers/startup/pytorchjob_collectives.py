@@ -12,16 +12,16 @@ import sys
 import time
 import weakref
 from importlib import import_module
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 from typing import Any
 
 OWN_TIME = "PYTORCHJOB_OWN_TIME"  # the file to write to
 SIZE = 64
 """Bytes of the file: words of 8 bytes, see `read`."""
 
-# The worker finds the file beside this one without its package.
-_own_time: Any = import_module(f"{__package__}.pytorchjob_own_time" if __package__ else "pytorchjob_own_time")
+# The worker finds the files beside this one without their package.
+_BESIDE = f"{__package__}." if __package__ else ""
+_imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
+_own_time: Any = import_module(f"{_BESIDE}pytorchjob_own_time")
 _C10D = "torch.distributed.distributed_c10d"
 _CREATES = "_new_process_group_helper"
 _BROADCASTS = "_broadcast_coalesced"  # DistributedDataParallel's, for its buffers; it waits in C++
@@ -128,45 +128,17 @@ def _unhook(known: Any) -> None:
         group.unregister_pre_hook(_HOOK)
 
 
-class _Finder:
-    """Finds torch's module of process groups once, and adds to its loader what has to happen after the import."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return the spec that Python would have found without this finder."""
-        if name != _C10D:
-            return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            execute = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                _watch(module, self._path)
-
-            loader.exec_module = exec_module
-        return spec
-
-
 def register() -> bool:
     """Let the process groups of this process be hooked, if the environment names a file; True if so."""
     path = os.environ.get(OWN_TIME)
     if not path:
         return False
-    module = sys.modules.get(_C10D)
-    if module is None:
-        sys.meta_path.insert(0, _Finder(path))
-    else:
-        _watch(module, path)
+    _imports.after_import([_C10D], lambda module: _watch(module, path))
     return True
 
 
 def _watch(module: Any, path: str) -> None:
-    """Hook each process group that this module creates; an error here must never keep a script from training."""
+    """Hook each process group that this module creates."""
     create = getattr(module, _CREATES, None)
     if create is None or not hasattr(module.ProcessGroup, "register_pre_hook"):
         return

@@ -4,14 +4,18 @@ The functions of FUNCTIONS are wrapped once their modules are imported, so that 
 Only calls of the main thread of one process count: the training waits for these. A save in memory, in another thread
 or in a child is only noted. The figures are words of the worker's progress file, which the agent maps too.
 
-It imports nothing else of the agent, because the worker's Python may not find the package.
+It imports nothing else of the agent but a file beside it: the worker's Python may not find the package.
 """
 
 import os
 import sys
 import time
+from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+# The worker finds the file beside this one without its package.
+_imports: Any = import_module(f"{__package__}.pytorchjob_after_import" if __package__ else "pytorchjob_after_import")
 
 SAVES = "PYTORCHJOB_SAVES"
 """The variable with the file, where the words begin in it, and where its word with the step is; offsets in bytes."""
@@ -97,44 +101,6 @@ class Meter:
         return step == self._ints[STEP] if step >= 0 else pause < max(_PAUSE, self._ended - self._began)
 
 
-class Finder:
-    """Finds the modules of FUNCTIONS as the others on sys.meta_path do, and wraps their functions after the import."""
-
-    def __init__(self, meter: Meter) -> None:
-        """Wait for imports; what is imported already is wrapped by `wrap_known`."""
-        self._meter = meter
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return what the other finders find."""
-        if name not in FUNCTIONS:
-            return None
-        finders = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
-        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in finders)), None)
-        if spec is not None and spec.loader is not None:
-            self._follow(spec.loader, name)
-        return spec
-
-    def _follow(self, loader: Any, name: str) -> None:
-        """Have the loader wrap the functions once it has run the module; a loader that cannot is left alone."""
-        run = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            if module.__name__ == name:
-                wrap(module, self._meter)
-
-        try:
-            loader.exec_module = exec_module
-        except AttributeError:
-            return
-
-    def wrap_known(self) -> None:
-        """Wrap what is imported already: a warm worker begins with torch."""
-        for name in FUNCTIONS:
-            if name in sys.modules:
-                wrap(sys.modules[name], self._meter)
-
-
 def wrap(module: ModuleType, meter: Meter) -> None:
     """Replace the module's functions by measured ones, also where a package offers them."""
     for name, kind in FUNCTIONS[module.__name__].items():
@@ -182,7 +148,6 @@ def register() -> bool:
     if not text:
         return False
     path, at, step_at = text.rsplit(":", 2)
-    finder = Finder(Meter(path, int(at), int(step_at)))
-    finder.wrap_known()
-    sys.meta_path.insert(0, finder)
+    meter = Meter(path, int(at), int(step_at))
+    _imports.after_import(FUNCTIONS, lambda module: wrap(module, meter))
     return True
