@@ -108,6 +108,12 @@ FIRST_ROUND = ((2.0, STARTS), (3.0, BEGINS), (10.0, step(1)), (109.0, step(100))
             id="pods that end after the training",
         ),
         pytest.param(
+            (*FIRST_ROUND, (112.0, Sight(Stage.OVER, over=2.0))),
+            113,
+            {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 8, P: 100, TimeClass.OTHER: 3},
+            id="the end of the training is seen late",
+        ),
+        pytest.param(
             ((0.0, BEGINS), (5.0, ends(1.0)), (6.0, BEGINS), (10.0, step(1))),
             20,
             {STARTUP: 8, TimeClass.DETECTION: 1, RECOVERY: 1, P: 10},

@@ -118,6 +118,7 @@ def agrees(start: Callable[..., Run], tmp_path: Path) -> None:
     assert seconds["unproductiveCheckpointRestoreTime"] == pytest.approx(loads, rel=0.05)
     assert seconds["programStartup"] >= steps[0][1] + steps[again][1] - 0.1
     assert (ledger["saves"], ledger["savedSteps"], ledger["crashes"]) == (len(saves), STEPS, 1)
+    assert seconds["detection"] > 0.0
     assert re.search(r"^  \d+\.\d % productive; .* to saves, .* to replayed steps", run.err, re.MULTILINE), run.err
     assert re.search(r"Saving every \d+ steps instead of 10 would have given \d+(\.\d)? %\.$", run.err, re.MULTILINE)
 

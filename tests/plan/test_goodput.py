@@ -125,6 +125,22 @@ def test_a_suspended_job_and_the_wait_for_its_pods() -> None:
     assert life.seconds() == {"productive": 30, "suspended": 40, "waitingForPods": 5}
 
 
+def test_a_resumed_job_waits_for_its_pods_until_they_run() -> None:
+    """Its agents import torch before the coordinator hears them."""
+    life = Life(agents=True).hears(book(begin(TimeClass.PRODUCTIVE, 0.0), 10.0)).see(10, *pods(RUN, RUN))
+    life.job, life.report = suspend(life.job, True), None
+    life.see(20).see(30)
+    life.job = suspend(life.job, False)
+    life.see(60).see(61).see(65, *pods(RUN, RUN)).see(80, *pods(RUN, RUN))
+    assert life.stored.current == "infrastructureRecoveryFromDisruption"
+    assert life.see(81, *pods(OVER, OVER)).seconds() == {
+        "productive": 20,
+        "suspended": 40,
+        "waitingForPods": 5,
+        "infrastructureRecoveryFromDisruption": 16,
+    }
+
+
 def test_agents_start_until_the_coordinator_hears_them() -> None:
     life = Life(agents=True).see(0, *pods(WAIT, WAIT)).see(10, *pods(RUN, RUN))
     life.report = Report()

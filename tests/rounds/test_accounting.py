@@ -142,6 +142,28 @@ def ends() -> Job:
     return job
 
 
+def ends_before_it_is_reported() -> Job:
+    """The training is over with its last worker, whichever agent reports it first."""
+    job = trained()
+    job.passes(3, step=11)
+    assert job.round is not None
+    job.says(0, Done(job.round, 2.0))
+    job.says(0, Done(job.round, 1.0))  # said again on another connection, with the same age
+    job.passes(1, step=11)
+    job.says(1, Done(job.round, 3.5))
+    job.passes(5)
+    return job
+
+
+def ends_with_an_agent_of_an_earlier_version() -> Job:
+    job = trained()
+    assert job.round is not None
+    job.says(0, Done(job.round, 5.0))
+    job.says(1, Done(job.round))
+    job.passes(5)
+    return job
+
+
 def shows_no_steps() -> Job:
     job = new()
     job.waits(0, 1)
@@ -231,6 +253,16 @@ STORIES = [
         id="agents fetch a checkpoint before the workers start",
     ),
     pytest.param(ends, {STARTUP: 1, PRODUCTIVE: 10, TimeClass.OTHER: 5}, id="the training is over"),
+    pytest.param(
+        ends_before_it_is_reported,
+        {STARTUP: 1, PRODUCTIVE: 11, TimeClass.OTHER: 8},
+        id="the training was over before it is reported",
+    ),
+    pytest.param(
+        ends_with_an_agent_of_an_earlier_version,
+        {STARTUP: 1, PRODUCTIVE: 10, TimeClass.OTHER: 5},
+        id="an agent does not say when its workers ended",
+    ),
     pytest.param(shows_no_steps, {PRODUCTIVE: 10}, id="running time is productive if no steps are known"),
     pytest.param(
         prints_the_steps_of_each_epoch,
@@ -334,6 +366,16 @@ def test_a_new_coordinator_goes_on_with_the_ledger_of_the_status() -> None:
     found = book(after.state.ledger, after.now)
     assert found.total == pytest.approx(stored.total + 5)
     assert found.seconds == pytest.approx({STARTUP: 1, PRODUCTIVE: 15}, abs=0.3)
+
+
+def test_members_that_join_again_after_a_suspension_restart() -> None:
+    job = Job(2)
+    job.feed(JobSynced(job.policy, job.pods, trained=True, ledger=replace(begin(RECOVERY, 7.0), furthest=10)))
+    job.waits(0)
+    job.passes(4)
+    job.waits(1)
+    trains(job, 5, 6)
+    assert booked(job) == pytest.approx({RECOVERY: 4, STARTUP: 1, REPLAYED: 4}, abs=0.3)
 
 
 def test_a_later_sync_does_not_replace_the_ledger() -> None:

@@ -127,6 +127,8 @@ class Done(Message):
 
     kind: ClassVar[str] = "done"
     round: RoundId = a_round()
+    age: float = a_number(default=0.0)
+    """Seconds between the end of the last of them and this message."""
 
 
 @dataclass(frozen=True, slots=True)

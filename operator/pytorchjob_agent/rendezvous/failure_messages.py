@@ -82,8 +82,8 @@ def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     )
 
 
-def message(assigned: Assigned, report: TerminationMessage, *, waits: bool = False) -> Failed:
-    """Return the report of a failure to the coordinator."""
+def message(assigned: Assigned, report: TerminationMessage, *, waits: bool = False, age: float = 0.0) -> Failed:
+    """Return the report of a failure to the coordinator; `age`: seconds since then."""
     return Failed(
         round=assigned.round,
         rank=report.rank if report.rank is not None else assigned.first_rank,
@@ -94,6 +94,7 @@ def message(assigned: Assigned, report: TerminationMessage, *, waits: bool = Fal
         also=report.failed_after,
         hang=report.reason == ExitReason.WORKER_HANGS,
         waits=waits,
+        age=age,
     )
 
 

@@ -269,7 +269,9 @@ class ElasticAgent(LocalElasticAgent):
         if step.by_members:
             self._membership.ask_for_restart(own.message)
         group.state = WorkerState.STOPPED
-        self._open(group, failure_messages.message(assigned, own, waits=waits), by_members=step.by_members)
+        age = 0.0 if self._verdict is not None else self._wakeup.age()
+        failed = failure_messages.message(assigned, own, waits=waits, age=age)
+        self._open(group, failed, by_members=step.by_members)
 
     def _regroup(self, group: WorkerGroup, step: Step) -> None:
         say(f"stopping the workers: {step.reason}")
@@ -302,7 +304,7 @@ class ElasticAgent(LocalElasticAgent):
         if not self._reported_done and self._membership.saves.finished():
             self._workers.ended()
             self._membership.client.heartbeat_now()  # the coordinator learns the last step
-            self._reported_done = self._membership.done()
+            self._reported_done = self._membership.done(self._wakeup.age())
 
     def _stopped(self, stop: Stop) -> RunResult:
         """End on the coordinator's command."""

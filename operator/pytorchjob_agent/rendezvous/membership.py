@@ -277,8 +277,8 @@ class Membership:
             return self.heartbeats.cut_off(self.fence_seconds)
         return time.monotonic() - self.client.contact_at() >= self.fence_seconds
 
-    def done(self) -> bool:
-        """Report to the coordinator, once, and to the other members that the workers here are done.
+    def done(self, age: float = 0.0) -> bool:
+        """Report to the coordinator, once, and to the other members that the workers here are done, since `age` s.
 
         False if the round's store could not be written: call again. Without a coordinator the others wait for it.
         """
@@ -286,7 +286,7 @@ class Membership:
             return True
         if self._done_in != assigned.round:
             self._done_in = assigned.round
-            self.client.update(lambda session: session.finish(assigned.round))
+            self.client.update(lambda session: session.finish(assigned.round, age))
         if self._peers is None:
             return False
         try:

@@ -194,9 +194,9 @@ class Session:
         """Drop a round that has ended before it began."""
         self.inbox = commands.skip(self.inbox)
 
-    def finish(self, id_: RoundId) -> None:
-        """Report that all workers here ended well."""
-        self.stand(Done(id_), done=True)
+    def finish(self, id_: RoundId, age: float = 0.0) -> None:
+        """Report that all workers here ended well; `age`: seconds since then."""
+        self.stand(Done(id_, age), done=True)
 
     def leave(self, seconds: float, reason: str) -> None:
         """Report that this pod has to go within these seconds."""

@@ -24,7 +24,7 @@ class Wakeup:
         """Ends the sleep; any thread may."""
         self._pidfds: list[int] = []
         self.ended_at = 0.0
-        """When a worker was last seen to end; its exit code may be known a moment later."""
+        """When a worker of this round was last seen to end; its exit code may be known a moment later. 0: none yet."""
         self.asked: tuple[int, float] | None = None
         """The signal that asked this pod to go, and when."""
         self.on_asked: Callable[[], None] = lambda: None
@@ -40,6 +40,10 @@ class Wakeup:
         if self._alarm in ready:
             self._alarm.hush()
 
+    def age(self) -> float:
+        """Return the seconds since a worker of this round was last seen to end; 0 if none was."""
+        return time.monotonic() - self.ended_at if self.ended_at else 0.0
+
     @property
     def watches(self) -> bool:
         """Whether the end of a worker ends the sleep, and no worker has ended just now."""
@@ -48,6 +52,7 @@ class Wakeup:
     def watch(self, pids: Iterable[int]) -> None:
         """Wake up at the end of these processes, and of no others."""
         self.forget()
+        self.ended_at = 0.0
         try:
             for pid in pids:
                 self._watch(pid)

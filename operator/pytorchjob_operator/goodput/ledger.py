@@ -94,6 +94,8 @@ class Sight:
     """Seconds since the workers of this round were started. None: unknown."""
     saves: SavesSeen | None = None
     """The script's own saves in this round, if there are more than before."""
+    over: float = 0.0
+    """For how long the training was over before this was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ def advance(ledger: Ledger, sight: Sight, now: float) -> Ledger:
         ledger = _reached(ledger, sight.step, sight.steps or StepsSeen())
     if sight.saves is not None:
         ledger = _counted(ledger, sight.saves)
+    if sight.stage is Stage.OVER:
+        ledger = _ended_late(ledger, TimeClass.OTHER, sight.over)
     return _enter(ledger, _class_of(ledger, sight))
 
 
@@ -231,11 +235,16 @@ def _interrupted(ledger: Ledger, found: Interruption) -> Ledger:
     """Move the time for which the end of a round was not noticed out of the open class."""
     causes = ledger.causes.added(Cause.HANG if found.hung else found.cause)
     ledger = replace(ledger, interruptions=ledger.interruptions + 1, causes=causes)
+    idle = ledger.until - ledger.stepped if found.hung and ledger.stepped is not None else 0.0
+    return _ended_late(ledger, TimeClass.HUNG if found.hung else TimeClass.DETECTION, max(found.seconds, idle))
+
+
+def _ended_late(ledger: Ledger, new: TimeClass, seconds: float) -> Ledger:
+    """Move the time for which the end of the workers was not noticed out of their class."""
     if ledger.current not in _ENDABLE:
         return ledger
-    idle = ledger.until - ledger.stepped if found.hung and ledger.stepped is not None else 0.0
-    late = min(max(found.seconds, idle, 0.0), max(ledger.until - ledger.entered, 0.0))
-    moved = _move(ledger, ledger.current, TimeClass.HUNG if found.hung else TimeClass.DETECTION, late)
+    late = min(max(seconds, 0.0), max(ledger.until - ledger.entered, 0.0))
+    moved = _move(ledger, ledger.current, new, late)
     return replace(moved, unknown=max(ledger.unknown - late, 0.0)) if ledger.current is _P else moved
 
 

@@ -20,6 +20,8 @@ from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.problem import read_time
 
 _TRAINED = (TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION)
+_WITHOUT_PODS = (TimeClass.WAITING_FOR_PODS, TimeClass.SUSPENDED)
+"""Classes that are over once the pods run, also before an agent is heard."""
 _DOWN = (Stage.RESTARTING, Stage.WAITING_FOR_PODS)
 _MOST = 1e15
 _MOST_SAVES, _MOST_STEPS = 2**31 - 1, 2**53 - 1
@@ -32,6 +34,8 @@ def build_ledger(context: Context) -> Ledger:
     if _is_coordinators(context):
         return book(ledger, now)
     now_is = stage(context)
+    if now_is is Stage.UNKNOWN and ledger.current in _WITHOUT_PODS:
+        now_is = Stage.RESTARTING
     fell = ledger.current in _TRAINED and now_is in _DOWN
     return advance(ledger, Sight(now_is, interruption=Interruption() if fell else None), now)
 

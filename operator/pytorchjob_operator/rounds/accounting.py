@@ -68,8 +68,19 @@ def account(transition: Transition, before: JobState) -> None:
         cause=Cause.POD_LOST if _turns_out_lost(transition.state, before) else None,
         workers_age=transition.workers_age,
         saves=transition.saves,
+        over=_over(transition) if Trigger.SUCCEEDED in transition.triggers else 0.0,
     )
     transition.state = replace(state, ledger=advance(state.ledger, sight, transition.now))
+
+
+def _over(transition: Transition) -> float:
+    """Return for how long the last workers of the round have been done; 0 if one of these times is unknown."""
+    round_ = transition.state.round
+    ended = [member.done_at for member in transition.in_round()]
+    known = [at for at in ended if at is not None]
+    if round_ is None or len(known) < len(round_.ranks):
+        return 0.0
+    return max(transition.now - max(known), 0.0)
 
 
 def _is_sight(transition: Transition, before: JobState) -> bool:
@@ -94,7 +105,7 @@ def _stage(state: JobState) -> Stage:
         case Rendezvous(last_round=last) | Stalled(last_round=last):
             if state.lacks_pods:
                 return Stage.WAITING_FOR_PODS
-            return Stage.STARTING if last is None else Stage.RESTARTING
+            return Stage.STARTING if last is None and not state.trained else Stage.RESTARTING
         case Ended():
             return Stage.OVER
     assert_never(state.phase)

@@ -204,7 +204,8 @@ def done(transition: Transition, member: Member, message: Done) -> None:
             last = replace(phase.last_round, done=phase.last_round.done | {member.index})
             transition.update(replace(phase, last_round=last))  # why it leaves then: see `failures.leaves_because`
         return
-    mark_done(transition, member)
+    at = transition.now - min(max(message.age, 0.0), 60.0)
+    mark_done(transition, replace(member, done_at=min(at, member.done_at or at)))
     transition.reason = f"{member.pod} is done"
     check_success(transition)
 
@@ -234,7 +235,7 @@ def check_success(transition: Transition) -> None:
 
 def resumed(transition: Transition, member: Member, message: Resumed) -> None:
     """The members agreed on a round while the coordinator was away."""
-    member, round_ = transition.put(replace(member, port=None)), transition.state.round
+    member, round_ = transition.put(replace(member, port=None, done_at=None)), transition.state.round
     if round_ is not None and round_.has(member.index) and message.round == round_.id:
         transition.reason = f"{member.pod} reports round {message.round}, which is known"
         return

@@ -122,6 +122,8 @@ class Member:
     """The last time at which it certainly lived, by its peers' reports. Kept while the coordinator does not hear it."""
     leaving: bool = False
     done: bool = False
+    done_at: float | None = None
+    """When its workers ended with success. None: unknown, or they have not."""
     cooperative: bool = False
     """True if its workers have polled for checkpoint requests, in this round or in an earlier one."""
     answered: int = 0

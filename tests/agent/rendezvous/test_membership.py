@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.messages import Assigned, Heartbeat, RoundId
+from pytorchjob_agent.contract.messages import Assigned, Done, Heartbeat, Hello, RoundId
 from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.membership import Membership
+from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 
 pytestmark = pytest.mark.torch
@@ -16,10 +17,12 @@ class Client:
     """Counts what the coordinator is told."""
 
     def __init__(self) -> None:
+        self.session = Session(Hello("job", "pod", "token", 0, "127.0.0.1", 1, "i"), 0.0)
         self.updates = 0
 
     def update(self, change: Any) -> None:
         self.updates += 1
+        change(self.session)
 
 
 class Store:
@@ -41,9 +44,10 @@ def test_success_is_written_until_the_store_has_it_and_reported_once() -> None:
     membership.assigned = Assigned(RoundId(1, 1), 1, 2, 1, 2, "127.0.0.1", 1, 0)
     membership.store = store
     membership._peers = SignedStore(store, membership.assigned)  # type: ignore[arg-type]
-    assert [membership.done() for _ in range(3)] == [False, False, True]
+    assert [membership.done(age) for age in (0.5, 1.5, 2.5)] == [False, False, True]
     assert store.keys == ["done/1"]
     assert client.updates == 1
+    assert client.session.standing.then == (Done(RoundId(1, 1), 0.5),)
 
 
 class PeerHeartbeats:

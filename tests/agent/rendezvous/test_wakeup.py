@@ -17,10 +17,13 @@ def process() -> "subprocess.Popen[bytes]":
 def test_the_end_of_a_process_ends_the_sleep(process: "subprocess.Popen[bytes]") -> None:
     clock = Wakeup()
     clock.watch([process.pid])
-    assert clock.watches
+    assert (clock.watches, clock.age()) == (True, 0.0)
     process.communicate(b"\n")
     clock.sleep(60)
     assert not clock.watches
+    assert clock.age() > 0.0
+    clock.watch([os.getpid()])
+    assert clock.age() == 0.0
 
 
 def test_one_that_ended_before_is_looked_for(process: "subprocess.Popen[bytes]") -> None:
