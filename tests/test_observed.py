@@ -195,6 +195,11 @@ def test_where_a_pod_runs() -> None:
     assert Pod.from_api(meta).node == ""
 
 
+def test_the_zone_of_a_pod_by_its_label() -> None:
+    assert api_pod(labels={names.LABEL_ZONE: "eu-1a"}).zone == "eu-1a"
+    assert api_pod().zone == ""
+
+
 @pytest.mark.parametrize(
     ("conditions", "expected"),
     [

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
+from sys import intern
 from typing import Any, NamedTuple
 
 from pytorchjob_operator import names
@@ -103,7 +104,7 @@ class Toleration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What announces that a node may lose its pods. A cluster has thousands of nodes, so there is nothing else."""
+    """What announces that a node may lose its pods, and its zone. A cluster has thousands: there is no more."""
 
     name: str
     uid: str
@@ -113,6 +114,8 @@ class Node:
     """Those that keep pods away. Most of them belong to the node for good, and its pods tolerate them."""
     condition: str = ""
     """The condition that announces a loss, as `type=status`."""
+    zone: str = ""
+    """Empty: unknown."""
     namespace: str = ""
     owner_uid: str | None = None
 
@@ -128,12 +131,13 @@ class Node:
             cordoned=bool(spec.get("unschedulable")) or any(taint.key == names.TAINT_UNSCHEDULABLE for taint in taints),
             taints=_shared_taints(taints),
             condition=_bad_condition((obj.get("status") or {}).get("conditions") or ()),
+            zone=intern(str((meta.get("labels") or {}).get(names.LABEL_ZONE) or "")[:_LONGEST]),
         )
 
     @property
-    def marks(self) -> tuple[bool, tuple[Taint, ...], str]:
+    def marks(self) -> tuple[bool, tuple[Taint, ...], str, str]:
         """All that a decision depends on; the rest changes with each heartbeat."""
-        return self.cordoned, self.taints, self.condition
+        return self.cordoned, self.taints, self.condition, self.zone
 
     @property
     def marked(self) -> bool:

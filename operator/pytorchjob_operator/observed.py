@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from sys import intern
 from typing import Any
 
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR, TOKEN
@@ -74,6 +75,8 @@ class Pod:
     """The last exit of container `pytorch`, if that was an error soon after its start."""
     node: str = ""
     """Where it runs; empty until it is scheduled."""
+    zone: str = ""
+    """The zone by its own label; empty: unknown."""
     deleted_at: datetime | None = None
     """When its grace period ends; None unless it is being deleted, and once only a finalizer keeps it."""
     anonymous: bool = False
@@ -118,6 +121,7 @@ class Pod:
             cause=find_cause(status, deleting=deleting) if lost or exit_code else None,
             crash=None if phase is PodPhase.SUCCEEDED else find_crash(status),
             node=str((obj.get("spec") or {}).get("nodeName") or ""),
+            zone=intern(str(labels.get(names.LABEL_ZONE) or "")),
             deleted_at=read_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
             anonymous=_anonymous(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
             without_coordinator=bool(obj.get("spec")) and COORDINATOR not in variables,
@@ -252,6 +256,8 @@ class Observed:
     """The nodes that a plan asked for (`Plan.nodes`), by name; other nodes have not been read."""
     marked: Mapping[str, Node] = field(default_factory=dict)
     """The nodes of the job's pods that may lose their pods, by name, if the operator may watch nodes."""
+    zones: Mapping[str, str] = field(default_factory=dict)
+    """The zones of the job's nodes that have one, by the node's name, if the operator may watch nodes."""
     report: Report | None = None
     """The coordinator's report about the job's rounds; None without the coordinator, and before its first report."""
     postponed: Mapping[str, datetime] = field(default_factory=dict)

@@ -282,6 +282,22 @@ async def test_workers_save_at_once_when_a_node_of_theirs_is_tainted_and_train_o
     assert threats[0]["message"].endswith("The workers are asked to save at once, and continue.")
 
 
+async def test_an_agent_learns_the_zone_of_its_node_with_its_round(
+    operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents, node: str
+) -> None:
+    await started(jobs, kubelet)
+    bind(jobs, "x-worker-1", node)
+    jobs.plane.kubectl("label", "node", node, "topology.kubernetes.io/zone=eu-1a")
+    jobs.plane.kubectl("taint", "node", node, "example.com/spot-notice=now:NoSchedule")
+    agents.beat = replace(agents.beat, saves_on_request=True)
+    first, second = [await agents.come(name, round_=RoundId(1, 1), rank=rank) for rank, name in enumerate(WORKERS)]
+    await first.hear_kind("save")  # the coordinator knows the taint, which came after the label
+    second.say(fell(RoundId(1, 1)), Join(4001))
+    await first.hear_kind("restart")
+    first.say(Join(4000))
+    assert [(await agent.hear_kind("assigned")).zone for agent in (first, second)] == ["", "eu-1a"]
+
+
 async def test_workers_save_at_once_when_a_pod_is_about_to_be_deleted(
     operator: OperatorProcess, jobs: Jobs, kubelet: Kubelet, agents: Agents
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pytorchjob_operator.app.node_watch import ASK_AGAIN, NodeWatch
 from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import ApiClient
+from pytorchjob_operator.names import LABEL_ZONE
 from tests.fakes.apiserver import FakeApi, Request, failure
 from tests.waiting import until_async
 
@@ -39,9 +40,10 @@ async def watched(client: ApiClient) -> AsyncIterator[Watched]:
         await task
 
 
-def put(api: FakeApi, name: str, **spec: Any) -> None:
+def put(api: FakeApi, name: str, zone: str = "", **spec: Any) -> None:
     known = api.objects.get(NODES, {}).get(("", name), {}).get("metadata", {})
-    api.put(NODES, {"metadata": {**known, "name": name, "namespace": ""}, "spec": spec})
+    labels = {LABEL_ZONE: zone} if zone else {}
+    api.put(NODES, {"metadata": {**known, "name": name, "namespace": "", "labels": labels}, "spec": spec})
 
 
 def reads(api: FakeApi) -> list[Request]:
@@ -65,6 +67,18 @@ async def test_a_change_of_an_announcement_is_reported_and_a_heartbeat_is_not(ap
     put(api, "a")
     await until_async(lambda: watched.changes == [{"b"}, {"a"}, {"a"}])
     assert watched.cordoned() == {"b"}
+
+
+async def test_a_zone_is_reported_once(api: FakeApi, watched: Watched) -> None:
+    put(api, "a", "eu-1a")
+    put(api, "b")
+    watched.watch.want()
+    await until_async(lambda: watched.changes == [{"a"}])
+    put(api, "a", "eu-1a")
+    put(api, "b", "eu-1b")
+    await until_async(lambda: watched.changes == [{"a"}, {"b"}])
+    known = (watched.watch.store.get("", name) for name in ("a", "b"))
+    assert [node and node.zone for node in known] == ["eu-1a", "eu-1b"]
 
 
 async def test_without_the_right_it_asks_now_and_then_and_logs_once(

@@ -182,6 +182,24 @@ def test_expected_pods(pod: Pod, expected: tuple[int, ExpectedPod] | None) -> No
 
 
 @pytest.mark.parametrize(
+    ("pod", "zones", "zone"),
+    [
+        pytest.param(make_pod("worker-0", node="n1"), {"n1": "eu-1a"}, "eu-1a", id="the label of its node"),
+        pytest.param(make_pod("worker-0", node="n1"), {"n2": "eu-1a"}, "", id="its node has none, or is not known"),
+        pytest.param(make_pod("worker-0"), {"n1": "eu-1a"}, "", id="it is not scheduled"),
+        pytest.param(make_pod("worker-0", node="n1", zone="eu-1b"), {}, "eu-1b", id="its own label, without the node"),
+        pytest.param(
+            make_pod("worker-0", node="n1", zone="eu-1b"), {"n1": "eu-1a"}, "eu-1a", id="the node's label counts first"
+        ),
+    ],
+)
+def test_the_coordinator_learns_the_zone_of_a_pod(pod: Pod, zones: dict[str, str], zone: str) -> None:
+    decided = make_plan(replace(observed(make_job(), pod), options=OPTIONS, zones=zones)).coordinator
+    assert isinstance(decided, Sync)
+    assert decided.pods[1].zone == zone
+
+
+@pytest.mark.parametrize(
     ("pod", "terminating"),
     [
         pytest.param(make_pod("worker-0"), {}, id="a pod that runs does not terminate"),

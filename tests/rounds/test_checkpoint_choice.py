@@ -8,7 +8,7 @@ from pytorchjob_agent.contract.held_saves import Choice, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
 from pytorchjob_operator.rounds.checkpoint_choice import choose
 from pytorchjob_operator.rounds.values import Member
-from tests.rounds.story import running
+from tests.rounds.story import Job, expected, running
 
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)
 
@@ -95,6 +95,13 @@ def test_all_members_of_a_round_receive_the_choice() -> None:
     job.says(1, Join(20001, first, held=(save(first, 0, 2),)))
     job.passes(5)
     assert [job.assigned(index).checkpoint for index in range(2)] == [f"{first}/0/2"] * 2
+
+
+def test_each_member_of_a_round_receives_its_zone() -> None:
+    job = Job(2)
+    job.expect({0: expected(0, zone="eu-1a"), 1: expected(1)})
+    job.waits(0, 1)
+    assert [job.assigned(index).zone for index in range(2)] == ["eu-1a", ""]
 
 
 def test_a_member_without_checkpoints_is_a_problem_of_the_job_until_it_keeps_them_again() -> None:

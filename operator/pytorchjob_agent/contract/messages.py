@@ -206,6 +206,8 @@ class Assigned(Message):
     """The job's last failures, for the next coordinator (`rounds/past_failures`). The agent repeats them unread."""
     checkpoint: str = a_text(256, default="")
     """The `Choice` of the checkpoint that all members start with. Empty: each continues with what it has."""
+    zone: str = a_text(256, default="")
+    """The zone of this pod's node: copies of checkpoints go to other zones first. Empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,6 +247,7 @@ def agree(store: SignedStore) -> Assigned | None:
         reason="agreed on without the coordinator",
         secret=next_secret(old.secret, id_),
         certificate=old.certificate,
+        zone=old.zone,
     )
 
 

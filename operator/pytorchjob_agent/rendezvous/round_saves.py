@@ -223,9 +223,8 @@ class MemorySaves:
             self._tier.drain.close()
 
     def _own(self, assigned: Assigned) -> Peer:
-        return Peer(
-            assigned.rank, self._address, self._server.port, self._node, self._held.identity(), self._held.list()
-        )
+        place = (assigned.rank, self._address, self._server.port, self._node)
+        return Peer(*place, self._held.identity(), self._held.list(), assigned.zone)
 
     def _restore(self, assigned: Assigned, peers: Callable[[], Sequence[Peer]], goes_on: Callable[[], bool]) -> None:
         choice = Choice.from_text(assigned.checkpoint)
@@ -257,7 +256,7 @@ class MemorySaves:
             RoundKeys.of(assigned),
             self._rules.copies,
             ready,
-            lambda: targets(own, _read_peers(store, own), assigned.size),
+            lambda: targets(own, _read_peers(store, own)),
         )
 
     def _share(self) -> None:

@@ -1,7 +1,9 @@
-"""What members publish in their round's store about their saves: address, node, directory, what they hold. Pure."""
+"""What members publish in their round's store about their saves: address, place, directory, held saves; and which peers
+keep their copies. Pure."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,26 +25,28 @@ class Peer:
     directory: str
     """Equal for members that share a directory."""
     held: tuple[HeldSave, ...] = ()
+    zone: str = ""
+    """The zone of its node. Empty: unknown."""
 
     def to_json(self) -> str:
         """Return what `from_json` reads."""
         saves = [[str(save.id.round), save.id.owner, save.id.number, save.writers, save.label] for save in self.held]
-        return json.dumps([self.address, self.port, self.node, self.directory, saves])
+        return json.dumps([self.address, self.port, self.node, self.directory, saves, self.zone])
 
     @classmethod
     def from_json(cls, rank: int, text: str) -> Self:
         """Read what another member published. Raises ValueError."""
         try:
-            address, port, node, directory, saves = json.loads(text)
+            address, port, node, directory, saves, zone = json.loads(text)
             held = tuple(_save(entry) for entry in saves)
         except (TypeError, AttributeError, RecursionError) as error:
             raise ValueError(str(error)) from None
-        texts = (address, node, directory)
+        texts = (address, node, directory, zone)
         if not all(isinstance(each, str) and len(each) <= _LONGEST for each in texts) or type(port) is not int:
             raise ValueError("not a peer")
         if not 0 < port <= _MAX_PORT:
             raise ValueError("not a port")
-        return cls(rank, address, port, node, directory, held)
+        return cls(rank, address, port, node, directory, held, zone)
 
     def has(self, choice: Choice, owner: int) -> SaveId | None:
         """Return the newest part of a chosen save that this member holds of this owner."""
@@ -58,9 +62,38 @@ def _save(entry: Any) -> HeldSave:
     return HeldSave(SaveId(id_, owner, number), 0, "", writers, label)
 
 
-def targets(own: Peer, others: Iterable[Peer], size: int) -> list[Peer]:
-    """Return the peers that may keep copies, the best first: on other nodes, then the next ranks."""
-    return sorted(others, key=lambda peer: (peer.node == own.node, (peer.rank - own.rank) % size))
+def targets(own: Peer, others: Iterable[Peer]) -> list[Peer]:
+    """Return the peers that may keep copies, the best first: in other zones, then on other nodes, then the rest."""
+    members = [own, *others]
+    far = _beyond(own, [member for member in members if own.zone and member.zone], lambda member: member.zone)
+    rest = _without(members, far)
+    near = _beyond(own, rest, lambda member: member.node)
+    return [*far, *near, *_beyond(own, _without(rest, near), lambda member: member.rank)]
+
+
+def _without(members: Iterable[Peer], others: Iterable[Peer]) -> list[Peer]:
+    ranks = {other.rank for other in others}
+    return [member for member in members if member.rank not in ranks]
+
+
+def _beyond(own: Peer, members: Sequence[Peer], group: Callable[[Peer], Hashable]) -> list[Peer]:
+    """Return the members of the other groups, the best first.
+
+    The members lie in a line, group by group, and each counts on by the size of the largest group. So no two members
+    have the same best peer, unless a group has more than half of the members. Then the others share its copies evenly.
+    """
+    lowest: dict[Hashable, int] = {}
+    for member in members:
+        lowest[group(member)] = min(member.rank, lowest.get(group(member), member.rank))
+    line = sorted(members, key=lambda member: (lowest[group(member)], member.rank))
+    inside = [member for member in line if group(member) == group(own)]
+    if len(inside) == len(line):
+        return []
+    end = line.index(inside[-1]) + 1
+    outside = line[end:] + line[: end - len(inside)]
+    most = max(Counter(map(group, line)).values())
+    start = (inside.index(own) + most - len(inside)) % len(outside)
+    return outside[start:] + outside[:start]
 
 
 def shares_directory(own: Peer, others: Sequence[Peer]) -> bool:

@@ -1,8 +1,8 @@
-"""Watches the nodes for what announces the loss of their pods, once a job has pods.
+"""Watches the nodes for what announces the loss of their pods, and for their zones, once a job has pods.
 
 Kubelets renew a Lease as their heartbeat, and write a node's status every five minutes or when it changes: a cluster of
 5,000 nodes sends some 17 nodes a second. Of each the store keeps a few words. Without the right to watch nodes nothing
-is announced, and everything else works.
+is announced, zones are those that pods have as labels, and everything else works.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ GATHER_SECONDS = 0.1
 
 
 class NodeStore(Store[Node]):
-    """The nodes; `on_marked(name)` is called when another announcement, or none, stands for a node."""
+    """The nodes; `on_marked(name)` is called when a node's announcement or its zone has changed."""
 
     def __init__(self, clock: Callable[[], float], on_marked: Callable[[str], None]) -> None:
         super().__init__(clock)
@@ -39,13 +39,13 @@ class NodeStore(Store[Node]):
         """Store a state; False if a newer state is already stored."""
         before = self.get("", item.name)
         stored = super().put(item, listed_at)
-        if stored and (before.marks != item.marks if before is not None else item.marked):
+        if stored and (before.marks != item.marks if before is not None else item.marked or item.zone):
             self._on_marked(item.name)
         return stored
 
 
 class NodeWatch:
-    """Fills a NodeStore; `on_change` is called with the names of the nodes whose announcements have changed."""
+    """Fills a NodeStore; `on_change` is called with the names of the nodes that `on_marked` names."""
 
     def __init__(
         self, client: ApiClient, on_change: Callable[[frozenset[str]], None], ask_again: Backoff = ASK_AGAIN

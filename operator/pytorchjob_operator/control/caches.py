@@ -33,6 +33,7 @@ class Caches:
         """Return a snapshot of a job and its children; an object of another namespace is no child."""
         uid, namespace = job.metadata.uid, job.metadata.namespace
         pods = tuple(pod for pod in self.pods.by_owner(uid) if pod.namespace == namespace)
+        nodes = self._nodes(pods)
         return Observed(
             job=job,
             now=now,
@@ -47,12 +48,13 @@ class Caches:
             refusal=refusal,
             status_due=status_due,
             options=self.options,
-            marked=self._marked(pods),
+            marked={node.name: node for node in nodes if node.marked},
+            zones={node.name: node.zone for node in nodes if node.zone},
         )
 
-    def _marked(self, pods: tuple[Pod, ...]) -> dict[str, Node]:
-        """Return the nodes of these pods that may lose them."""
+    def _nodes(self, pods: tuple[Pod, ...]) -> list[Node]:
+        """Return the known nodes of these pods."""
         if self.nodes is None:
-            return {}
+            return []
         found = (self.nodes.get("", name) for name in {pod.node for pod in pods})
-        return {node.name: node for node in found if node is not None and node.marked}
+        return [node for node in found if node is not None]

@@ -14,7 +14,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy, StartMode
 from pytorchjob_operator.names import Cause, ReplicaType
-from pytorchjob_operator.observed import Options, Pod, PodPhase
+from pytorchjob_operator.observed import Observed, Options, Pod, PodPhase
 from pytorchjob_operator.plan import elastic, goodput, job_limits, members, replicas, restart, threats
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.replicas import Replica
@@ -62,7 +62,7 @@ def _trains_without(context: Context) -> bool:
 
 def _expected_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int, ExpectedPod]:
     return {
-        replicas.position(context.job, replica): _expected_pod(pod, threats.find(context.seen, pod))
+        replicas.position(context.job, replica): _expected_pod(pod, context.seen)
         for replica, pod in context.compared.present.items()
         if replica.type in roles and _takes_part(pod)
     }
@@ -111,10 +111,11 @@ def _takes_part(pod: Pod) -> bool:
     return not pod.deleting and not pod.failed
 
 
-def _expected_pod(pod: Pod, threat: str) -> ExpectedPod:
+def _expected_pod(pod: Pod, seen: Observed) -> ExpectedPod:
     problem = pod.problem
     words = f"{problem.reason}: {problem.message}"[:_MAX_PROBLEM] if problem else ""
-    return ExpectedPod(pod.name, pod.uid, words, pod.succeeded, threat)
+    zone = seen.zones.get(pod.node) or pod.zone
+    return ExpectedPod(pod.name, pod.uid, words, pod.succeeded, threats.find(seen, pod), zone)
 
 
 def _policy(job: PyTorchJob, options: Options) -> Policy:

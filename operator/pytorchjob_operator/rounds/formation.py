@@ -83,7 +83,7 @@ def _next_id(transition: Transition) -> RoundId:
 def _assign_all(transition: Transition, round_: Round, chosen: Sequence[Member], reason: str) -> None:
     """Send each member its place. Member 0 hosts the round's store."""
     past = past_failures.encode(transition.state.history, transition.now)
-    checkpoint = checkpoint_choice.choose(chosen)
+    checkpoint, pods = checkpoint_choice.choose(chosen), transition.state.pods
     master, first_ranks = chosen[0], accumulate([0, *(member.nproc for member in chosen[:-1])])
     for rank, (member, first_rank) in enumerate(zip(chosen, first_ranks, strict=True)):
         neighbour = chosen[(rank + 1) % len(chosen)]
@@ -102,6 +102,7 @@ def _assign_all(transition: Transition, round_: Round, chosen: Sequence[Member],
                 checkpoint=checkpoint,
                 neighbour="" if neighbour is member else f"{neighbour.address}:{neighbour.port}",
                 reason=reason,
+                zone=pods[member.index].zone if member.index in pods else "",
             ),
         )
 

@@ -73,6 +73,8 @@ class ExpectedPod:
     succeeded: bool = False
     threat: str = ""
     """Why it may be lost soon, with its node: a clause without a subject. Empty: nothing is known."""
+    zone: str = ""
+    """The zone of its node. Empty: unknown."""
 
 
 class Threat(NamedTuple):

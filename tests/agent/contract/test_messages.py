@@ -70,7 +70,7 @@ FROM_AGENT: list[Message] = [
 TO_AGENT: list[Message] = [
     Welcome(3),
     Refused("no", again=True, fenced=True),
-    Assigned(ROUND, 0, 2, 0, 4, "10.0.0.1", 1, 5, "10.0.0.2:1", "rank 1 failed", "5ec2e7"),
+    Assigned(ROUND, 0, 2, 0, 4, "10.0.0.1", 1, 5, "10.0.0.2:1", "rank 1 failed", "5ec2e7", zone="eu-1a"),
     Restart(ROUND, "rank 1 failed", dump=True),
     Checkpoint(ROUND, 2, 30.0, "pod-1 joined"),
     Save(ROUND, 3, 300.0, "pod-1: its node n1 is cordoned"),

@@ -98,6 +98,7 @@ class Job:
     policy: Policy = field(default_factory=lambda: Policy(2, 2))
     pods: dict[int, Pod] = field(default_factory=dict)
     expected: dict[int, ExpectedPod] = field(default_factory=dict)
+    zones: dict[int, str] = field(default_factory=dict)
     events: list[JobEvent] = field(default_factory=list)
     port: int = 0
     term: int = 0
@@ -121,13 +122,16 @@ class Job:
     def expect(self, *indices: int, uid: str = "u") -> None:
         """Say which pods there are."""
         known = self.expected
-        self.expected = {index: known.get(index) or ExpectedPod(f"pod-{index}", f"{uid}-{index}") for index in indices}
+        self.expected = {index: known.get(index) or self._pod(index, uid) for index in indices}
         if self.coordinator is not None:
             self.coordinator.apply(JOB, Sync(self.policy, self.expected))
 
+    def _pod(self, index: int, uid: str) -> ExpectedPod:
+        return ExpectedPod(f"pod-{index}", f"{uid}-{index}", zone=self.zones.get(index, ""))
+
     def start(self, index: int, uid: str = "u", command: tuple[str, ...] = (), **env: str) -> Pod:
         """Start the agent of one pod; it becomes the expected pod of its replica."""
-        self.expected[index] = ExpectedPod(f"pod-{index}", f"{uid}-{index}")
+        self.expected[index] = self._pod(index, uid)
         self.expect(*self.expected)
         output, words = self.folder / f"pod-{index}-{uid}.log", self.folder / f"pod-{index}-{uid}.words"
         own = coordinator_endpoint.CoordinatorEndpoint(
@@ -159,7 +163,7 @@ class Job:
 
     def start_all(self, **env: str) -> list[Pod]:
         """Start as many as there may be."""
-        self.expected = {index: ExpectedPod(f"pod-{index}", f"u-{index}") for index in range(self.policy.max_members)}
+        self.expected = {index: self._pod(index, "u") for index in range(self.policy.max_members)}
         return [self.start(index, **env) for index in range(self.policy.max_members)]
 
     def report(self) -> Report:

@@ -27,10 +27,11 @@ def rules(job: Job, index: int, uid: str = "u", interval: int = 0) -> str:
     return CheckpointRules(str(memory(job, index, uid)), 10**8, durable=storage).to_json()
 
 
-def start(job: Job, index: int, save: str, uid: str = "u", interval: int = 0) -> Pod:
+def start(job: Job, index: int, save: str, uid: str = "u", interval: int = 0, **env: str) -> Pod:
     """Start a pod whose script saves to its memory."""
     folder = str(memory(job, index, uid))
-    return job.start(index, uid, SCRIPT, SAVE=save, FOLDER=folder, **{CHECKPOINT: rules(job, index, uid, interval)})
+    given = {CHECKPOINT: rules(job, index, uid, interval), **env}
+    return job.start(index, uid, SCRIPT, SAVE=save, FOLDER=folder, **given)
 
 
 def lose(job: Job, index: int) -> None:

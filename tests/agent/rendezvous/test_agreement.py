@@ -10,7 +10,7 @@ from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from tests.agent.rendezvous.stores import Store
 
-ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 6, "10.0.0.1", 1000, 4, secret="5ec2e7")
+ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 6, "10.0.0.1", 1000, 4, secret="5ec2e7", zone="eu-1a")
 PLACES = [replace(ZERO, rank=rank, first_rank=2 * rank) for rank in range(3)]
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT
+from pytorchjob_agent.contract.environment import NODE
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds.values import Policy
 from tests.waiting import until
@@ -57,6 +58,22 @@ def test_a_pod_lost_with_its_memory_costs_no_finished_save(job: Job, save: str, 
         pod.says("starts from step 80\n")
     assert [pod.process.wait(100) for pod in job.pods.values()] == [0, 0]
     assert [step for step, *_ in new.steps()] == list(range(81, 91))
+
+
+@pytest.mark.parametrize(
+    ("zones", "keeper"),
+    [
+        pytest.param({0: "eu-1a", 1: "eu-1a", 2: "eu-1b"}, 2, id="in the other zone"),
+        pytest.param({}, 1, id="on the next node, as zones are unknown"),
+    ],
+)
+def test_where_the_copy_is_kept(job: Job, zones: dict[int, str], keeper: int) -> None:
+    """Rank 0 alone saves; each pod is on a node of its own."""
+    job.policy, job.zones, job.expected = Policy(3, 3), zones, {}
+    for index in range(3):
+        start(job, index, "rename", **{NODE: f"node-{index}"})
+    until(lambda: newest(job, keeper, 0) >= 40)
+    assert [index for index in (1, 2) if newest(job, index, 0)] == [keeper]
 
 
 def test_a_save_that_a_crash_cuts_is_never_loaded(job: Job) -> None:

@@ -11,7 +11,7 @@ from pytorchjob_agent.contract.held_saves import HeldSave
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import HeldSaves
-from pytorchjob_agent.saves.peers import Peer, shares_directory, targets
+from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
@@ -199,31 +199,3 @@ def test_a_directory_that_is_removed_does_no_harm(member: Member) -> None:
     time.sleep(0.6)  # two scans
     (member.root / "latest.pt").write_bytes(b"second")
     until(lambda: len(member.peer.list()) == 2)
-
-
-def peer(rank: int, node: str, directory: str = "") -> Peer:
-    return Peer(rank, "10.0.0.1", 1, node, directory or str(rank))
-
-
-@pytest.mark.parametrize(
-    ("nodes", "order"),
-    [
-        pytest.param("abc", [2, 0], id="the next rank first"),
-        pytest.param("bba", [2, 0], id="another node first"),
-        pytest.param("abb", [0, 2], id="another node before the next rank"),
-    ],
-)
-def test_who_keeps_the_copies(nodes: str, order: list[int]) -> None:
-    peers = [peer(rank, node) for rank, node in enumerate(nodes)]
-    assert [each.rank for each in targets(peers[1], [peers[0], peers[2]], 3)] == order
-
-
-def test_members_with_one_directory_are_known() -> None:
-    assert shares_directory(peer(0, "a", "same"), [peer(1, "b", "same")])
-    assert not shares_directory(peer(0, "a"), [peer(1, "b")])
-
-
-@pytest.mark.parametrize("text", ["", "[]", "7", '["a", 0, "n", "d", []]', '["a", 1, "n", "d", [["x"]]]', "null"])
-def test_what_no_member_publishes_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        Peer.from_json(1, text)
