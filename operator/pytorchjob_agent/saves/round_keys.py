@@ -2,17 +2,23 @@
 
 The coordinator draws both for each round. All members have the same certificate with its private key. So a member
 accepts no other peer, and a program that reads the network learns nothing. Without the operator's TLS there is none.
+
+Reading a certificate costs as much as a connection. So an agent does it once for a round, and keeps no earlier round's.
 """
 
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
 from pytorchjob_agent.contract.messages import Assigned
+
+_making = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +39,34 @@ class RoundKeys:
         """Return the connection to use after `connect`. Raises OSError: the peer has not the keys of this round."""
         if not self.certificate:
             return sock
-        context = ssl.create_default_context(cadata=self.certificate)
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # it is its own authority
+        with _making:
+            context = _for_client(self.certificate)
         return context.wrap_socket(sock, server_hostname=SERVER_NAME)
 
     def as_server(self, sock: socket.socket) -> socket.socket:
         """Return the connection to use after `accept`. Raises OSError: the peer has not the keys of this round."""
         if not self.certificate:
             return sock
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = 0  # a peer resumes no session
-        with _in_memory(self.certificate) as path:
-            context.load_cert_chain(path)
+        with _making:
+            context = _for_server(self.certificate)
         return context.wrap_socket(sock, server_side=True)
+
+
+@lru_cache(maxsize=1)
+def _for_client(certificate: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=certificate)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # it is its own authority
+    return context
+
+
+@lru_cache(maxsize=1)
+def _for_server(certificate: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0  # a peer resumes no session; TLS 1.2 would let it
+    with _in_memory(certificate) as path:
+        context.load_cert_chain(path)
+    return context
 
 
 @contextmanager
