@@ -62,6 +62,18 @@ async def test_a_job_that_is_expected_gets_its_round_and_a_report(
     talker.close()
 
 
+async def test_a_job_that_was_suspended_has_later_rounds_than_before(coordinator: Coordinator) -> None:
+    """The fences of its saves refuse the rounds before, so none of them may begin again."""
+    port = coordinator.start("127.0.0.1", 0)
+    for number in (1, 2, 3):
+        coordinator.apply(JOB, Sync(POLICY, pods(1)))
+        talker = (await Talker.dial(port)).say(hello(), Join(4000))
+        assert (await talker.hear_kind("assigned")).round == RoundId(3, number)
+        coordinator.apply(JOB, Forget())
+        await talker.hear_kind("refused")
+        talker.close()
+
+
 async def test_what_was_expected_before_the_start_is_known(coordinator: Coordinator) -> None:
     coordinator.apply(JOB, Sync(POLICY, pods(1)))
     (await alone(coordinator.start("127.0.0.1", 0))).close()

@@ -370,12 +370,15 @@ def test_a_new_coordinator_goes_on_with_the_ledger_of_the_status() -> None:
 
 def test_members_that_join_again_after_a_suspension_restart() -> None:
     job = Job(2)
-    job.feed(JobSynced(job.policy, job.pods, trained=True, ledger=replace(begin(RECOVERY, 7.0), furthest=10)))
+    ledger = replace(book(begin(PRODUCTIVE, 0.0), 10.0), furthest=10, current=RECOVERY, entered=10.0)
+    sync(job, ledger)
     job.waits(0)
     job.passes(4)
     job.waits(1)
     trains(job, 5, 6)
-    assert booked(job) == pytest.approx({RECOVERY: 4, STARTUP: 1, REPLAYED: 4}, abs=0.3)
+    assert job.state.ledger is not None
+    found = book(job.state.ledger, job.now).seconds
+    assert found == pytest.approx({PRODUCTIVE: 10, RECOVERY: 4, STARTUP: 1, REPLAYED: 4}, abs=0.3)
 
 
 def test_a_later_sync_does_not_replace_the_ledger() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pytorchjob_agent.contract.messages import Heartbeat, Hello, Join
+from pytorchjob_agent.contract.messages import Heartbeat, Hello, Join, RoundId
 from pytorchjob_operator.coordinator.recorder import Recorder
 from pytorchjob_operator.replay import rounds_command
 from pytorchjob_operator.rounds import decide, recording
@@ -50,6 +50,17 @@ def test_a_replay_ends_in_the_same_state(tmp_path: Path) -> None:
     replayed = [*recording.replay((tmp_path / "file").read_text().splitlines())]
     assert [item.at for item in replayed] == [100.0 + at for at in range(len(INPUTS))]
     assert replayed[-1].decision.state == end
+
+
+def test_a_replay_of_a_resumed_job_begins_after_its_last_round(tmp_path: Path) -> None:
+    recorder, state = Recorder(tmp_path / "file"), JobState(POLICY, 3, finished_round=RoundId(3, 7, 1))
+    for at, input_ in enumerate(INPUTS, 100):
+        recorder("a-job", state, input_, float(at))
+        state = decide(state, input_, float(at)).state
+    recorder.close()
+    *_, last = recording.replay((tmp_path / "file").read_text().splitlines())
+    assert last.decision.state == state
+    assert state.last_round == RoundId(3, 8)
 
 
 def test_the_lines_of_a_recording(tmp_path: Path) -> None:

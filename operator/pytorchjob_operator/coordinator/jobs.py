@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, assert_never
 
-from pytorchjob_agent.contract.messages import Assigned, FromAgent, Hello, Message, Refused, Stop
+from pytorchjob_agent.contract.messages import Assigned, FromAgent, Hello, Message, Refused, RoundId, Stop
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
@@ -35,6 +35,8 @@ from pytorchjob_operator.rounds.values import TrainingReason
 
 _log = logging.getLogger(__name__)
 _SECRET_BYTES = 32
+_MOST_FORGOTTEN = 10_000
+"""Jobs that were forgotten and whose last round is known. Most are over and do not come back."""
 _FORGOTTEN = Refused("the job is over or deleted", again=True)
 
 OnChange = Callable[[str, tuple[JobEvent, ...]], None]
@@ -83,6 +85,8 @@ class Jobs:
         self._usage = Usage(limits)
         self._finished: dict[str, bool] = {}
         """Jobs that have ended while pods of them still run, and whether they failed."""
+        self._last_rounds: dict[str, RoundId] = {}
+        """The last rounds of jobs that were forgotten: a suspended job comes back, and fences refuse earlier rounds."""
         self.ticked_at = clock()
         self.violations = 0
         """Decisions that violated an invariant or failed, and were not carried out."""
@@ -101,7 +105,8 @@ class Jobs:
         self._finished.pop(uid, None)
         job = self._jobs.get(uid)
         if job is None:
-            job = self._jobs[uid] = _Job(JobState(synced.policy, self._term), title)
+            last = self._last_rounds.pop(uid, None)
+            job = self._jobs[uid] = _Job(JobState(synced.policy, self._term, finished_round=last), title)
         job.places.update({pod.pod: index for index, pod in synced.pods.items()})
         self._feed(uid, synced)
 
@@ -123,9 +128,14 @@ class Jobs:
         return None if failed is None else _stop(failed, trains=hello.round is not None)
 
     def forget_job(self, uid: str) -> None:
-        """Drop a job, and send its agents away."""
+        """Drop a job, and send its agents away. Its rounds go on after the last one, should it come back."""
         self._finished.pop(uid, None)
         job = self._jobs.pop(uid, None)
+        last = job.state.last_round if job is not None else None
+        if last is not None:
+            self._last_rounds[uid] = last
+        if len(self._last_rounds) > _MOST_FORGOTTEN:
+            del self._last_rounds[next(iter(self._last_rounds))]
         for link in tuple(job.links.values()) if job else ():
             link.send(_FORGOTTEN)
             link.hang_up()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from pytorchjob_agent.contract.messages import Heartbeat
+from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.interruptions import Cause
 from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stage, StepsSeen, advance
 from pytorchjob_operator.goodput.script_saves import SavesSeen
@@ -18,6 +19,7 @@ from pytorchjob_operator.rounds.values import Member, Round
 
 _INTERRUPTS = (Trigger.WORKERS_FAILED, Trigger.WORKERS_STOPPED, Trigger.MEMBER_LOST)
 """What ends a running round without a plan."""
+_TRAINED = (TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION)
 
 
 def synced(state: JobState, job: JobSynced, now: float) -> Ledger | None:
@@ -105,10 +107,16 @@ def _stage(state: JobState) -> Stage:
         case Rendezvous(last_round=last) | Stalled(last_round=last):
             if state.lacks_pods:
                 return Stage.WAITING_FOR_PODS
-            return Stage.STARTING if last is None and not state.trained else Stage.RESTARTING
+            return Stage.STARTING if last is None and not _has_trained(state) else Stage.RESTARTING
         case Ended():
             return Stage.OVER
     assert_never(state.phase)
+
+
+def _has_trained(state: JobState) -> bool:
+    """Return whether the job had workers before a suspension: its ledger is all that is left of them."""
+    spent = state.ledger.seconds if state.ledger is not None else {}
+    return state.trained or any(spent.get(each) for each in _TRAINED)
 
 
 def _interruption(transition: Transition, before: JobState) -> Interruption | None:

@@ -75,8 +75,7 @@ def _next_id(transition: Transition) -> RoundId:
     """Return an id after every known round: terms start again if the Lease or its namespace is deleted."""
     state = transition.state
     own = RoundId(state.term, state.next_number)
-    known = [id_ for id_ in (state.round and state.round.id, state.finished_round) if id_]
-    last = max(known, default=None)
+    last = state.last_round
     return own if last is None or own > last else last.next()
 
 

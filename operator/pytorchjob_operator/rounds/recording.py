@@ -6,10 +6,10 @@ The first line names the format and its version. Each other line is one input of
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, assert_never
 
-from pytorchjob_agent.contract.messages import Hello, ProtocolError, read_from_agent
+from pytorchjob_agent.contract.messages import Hello, ProtocolError, RoundId, read_from_agent
 from pytorchjob_operator.goodput.ledger import Ledger
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.state import (
@@ -50,7 +50,9 @@ def header() -> str:
 
 def line(job: str, state: JobState, input_: Input, now: float) -> str:
     """Return the line for one input, which `state` was about to receive."""
-    new = {"term": state.term} if state.checked_at == 0.0 else {}
+    new: dict[str, Any] = {"term": state.term} if state.checked_at == 0.0 else {}
+    if new and state.finished_round is not None:
+        new["after"] = astuple(state.finished_round)
     return json.dumps({"job": job, "at": now, **new, **_encode(input_)}, separators=(",", ":")) + "\n"
 
 
@@ -65,7 +67,8 @@ def replay(lines: Iterable[str]) -> Iterator[Replayed]:
                 continue
             job, now, input_ = str(item["job"]), float(item["at"]), _decode(item)
             if "term" in item:
-                states[job] = JobState(_first_policy(input_), int(item["term"]))
+                last = RoundId(*item["after"]) if "after" in item else None
+                states[job] = JobState(_first_policy(input_), int(item["term"]), finished_round=last)
             before = states[job]
         except RecordingError:
             raise

@@ -39,7 +39,8 @@ class JobState:
     next_number: int = 1
     """The number of the next round in this term."""
     finished_round: RoundId | None = None
-    """Highest finished round that a waiting agent reported. Agents ignore assignments up to that id."""
+    """Highest finished round that a waiting agent reported, or that was known before a suspension. Agents ignore
+    assignments up to that id."""
     requests: int = 0
     """Checkpoint requests so far."""
     restarts: int = 0
@@ -76,6 +77,12 @@ class JobState:
     def round(self) -> Round | None:
         """The running round, or else the last one."""
         return known_round(self.phase)
+
+    @property
+    def last_round(self) -> RoundId | None:
+        """The latest round that is known, whether it runs or is over."""
+        known = [id_ for id_ in (self.round and self.round.id, self.finished_round) if id_]
+        return max(known, default=None)
 
 
 @dataclass(frozen=True, slots=True)
