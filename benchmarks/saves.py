@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -272,11 +273,28 @@ def _loopback() -> int:
     return int(line.split()[9])
 
 
+def _staged(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """How long saves of 256 MB with torch.distributed.checkpoint block their caller, into memory."""
+    command = (sys.executable, "-W", "ignore", "-m", "benchmarks.staged_saves", str(repeat))
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    ours, torchs, plain = (
+        [*values] for values in zip(*(map(float, line.split()) for line in printed.splitlines()), strict=True)
+    )
+    what = "a save of 256 MB by the three lines blocks its caller, into memory"
+    return [
+        Row(what, spread(ours), f"{spread(torchs)} torch's asynchronous save", ratio(ours, torchs), "", *notes,
+            {"ours": ours, "torch": torchs}),
+        Row(f"{what}: against a plain one", spread(ours), f"{spread(plain)} torch's plain save", ratio(ours, plain), "",
+            *notes, {"ours": ours, "plain": plain}),
+    ]  # fmt: skip
+
+
 PARTS = {
     "script": _seen_by_the_script,
     "losses": _lost_pods,
     "restore": _restored,
     "steady": _steady,
     "budgets": _budgets,
+    "staged": _staged,
 }
 """What can be measured alone."""

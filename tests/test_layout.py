@@ -14,6 +14,7 @@ AGENT = SOURCE / "pytorchjob_agent"
 NEED_TORCH = {
     "checkpoint.distributed",
     "checkpoint.sharing",
+    "checkpoint.staging",
     "checkpoint.states",
     "checkpoint.storage",
     "command.launcher",

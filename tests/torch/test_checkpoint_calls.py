@@ -15,10 +15,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint import staging as torch_staging
 from torch.distributed.checkpoint.api import CheckpointException
 
 from pytorchjob_agent import take_over
 from pytorchjob_agent.checkpoint import distributed as checkpoint
+from pytorchjob_agent.checkpoint.staging import Staging
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
 from tests.ports import free_port
 
@@ -133,6 +135,35 @@ def test_what_changes_after_the_call_is_not_in_the_checkpoint(alone: Path) -> No
     state: dict[str, Any] = {"held": 1, "weight": torch.zeros(4), "numbers": {"list": [0]}}
     assert checkpoint.load(state) == 7
     assert (state["held"], state["weight"].tolist(), state["numbers"]) == (0, [1.0] * 4, {"list": [1]})
+
+
+def test_each_save_has_the_values_of_its_call_in_memory_that_stays(alone: Path) -> None:
+    weight, more = torch.ones(4), torch.zeros(2, 3)
+    for step in (1, 2, 3):
+        state = {"weight": weight, "transposed": more.T} if step > 1 else {"weight": weight}
+        checkpoint.save(state, step)
+        weight += 1
+        more += 1
+    checkpoint.wait()
+    loaded: dict[str, Any] = {"weight": torch.zeros(4), "transposed": torch.ones(3, 2)}
+    assert checkpoint.load(loaded) == 3
+    assert (loaded["weight"].tolist(), loaded["transposed"].tolist()) == ([3.0] * 4, [[2.0, 2.0]] * 3)
+
+
+def test_memory_is_allocated_by_the_first_save_and_freed_at_the_end() -> None:
+    staging, weight = Staging(), torch.ones(1000)
+    if not hasattr(torch_staging, "DefaultStager"):  # an older torch
+        assert staging.options() == {}
+        return
+    stager = staging.options()["async_stager"]
+    first = stager.stage({"weight": weight})["weight"]
+    place = first.data_ptr()
+    weight += 1
+    again = staging.options()["async_stager"].stage({"weight": weight})["weight"]
+    assert (again.data_ptr(), again[0].item()) == (place, 2.0)
+    assert place != weight.data_ptr()
+    staging.close()
+    assert staging.options()["async_stager"] is not stager
 
 
 def test_the_next_call_raises_what_went_wrong(alone: Path) -> None:

@@ -29,6 +29,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from pytorchjob_agent.checkpoint import sharing, states, steps
 from pytorchjob_agent.checkpoint.fence import FencedError
 from pytorchjob_agent.checkpoint.files import AnyPath, take_over
+from pytorchjob_agent.checkpoint.staging import Staging
 from pytorchjob_agent.checkpoint.storage import GuardedReader, GuardedWriter
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
 from pytorchjob_agent.system.console import say
@@ -45,6 +46,7 @@ class _Saver:
         self._group: Callable[[], Any] = lambda: None
         """Weak: torch destroys its groups, and no thread of them may outlive that."""
         self._pending: Future[None] | None = None
+        self._staging = Staging()
         self._newest: dict[Path, int] = {}
         """By directory, the step that the next one has to exceed."""
 
@@ -79,7 +81,11 @@ class _Saver:
             raise ValueError(_no_progress(step, self._newest[directory], directory))
         folder = steps.folder_of(directory, step)
         written: Any = state_dict_saver.async_save(
-            states.values(state), checkpoint_id=folder, storage_writer=GuardedWriter(folder), process_group=group
+            states.values(state),
+            checkpoint_id=folder,
+            storage_writer=GuardedWriter(folder),
+            process_group=group,
+            **self._staging.options(),
         )
         self._newest[directory] = step
         self._pending = _then(written, lambda: steps.remove_old(directory, step, keep))
@@ -100,6 +106,7 @@ class _Saver:
                 f"checkpoint.{call} needs the process group: call torch.distributed.init_process_group before it"
             )
         if self._world() is not dist.group.WORLD:
+            self._staging.close()
             self._group = weakref.ref(dist.new_group(backend="gloo"))
             self._world = weakref.ref(dist.group.WORLD)
         return self._group()
