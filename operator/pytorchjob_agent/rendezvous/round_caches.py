@@ -10,6 +10,7 @@ from pytorchjob_agent.caches import pod, sources
 from pytorchjob_agent.caches.exchange import CacheServer, Fetch
 from pytorchjob_agent.caches.pod import PodCaches
 from pytorchjob_agent.caches.sources import Source
+from pytorchjob_agent.rendezvous.published import Awaited, Published
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import PeerRefusedError
@@ -46,7 +47,7 @@ class NoCaches:
     def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
         """Publish that there are none."""
         with suppress(OSError, RuntimeError):  # the round's store is gone, and so is the round
-            store.write(_key(store.assigned.rank), _NONE)
+            _published(store).write(_NONE)
 
     def wait(self, goes_on: GoesOn) -> None:
         """Do nothing."""
@@ -78,7 +79,7 @@ class SharedCaches:
         self._clear_up()
         try:
             own = Source(store.assigned.rank, self._address, self._server.port, self._caches.key, folder.fill())
-            store.write(_key(own.rank), own.to_json())
+            _published(store).write(own.to_json())
         except (OSError, RuntimeError) as error:
             say(f"warning: no caches are exchanged in this round: {error}")
             return
@@ -117,11 +118,15 @@ class SharedCaches:
 
     def _search(self, own: Source, connect: Connect, goes_on: GoesOn, fetch: Fetch) -> None:
         try:
-            store = connect()
-            others, silent = _read(store, self._until, goes_on)
-            if silent and goes_on():
-                say(f"node {', '.join(map(str, silent))} has not published its caches within {FETCH_SECONDS:g} s")
-            self._ask(fetch, sources.order(own, others, store.assigned.size))
+            store, pause = connect(), _PAUSE
+            others = Awaited(_published(store), sources.sample(own.rank, store.assigned.size), self._until)
+            while not others.over(time.monotonic()) and goes_on():
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            if others.silent and goes_on():
+                silent = ", ".join(map(str, others.silent))
+                say(f"node {silent} has not published its caches within {FETCH_SECONDS:g} s")
+            self._ask(fetch, sources.order(own, others.found, store.assigned.size))
         except (OSError, RuntimeError) as error:
             say(f"warning: no caches are fetched: {error}")
 
@@ -138,28 +143,8 @@ class SharedCaches:
             say(f"fetched {fetch.files} files of caches, {fetch.bytes} bytes, in {seconds:.2f} s")
 
 
-def _key(rank: int) -> str:
-    return f"caches/{rank}"
-
-
-def _read(store: SignedStore, until: float, goes_on: GoesOn) -> tuple[list[Source], list[int]]:
-    """Return what a sample of the members has published once all have, or the time is over; and the silent ranks.
-
-    Only agents of earlier versions never do. Raises RuntimeError.
-    """
-    pause, found = _PAUSE, list[Source]()
-    silent = sources.sample(store.assigned.rank, store.assigned.size)
-    while True:
-        for rank in [*silent]:
-            signed = store.read(_key(rank), rank)
-            if signed is not None:
-                silent.remove(rank)
-                with suppress(ValueError):
-                    found.append(Source.from_json(rank, signed.value))
-        if not silent or time.monotonic() > until or not goes_on():
-            return found, silent
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+def _published(store: SignedStore) -> Published[Source]:
+    return Published(store, "caches", Source.from_json)
 
 
 def create(env: Mapping[str, str], address: str) -> RoundCaches:

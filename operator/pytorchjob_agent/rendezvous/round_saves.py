@@ -4,7 +4,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
 from pytorchjob_agent.contract.held_saves import Choice, HeldSave
 from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.rendezvous.published import Awaited, Published
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import placing
 from pytorchjob_agent.saves.copies import SaveServer
@@ -32,7 +32,8 @@ _SETTLE_SECONDS = 10.0
 _DRAINED = "durable"
 """The key under which rank 0 announces what is copied to durable storage."""
 _PUBLISHED_SECONDS = 30.0
-"""After this time the others count as agents without checkpoints in memory, such as those of an earlier version."""
+"""After this time the others count as agents without checkpoints in memory, such as those of an earlier version. It is
+longer than for caches, because no worker waits for it."""
 
 
 class RoundSaves(Protocol):
@@ -183,15 +184,15 @@ class MemorySaves:
         try:
             store = connect()
             own = self._own(assigned)
-            store.write(_key(assigned.rank), own.to_json())
+            _published(store).write(own.to_json())
         except (OSError, RuntimeError) as error:
             self._watcher.report(f"no checkpoint is copied in this round: {error}")
             return
         restored = True
         try:
-            self._restore(assigned, lambda: _read_peers(store, own), goes_on)
+            self._restore(assigned, lambda: _read_peers(store), goes_on)
             if self._tier is not None:
-                store.write(_key(assigned.rank), self._own(assigned).to_json())  # for members without the storage
+                _published(store).write(self._own(assigned).to_json())  # for members without the storage
         except (MissingError, FullError, OSError, RuntimeError) as error:
             restored = False
             self._watcher.report(f"CheckpointNotRestored: {error}; the workers start with what is in {where}")
@@ -242,13 +243,13 @@ class MemorySaves:
             say(f"moved aside, because it is not whole or not held by enough members: {', '.join(aside)[:500]}")
 
     def _make_round(self, assigned: Assigned, store: SignedStore, own: Peer) -> RoundOfSaves:
-        by = time.monotonic() + _PUBLISHED_SECONDS
+        others = Awaited(_published(store), _others(store), time.monotonic() + _PUBLISHED_SECONDS)
 
         def ready() -> bool:
-            others = _read_peers(store, own)
-            if shares_directory(own, others):
+            over = others.over(time.monotonic())
+            if shares_directory(own, others.found):
                 self._share()
-            return not self._shared and (len(others) == assigned.size - 1 or time.monotonic() > by)
+            return over and not self._shared
 
         return RoundOfSaves(
             Writer(self._job, assigned.round, assigned.rank, assigned.size),
@@ -256,7 +257,7 @@ class MemorySaves:
             RoundKeys.of(assigned),
             self._rules.copies,
             ready,
-            lambda: targets(own, _read_peers(store, own)),
+            lambda: targets(own, _read_peers(store)),
         )
 
     def _share(self) -> None:
@@ -287,19 +288,17 @@ def _drains(assigned: Assigned, connect: Callable[[], SignedStore], *, restored:
     )
 
 
-def _key(rank: int) -> str:
-    return f"saves/{rank}"
+def _published(store: SignedStore) -> Published[Peer]:
+    return Published(store, "saves", Peer.from_json)
 
 
-def _read_peers(store: SignedStore, own: Peer) -> list[Peer]:
+def _others(store: SignedStore) -> list[int]:
+    return [rank for rank in range(store.assigned.size) if rank != store.assigned.rank]
+
+
+def _read_peers(store: SignedStore) -> list[Peer]:
     """Return the other members that have published what they hold. Raises RuntimeError without the store."""
-    found = []
-    for rank in range(store.assigned.size):
-        signed = store.read(_key(rank), rank) if rank != own.rank else None
-        if signed is not None:
-            with suppress(ValueError):
-                found.append(Peer.from_json(rank, signed.value))
-    return found
+    return [peer for peer in _published(store).read(_others(store)).values() if peer is not None]
 
 
 def create(rules: CheckpointRules | None, job: str, address: str, nproc: int) -> RoundSaves:
