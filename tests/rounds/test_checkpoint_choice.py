@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytorchjob_agent.contract.held_saves import Choice, HeldSave, SaveId
+from pytorchjob_agent.contract.held_saves import Choice, DurableParts, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
 from pytorchjob_operator.rounds.checkpoint_choice import choose
 from pytorchjob_operator.rounds.values import Member
@@ -71,6 +73,73 @@ def test_the_newest_save_of_memory_and_durable_storage_is_chosen(
 ) -> None:
     members = [replace(member(0, *held), durable=()), replace(member(1), durable=tuple(durable))]
     assert choose(members) == chosen
+
+
+def stored(label: str, *owners: int, number: int = 0, round_: RoundId = ONE, writers: int = 2) -> DurableParts:
+    return DurableParts(round_, number, writers, label, sum(1 << owner for owner in owners))
+
+
+@pytest.mark.parametrize(
+    ("held", "parts", "chosen"),
+    [
+        pytest.param([part(0, 4, "a-5")], [stored("a-5", 1)], "1.1/0/4/2/a-5", id="rank 1's part is durable alone"),
+        pytest.param([part(1, 9, "a-5")], [stored("a-5", 0, number=4)], "1.1/0/4/2/a-5", id="rank 0's is"),
+        pytest.param([], [stored("a-5", 0, number=4), stored("a-5", 1)], "1.1/0/4/2/a-5", id="members saw one each"),
+        pytest.param([part(0, 4, "a-5")], [stored("a-6", 1)], "", id="of different saves"),
+        pytest.param([part(0, 4, "a-5")], [stored("a-5", 1, round_=TWO)], "", id="of different rounds"),
+        pytest.param([part(0, 4, "a-5")], [stored("a-5", 1, writers=3)], "", id="of different numbers of writers"),
+        pytest.param([part(0, 4, "a-5")], [stored("a-5", 0, number=4)], "", id="the same part twice"),
+        pytest.param(
+            [part(0, 4, "a-5"), part(0, 5, "a-6"), part(1, 2, "a-5")],
+            [stored("a-6", 1)],
+            "1.1/0/5/2/a-6",
+            id="before an older save in memory",
+        ),
+        pytest.param(
+            [part(0, 4, "a-5"), part(0, 5, "a-6"), part(1, 2, "a-6")],
+            [stored("a-5", 1)],
+            "1.1/0/5/2/a-6",
+            id="after a newer save in memory",
+        ),
+        pytest.param(
+            [part(0, 5, "a-5"), part(0, 5, "a-5")],
+            [stored("a-5", 0, 1, number=4)],
+            "1.1/0/5/2/a-5",
+            id="with a later part of rank 0 in memory",
+        ),
+    ],
+)
+def test_parts_of_one_save_in_memory_and_on_durable_storage_count_together(
+    held: list[HeldSave], parts: list[DurableParts], chosen: str
+) -> None:
+    members = [member(0, *held), *(replace(member(1 + at), parts=(each,)) for at, each in enumerate(parts))]
+    assert choose(members) == chosen
+
+
+SPREAD = st.dictionaries(
+    st.tuples(st.sampled_from([ONE, TWO]), st.sampled_from(["a-5", "a-6", "a-7"]), st.integers(0, 2)),
+    st.sampled_from(["memory", "durable", "both"]),
+)
+NUMBERS = {"a-5": 1, "a-6": 2, "a-7": 3}
+
+
+@given(SPREAD)
+def test_a_chosen_save_is_whole_and_the_place_of_its_parts_does_not_matter(
+    spread: dict[tuple[RoundId, str, int], str],
+) -> None:
+    held = {key: save(key[0], key[2], NUMBERS[key[1]], 3, key[1]) for key in spread}
+    saves = {(round_, label) for round_, label, _ in spread}
+    parts = [
+        stored(label, *owners, number=NUMBERS[label] * (0 in owners), round_=round_, writers=3)
+        for round_, label in saves
+        if (owners := [key[2] for key, where in spread.items() if key[:2] == (round_, label) and where != "memory"])
+    ]
+    in_memory = [held[key] for key, where in spread.items() if where != "durable"]
+    found = choose([member(0, *in_memory), replace(member(1), parts=tuple(parts))])
+    assert found == choose([member(0, *held.values())])
+    whole = [each for each in saves if all((*each, owner) in spread for owner in range(3))]
+    newest = max(whole, key=lambda each: (each[0], NUMBERS[each[1]]), default=None)
+    assert found == ("" if newest is None else f"{newest[0]}/0/{NUMBERS[newest[1]]}/3/{newest[1]}")
 
 
 @pytest.mark.parametrize(

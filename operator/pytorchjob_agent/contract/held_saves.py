@@ -5,6 +5,7 @@ which only rank 0 saves need the save of one owner. Scripts in which each rank s
 the same label.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -15,9 +16,12 @@ MOST_SAVES = 8
 """Held saves that one request to join lists."""
 LABEL_LIMIT = 128
 """Characters of a label; a save with a longer one is not offered."""
+MOST_INCOMPLETE = 4
+"""Saves of which only some parts are on durable storage, that one request to join lists."""
 _DIGEST_LIMIT = 64
 _MAX_INT = 2**53
-_PARTS = 7
+_PARTS, _PARTS_OF_PARTS = 7, 5
+_HEXADECIMAL = re.compile(rf"[0-9a-f]{{1,{MAX_MEMBERS // 4 + 1}}}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,6 +47,25 @@ class HeldSave:
     """How many members wrote it together. Above 1, the others have parts with the same label."""
     label: str = ""
     """The name that the parts of several writers have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class DurableParts:
+    """A save of several writers of which only some parts are on durable storage."""
+
+    round: RoundId
+    number: int
+    """That of rank 0's part. 0: it is not there."""
+    writers: int
+    label: str
+    owners: int
+    """One bit for each rank whose part is there."""
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The ranks whose parts are there, with the number of rank 0's part."""
+        there = (owner for owner in range(self.writers) if self.owners >> owner & 1)
+        return {owner: 0 if owner else self.number for owner in there}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +120,12 @@ def choice_of(save: HeldSave) -> Choice:
     return Choice(save.id.round, save.id.owner if save.writers == 1 else 0, save.id.number, save.writers, save.label)
 
 
-def complete(held: Iterable[HeldSave]) -> Iterator[Choice]:
-    """Yield the saves of which nothing is missing, once all that is held is known."""
+def complete(held: Iterable[HeldSave], durable: Iterable[DurableParts] = ()) -> Iterator[Choice]:
+    """Yield the saves of which nothing is missing, once all that is held is known; `durable` parts complete them.
+
+    Parts are of one save if they have the round, the number of writers and the label in common: within a round no rank
+    uses a label twice.
+    """
     parts: dict[Choice, dict[int, int]] = {}
     for save in held:
         if save.writers == 1:
@@ -107,6 +134,10 @@ def complete(held: Iterable[HeldSave]) -> Iterator[Choice]:
             together = Choice(save.id.round, writers=save.writers, label=save.label)
             owners = parts.setdefault(together, {})
             owners[save.id.owner] = max(owners.get(save.id.owner, 0), save.id.number)
+    for stored in durable:
+        owners = parts.setdefault(Choice(stored.round, writers=stored.writers, label=stored.label), {})
+        for owner, number in stored.numbers.items():
+            owners[owner] = max(owners.get(owner, 0), number)
     for together, owners in parts.items():
         if owners.keys() >= set(together.owners):
             yield Choice(together.round, 0, owners[0], together.writers, together.label)
@@ -133,6 +164,39 @@ def some_saves(**more: Any) -> Any:
         "shorten": lambda value, most: value[:most],
     }
     return field(metadata=metadata, **more)
+
+
+def some_durable_parts(**more: Any) -> Any:
+    """Some incomplete saves on durable storage, the newest first; a sender drops the rest."""
+    metadata = {
+        "check": lambda value: isinstance(value, list) and len(value) <= MOST_INCOMPLETE and all(map(_is_parts, value)),
+        "form": f"at most {MOST_INCOMPLETE} incomplete saves",
+        "read": lambda value: tuple(map(_read_parts, value)),
+        "bound": lambda value: [row for row in map(_write_parts, value[:MOST_INCOMPLETE]) if _is_parts(row)],
+        "shorten": lambda value, most: value[:most],
+    }
+    return field(metadata=metadata, **more)
+
+
+def _write_parts(parts: DurableParts) -> list[Any]:
+    round_ = [parts.round.term, parts.round.number, parts.round.attempt]
+    return [round_, parts.number, parts.writers, parts.label, f"{parts.owners:x}"]
+
+
+def _read_parts(value: Sequence[Any]) -> DurableParts:
+    round_, number, writers, label, owners = value
+    return DurableParts(RoundId(*round_), number, writers, label, int(owners, 16))
+
+
+def _is_parts(value: Any) -> bool:
+    if not (isinstance(value, list) and len(value) == _PARTS_OF_PARTS):
+        return False
+    round_, number, writers, label, owners = value
+    if not (type(number) is int and 0 <= number <= _MAX_INT and type(writers) is int and 1 < writers <= MAX_MEMBERS):
+        return False
+    hexadecimal = isinstance(owners, str) and _HEXADECIMAL.fullmatch(owners) is not None
+    known = hexadecimal and int(owners, 16) < 1 << writers
+    return known and _is_round(round_) and _is_text(label, LABEL_LIMIT) and bool(label)
 
 
 def _fits(save: HeldSave) -> bool:

@@ -22,7 +22,7 @@ from .fields import (
 from .fields import ProtocolError as ProtocolError
 from .fields import RoundId as RoundId
 from .heartbeat import Heartbeat as Heartbeat
-from .held_saves import HeldSave, some_saves
+from .held_saves import DurableParts, HeldSave, some_durable_parts, some_saves
 from .message import HELLO_LIMIT as HELLO_LIMIT
 from .message import LINE_LIMIT as LINE_LIMIT
 from .message import Message as Message
@@ -98,6 +98,8 @@ class Join(Message):
     held: tuple[HeldSave, ...] = some_saves(default=())
     durable: tuple[HeldSave, ...] = some_saves(default=())
     """The checkpoints that it holds, and a part of each that is whole on durable storage; the newest first."""
+    parts: tuple[DurableParts, ...] = some_durable_parts(default=())
+    """Those of which only some parts are on durable storage; members may hold the others."""
 
 
 @dataclass(frozen=True, slots=True)

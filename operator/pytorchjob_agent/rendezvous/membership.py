@@ -96,7 +96,8 @@ class Membership:
         listener = round_store.listen(self._address)
         try:
             ended, saves = commands.ended(self.client.inbox), self.saves
-            join = Join(listener.getsockname()[1], ended, caused, saves.held(), saves.durable())
+            offered = (saves.held(), saves.durable(), saves.parts())
+            join = Join(listener.getsockname()[1], ended, caused, *offered)
             assigned, agreed = self._wait(reports, join, by_members)
             self._begin(assigned, listener, agreed=agreed)
         except BaseException:

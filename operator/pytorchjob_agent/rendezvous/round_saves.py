@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
-from pytorchjob_agent.contract.held_saves import Choice, HeldSave
+from pytorchjob_agent.contract.held_saves import Choice, DurableParts, HeldSave
 from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.rendezvous.published import Awaited, Published
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
@@ -61,6 +61,9 @@ class RoundSaves(Protocol):
     def durable(self) -> tuple[HeldSave, ...]:
         """Return what this agent finds whole on durable storage."""
 
+    def parts(self) -> tuple[DurableParts, ...]:
+        """Return the saves of which `durable` found only some parts."""
+
     def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
         """A round begins: restore the checkpoint that the coordinator chose. `goes_on`: the round has not ended."""
 
@@ -102,6 +105,10 @@ class NoSaves:
         return ()
 
     def durable(self) -> tuple[HeldSave, ...]:
+        """Return nothing."""
+        return ()
+
+    def parts(self) -> tuple[DurableParts, ...]:
         """Return nothing."""
         return ()
 
@@ -170,6 +177,10 @@ class MemorySaves:
     def durable(self) -> tuple[HeldSave, ...]:
         """Return what this agent finds whole on durable storage."""
         return () if self._tier is None or self._shared else self._tier.offered()
+
+    def parts(self) -> tuple[DurableParts, ...]:
+        """Return the saves of which `durable` found only some parts."""
+        return () if self._tier is None or self._shared else self._tier.parts()
 
     def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
         """Publish what is held, and restore the chosen save. A failure is printed; the workers start all the same."""

@@ -18,7 +18,16 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytorchjob_agent.checkpoint import fence
-from pytorchjob_agent.contract.held_saves import MOST_SAVES, Choice, HeldSave, SaveId, complete
+from pytorchjob_agent.contract.fields import MAX_MEMBERS
+from pytorchjob_agent.contract.held_saves import (
+    MOST_INCOMPLETE,
+    MOST_SAVES,
+    Choice,
+    DurableParts,
+    HeldSave,
+    SaveId,
+    complete,
+)
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves.held import SourceError
 from pytorchjob_agent.saves.manifest import MOST_BYTES, HeldFile, Manifest, ManifestError, id_of
@@ -181,6 +190,22 @@ def offered(stored: Sequence[Stored]) -> tuple[HeldSave, ...]:
         for choice in _newest(stored)
     ]
     return tuple(first[:MOST_SAVES])
+
+
+def incomplete(stored: Sequence[Stored]) -> tuple[DurableParts, ...]:
+    """Return the saves of which only some parts are there, the newest first."""
+    whole, found = _newest(stored), dict[tuple[RoundId, int, str], dict[int, int]]()
+    for save in (each.manifest.held() for each in stored):
+        owner, number = save.id.owner, save.id.number
+        if owner < save.writers > 1 and save.label and not any(choice.includes(save) for choice in whole):
+            numbers = found.setdefault((save.id.round, save.writers, save.label), {})
+            numbers[owner] = max(number, numbers.get(owner, 0))
+    ordered = sorted(found.items(), key=lambda item: (item[0][0], max(item[1].values())), reverse=True)
+    return tuple(
+        DurableParts(round_, numbers.get(0, 0), writers, label, sum(1 << owner for owner in numbers))
+        for (round_, writers, label), numbers in ordered[:MOST_INCOMPLETE]
+        if writers <= MAX_MEMBERS
+    )
 
 
 def part(stored: Sequence[Stored], choice: Choice, owner: int) -> Stored | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
-from pytorchjob_agent.contract.held_saves import Choice, HeldSave
+from pytorchjob_agent.contract.held_saves import Choice, DurableParts, HeldSave
 from pytorchjob_agent.saves import durable
 from pytorchjob_agent.saves.bounded import Call, Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain
@@ -55,6 +55,10 @@ class DurableTier:
             return ()
         self._unread = ""
         return durable.offered(self._stored)
+
+    def parts(self) -> tuple[DurableParts, ...]:
+        """Return the saves of which the directory had only some parts when it was read last."""
+        return durable.incomplete(self._stored)
 
     def offers(self, choice: Choice, owner: int) -> bool:
         """Return whether this owner's part of a save was in the directory when it was read last."""

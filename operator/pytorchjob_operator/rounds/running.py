@@ -94,7 +94,8 @@ def join(transition: Transition, member: Member, message: Join) -> None:
     if round_ is not None and round_.has(member.index) and message.round is not None and message.round < round_.id:
         _late_join(transition, member, round_)
         return
-    member = transition.put(replace(member, port=message.port, held=message.held, durable=message.durable))
+    member = replace(member, port=message.port, held=message.held, durable=message.durable, parts=message.parts)
+    member = transition.put(member)
     transition.reason = f"{member.pod} waits for a round"
     phase = transition.state.phase
     match phase:

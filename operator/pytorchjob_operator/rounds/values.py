@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from pytorchjob_agent.contract.held_saves import HeldSave
+from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave
 from pytorchjob_agent.contract.messages import RoundId
 
 
@@ -143,6 +143,8 @@ class Member:
     """The checkpoints that it held when it last waited for a round."""
     durable: tuple[HeldSave, ...] = ()
     """The checkpoints that it had then found whole on durable storage."""
+    parts: tuple[DurableParts, ...] = ()
+    """Those of which it had then found only some parts there."""
     checkpoint_problem: str = ""
     """Why it keeps no checkpoint, or has no copy of its last one."""
     clock_offset: float | None = None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytorchjob_agent.contract.held_saves import HeldSave, SaveId
+from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import (
     LINE_LIMIT,
     Assigned,
@@ -46,6 +46,7 @@ FROM_AGENT: list[Message] = [
     Join(4321),
     Join(4321, ROUND, held=(HeldSave(SaveId(ROUND, 0, 7), 2**40, "d" * 32, 2, "step-5"),)),
     Join(4321, ROUND, durable=(HeldSave(SaveId(RoundId(0, 1, 7), 0, 7), 2**40, "d" * 32),)),
+    Join(4321, ROUND, parts=(DurableParts(ROUND, 7, 3, "step-5", 0b101),)),
     Heartbeat(step=5, total=10, metrics={"loss": 0.5}, heard=(0, 2), heard_ages=(3, 12), cooperative=True, answered=3),
     Heartbeat(heard=(1,), heard_ages=(3,), heard_in=ROUND, saves_on_request=True),
     Heartbeat(),

@@ -21,10 +21,10 @@ def durable(job: Job) -> Path:
     return job.folder / "volume" / "run-1"
 
 
-def rules(job: Job, index: int, uid: str = "u", interval: int = 0) -> str:
+def rules(job: Job, index: int, uid: str = "u", interval: int = 0, copies: int = 1) -> str:
     """The variable of a pod with a memory of its own; with an interval, in seconds, also with a durable directory."""
     storage = DurableRules(str(durable(job)), interval) if interval else None
-    return CheckpointRules(str(memory(job, index, uid)), 10**8, durable=storage).to_json()
+    return CheckpointRules(str(memory(job, index, uid)), 10**8, copies, storage).to_json()
 
 
 def start(job: Job, index: int, save: str, uid: str = "u", interval: int = 0, **env: str) -> Pod:

@@ -1,17 +1,19 @@
 """Real agents with a durable directory: all pods are lost with their memory; the storage hangs, or is away."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 import torch
 
+from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT
 from pytorchjob_agent.saves.durable import DurableSaves
 from tests.waiting import until
 
 from .conftest import JOB, Job
-from .saving import durable, lose, start
+from .saving import durable, lose, rules, start
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 RARELY = 3600
@@ -55,6 +57,26 @@ def test_all_pods_lost_with_their_memory_cost_no_durable_save(
     for pod in pods:
         pod.says("starts from step 80\n")
     assert job.end() == [0, 0]
+
+
+def test_a_part_in_memory_and_one_on_durable_storage_are_one_save(job: Job, volume: Path) -> None:
+    """Pods keep no copies, and the storage lacks rank 0's part of the last save: pod 1 is lost with its memory."""
+    pods = [start(job, index, "ranks", interval=1, **without_copies(job, index)) for index in range(2)]
+    pods[0].says("saved 80")
+    until(lambda: names(job) >= {"0:step-80/rank0.pt", "1:step-80/rank1.pt"}, story=lambda: f"{names(job)}")
+    for each in DurableSaves(volume, JOB).stored():
+        if each.manifest.id.owner == 0 and "step-80/rank0.pt" in {file.path for file in each.manifest.files}:
+            shutil.rmtree(each.folder)
+    lose(job, 1)
+    new = start(job, 1, "ranks", uid="v", interval=1, **without_copies(job, 1, "v"))
+    for pod in (pods[0], new):
+        pod.says("starts from step 80\n")
+    assert job.end() == [0, 0]
+
+
+def without_copies(job: Job, index: int, uid: str = "u") -> dict[str, str]:
+    """The variable of a pod whose saves have no copies at peers."""
+    return {CHECKPOINT: rules(job, index, uid, interval=1, copies=0)}
 
 
 def test_a_job_succeeds_once_its_last_save_is_durable(job: Job, volume: Path) -> None:
