@@ -25,6 +25,7 @@ READY = b"+"
 REFUSAL, END = "!", "="  # first character of an answer; the pid of a new worker has neither
 COMMAND = (
     "import sys; bare = {*sys.modules}; sys.flags.safe_path or sys.path.pop(0); sys.path.append(sys.argv[1]); "
+    "from pytorchjob_agent.workers.startup import pytorchjob_ending; pytorchjob_ending.register(); "
     "from pytorchjob_agent.workers import fork_server; sys.path.pop(); fork_server.main(bare)"
 )
 """For `python -u -c`. Its arguments: the folder of this package, the number of the control socket, the program's

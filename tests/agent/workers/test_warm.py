@@ -125,6 +125,30 @@ sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
 """
 
 
+LEFT = """
+import atexit, logging, logging.handlers, os
+
+class Module:
+    def __del__(self):
+        os.write(2, b"freed")
+
+module = Module()
+target = logging.StreamHandler()
+logging.getLogger().addHandler(logging.handlers.MemoryHandler(100, target=target))
+logging.warning("logged")
+atexit.register(lambda: os.write(2, b"left"))
+raise ValueError("no such luck")
+"""
+
+
+def test_a_program_that_an_error_has_left_frees_nothing(run: Any, server: ForkServer) -> None:
+    result, written = run(server, LEFT)
+    assert {failure.exitcode for failure in result.failures.values()} == {1}
+    errors = [text for name, text in written.items() if name.endswith("stderr.log")]
+    assert all(word in text for text in errors for word in ("no such luck", "left", "logged"))
+    assert not any("freed" in text for text in errors)
+
+
 def test_training_is_the_same_in_both_ways(run: Any, server: ForkServer) -> None:
     result, written = run(server, TRAIN)
     assert not result.is_failed(), written

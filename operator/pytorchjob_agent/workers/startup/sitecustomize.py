@@ -11,6 +11,7 @@ _NAME = "sitecustomize"
 
 
 _REGISTERED = {
+    "pytorchjob_ending": "fast ends after errors",
     "pytorchjob_startup": "stacks of this process",
     "pytorchjob_saves": "times of its saves",
     "pytorchjob_collectives": "times of its waits",
