@@ -1,8 +1,7 @@
 """The ledger of a scripted life against an outside clock: start, train, save, crash, load, repeat, hang, end.
 
 The script notes the time of everything that it does, and the kernel has the start of its process. A hang is recognised
-when `pytorchjob run` prints the first stack. A stand-in for torch lies beside the script: its saves and loads take the
-time that they are asked to, and its import takes none.
+when `pytorchjob run` prints the first stack.
 """
 
 import asyncio
@@ -20,6 +19,7 @@ from statistics import median
 import yaml
 
 from benchmarks.table import Row, load, spread
+from tests.local.torch_beside import write_torch
 
 _ROOT = Path(__file__).parents[1]
 _AT_ONCE = 10
@@ -64,18 +64,6 @@ for step in range(first + 1, {_STEPS} + 1):
         wrote("saved", step)
 wrote("ends", {_STEPS})
 os._exit(0)
-"""
-SERIALIZATION = """
-import time
-def save(obj, f):
-    time.sleep(1.5)
-    with open(f, "w") as file:
-        file.write(str(obj))
-
-def load(f):
-    time.sleep(2)
-    with open(f) as file:
-        return int(file.read())
 """
 _RECOVERY, _DETECTION = "infrastructureRecoveryFromDisruption", "detection"
 """The outside clock cannot separate them: it sees when a worker is killed, and when the next one is born."""
@@ -168,9 +156,7 @@ async def live(directory: Path) -> tuple[dict[str, float], dict[str, float]]:
 def write(directory: Path) -> None:
     """Write the job, the script and what it imports."""
     (directory / "life.py").write_text(LIFE)
-    (directory / "torch").mkdir()
-    (directory / "torch" / "__init__.py").write_text("from torch.serialization import load, save")
-    (directory / "torch" / "serialization.py").write_text(SERIALIZATION)
+    write_torch(directory, save=1.5, load=2)
     container = {"name": "pytorch", "image": "none", "command": ["pytorchjob-agent", "run", "--", "life.py"]}
     template = {"spec": {"containers": [container]}}
     spec = {

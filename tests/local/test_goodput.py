@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.local.jobs import Run, job, python, role
+from tests.local.torch_beside import write_torch
 from tests.waiting import again
 
 LIFE = """
@@ -41,19 +42,6 @@ for step in range(first + 1, 61):
         os.replace("new" + saved, saved)
         wrote("saved", step)
 """
-TORCH = """
-import time
-def save(obj, f):
-    time.sleep(1)
-    with open(f, "w") as file:
-        file.write(str(obj))
-
-def load(f):
-    time.sleep(1)
-    with open(f) as file:
-        return int(file.read())
-"""
-"""A stand-in for torch beside the script: its import takes no time, and its saves take a second."""
 REACHED, SAVED, STEPS = 38, 30, 60
 """The step before the kill, the step that was saved last, and all steps."""
 
@@ -61,9 +49,7 @@ REACHED, SAVED, STEPS = 38, 30, 60
 def write(directory: Path, life: str = LIFE) -> None:
     """Write the script, and what it imports."""
     (directory / "life.py").write_text(life)
-    (directory / "torch").mkdir()
-    (directory / "torch" / "__init__.py").write_text("from torch.serialization import load, save")
-    (directory / "torch" / "serialization.py").write_text(TORCH)
+    write_torch(directory, save=1, load=1)
 
 
 def times_of(path: Path) -> list[tuple[str, int, float]]:
