@@ -1,7 +1,7 @@
 """Runs in a worker: ends a program that an error has ended, as soon as its exit handlers have run.
 
-After them the interpreter frees every module. With torch this takes seconds on a busy machine. Meanwhile the agent waits
-for the process, and all other members wait for the agent.
+After them the interpreter frees every module. With torch this takes seconds on a busy machine. Meanwhile the agent
+waits for the process, and all other members wait for the agent.
 
 It imports nothing else of the agent, because the worker's Python may not find the package.
 """
