@@ -1,70 +1,32 @@
-"""The ledger of a scripted life against an outside clock: start, train, save, crash, load, repeat, hang, end.
+"""The ledger of a scripted life against an outside clock: start, train, save, crash, load, repeat, hang, suspend, end.
 
-The script notes the time of everything that it does, and the kernel has the start of its process. A hang is recognised
-when `pytorchjob run` prints the first stack.
+The outside clock is what the script has noted (`scripted_life`), the time at which this benchmark asks for the
+suspension and for its end, the time at which `pytorchjob run` prints the first stack of a hang and the job's end, and
+the kernel's notice that the last worker has ended.
 """
 
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
+from asyncio.subprocess import Process
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-import yaml
-
+from benchmarks.scripted_life import BORN, JOB, LINES, SUSPEND_ME, write
 from benchmarks.table import Row, load, spread
-from tests.local.torch_beside import write_torch
 
 _ROOT = Path(__file__).parents[1]
 _AT_ONCE = 10
 """Lives at the same time: most of a life is sleep."""
-_LIMIT_SECONDS = 300
-_CRASH, _HANG, _STEPS, _EVERY = 45, 70, 90, 25
-_HUNG_SECONDS = 8
-
-LIFE = f"""
-import json, os, signal, time
-import torch
-from pytorchjob_agent import progress
-
-life = open("life", "a", buffering=1)
-
-def wrote(what, step, at=None):
-    life.write(json.dumps([what, step, time.time() if at is None else at]) + "\\n")
-
-ticks = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19])
-born = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
-wrote("born", 0, born)
-lives = sum("born" in line for line in open("life"))
-time.sleep(2)
-first = 0
-if os.path.exists("saved"):
-    wrote("loads", 0)
-    first = torch.load("saved")
-    wrote("loaded", first)
-for step in range(first + 1, {_STEPS} + 1):
-    if lives == 1 and step == {_CRASH}:
-        wrote("crashes", step)
-        os.kill(os.getpid(), signal.SIGKILL)
-    if lives == 2 and step == {_HANG}:
-        wrote("hangs", step)
-        time.sleep(1000)
-    time.sleep(0.25)
-    progress(step, total={_STEPS})
-    wrote("step", step)
-    if step % {_EVERY} == 0:
-        torch.save(step, "new")
-        os.replace("new", "saved")
-        wrote("saved", step)
-wrote("ends", {_STEPS})
-os._exit(0)
-"""
+_LIMIT_SECONDS = 400
+_SUSPENDED_SECONDS = 6.0
 _RECOVERY, _DETECTION = "infrastructureRecoveryFromDisruption", "detection"
 """The outside clock cannot separate them: it sees when a worker is killed, and when the next one is born."""
 _NAMES = {
@@ -76,96 +38,121 @@ _NAMES = {
     _RECOVERY: "detection and recovery",
     "hung": "hung",
     "waitingForPods": "waiting for pods",
+    "suspended": "suspended",
     "other": "the end",
 }
+_OF_INTERVAL = {
+    ("created", "placed"): "waitingForPods",
+    ("resumed", "placed"): "waitingForPods",
+    ("suspended", "resumed"): "suspended",
+    ("hangs", "recognised"): "hung",
+    ("recognised", "born"): _RECOVERY,
+    ("crashes", "born"): _RECOVERY,
+    ("loads", "loaded"): "unproductiveCheckpointRestoreTime",
+    ("step", "saved"): "unproductiveCheckpointSaveTime",
+    ("ended", "over"): "other",
+}
+"""By what happened before and after an interval. All others end with a step, or lead to the first one."""
+Line = tuple[str, int, float]
+"""What happened, the step, and when: seconds since 1970."""
 
 
 @dataclass
 class Clock:
-    """What the outside clock saw of a life: seconds since 1970."""
+    """What is seen of a life from outside, besides the script's own lines."""
 
-    began: float = 0.0
-    ended: float = 0.0
-    recognised: float = 0.0
-    """When the first stack of the hung worker was printed."""
-    created: float = 0.0
-    """When the pods were printed as created."""
+    lines: list[Line] = field(default_factory=list)
+
+    def saw(self, what: str) -> None:
+        """Note that this happens now."""
+        self.lines.append((what, 0, time.time()))
+
+    def read(self, printed: str) -> None:
+        """Note what a line of the run means."""
+        known = {what for what, _, _ in self.lines}
+        if "- SuccessfulCreatePod" in printed and "created" not in known:
+            self.saw("created")
+        elif "most recent call first" in printed and "recognised" not in known:
+            self.saw("recognised")
+        elif BORN in printed:
+            self.watch(int(printed.rpartition(BORN)[2]))
+        elif "- PyTorchJobSucceeded" in printed:
+            self.saw("over")
+
+    def watch(self, pid: int) -> None:
+        """Note when this worker ends."""
+        loop, fd = asyncio.get_running_loop(), os.pidfd_open(pid)
+
+        def ended() -> None:
+            self.saw("ended")
+            loop.remove_reader(fd)
+            os.close(fd)
+
+        loop.add_reader(fd, ended)
 
 
-def outside(lines: list[tuple[str, int, float]], clock: Clock) -> dict[str, float]:
-    """The seconds of each class, by what the script has noted and what `pytorchjob run` printed."""
+def outside(lines: list[Line]) -> dict[str, float]:
+    """The seconds of each class, by all that was noted."""
     found = dict.fromkeys(_NAMES, 0.0)
-    furthest, started = 0, False
-    found["programStartup"] += lines[0][2] - clock.created
-    for (before, _, since), (what, step, at) in pairwise(lines):
-        spent = at - since
-        if what == "step" and started:
-            found["productive" if step > furthest else "wastedProgressFromDisruption"] += spent
-        elif what in ("step", "loads"):
-            found["programStartup"] += spent
-        elif what == "loaded":
-            found["unproductiveCheckpointRestoreTime"] += spent
-        elif what == "saved":
-            found["unproductiveCheckpointSaveTime"] += spent
+    furthest, highest, started, trained = 0, 0, False, False
+    for (before, _, since), (what, step, at) in pairwise(_told(lines)):
+        steps = "productive" if highest >= furthest else "wastedProgressFromDisruption"
+        starts = _RECOVERY if before == "placed" and trained else "programStartup"
+        found[_OF_INTERVAL.get((before, what), steps if started else starts)] += at - since
+        if what == "step":
+            started, highest, trained = True, step, True
         elif what == "born":
-            noticed = clock.recognised if before == "hangs" else since
-            found["hung"] += noticed - since
-            found[_RECOVERY] += at - noticed
-            started, furthest = False, reached(lines, at)
-        started = started or what == "step"
-    found["other"] = clock.ended - lines[-1][2]
+            started, furthest, highest = False, max(furthest, highest), 0
+        elif what == "suspended":
+            started = False
     return found
 
 
-def reached(lines: list[tuple[str, int, float]], at: float) -> int:
-    """The furthest step before this time."""
-    return max(step for what, step, when in lines if what == "step" and when < at)
+def _told(lines: list[Line]) -> Iterator[Line]:
+    """Yield the lines by time, without those of workers that end because the job is suspended, or before the end."""
+    suspended, over = False, max((at for what, _, at in lines if what == "ended"), default=0.0)
+    for line in sorted(lines, key=lambda line: line[2]):
+        if line[0] == "ended" and line[2] < over:
+            continue
+        if not suspended or line[0] == "resumed":
+            yield line
+        suspended = line[0] == "suspended" if not suspended else line[0] != "resumed"
 
 
 async def live(directory: Path) -> tuple[dict[str, float], dict[str, float]]:
     """One life: the seconds of each class by the ledger, and by the outside clock."""
     write(directory)
-    clock = Clock(began=time.time())
-    env = {**os.environ, "PYTHONPATH": str(_ROOT / "operator"), "TMPDIR": str(directory)}
-    command = [sys.executable, "-m", "pytorchjob", "run", "-f", "job.yaml", "--output", "json"]
-    pipe = asyncio.subprocess.PIPE
+    clock, pipe = Clock(), asyncio.subprocess.PIPE
+    env = {**os.environ, "PYTHONPATH": f"{_ROOT / 'operator'}:{_ROOT}", "TMPDIR": str(directory)}
+    command = [sys.executable, "-m", "benchmarks.suspendable", JOB]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=directory, env=env, stdout=pipe, stderr=pipe, limit=2**20
     )
     assert process.stdout is not None
     assert process.stderr is not None
     out = asyncio.create_task(process.stdout.read())
-    text = ""
+    suspension, text = None, ""
     async for line in process.stderr:
-        now, said = time.time(), line.decode()
-        text += said
-        if "SuccessfulCreatePod" in said:
-            clock.created = now
-        elif "most recent call first" in said and not clock.recognised:
-            clock.recognised = now
-        elif "Succeeded" in said and "PyTorchJobSucceeded" in said:
-            clock.ended = now
+        clock.read(line.decode())
+        text += line.decode()
+        if SUSPEND_ME in line.decode():
+            suspension = asyncio.create_task(suspend(process, clock))
     assert await process.wait() == 0, text
+    assert suspension is not None, text
     seconds = json.loads(await out)["status"]["goodput"]["seconds"]
-    lines = [tuple(json.loads(line)) for line in (directory / "life").read_text().splitlines()]
+    clock.lines += [tuple(json.loads(line)) for line in (directory / LINES).read_text().splitlines()]
     booked = {name: seconds.get(name, 0.0) for name in _NAMES}
     booked[_RECOVERY] += seconds.get(_DETECTION, 0.0)
-    return booked, outside(lines, clock)
+    return booked, outside(clock.lines)
 
 
-def write(directory: Path) -> None:
-    """Write the job, the script and what it imports."""
-    (directory / "life.py").write_text(LIFE)
-    write_torch(directory, save=1.5, load=2)
-    container = {"name": "pytorch", "image": "none", "command": ["pytorchjob-agent", "run", "--", "life.py"]}
-    template = {"spec": {"containers": [container]}}
-    spec = {
-        "nprocPerNode": "1",
-        "agent": {"hang": {"progressSeconds": _HUNG_SECONDS}},
-        "pytorchReplicaSpecs": {"Worker": {"replicas": 1, "restartPolicy": "OnFailure", "template": template}},
-    }
-    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "life"}, "spec": spec}
-    (directory / "job.yaml").write_text(yaml.safe_dump(job))
+async def suspend(process: Process, clock: Clock) -> None:
+    """Suspend the job, and resume it."""
+    clock.saw("suspended")
+    process.send_signal(signal.SIGHUP)
+    await asyncio.sleep(_SUSPENDED_SECONDS)
+    clock.saw("resumed")
+    process.send_signal(signal.SIGHUP)
 
 
 async def measure(repeat: int) -> list[Row]:
@@ -187,8 +174,6 @@ def rows(ours: list[dict[str, float]], clock: list[dict[str, float]], shown: str
     for name, words in {**_NAMES, "": "the sum"}.items():
         ledger = [each[name] if name else sum(each.values()) for each in ours]
         outer = [each[name] if name else sum(each.values()) for each in clock]
-        if not any(outer):
-            continue
         errors = [100 * (booked - other) / other for booked, other in zip(ledger, outer, strict=True)]
         yield Row(
             f"the ledger of a scripted life: {words}",

@@ -21,3 +21,9 @@ def exact_cpu_seconds(pid: int) -> float:
     """CPU time of the threads that it has now, by the scheduler's own count: not in ticks, which rests are lost in."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+
+def waited_seconds(pid: int) -> float:
+    """For how long its present threads could run and had no processor, by the scheduler's own count."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[1]) for thread in threads) / 1e9
