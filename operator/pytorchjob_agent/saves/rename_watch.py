@@ -86,7 +86,7 @@ class RenameWatch:
             yield Event(watch, bits, cookie, os.fsdecode(name.rstrip(b"\0")))
 
     def _watch(self, folder: str) -> None:
-        """Watch a folder and those below it; one that is gone, or one too many, is left out."""
+        """Watch a folder and those below it; a folder that is gone is left out, and each above the limit."""
         path = self._root / folder
         if path.name in (naming.OWN_FOLDER, FENCE_FOLDER) or len(self._renames.watched()) >= _MOST_FOLDERS:
             return

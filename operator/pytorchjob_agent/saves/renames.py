@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pytorchjob_agent.saves import naming
 
-CLOSED_AFTER_WRITING, MOVED_FROM, MOVED_TO, CREATED, DELETED = 0x8, 0x40, 0x80, 0x100, 0x200
+CLOSED_AFTER_WRITING, MOVED_FROM, MOVED_TO, CREATED = 0x8, 0x40, 0x80, 0x100
 OVERFLOWED, REMOVED, FOLDER = 0x4000, 0x8000, 0x40000000
 """Bits of inotify(7)."""
 _MOST_PENDING = 1000

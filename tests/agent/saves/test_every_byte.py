@@ -94,7 +94,7 @@ def get(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
 @pytest.mark.parametrize("copy", [put, get])
 @pytest.mark.parametrize("side", ["client", "server"])
 def test_a_copy_that_is_cut_after_any_byte_is_not_held(tmp_path: Path, copy: Copy, side: str) -> None:
-    """The wire breaks after so many bytes that one side sent. Only the last answer to a `put` may be missing."""
+    """The wire breaks after a number of bytes of one side. Only the last answer to a `put` may be missing."""
     own, theirs = HeldSaves(tmp_path / "own", "job", 10**6), HeldSaves(tmp_path / "theirs", "job", 10**6)
     hold(own)
     cut = 0
@@ -139,7 +139,7 @@ def copied(copy: Copy, own: HeldSaves, theirs: HeldSaves, cut: tuple[str, int]) 
 
 @contextmanager
 def cutting(server: int, side: str, most: int) -> Iterator[int]:
-    """A port whose connections lead to the server, and break after so many bytes of one side."""
+    """A port whose connections lead to the server, and break after this number of bytes of one side."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_carry, args=(listener, server, side, most))
         thread.start()

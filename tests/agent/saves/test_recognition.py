@@ -151,17 +151,22 @@ def hugging_face_in_shards(disk: Disk) -> None:
     disk.complete("checkpoint-5")
 
 
+def write_over(disk: Disk, path: str) -> None:
+    """Write a file of a whole `step-5` in place once more."""
+    disk.create(path)
+    disk.complete()
+    for _ in range(PIECES):
+        disk.append(path)
+    disk.complete("step-5")
+    disk.close(path)
+
+
 def a_folder_renamed(disk: Disk) -> None:
     write(disk, "tmp-step-5/a.pt")
     write(disk, "tmp-step-5/b.pt")
     disk.move("tmp-step-5", "step-5")
     disk.complete("step-5")
-    disk.create("step-5/a.pt")
-    disk.complete()
-    for _ in range(PIECES):
-        disk.append("step-5/a.pt")
-    disk.complete("step-5")
-    disk.close("step-5/a.pt")
+    write_over(disk, "step-5/a.pt")
 
 
 def renamed_while_open(disk: Disk) -> None:
@@ -188,12 +193,7 @@ def rotated(disk: Disk) -> None:
 def dcp_twice(disk: Disk) -> None:
     """The second save goes to the same folder, where the index of the first one still is."""
     dcp(disk)
-    disk.create("step-5/__0_0.distcp")
-    disk.complete()
-    for _ in range(PIECES):
-        disk.append("step-5/__0_0.distcp")
-    disk.complete("step-5")
-    disk.close("step-5/__0_0.distcp")
+    write_over(disk, "step-5/__0_0.distcp")
 
 
 def marked(disk: Disk) -> None:

@@ -1,4 +1,4 @@
-"""Connections with the keys of a round: the certificate is read once, and each connection proves it anew."""
+"""Connections with the keys of a round: the certificate is read once, and each connection proves it again."""
 
 import socket
 import ssl
