@@ -126,7 +126,10 @@ sys.exit(os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
 
 
 LEFT = """
-import atexit, logging, logging.handlers, os
+import atexit, logging, logging.handlers, os, sys
+
+if os.environ["RANK"] == "1":
+    sys.exit()  # else the agent would kill the slower of two failed workers
 
 class Module:
     def __del__(self):
@@ -143,10 +146,10 @@ raise ValueError("no such luck")
 
 def test_a_program_that_an_error_has_left_frees_nothing(run: Any, server: ForkServer) -> None:
     result, written = run(server, LEFT)
-    assert {failure.exitcode for failure in result.failures.values()} == {1}
-    errors = [text for name, text in written.items() if name.endswith("stderr.log")]
-    assert all(word in text for text in errors for word in ("no such luck", "left", "logged"))
-    assert not any("freed" in text for text in errors)
+    assert result.failures[0].exitcode == 1
+    error = written["attempt_0/0/stderr.log"]
+    assert all(word in error for word in ("no such luck", "left", "logged"))
+    assert "freed" not in error
 
 
 def test_training_is_the_same_in_both_ways(run: Any, server: ForkServer) -> None:
