@@ -9,10 +9,12 @@ import random
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.recovery.cells import FAULTS, Scene, Struck
@@ -23,6 +25,7 @@ from benchmarks.recovery.stage import Stage
 from benchmarks.table import machine
 from e2e import faults
 from pytorchjob_operator.goodput import figures
+from pytorchjob_operator.goodput.classes import TimeClass
 
 REPLICAS = 4
 EVERY_SECONDS = 30.0
@@ -67,6 +70,8 @@ class Outcome:
     problems: tuple[str, ...]
     ledger: Mapping[str, float]
     """What the operator booked meanwhile: seconds by the names of `status.goodput.seconds`."""
+    costs: Mapping[str, Sequence[float]]
+    """By the name of a fault: the seconds that the ledger lost from each such fault to the next fault."""
     at: str
     """The day."""
     machine: str
@@ -83,6 +88,7 @@ class Outcome:
                 f"goodput {100 * self.goodput:.1f} % (a step takes {1000 * self.pace:.0f} ms in peace)",
                 f"manual interventions: {0 if self.recovered else 'it does not train at the end'}",
                 f"the operator's ledger: {_spent(self.ledger)}",
+                f"lost from a fault to the next one, in the median: {_by_fault(self.costs)}",
                 f"problems: {'; '.join(self.problems) or 'none'}",
             )
         )
@@ -97,23 +103,36 @@ def play(stage: Stage, contender: Contender, minutes: float, seed: int) -> Outco
     pace = _pace(stage, group)
     begun, first, booked = time.time(), stage.journal.current() or group, _booked(stage)
     base, struck, missed = first.common(), Counter[str](), 0
-    due = begun
+    due, faults_and_lost = begun, [("", lost(booked))]
     while (due := due + chance.uniform(0.5, 1.5) * EVERY_SECONDS) < begun + 60 * minutes:
         stage.wait(lambda due=due: True if time.time() >= due else None, 10 * EVERY_SECONDS)
         name = chance.choices([*_WEIGHTS], [*_WEIGHTS.values()])[0]
+        before = lost(_booked(stage))
         if _strike(stage, contender, name):
             struck[name] += 1
+            faults_and_lost.append((name, before))
         else:
             missed += 1
     recovered = _ends_well(stage)
     last, took = stage.journal.current() or group, time.time() - begun
-    ledger = {name: round(seconds - booked.get(name, 0.0), 2) for name, seconds in _booked(stage).items()}
+    ended = _booked(stage)
+    ledger = {name: round(seconds - booked.get(name, 0.0), 2) for name, seconds in ended.items()}
     steps = last.common() - base
     problems = (*stage.journal.problems, *stage.journal.wrong(Truth()))
     return Outcome(
         contender.name, minutes, seed, dict(struck), missed, steps, pace, steps * pace / took,
-        len(stage.journal.groups), recovered, problems[:5], ledger, str(datetime.now(UTC).date()), machine(),
+        len(stage.journal.groups), recovered, problems[:5], ledger,
+        costs([*faults_and_lost, ("", lost(ended))]), str(datetime.now(UTC).date()), machine(),
     )  # fmt: skip
+
+
+def costs(faults_and_lost: Sequence[tuple[str, float]]) -> dict[str, list[float]]:
+    """By fault, what was lost until the next one: each entry is a fault and the seconds that were lost before it."""
+    found: dict[str, list[float]] = {}
+    for (name, before), (_, after) in pairwise(faults_and_lost):
+        if name:
+            found.setdefault(name, []).append(round(after - before, 2))
+    return found
 
 
 def keep(path: Path, outcome: Outcome) -> list[Outcome]:
@@ -131,7 +150,7 @@ def load(path: Path) -> list[Outcome]:
 
 
 def _outcome(raw: dict[str, Any]) -> Outcome:
-    return Outcome(**{**raw, "problems": tuple(raw["problems"])})
+    return Outcome(**{"costs": {}, **raw, "problems": tuple(raw["problems"])})
 
 
 def _booked(stage: Stage) -> dict[str, float]:
@@ -146,6 +165,18 @@ def _spent(ledger: Mapping[str, float]) -> str:
     whole = sum(ledger.values())
     ordered: Iterable[tuple[str, float]] = sorted(ledger.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {seconds:.1f} s ({seconds / whole:.1%})" for name, seconds in ordered if seconds)
+
+
+def lost(ledger: Mapping[str, float]) -> float:
+    """The seconds of a ledger that are not productive."""
+    return sum(seconds for name, seconds in ledger.items() if name != TimeClass.PRODUCTIVE.value)
+
+
+def _by_fault(costs: Mapping[str, Sequence[float]]) -> str:
+    """The faults with the median of what they cost, the dearest first."""
+    medians = {name: median(seconds) for name, seconds in costs.items()}
+    ordered = sorted(medians, key=lambda name: -medians[name])
+    return ", ".join(f"{name} {medians[name]:.1f} s" for name in ordered) or "unknown"
 
 
 def _pace(stage: Stage, group: Group) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.recovery.chaos import Outcome
+from benchmarks.recovery.chaos import Outcome, lost
 from benchmarks.recovery.plot import FONT
 from pytorchjob_operator.goodput.classes import TimeClass
 
@@ -16,7 +16,7 @@ _WIDTH, _LEFT, _RIGHT, _BAR, _GAP, _TOP, _LINE = 960, 20, 20, 28, 34, 30, 18
 def svg(found: Sequence[Outcome]) -> str:
     """A bar for each contender, as long as the time that it lost, and a legend of the classes."""
     classes = [name for name in _LOST if any(each.ledger.get(name) for each in found)]
-    longest = max((_lost(each) for each in found), default=0.0) or 1.0
+    longest = max((lost(each.ledger) for each in found), default=0.0) or 1.0
     height = _TOP + len(found) * (_BAR + _GAP) + _LINE * (len(classes) + 1)
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {height}' role='img'>",
@@ -32,10 +32,6 @@ def svg(found: Sequence[Outcome]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _lost(outcome: Outcome) -> float:
-    return sum(outcome.ledger.get(name, 0.0) for name in _LOST)
-
-
 def _color(name: str) -> str:
     return _COLORS[_LOST.index(name) % len(_COLORS)]
 
@@ -43,8 +39,8 @@ def _color(name: str) -> str:
 def _bar(outcome: Outcome, y: float, scale: float) -> Iterator[str]:
     whole = sum(outcome.ledger.values()) or 1.0
     yield (
-        f"<text {FONT} x='{_LEFT}' y='{y - 6}'>{outcome.contender}: {_lost(outcome):.0f} s lost of {whole:.0f} s,"
-        f" {sum(outcome.struck.values())} faults; {1 - _lost(outcome) / whole:.1%} productive</text>"
+        f"<text {FONT} x='{_LEFT}' y='{y - 6}'>{outcome.contender}: {lost(outcome.ledger):.0f} s lost of {whole:.0f} s,"
+        f" {sum(outcome.struck.values())} faults; {1 - lost(outcome.ledger) / whole:.1%} productive</text>"
     )
     x = float(_LEFT)
     for name in _LOST:

@@ -31,7 +31,7 @@ def test_a_series_is_kept_in_the_place_of_the_one_before(tmp_path: Path) -> None
 
 def outcome(contender: str, **ledger: float) -> Outcome:
     return Outcome(
-        contender, 30, 1, {"pod-deleted": 2}, 0, 100, 0.1, 0.9, 3, True, (), ledger, "2026-01-01", "a machine"
+        contender, 30, 1, {"pod-deleted": 2}, 0, 100, 0.1, 0.9, 3, True, (), ledger, {}, "2026-01-01", "a machine"
     )
 
 
@@ -59,3 +59,8 @@ def test_an_outcome_of_chaos_is_kept_in_the_place_of_the_one_before(tmp_path: Pa
         found = chaos.keep(path, each)
     assert found == chaos.load(path) == [outcome("ours", hung=2), outcome("ours-memory", hung=3)]
     assert "the operator's ledger: hung 3.0 s (100.0%)" in found[1].words()
+
+
+def test_what_a_fault_costs_is_what_is_lost_until_the_next_one() -> None:
+    lost = [("", 5.0), ("pod-deleted", 6.0), ("worker-killed", 7.5), ("pod-deleted", 8.0), ("", 10.25)]
+    assert chaos.costs(lost) == {"pod-deleted": [1.5, 2.25], "worker-killed": [0.5]}
