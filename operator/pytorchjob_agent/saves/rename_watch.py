@@ -5,7 +5,6 @@ Where the kernel, a limit of the node or the file system does not permit it, not
 
 import ctypes
 import os
-import select
 import struct
 import threading
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 from pytorchjob_agent.contract.checkpoint_rules import FENCE_FOLDER
 from pytorchjob_agent.saves import naming, renames
 from pytorchjob_agent.saves.renames import Event, Renamed, Renames
+from pytorchjob_agent.system.alarm import Alarm
+from pytorchjob_agent.system.readable import wait_readable
 
 _WATCHED = renames.CLOSED_AFTER_WRITING | renames.MOVED_FROM | renames.MOVED_TO | renames.CREATED
 _FOLDERS_ONLY, _NO_LINKS = 0x01000000, 0x02000000
@@ -30,6 +31,9 @@ class RenameWatch:
         """Begin with what is there."""
         self._root, self._renames = root, Renames()
         self._lock = threading.Lock()
+        self._alarm = Alarm()
+        self.wake = self._alarm.ring
+        """Ends the wait, or the next one; any thread may."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd: int = -1
         if hasattr(self._libc, "inotify_init1"):
@@ -38,13 +42,13 @@ class RenameWatch:
             self._read()
 
     def wait(self, seconds: float) -> None:
-        """Return within these seconds: as soon as something was renamed into place."""
+        """Return within these seconds: as soon as something was renamed into place, or `wake` was called."""
         end = time.monotonic() + seconds
-        poll = select.poll()
-        if self._fd >= 0:
-            poll.register(self._fd, select.POLLIN)
+        waited = [self._alarm, *([self._fd] if self._fd >= 0 else [])]
         while not self._renames.any() and (left := end - time.monotonic()) > 0:
-            poll.poll(left * 1000)
+            if self._alarm in wait_readable(waited, left):
+                self._alarm.hush()
+                return
             with self._lock:
                 self._read()
 
@@ -65,6 +69,7 @@ class RenameWatch:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+        self._alarm.close()
 
     def _read(self) -> None:
         if self._fd < 0:

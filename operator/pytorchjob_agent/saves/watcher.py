@@ -100,6 +100,7 @@ class SaveWatcher:
             return True
         if self._settling is None or ended > self._settling:
             self._settling, self._settled = ended, False
+            self._renames.wake()
         return self._settled
 
     def copy_no_more(self) -> None:

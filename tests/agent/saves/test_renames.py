@@ -173,6 +173,12 @@ def test_a_rename_wakes_the_reader(root: Path, watch: RenameWatch) -> None:
     writer.join()
 
 
+def test_another_thread_wakes_the_reader(watch: RenameWatch) -> None:
+    watch.wake()
+    watch.wait(3600)
+    watch.wait(0.01)  # one call ends one wait
+
+
 def test_without_inotify_nothing_is_seen(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     watch = RenameWatch(root)

@@ -14,6 +14,7 @@ from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
+from pytorchjob_agent.saves.watcher import SCAN_SECONDS as _SCAN
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from tests.agent.saves.keys import KEYS
 from tests.waiting import until
@@ -136,6 +137,16 @@ def test_a_pod_that_leaves_waits_for_its_last_copy(member: Member) -> None:
     (member.root / "latest.pt").write_bytes(b"second")
     until(lambda: member.watcher.settle(ended=True))
     assert [save.size for save in member.peer.list()] == [6, 5]
+
+
+def test_a_pod_that_leaves_does_not_wait_for_the_next_scan(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(lambda: len(member.peer.list()) == 1)
+    monkeypatch.setattr("pytorchjob_agent.saves.watcher.SCAN_SECONDS", 3600.0)
+    (member.root / "second.tmp").touch()
+    os.replace(member.root / "second.tmp", member.root / "second.log")  # the watcher sees it, and sleeps for an hour
+    time.sleep(2 * _SCAN)
+    until(lambda: member.watcher.settle(ended=True))
 
 
 def test_what_a_kill_cut_is_not_held_in_the_next_round_either(member: Member) -> None:
