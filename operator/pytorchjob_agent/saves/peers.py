@@ -63,12 +63,25 @@ def _save(entry: Any) -> HeldSave:
 
 
 def targets(own: Peer, others: Iterable[Peer]) -> list[Peer]:
-    """Return the peers that may keep copies, the best first: in other zones, then on other nodes, then the rest."""
+    """Return the peers that may keep copies, the best first: in other zones, then on other nodes, then the rest.
+
+    A node that has a peer already comes again only after all nodes that have none, so that copies are on several nodes.
+    """
     members = [own, *others]
     far = _beyond(own, [member for member in members if own.zone and member.zone], lambda member: member.zone)
     rest = _without(members, far)
     near = _beyond(own, rest, lambda member: member.node)
-    return [*far, *near, *_beyond(own, _without(rest, near), lambda member: member.rank)]
+    return _spread(own, [*far, *near, *_beyond(own, _without(rest, near), lambda member: member.rank)])
+
+
+def _spread(own: Peer, order: Iterable[Peer]) -> list[Peer]:
+    """Put the first peer of each node first, then the second one, and so on; the own node has one already."""
+    earlier = Counter([own.node])
+    turns: list[tuple[int, Peer]] = []
+    for peer in order:
+        turns.append((earlier[peer.node], peer))
+        earlier[peer.node] += 1
+    return [peer for _, peer in sorted(turns, key=lambda entry: entry[0])]
 
 
 def _without(members: Iterable[Peer], others: Iterable[Peer]) -> list[Peer]:
@@ -79,8 +92,9 @@ def _without(members: Iterable[Peer], others: Iterable[Peer]) -> list[Peer]:
 def _beyond(own: Peer, members: Sequence[Peer], group: Callable[[Peer], Hashable]) -> list[Peer]:
     """Return the members of the other groups, the best first.
 
-    The members lie in a line, group by group, and each counts on by the size of the largest group. So no two members
-    have the same best peer, unless a group has more than half of the members. Then the others share its copies evenly.
+    The members lie in a line, group by group, and each counts on by the size of the largest group, again and again. So
+    its first peers are of different groups, and no two members have the same best peer, or the same second one. If a
+    group has more than half of the members, the others share its copies evenly.
     """
     lowest: dict[Hashable, int] = {}
     for member in members:
@@ -93,7 +107,8 @@ def _beyond(own: Peer, members: Sequence[Peer], group: Callable[[Peer], Hashable
     outside = line[end:] + line[: end - len(inside)]
     most = max(Counter(map(group, line)).values())
     start = (inside.index(own) + most - len(inside)) % len(outside)
-    return outside[start:] + outside[:start]
+    turned = outside[start:] + outside[:start]
+    return [peer for first in range(most) for peer in turned[first::most]]
 
 
 def shares_directory(own: Peer, others: Sequence[Peer]) -> bool:

@@ -68,8 +68,32 @@ def test_all_peers_are_asked_and_those_of_other_zones_and_nodes_first(given_: li
     for own in all_:
         found = targets(own, [each for each in all_ if each is not own])
         assert sorted(each.rank for each in found) == [each.rank for each in all_ if each is not own]
-        tiers = [_tier(own, each) for each in found]
-        assert tiers == sorted(tiers)
+        tiers = [_tier(own, each) for each in found if each.node != own.node]
+        first_of_nodes = tiers[: len({each.node for each in found} - {own.node})]
+        assert first_of_nodes == sorted(first_of_nodes)
+
+
+@given(places)
+def test_each_node_keeps_a_copy_before_one_keeps_two(given_: list[tuple[str, str]]) -> None:
+    all_ = [peer(rank, node, zone=zone) for rank, (node, zone) in enumerate(given_)]
+    for own in all_:
+        found = [each.node for each in targets(own, [each for each in all_ if each is not own])]
+        nodes = set(found) - {own.node}
+        assert set(found[: len(nodes)]) == nodes
+
+
+@pytest.mark.parametrize(
+    ("nodes", "zones", "keepers"),
+    [
+        pytest.param("abcd", "    ", [(1, 2), (2, 3), (3, 0), (0, 1)], id="a pod on each node"),
+        pytest.param("aabbcc", "      ", [(2, 4), (3, 5), (4, 0), (5, 1), (0, 2), (1, 3)], id="two pods on each node"),
+        pytest.param("abcdef", "xxyyzz", [(2, 4), (3, 5), (4, 0), (5, 1), (0, 2), (1, 3)], id="three zones"),
+        pytest.param("aabcc", "xxyyy", [(3, 2), (4, 2), (0, 4), (1, 2), (0, 2)], id="two zones"),
+    ],
+)
+def test_who_keeps_two_copies(nodes: str, zones: str, keepers: list[tuple[int, int]]) -> None:
+    all_ = members(nodes, zones)
+    assert [tuple(ordered(all_, rank)[:2]) for rank in range(len(all_))] == keepers
 
 
 def _tier(own: Peer, other: Peer) -> int:
