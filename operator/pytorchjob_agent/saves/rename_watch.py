@@ -44,7 +44,7 @@ class RenameWatch:
     def wait(self, seconds: float) -> None:
         """Return within these seconds: as soon as something was renamed into place, or `wake` was called."""
         end = time.monotonic() + seconds
-        waited = [self._alarm, *([self._fd] if self._fd >= 0 else [])]
+        waited: list[Alarm | int] = [self._alarm, *([self._fd] if self._fd >= 0 else [])]
         while not self._renames.any() and (left := end - time.monotonic()) > 0:
             if self._alarm in wait_readable(waited, left):
                 self._alarm.hush()
