@@ -21,7 +21,7 @@ from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
 from pytorchjob_agent.hangs.log_tracker import LogEvidence
 from pytorchjob_agent.hangs.stack_analysis import Place
 
-SHORTEST = 10.0  # seconds: no automatic limit is below
+SHORTEST = 3.0  # seconds: no automatic limit is below
 QUIET = 60.0  # seconds: a shorter wait for data or a file is not a hang
 STOPPED = 60.0  # seconds: a worker that was stopped on purpose is continued before
 _FACTOR = 5.0

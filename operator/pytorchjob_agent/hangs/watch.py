@@ -135,11 +135,17 @@ class Watch:
         worker = WatchedWorker(reported.local_rank, reported.step, reported.total, at, pace.p99)
         alert = float("inf") if at is None else at + judge.attention_after(worker, self._rules)
         if now < alert:
-            self._alert = min(self._alert, alert)
+            self._alert = min(self._alert, self._check_by(alert, at))
             self._stalls.pop(reported.local_rank, None)
             return worker
         stall = self._stall(reported.local_rank, now)
         return replace(worker, activity=stall.activity, asked=stall.asked, place=stall.place)
+
+    def _check_by(self, alert: float, at: float | None) -> float:
+        """Return the time of the next check of a worker that reports: the automatic limits cost no more checks."""
+        if at is None or self._rules.progress_seconds is not None:
+            return alert
+        return max(alert, at + _CALM + _EVERY)
 
     def _stall(self, local_rank: int, now: float) -> _Stall:
         """Return what is known of a silent worker, with the stack that was requested from it."""

@@ -97,7 +97,7 @@ class Hang(Model):
     progress_seconds: Limit | None = Field(
         default=None,
         description="Longest time without a new step, in seconds; the script reports steps with progress()."
-        " 0: no limit. Unset: 5 times the duration of the slowest 1 % of its steps, at least 10.",
+        " 0: no limit. Unset: 5 times the duration of the slowest 1 % of its steps, at least 3.",
     )
     first_progress_seconds: Limit | None = Field(
         default=None, description="Longest time until the first step, in seconds. 0: no limit. Unset: 1200."

@@ -34,8 +34,8 @@ def judged(worker: WatchedWorker, rules: HangRules = HangRules(), **more: object
 @pytest.mark.parametrize(
     ("worker", "rules", "reason"),
     [
-        pytest.param(silent(9, activity=STOPPED), HangRules(), None, id="stopped for 9 s: not yet"),
-        pytest.param(silent(11, activity=STOPPED), HangRules(), "it is stopped (SIGSTOP)", id="stopped for 11 s"),
+        pytest.param(silent(2.9, activity=STOPPED), HangRules(), None, id="stopped for 2.9 s: not yet"),
+        pytest.param(silent(3.1, activity=STOPPED), HangRules(), "it is stopped (SIGSTOP)", id="stopped for 3.1 s"),
         pytest.param(silent(30, activity=STOPPED, pace=10.0), HangRules(), None, id="stopped, but its steps are long"),
         pytest.param(silent(51, activity=STOPPED, pace=10.0), HangRules(), "limit 50 s", id="longer than five steps"),
         pytest.param(silent(11, activity=QUIET), HangRules(), None, id="waiting for data for 11 s"),
@@ -239,7 +239,7 @@ def test_lines(log: LogEvidence, started: float, has_rank_0: bool, verdict: tupl
 @pytest.mark.parametrize(
     ("worker", "rules", "seconds"),
     [
-        pytest.param(silent(0), HangRules(), 5.0, id="half of the automatic limit"),
+        pytest.param(silent(0), HangRules(), 1.5, id="half of the automatic limit"),
         pytest.param(silent(0, pace=None), HangRules(), 600.0, id="half of the first step's before there is a pace"),
         pytest.param(silent(0), HangRules(4.0), 2.0, id="half of the author's"),
         pytest.param(silent(0), HangRules(0.0, 0.0), float("inf"), id="never"),

@@ -32,7 +32,7 @@ def judged(worker: WatchedWorker, rules: HangRules = HangRules(), **more: object
     [
         pytest.param(silent(10), silent(10.1), HangRules(10.0), id="the author's limit"),
         pytest.param(silent(1200), silent(1200.1), HangRules(), id="the limit of the first step"),
-        pytest.param(silent(10, activity=STOPPED), silent(10.1, activity=STOPPED), HangRules(), id="a stopped process"),
+        pytest.param(silent(3, activity=STOPPED), silent(3.1, activity=STOPPED), HangRules(), id="a stopped process"),
         pytest.param(
             silent(60, activity=QUIET, asked=True, place=BLOCKED),
             silent(60.1, activity=QUIET, asked=True, place=BLOCKED),

@@ -105,7 +105,7 @@ def paced(
     return one, watch
 
 
-def test_a_stopped_worker_is_found_after_ten_seconds(worker: Callable[[str], Worker], tmp_path: Path) -> None:
+def test_a_stopped_worker_is_found_by_the_short_limit(worker: Callable[[str], Worker], tmp_path: Path) -> None:
     one, watch = paced(worker, SLEEP, tmp_path)
     one.process.send_signal(signal.SIGSTOP)
     os.waitpid(one.process.pid, os.WUNTRACED)
@@ -148,6 +148,25 @@ def test_looks_are_rare_while_nothing_can_become_true_in_between(worker: Callabl
     watch, now = one.watch(HangRules(progress_seconds=100.0)), clock()
     assert watch.check(now) is None
     assert [watch.pause(now + age) for age in (0, 31, 40, 51)] == [1.0, 4.0, 4.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("rules", "pause"),
+    [
+        pytest.param(HangRules(), 4.0, id="the automatic limit"),
+        pytest.param(HangRules(progress_seconds=3.0), 1.0, id="the same limit, set by the author"),
+    ],
+)
+def test_the_short_automatic_limit_of_a_worker_that_reports_costs_no_more_looks(
+    worker: Callable[[str], Worker], rules: HangRules, pause: float
+) -> None:
+    reports = "import time\nfrom pytorchjob_agent import progress\nprogress(0)\n"
+    one = worker(reports + f"for step in range(20):\n    progress(step)\n{READY}\n" + "while True: progress(20)")
+    watch = one.watch(rules)
+    watch._started, watch._next = watch._started - 60, 0.0  # a round that is not young
+    now = clock()
+    assert watch.check(now) is None
+    assert watch.pause(now) == pause
 
 
 @pytest.mark.parametrize(
