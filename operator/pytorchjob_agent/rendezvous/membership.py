@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, RoundId, Unreachable
@@ -20,6 +21,7 @@ from pytorchjob_agent.rendezvous.roles import MemberRole, RolePlace
 from pytorchjob_agent.rendezvous.round_caches import NoCaches, RoundCaches
 from pytorchjob_agent.rendezvous.round_saves import NoSaves, RoundSaves
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from pytorchjob_agent.rendezvous.store_calls import StoreCalls
 from pytorchjob_agent.rendezvous.waiting import Known, Waiting
 from pytorchjob_agent.system.console import say
 
@@ -74,6 +76,7 @@ class Membership:
         """The part of the round's store that workers do not use; None: it cannot be reached."""
         self._peers: SignedStore | None = None
         """The same part, for what members write for each other."""
+        self._calls = StoreCalls()
         self._raw: Any = None
         self._server: Any = None
         self._old: Any = None
@@ -151,18 +154,24 @@ class Membership:
         self.client.update(lambda session: session.join(reports, step.join))
 
     def _offer(self, port: int) -> bool:
-        """Offer the other members to continue without the coordinator; False if the last round's store is gone."""
-        assert self._peers is not None
+        """Offer the other members to continue without the coordinator; False unless the last round's store has it."""
+        peers, address = self._peers, self._address
+        assert peers is not None
+
+        def offer() -> bool:
+            agreement.offer(peers, address, port)
+            return True
+
         try:
-            agreement.offer(self._peers, self._address, port)
+            return bool(self._calls.ask("offer", offer))
         except RuntimeError:
             return False
-        return True
 
     def _agree(self) -> Assigned | None:
-        assert self._peers is not None
+        peers = self._peers
+        assert peers is not None
         try:
-            return agreement.agree(self._peers)
+            return self._calls.ask("agree", lambda: agreement.agree(peers))
         except (RuntimeError, ValueError):
             return None
 
@@ -172,16 +181,17 @@ class Membership:
             self.heartbeats = None
         self.client.update(lambda session: session.begin(assigned, agreed=agreed))
         self.assigned = assigned
+        self._calls.forget()
         try:
             self._open(assigned, listener, keep_old=agreed)
-            heartbeats = PeerHeartbeatThread(self._second_connection(assigned), self.client.contact_at, self.on_restart)
         except RuntimeError as error:
             where = f"{assigned.master_address}:{assigned.master_port}"
             self.client.send(Unreachable(assigned.round, where, str(error)[:500]))
             self.store = self._peers = None
             raise PeerError(f"rank 0's store {where} does not answer: {error}") from error
-        self.heartbeats = heartbeats
-        heartbeats.start()
+        connect = partial(self._second_connection, assigned)
+        self.heartbeats = PeerHeartbeatThread(assigned, connect, self.client.contact_at, self.on_restart)
+        self.heartbeats.start()
         if assigned.neighbour:
             threading.Thread(target=self._try_neighbour, args=(assigned,), name="neighbour", daemon=True).start()
         self._bring_files(assigned)
@@ -209,7 +219,8 @@ class Membership:
         if assigned.rank == 0:
             self._raw = self._server = round_store.serve(listener)
         else:
-            self._raw = round_store.connect(assigned.master_address, assigned.master_port)
+            connect = partial(round_store.connect, assigned.master_address, assigned.master_port)
+            self._raw = self._calls.wait(connect, lambda: commands.superseded(self.client.inbox, assigned.round))
         self.store = _part(self._raw, assigned)
         self._peers = SignedStore(self.store, assigned, _warn)
         if assigned.rank == 0:
@@ -298,9 +309,12 @@ class Membership:
 
     def all_done(self) -> bool:
         """Return whether the workers of all members are done, as far as the store answers."""
-        with suppress(RuntimeError):
-            return self._peers is not None and agreement.all_done(self._peers)
-        return False
+        if (peers := self._peers) is None:
+            return False
+        try:
+            return bool(self._calls.ask("done", lambda: agreement.all_done(peers)))
+        except RuntimeError:
+            return False
 
     def ask_for_restart(self, reason: str) -> None:
         """Ask the other members for a restart, through the store."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.rendezvous import agreement
 from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
@@ -17,13 +18,21 @@ from pytorchjob_agent.system import network
 class PeerHeartbeatThread:
     """Exchanges the heartbeats of one round."""
 
-    def __init__(self, store: SignedStore, contact_at: Callable[[], float], on_restart: Callable[[], None]) -> None:
-        """Take a store connection of its own: a call may block for seconds while the host is away.
+    def __init__(
+        self,
+        assigned: Assigned,
+        connect: Callable[[], SignedStore],
+        contact_at: Callable[[], float],
+        on_restart: Callable[[], None],
+    ) -> None:
+        """Take what makes a store connection of its own: a call may block for seconds while the host is away.
 
+        The thread makes the connection, because torch looks up the host's name: it waits for a lost name server.
         `contact_at` returns when this agent last heard from the control plane.
         """
-        self._store, self._contact_at, self._on_restart = store, contact_at, on_restart
-        self._heartbeats = agreement.PeerHeartbeats(store.assigned, time.monotonic())
+        self._connect, self._contact_at, self._on_restart = connect, contact_at, on_restart
+        self._store: SignedStore | None = None
+        self._heartbeats = agreement.PeerHeartbeats(assigned, time.monotonic())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="peer-heartbeats", daemon=True)
 
@@ -62,6 +71,7 @@ class PeerHeartbeatThread:
         while not self._stop.wait(self._heartbeats.seconds):
             self._heartbeats.control_plane.own_at = self._contact_at()
             with suppress(RuntimeError):  # torch's DistError and its subclasses: the host is away, see silence()
+                self._store = self._store or self._connect()
                 if self._heartbeats.exchange(self._store, time.monotonic):
                     self._on_restart()
 

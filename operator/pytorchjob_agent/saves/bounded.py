@@ -1,43 +1,15 @@
-"""Calls that storage may block for ever: a thread makes them, and the caller waits for a bounded time."""
+"""Calls that storage may block for ever, and that report their steps: the caller waits as long as there are steps."""
 
-import threading
 import time
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TypeVar
+
+from pytorchjob_agent.system.background import Call
 
 T = TypeVar("T")
 _PAUSE = 0.25
-
-
-class Call(Generic[T]):
-    """One call in a thread of its own. A process may end while it blocks."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        """Start it."""
-        self._call, self._found = call, list[T]()
-        self._error: Exception | None = None
-        self._done = threading.Event()
-        threading.Thread(target=self._run, name="storage", daemon=True).start()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the call has returned."""
-        return self._done.is_set()
-
-    def result(self, seconds: float) -> T:
-        """Return its result. Raises what it has raised, or TimeoutError after these seconds; it goes on then."""
-        if not self._done.wait(seconds):
-            raise TimeoutError(f"the storage has not answered for {seconds:g} s")
-        if self._error is not None:
-            raise self._error
-        return self._found[0]
-
-    def _run(self) -> None:
-        try:
-            self._found.append(self._call())
-        except Exception as error:  # the caller receives it
-            self._error = error
-        self._done.set()
+STORAGE = "the storage"
+"""What does not answer, in errors."""
 
 
 class Progress:
@@ -62,7 +34,7 @@ class Progress:
 def while_it_moves(call: Callable[[Progress], T], longest_silence: float, goes_on: Callable[[], bool]) -> T:
     """Return the result of a call that reports its steps. Raises TimeoutError once it is silent, or need not go on."""
     progress = Progress()
-    running = Call(lambda: call(progress))
+    running = Call(lambda: call(progress), STORAGE)
     while True:
         try:
             return running.result(_PAUSE)
@@ -71,4 +43,4 @@ def while_it_moves(call: Callable[[Progress], T], longest_silence: float, goes_o
                 raise
         if progress.silence() > longest_silence or not goes_on():
             progress.stopped = True
-            raise TimeoutError(f"the storage has not answered for {progress.silence():.0f} s")
+            raise TimeoutError(f"{STORAGE} has not answered for {progress.silence():.0f} s")

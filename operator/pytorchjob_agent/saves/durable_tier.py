@@ -10,11 +10,12 @@ from pathlib import Path
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
 from pytorchjob_agent.contract.held_saves import Choice, DurableParts, HeldSave
 from pytorchjob_agent.saves import durable
-from pytorchjob_agent.saves.bounded import Call, Progress, while_it_moves
+from pytorchjob_agent.saves.bounded import STORAGE, Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain
 from pytorchjob_agent.saves.durable import DurableSaves, Stored
 from pytorchjob_agent.saves.held import HeldSaves, SourceError
 from pytorchjob_agent.saves.manifest import Manifest
+from pytorchjob_agent.system.background import Call
 from pytorchjob_agent.system.console import say
 
 FIRST_SECONDS, LATER_SECONDS = 15.0, 2.0
@@ -43,7 +44,7 @@ class DurableTier:
         """Return the complete saves in the directory; nothing if it does not answer in time."""
         seconds = LATER_SECONDS if self._held.list() else FIRST_SECONDS
         if self._listing is None or self._listing.is_done:
-            self._listing = Call(self._saves.stored)
+            self._listing = Call(self._saves.stored, STORAGE)
         elif self._unread:
             seconds = 0.0  # it has hung since an earlier request
         try:

@@ -14,7 +14,7 @@ from pytorchjob_agent.contract.checkpoint_rules import DurableRules
 from pytorchjob_agent.contract.held_saves import Choice, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import drain_choice, durable
-from pytorchjob_agent.saves.bounded import Call, Progress, while_it_moves
+from pytorchjob_agent.saves.bounded import Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain, Patience, RoundOfDrains
 from pytorchjob_agent.saves.drain_choice import DrainView
 from pytorchjob_agent.saves.durable import DurableSaves
@@ -24,6 +24,7 @@ from pytorchjob_agent.saves.manifest import HeldFile, Manifest
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
+from pytorchjob_agent.system.background import Call
 from tests.agent.saves.keys import KEYS
 from tests.waiting import again, until
 
@@ -273,4 +274,4 @@ def test_a_read_that_stops_is_given_up_and_a_slow_one_is_not() -> None:
 
 def test_what_a_call_raises_reaches_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
-        Call(lambda: 1 // 0).result(60)
+        Call(lambda: 1 // 0, "a division").result(60)
