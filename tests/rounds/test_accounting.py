@@ -155,6 +155,16 @@ def ends_before_it_is_reported() -> Job:
     return job
 
 
+def waits_for_its_last_copy() -> Job:
+    """The agents report the end only once the last save is on durable storage."""
+    job = trained()
+    job.passes(300, step=11)
+    assert job.round is not None
+    job.says(0, Done(job.round, 300.0))
+    job.says(1, Done(job.round, 299.5))
+    return job
+
+
 def ends_with_an_agent_of_an_earlier_version() -> Job:
     job = trained()
     assert job.round is not None
@@ -257,6 +267,11 @@ STORIES = [
         ends_before_it_is_reported,
         {STARTUP: 1, PRODUCTIVE: 11, TimeClass.OTHER: 8},
         id="the training was over before it is reported",
+    ),
+    pytest.param(
+        waits_for_its_last_copy,
+        {STARTUP: 1, PRODUCTIVE: 10.5, TimeClass.OTHER: 299.5},
+        id="the training was over minutes before its last copy",
     ),
     pytest.param(
         ends_with_an_agent_of_an_earlier_version,

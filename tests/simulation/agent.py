@@ -351,7 +351,7 @@ class Agent(Sleeper):
                 agreement.done(self.store)
         except RuntimeError:
             pass
-        self.session.finish(self.assigned.round)
+        self.session.finish(self.assigned.round, now=self.monotonic())
         self._update()
 
     def _linger(self, reason: str) -> None:
@@ -380,7 +380,7 @@ class Agent(Sleeper):
         offered = by_members and waiting.may_offer(self._known()) and self._offer()
         self.waiting = Waiting(now, join, offered)
         if not offered:
-            self.session.join(reports, join)
+            self.session.join(reports, join, now=self.monotonic())
             self._update()
         self._wake()
 
@@ -425,7 +425,7 @@ class Agent(Sleeper):
             case waiting.JoinAgain():
                 if step.skip:
                     self.session.skip()
-                self.session.join(self.reports, step.join)
+                self.session.join(self.reports, step.join, now=self.monotonic())
                 self._update()
             case waiting.Offer() if self._offer():
                 pass

@@ -120,7 +120,7 @@ class Failed(Message):
     waits: bool = a_flag(default=False)
     """Of a hang: True if the rank waits for others in a collective, so it is not the cause."""
     age: float = a_number(default=0.0)
-    """Seconds between the failure and this message."""
+    """Seconds between the failure and the sending of this message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Done(Message):
     kind: ClassVar[str] = "done"
     round: RoundId = a_round()
     age: float = a_number(default=0.0)
-    """Seconds between the end of the last of them and this message."""
+    """Seconds between the end of the last of them and the sending of this message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ class Membership:
         offered = by_members and waiting.may_offer(self._known(now, self.client.inbox)) and self._offer(port)
         state = Waiting(now, join, offered)
         if not offered:
-            self.client.update(lambda session: session.join(reports, join))
+            self.client.update(lambda session: session.join(reports, join, now=now))
         while True:
             inbox = self.client.wait(lambda known: waiting.is_decided(known) or self.leaving(), waiting.POLL_SECONDS)
             known = self._known(time.monotonic(), inbox)
@@ -125,7 +125,7 @@ class Membership:
                 case waiting.Agree() if (agreed := self._agree()) is not None:
                     return agreed, True
                 case waiting.JoinAgain():
-                    self._join_again(reports, step)
+                    self._join_again(reports, step, now)
                 case waiting.Offer() if self._offer(port):
                     pass
                 case waiting.Stopped() | waiting.Fenced() | waiting.Leaving() | waiting.Unreachable():
@@ -148,10 +148,11 @@ class Membership:
             timeout=self._timeout,
         )
 
-    def _join_again(self, reports: tuple[Message, ...], step: waiting.JoinAgain) -> None:
+    def _join_again(self, reports: tuple[Message, ...], step: waiting.JoinAgain, since: float) -> None:
+        """Join with the reports that were made at this time."""
         if step.skip:
             self.client.update(lambda session: session.skip())
-        self.client.update(lambda session: session.join(reports, step.join))
+        self.client.update(lambda session: session.join(reports, step.join, now=since))
 
     def _offer(self, port: int) -> bool:
         """Offer the other members to continue without the coordinator; False unless the last round's store has it."""
@@ -298,7 +299,8 @@ class Membership:
             return True
         if self._done_in != assigned.round:
             self._done_in = assigned.round
-            self.client.update(lambda session: session.finish(assigned.round, age))
+            now = time.monotonic()
+            self.client.update(lambda session: session.finish(assigned.round, age, now=now))
         if self._peers is None:
             return False
         try:

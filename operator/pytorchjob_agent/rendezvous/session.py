@@ -14,6 +14,7 @@ from pytorchjob_agent.contract.messages import (
     Assigned,
     Done,
     Draining,
+    Failed,
     Heartbeat,
     Hello,
     Join,
@@ -41,6 +42,14 @@ class Standing:
 
     hello: Hello
     then: tuple[Message, ...] = ()
+    since: float = 0.0
+    """When these messages were made: their ages count from then on."""
+
+    def aged(self, message: Message, now: float) -> Message:
+        """Return the message as it is sent now."""
+        if not isinstance(message, Done | Failed) or message not in self.then:
+            return message
+        return replace(message, age=message.age + max(now - self.since, 0.0))
 
 
 class Session:
@@ -138,7 +147,7 @@ class Session:
                 messages.append(heartbeat)
                 self._next_heartbeat = now + HEARTBEAT_SECONDS
         self._check_silence(now)
-        return b"".join(message.to_line() for message in messages)
+        return b"".join(self.standing.aged(message, now).to_line() for message in messages)
 
     def _is_silent(self, now: float) -> bool:
         return now - self._heard > LEASE_SECONDS
@@ -163,15 +172,18 @@ class Session:
 
     # The standing.
 
-    def stand(self, *then: Message, **changes: object) -> None:
-        """Change the standing: `changes` are fields of the hello. The coordinator receives `then` now and again."""
-        self.standing = Standing(replace(self.standing.hello, **changes), then)  # type: ignore[arg-type]
+    def stand(self, *then: Message, now: float = 0.0, **changes: object) -> None:
+        """Change the standing: `changes` are fields of the hello. The coordinator receives `then` now and again.
+
+        `now` is needed for messages with an age.
+        """
+        self.standing = Standing(replace(self.standing.hello, **changes), then, now)  # type: ignore[arg-type]
         self._outbox += then
 
-    def join(self, reports: Sequence[Message], join: Join) -> None:
+    def join(self, reports: Sequence[Message], join: Join, *, now: float) -> None:
         """Wait for a round without workers; the coordinator receives the reports before the request to join."""
         hello = self.standing.hello
-        self.stand(*reports, join, round=None, last_round=hello.round or hello.last_round, done=False)
+        self.stand(*reports, join, now=now, round=None, last_round=hello.round or hello.last_round, done=False)
 
     def begin(self, assigned: Assigned, *, agreed: bool) -> None:
         """Take part in a round; `agreed`: the members agreed on it without the coordinator."""
@@ -194,9 +206,9 @@ class Session:
         """Drop a round that has ended before it began."""
         self.inbox = commands.skip(self.inbox)
 
-    def finish(self, id_: RoundId, age: float = 0.0) -> None:
+    def finish(self, id_: RoundId, age: float = 0.0, *, now: float) -> None:
         """Report that all workers here ended well; `age`: seconds since then."""
-        self.stand(Done(id_, age), done=True)
+        self.stand(Done(id_, age), now=now, done=True)
 
     def leave(self, seconds: float, reason: str) -> None:
         """Report that this pod has to go within these seconds."""

@@ -205,7 +205,7 @@ def done(transition: Transition, member: Member, message: Done) -> None:
             last = replace(phase.last_round, done=phase.last_round.done | {member.index})
             transition.update(replace(phase, last_round=last))  # why it leaves then: see `failures.leaves_because`
         return
-    at = transition.now - min(max(message.age, 0.0), 60.0)
+    at = transition.now - max(message.age, 0.0)
     mark_done(transition, replace(member, done_at=min(at, member.done_at or at)))
     transition.reason = f"{member.pod} is done"
     check_success(transition)

@@ -9,6 +9,7 @@ from pytorchjob_agent.contract.messages import (
     LINE_LIMIT,
     Assigned,
     Done,
+    Failed,
     FromAgent,
     Heartbeat,
     HeartbeatReply,
@@ -54,7 +55,7 @@ def connected() -> Session:
 
 def test_nothing_follows_the_hello_before_it_is_accepted() -> None:
     made = session()
-    made.join((), Join(2000))
+    made.join((), Join(2000), now=100.0)
     assert [message.kind for message in read(made.connect(100.0, 5.0))] == ["hello"]
     made.send(Heartbeat())
     assert made.flush(100.2) == b""
@@ -66,15 +67,34 @@ def test_nothing_follows_the_hello_before_it_is_accepted() -> None:
 
 def test_the_standing_is_sent_again_on_the_next_connection_and_only_once_on_each() -> None:
     made = connected()
-    made.finish(ROUND)
-    assert read(made.flush(100.1)) == [Done(ROUND)]
+    made.finish(ROUND, now=100.0)
+    assert read(made.flush(100.25)) == [Done(ROUND, 0.25)]
     assert made.flush(100.2) == b""
     assert made.disconnect(101.0)
     hello = read(made.connect(102.0, 7.0))[0]
     assert isinstance(hello, Hello)
     assert hello.done
     receive(made, Welcome(2), now=102.0)
-    assert read(made.flush(102.0)) == [Done(ROUND)]
+    assert read(made.flush(102.0)) == [Done(ROUND, 2.0)]
+
+
+def test_the_age_of_an_end_counts_until_it_is_sent_and_sent_again() -> None:
+    """The ledger books the end of the workers by it. The next coordinator may hear of it much later."""
+    made = connected()
+    made.finish(ROUND, 0.5, now=101.0)
+    assert read(made.flush(101.25)) == [Done(ROUND, 0.75)]
+    made.disconnect(102.0)
+    made.connect(108.0, 5.0)
+    receive(made, Welcome(2), now=109.0)
+    assert read(made.flush(109.0)) == [Done(ROUND, 8.5)]
+
+
+def test_the_age_of_a_failure_counts_until_it_is_sent() -> None:
+    made, join = session(), Join(2000)
+    made.join((Failed(ROUND, 0, 0, 1, "boom", age=0.5),), join, now=101.0)
+    made.connect(105.0, 5.0)
+    receive(made, Welcome(1), now=105.0)
+    assert read(made.flush(106.0)) == [Failed(ROUND, 0, 0, 1, "boom", age=5.5), join]
 
 
 def test_what_happens_between_hello_and_welcome_is_reported_in_its_order() -> None:
@@ -82,14 +102,14 @@ def test_what_happens_between_hello_and_welcome_is_reported_in_its_order() -> No
     made = session()
     made.connect(100.0, 5.0)
     made.begin(ASSIGNED, agreed=True)
-    made.join((), Join(2000, ROUND))
+    made.join((), Join(2000, ROUND), now=100.0)
     receive(made, Welcome(1))
     assert [message.kind for message in read(made.flush(100.0))] == ["resumed", "join"]
 
 
 def test_what_stood_before_the_hello_comes_before_what_is_newer() -> None:
     made = session()
-    made.join((), Join(2000))
+    made.join((), Join(2000), now=100.0)
     made.connect(100.0, 5.0)
     made.send(Heartbeat(step=1))
     receive(made, Welcome(1))
@@ -111,10 +131,10 @@ def test_a_hello_has_the_round_in_which_workers_run_until_the_agent_joins_again(
     hello = read(made.connect(100.0, 5.0))[0]
     assert isinstance(hello, Hello)
     assert (hello.round, hello.rank, hello.size, hello.restarts) == (ROUND, 1, 2, 3)
-    made.join((), Join(2000))
+    made.join((), Join(2000), now=100.0)
     waiting = made.standing.hello
     assert (waiting.round, waiting.last_round, waiting.rank, waiting.size, waiting.restarts) == (None, ROUND, 1, 2, 3)
-    made.join((), Join(2001))
+    made.join((), Join(2001), now=100.0)
     assert made.standing.hello.last_round == ROUND
     made.begin(ASSIGNED, agreed=False)
     assert made.standing.hello.last_round is None
@@ -125,7 +145,7 @@ def test_an_agent_keeps_the_jobs_failures_for_the_next_coordinator() -> None:
     made.lines(b"", 103.0)
     made.begin(replace(ASSIGNED, past_failures=(9, 1, 77)), agreed=False)
     made.begin(replace(ASSIGNED, round=RoundId(9, 9)), agreed=True)
-    made.join((), Join(2000))
+    made.join((), Join(2000), now=100.0)
     hello = read(made.connect(120.5, 5.0))[0]
     assert isinstance(hello, Hello)
     assert (hello.past_failures, hello.past_age) == ((9, 1, 77), 17)

@@ -52,8 +52,8 @@ def test_the_hello_has_the_time_of_the_connection() -> None:
 
 def test_a_member_that_waits_sends_its_reports_first_and_is_not_done() -> None:
     made, report = session(), Failed(ROUND, 0, 0, 1, "boom")
-    made.finish(ROUND)
-    made.join((report,), Join(2000))
+    made.finish(ROUND, now=100.0)
+    made.join((report,), Join(2000), now=100.0)
     assert made.standing.then == (report, Join(2000))
     assert (hello(made).round, hello(made).done) == (None, False)
 
@@ -67,7 +67,7 @@ def test_a_member_that_waits_sends_its_reports_first_and_is_not_done() -> None:
 )
 def test_a_round_that_begins(agreed: bool, then: tuple[Resumed, ...]) -> None:
     made = session()
-    made.finish(ROUND)
+    made.finish(ROUND, now=100.0)
     made.begin(ASSIGNED, agreed=agreed)
     assert made.standing.then == then
     assert made.inbox.round == ROUND
