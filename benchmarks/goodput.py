@@ -2,7 +2,7 @@
 
 The outside clock is what the script has noted (`scripted_life`), the time at which this benchmark asks for the
 suspension and for its end, the time at which `pytorchjob run` prints the first stack of a hang and the job's end, and
-the kernel's notice that the last worker has ended.
+the kernel's notice that the last worker has ended (`process_ends`).
 """
 
 import asyncio
@@ -19,12 +19,15 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from benchmarks.process_ends import ENDED
 from benchmarks.scripted_life import BORN, JOB, LINES, SUSPEND_ME, write
 from benchmarks.table import Row, load, spread
 
 _ROOT = Path(__file__).parents[1]
 _AT_ONCE = 10
 """Lives at the same time: most of a life is sleep."""
+_APART_SECONDS = 4.0
+"""Between the starts of two lives. In step, ten lives would start, crash and end together, and wait for each other."""
 _LIMIT_SECONDS = 400
 _SUSPENDED_SECONDS = 6.0
 _RECOVERY, _DETECTION = "infrastructureRecoveryFromDisruption", "detection"
@@ -50,7 +53,7 @@ _OF_INTERVAL = {
     ("crashes", "born"): _RECOVERY,
     ("loads", "loaded"): "unproductiveCheckpointRestoreTime",
     ("step", "saved"): "unproductiveCheckpointSaveTime",
-    ("ended", "over"): "other",
+    (ENDED, "over"): "other",
 }
 """By what happened before and after an interval. All others end with a step, or lead to the first one."""
 Line = tuple[str, int, float]
@@ -74,21 +77,8 @@ class Clock:
             self.saw("created")
         elif "most recent call first" in printed and "recognised" not in known:
             self.saw("recognised")
-        elif BORN in printed:
-            self.watch(int(printed.rpartition(BORN)[2]))
         elif "- PyTorchJobSucceeded" in printed:
             self.saw("over")
-
-    def watch(self, pid: int) -> None:
-        """Note when this worker ends."""
-        loop, fd = asyncio.get_running_loop(), os.pidfd_open(pid)
-
-        def ended() -> None:
-            self.saw("ended")
-            loop.remove_reader(fd)
-            os.close(fd)
-
-        loop.add_reader(fd, ended)
 
 
 def outside(lines: list[Line]) -> dict[str, float]:
@@ -110,9 +100,9 @@ def outside(lines: list[Line]) -> dict[str, float]:
 
 def _told(lines: list[Line]) -> Iterator[Line]:
     """Yield the lines by time, without those of workers that end because the job is suspended, or before the end."""
-    suspended, over = False, max((at for what, _, at in lines if what == "ended"), default=0.0)
+    suspended, over = False, max((at for what, _, at in lines if what == ENDED), default=0.0)
     for line in sorted(lines, key=lambda line: line[2]):
-        if line[0] == "ended" and line[2] < over:
+        if line[0] == ENDED and line[2] < over:
             continue
         if not suspended or line[0] == "resumed":
             yield line
@@ -128,6 +118,9 @@ async def live(directory: Path) -> tuple[dict[str, float], dict[str, float]]:
     process = await asyncio.create_subprocess_exec(
         *command, cwd=directory, env=env, stdout=pipe, stderr=pipe, limit=2**20
     )
+    watching = [sys.executable, "-m", "benchmarks.process_ends", LINES]
+    watcher = await asyncio.create_subprocess_exec(*watching, cwd=directory, env=env, stdin=pipe)
+    assert watcher.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
     out = asyncio.create_task(process.stdout.read())
@@ -135,10 +128,14 @@ async def live(directory: Path) -> tuple[dict[str, float], dict[str, float]]:
     async for line in process.stderr:
         clock.read(line.decode())
         text += line.decode()
+        if BORN in line.decode():
+            watcher.stdin.write(line.decode().rpartition(BORN)[2].encode())
         if SUSPEND_ME in line.decode():
             suspension = asyncio.create_task(suspend(process, clock))
     assert await process.wait() == 0, text
     assert suspension is not None, text
+    watcher.stdin.close()
+    assert await watcher.wait() == 0
     seconds = json.loads(await out)["status"]["goodput"]["seconds"]
     clock.lines += [tuple(json.loads(line)) for line in (directory / LINES).read_text().splitlines()]
     booked = {name: seconds.get(name, 0.0) for name in _NAMES}
@@ -159,12 +156,13 @@ async def measure(repeat: int) -> list[Row]:
     """Each class of the ledger, and the sum, against the outside clock."""
     before, turns = load(), asyncio.Semaphore(_AT_ONCE)
 
-    async def once() -> tuple[dict[str, float], dict[str, float]]:
+    async def once(number: int) -> tuple[dict[str, float], dict[str, float]]:
         async with turns:
+            await asyncio.sleep(number * _APART_SECONDS if number < _AT_ONCE else 0.0)
             with tempfile.TemporaryDirectory() as directory:
                 return await asyncio.wait_for(live(Path(directory)), _LIMIT_SECONDS)
 
-    found = await asyncio.gather(*(once() for _ in range(repeat)))
+    found = await asyncio.gather(*(once(number) for number in range(repeat)))
     shown = f"{before} to {load()}"
     return [*rows([ours for ours, _ in found], [other for _, other in found], shown, repeat)]
 
