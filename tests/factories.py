@@ -11,6 +11,7 @@ from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.plan.writes import (
     CreateChild,
     CreatePod,
+    CreateReserve,
     DeleteChild,
     DeleteJob,
     DeletePod,
@@ -138,7 +139,7 @@ def _told(write: Write) -> str:
             return f"+{write.kind}"
         case UpdateChild():
             return f"~{write.kind}"
-        case CreatePod():
+        case CreatePod() | CreateReserve():
             return f"+{write.body['metadata']['name']}"
         case DeletePod():
             return f"-{write.name}"

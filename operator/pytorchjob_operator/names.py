@@ -28,6 +28,8 @@ TAINT_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 """Set by Kubernetes on a node that is cordoned."""
 TAINT_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 """Set on a node by a person or a fencing tool: the node is off, and nothing runs on it."""
+LABEL_RESERVE_FOR = f"{_PREFIX}/reserve-for"
+"""On a reserve pod, in place of a replica's labels: the name of the pod for which it keeps a place."""
 ANNOTATION_SPEC_HASH = f"{_PREFIX}/spec-hash"
 """On children that the operator updates: a hash of the spec that it wrote last."""
 
@@ -109,6 +111,9 @@ class Reason(StrEnum):
     DELETED_POD = "SuccessfulDeletePod"
     FORCE_DELETED_POD = "ForceDeletedPod"
     NODE_FAILS = "NodeFailsRepeatedly"
+    RESERVED = "ReservePodCreated"
+    RESERVE_REFUSED = "ReservePodRefused"
+    RESERVE_UNAVAILABLE = "ReservePodsUnavailable"
     STRAGGLER_FOUND = "StragglerFound"
     STRAGGLER_RECOVERED = "StragglerRecovered"
     FAILED_CREATE_POD = "FailedCreatePod"
@@ -155,6 +160,11 @@ def service_name(job: str) -> str:
 def pod_name(job: str, replica_type: ReplicaType, index: int) -> str:
     """Return the name of a replica's pod, which is its host name too."""
     return f"{job}-{replica_type.label}-{index}"
+
+
+def reserve_name(pod: str) -> str:
+    """Return the name of the reserve pod of a replica's pod. It is no host name, so it may be longer than one."""
+    return f"{pod}-reserve"
 
 
 def host_name(job: str, replica_type: ReplicaType, index: int) -> str:

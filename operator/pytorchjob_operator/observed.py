@@ -90,6 +90,8 @@ class Pod:
     tolerations: tuple[Toleration, ...] = ()
     threat: str = ""
     """Why it may be lost soon, by its own status: a clause without a subject; empty if nothing is known."""
+    reserve_for: str = ""
+    """The pod for which this reserve pod keeps a place; empty for every other pod."""
 
     @classmethod
     def from_api(cls, obj: dict[str, Any]) -> "Pod":
@@ -129,6 +131,7 @@ class Pod:
             addresses=_addresses(status),
             tolerations=read_tolerations(obj.get("spec") or {}),
             threat="" if lost or phase is PodPhase.SUCCEEDED else find_threat(status),
+            reserve_for=_reserve_for(meta["name"], labels),
         )
 
     @property
@@ -262,6 +265,8 @@ class Observed:
     """The coordinator's report about the job's rounds; None without the coordinator, and before its first report."""
     postponed: Mapping[str, datetime] = field(default_factory=dict)
     """Pods that must not be created before a time (`control/pace`), by name."""
+    reserved: Mapping[str, str] = field(default_factory=dict)
+    """`reserved` of the previous plan: a reserve pod ends before the pod that takes its place is created."""
 
     def of(self, kind: ChildKind) -> tuple[Child, ...]:
         """Return the children of a kind."""
@@ -294,6 +299,11 @@ def _unschedulable(conditions: Any) -> PodProblem | None:
 
 def _replica_type(label: object) -> ReplicaType | None:
     return next((role for role in ReplicaType if role.label == label), None)
+
+
+def _reserve_for(name: str, labels: Mapping[str, Any]) -> str:
+    pod = str(labels.get(names.LABEL_RESERVE_FOR) or "")
+    return pod if pod and name == names.reserve_name(pod) else ""
 
 
 def _anonymous(spec: dict[str, Any] | None, job: object) -> bool:

@@ -57,6 +57,13 @@ def test_a_fieldref_is_honoured_and_needs_no_note() -> None:
     assert notes(env=[{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]) == []
 
 
+def test_a_reserve_pod_needs_another_node() -> None:
+    plain = job(Worker=role(["x"]))
+    plain["spec"]["agent"] = {"reservePods": 1}
+    found = collect(PyTorchJob.model_validate(plain), 0, "/p")[1:]
+    assert found == ["agent.reservePods is ignored: this machine has no other node"]
+
+
 def test_a_command_that_only_the_image_knows_is_refused_with_its_field() -> None:
     with pytest.raises(InvalidJob, match=r"Worker.template.spec.containers\[name=pytorch\].command: is required"):
         check(PyTorchJob.model_validate(job(Worker=role([]))))

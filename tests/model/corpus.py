@@ -290,7 +290,7 @@ GOOD: dict[str, Job] = {
     ),
     "every field of the agent": changed(elastic(), {_AGENT: {
         "inject": True, "startMode": "Auto", "preload": ["transformers", "my.model_2"], "restartWindowSeconds": 3600,
-        "fenceSeconds": 60, "networkPolicy": True, "caches": False,
+        "fenceSeconds": 60, "networkPolicy": True, "caches": False, "reservePods": 2,
         "checkpoint": {"directory": "/data/check-points", "memory": "8Gi", "copies": 2,
                        "durable": {"directory": "/data/check-points-2", "intervalSeconds": 1800}},
         "preflight": "Fail",

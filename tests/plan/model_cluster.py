@@ -4,19 +4,22 @@ It keeps what the API server promises (one object per name, uid and resourceVers
 what the planner sees may be old, missing or seen twice.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget, Sync
-from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
+from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import ChildKind
+from pytorchjob_operator.node import Node
 from pytorchjob_operator.observed import Child, NodeHealth, NodeState, Observed, Options, Pod, PodPhase, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.replicas import wanted
 from pytorchjob_operator.plan.writes import (
     CreateChild,
     CreatePod,
+    CreateReserve,
     DeleteChild,
     DeleteJob,
     DeletePod,
@@ -61,6 +64,11 @@ class ModelCluster:
         self.events: list[Event] = []
         self.dead: dict[str, NodeState] = {}
         """The nodes that no kubelet works on."""
+        self.cordoned: set[str] = set()
+        """The nodes that get no new pods."""
+        self._reserved: Mapping[str, str] = {}
+        self._avoided: dict[str, str] = {}
+        """The node that a reserve pod must not run on, by the pod's name."""
 
     # What the API server does.
 
@@ -72,7 +80,7 @@ class ModelCluster:
                 return self.children.setdefault(kind, child := Child.from_api(kind, {"metadata": meta})) is child
             case UpdateChild(kind, uid, body):
                 return self._update(kind, uid, Child.from_api(kind, dict(body)))
-            case CreatePod():
+            case CreatePod() | CreateReserve():
                 return self._create(write)
             case DeletePod():
                 pod = self.pods.get(write.name)
@@ -87,12 +95,15 @@ class ModelCluster:
             case DeleteJob():
                 return self._delete_job()
 
-    def _create(self, write: CreatePod) -> bool:
+    def _create(self, write: CreatePod | CreateReserve) -> bool:
         name = write.body["metadata"]["name"]
         if name in self.pods:
             return False
         made_at = at(int(self.now)).isoformat()
         meta = {**write.body["metadata"], "uid": f"uid-{self._next()}", "creationTimestamp": made_at}
+        if isinstance(write, CreateReserve):
+            affinity = write.body["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            self._avoided[name] = affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
         self._put(Pod.from_api({"metadata": meta, "spec": write.body["spec"]}))
         if self.gone:
             self.remove(name)
@@ -149,10 +160,13 @@ class ModelCluster:
     # What the kubelet does.
 
     def move(self, name: str, phase: PodPhase, exit_code: int | None = None) -> None:
-        """A pod reaches a phase, on a node that lives when it starts."""
+        """A pod reaches a phase, on a node that takes pods when it starts; without one it stays as it is."""
         pod = self.pods[name]
-        living = [node for node in NODES if node not in self.dead]
-        node = pod.node or living[pod.resource_version % len(living)]
+        closed = {*self.dead, *self.cordoned, self._avoided.get(name)}
+        open_nodes = [node for node in NODES if node not in closed]
+        if not (pod.node or open_nodes):
+            return
+        node = pod.node or open_nodes[pod.resource_version % len(open_nodes)]
         self._put(replace(pod, phase=phase, exit_code=exit_code, node=node))
 
     def restart(self, name: str, times: int = 1) -> None:
@@ -176,6 +190,8 @@ class ModelCluster:
                 self.remove(pod.name)
             elif pod.phase is PodPhase.PENDING:
                 self.move(pod.name, PodPhase.RUNNING)
+                if self.pods[pod.name] is pod:
+                    continue
             else:
                 continue
             changed = True
@@ -191,12 +207,18 @@ class ModelCluster:
 
     def lose(self, node: str, health: NodeHealth) -> None:
         """A node dies, unless it is the last one."""
-        if len(self.dead) < len(NODES) - 1:
+        if len({*self.dead, *self.cordoned, node}) < len(NODES):
             self.dead.setdefault(node, NodeState(health, at(self.now)))
 
     def bring_back(self) -> None:
-        """All nodes are well again."""
+        """All nodes are well again, and open."""
         self.dead.clear()
+        self.cordoned.clear()
+
+    def cordon(self, node: str) -> None:
+        """A node gets no new pods, unless it is the last one that does."""
+        if len({*self.dead, *self.cordoned, node}) < len(NODES):
+            self.cordoned.add(node)
 
     # What the planner sees and does.
 
@@ -224,6 +246,8 @@ class ModelCluster:
         seen = tuple(self._seen_pods.values())
         observed = Observed(self.seen_job, at(self.now), seen, self._seen_children, status_due=due)
         observed = replace(observed, reported=self._reported, report=self.report, options=self.options)
+        marked = {node: Node(node, node, 1, cordoned=True) for node in self.cordoned}
+        observed = replace(observed, marked=marked, reserved=self._reserved)
         plan = make_plan(observed)
         asked = {name: self.dead.get(name, NodeState(NodeHealth.READY)) for name in plan.nodes}
         return make_plan(replace(observed, nodes=asked)) if asked else plan
@@ -234,6 +258,7 @@ class ModelCluster:
         if self.confirms and plan.writes and self.seen_job != self.job:
             return plan
         self.coordinator = plan.coordinator
+        self._reserved = plan.reserved
         self.refused = [write for write in plan.writes[:cut] if not self.apply(write)]
         whole = cut is None or cut > len(plan.writes)
         if whole and (plan.status is None or self.patch_status(plan.status, self.seen_job)):
@@ -269,6 +294,27 @@ class ModelCluster:
         """The names of the pods that the job wants."""
         name = self.job.metadata.name
         return {names.pod_name(name, replica.type, replica.index) for replica in wanted(self.job)}
+
+    def replicas(self) -> list[Pod]:
+        """The pods that are replicas of the job."""
+        return [pod for pod in self.pods.values() if not pod.reserve_for]
+
+    def reserves(self) -> list[Pod]:
+        """The reserve pods."""
+        return [pod for pod in self.pods.values() if pod.reserve_for]
+
+    def threatened(self) -> set[str]:
+        """The names of the replicas' pods on nodes that are cordoned, if they are replaced when they are lost."""
+        specs = self.job.spec.pytorch_replica_specs
+        kept = {role for role, spec in specs.items() if spec.restart_policy is not RestartPolicy.NEVER}
+        return {
+            pod.name for pod in self.replicas() if pod.active and pod.node in self.cordoned and pod.replica_type in kept
+        }
+
+    def most_reserves(self) -> int:
+        """How many reserve pods the job may have; none with a gang scheduler."""
+        agent = self.job.spec.agent
+        return 0 if self.job.spec.run_policy.scheduling_policy or agent is None else agent.reserve_pods or 0
 
     def conditions(self) -> list[str]:
         """`Running=False PyTorchJobSuspended` and so on, in their order."""

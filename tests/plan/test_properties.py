@@ -36,6 +36,7 @@ JOBS = st.builds(
     restart=POLICIES,
     elasticPolicy=st.sampled_from([None, ELASTIC, {**ELASTIC, "metrics": []}]),
     nprocPerNode=st.sampled_from([None, "2"]),
+    agent=st.sampled_from([None, {"reservePods": 1}, {"reservePods": 9}]),
     runPolicy=st.fixed_dictionaries(
         {},
         optional={
@@ -149,6 +150,10 @@ class Lives(RuleBasedStateMachine):
     def a_node_dies(self, node: str, health: NodeHealth) -> None:
         self.cluster.lose(node, health)
 
+    @rule(node=st.sampled_from(NODES))
+    def a_node_is_cordoned(self, node: str) -> None:
+        self.cluster.cordon(node)
+
     @rule()
     def the_nodes_are_back(self) -> None:
         self.cluster.bring_back()
@@ -194,15 +199,24 @@ class Lives(RuleBasedStateMachine):
         self._the_coordinator_knows_the_job()
         if not self.cluster.ended():
             suspended = self.cluster.job.spec.run_policy.suspend
-            pods = set(self.cluster.pods)
+            pods = {pod.name for pod in self.cluster.replicas()}
             assert pods == (set() if suspended else self.cluster.wanted() - self._too_late())
+            self._reserves_stand_by()
             assert set(self.cluster.children) == (set() if suspended else self._kinds())
             assert self.cluster.job.status.holds(ConditionType.SUSPENDED) is suspended
-            assert {pod.phase for pod in self.cluster.pods.values()} <= {PodPhase.RUNNING, PodPhase.SUCCEEDED}
+            assert {pod.phase for pod in self.cluster.replicas()} <= {PodPhase.RUNNING, PodPhase.SUCCEEDED}
+        else:
+            assert not self.cluster.reserves()
+
+    def _reserves_stand_by(self) -> None:
+        """As many pods that may be lost have a reserve as the job asks for, and no other pod has one."""
+        threatened = self.cluster.threatened()
+        assert {pod.reserve_for for pod in self.cluster.reserves()} <= threatened
+        assert len(self.cluster.reserves()) == min(len(threatened), self.cluster.most_reserves())
 
     def _the_coordinator_knows_the_job(self) -> None:
         """It expects the pods that train with it, or none."""
-        update, pods = self.cluster.coordinator, self.cluster.pods.values()
+        update, pods = self.cluster.coordinator, self.cluster.replicas()
         if self.cluster.gone or self.cluster.job.spec.run_policy.suspend or not self.cluster.options.coordinator:
             assert update == Forget()
         elif self.cluster.ended():
@@ -218,7 +232,7 @@ class Lives(RuleBasedStateMachine):
 
     def _mixed(self) -> bool:
         """Whether a pod was made without a coordinator."""
-        return any(pod.without_coordinator for pod in self.cluster.pods.values())
+        return any(pod.without_coordinator for pod in self.cluster.replicas())
 
     def _too_late(self) -> set[str]:
         """Workers that an elastic job does not make again, because another has succeeded already."""
@@ -236,7 +250,7 @@ class Lives(RuleBasedStateMachine):
 
     @invariant()
     def at_most_one_pod_is_in_each_place(self) -> None:
-        places = [(pod.replica_type, pod.index) for pod in self.cluster.pods.values()]
+        places = [(pod.replica_type, pod.index, pod.reserve_for) for pod in self.cluster.pods.values()]
         assert len(set(places)) == len(places)
 
     @invariant()
@@ -256,8 +270,18 @@ def test_any_life_keeps_the_invariants() -> None:
 
 
 STATES = st.lists(
-    st.tuples(ANY, st.sampled_from(["run", "end", "again", "delete", "vanish", "node"]), ENDS), max_size=6
+    st.tuples(ANY, st.sampled_from(["run", "end", "again", "delete", "vanish", "node", "cordon", "open"]), ENDS),
+    max_size=6,
 )
+CORDON = st.tuples(ANY, st.just("cordon"), ENDS)
+RESERVING = st.builds(
+    make_job,
+    workers=st.integers(1, 4),
+    restart=st.sampled_from(["OnFailure", "ExitCode"]),
+    agent=st.sampled_from([{"reservePods": 1}, {"reservePods": 9}]),
+    runPolicy=st.fixed_dictionaries({}, optional={"cleanPodPolicy": st.sampled_from(["None", "Running", "All"])}),
+)
+"""Jobs whose pods may have reserve pods."""
 
 
 @settings(deadline=None, max_examples=100)
@@ -265,6 +289,21 @@ STATES = st.lists(
 def test_a_plan_that_is_cut_anywhere_comes_to_the_same_end(
     job: Any, state: Any, edits: tuple[int | None, bool | None], report: Report | None, options: Options
 ) -> None:
+    comes_to_the_same_end(job, state, edits, report, options)
+
+
+@settings(deadline=None, max_examples=100)
+@given(RESERVING, CORDON, STATES, st.tuples(st.none() | st.integers(1, 4), st.none() | st.booleans()))
+def test_a_plan_about_reserve_pods_that_is_cut_anywhere_comes_to_the_same_end(
+    job: Any, cordon: Any, state: Any, edits: tuple[int | None, bool | None]
+) -> None:
+    comes_to_the_same_end(job, [cordon, *state], edits, None, Options())
+
+
+def comes_to_the_same_end(
+    job: Any, state: Any, edits: tuple[int | None, bool | None], report: Report | None, options: Options
+) -> None:
+    """Each prefix of the plan after these disturbances leads to what the whole plan leads to."""
     workers, suspended = edits
     cluster = ModelCluster(job)
     cluster.options = options
@@ -301,5 +340,10 @@ def disturb(cluster: ModelCluster, number: int, what: str, end: tuple[PodPhase, 
         cluster.restart(name)
     elif what == "node":
         cluster.lose(cluster.pods[name].node or NODES[0], NodeHealth.NOT_READY)
+    elif what == "cordon":
+        cluster.cordon(cluster.pods[name].node or NODES[0])
+        cluster.settle()
+    elif what == "open":
+        cluster.bring_back()
     elif what in ("delete", "vanish"):
         cluster.delete(name, force=what == "vanish")

@@ -22,6 +22,7 @@ from pytorchjob_operator.observed import Child, Pod, Refusal, controller_uid
 from pytorchjob_operator.plan.writes import (
     CreateChild,
     CreatePod,
+    CreateReserve,
     DeleteChild,
     DeleteJob,
     DeletePod,
@@ -82,7 +83,7 @@ class Applier:
 
     async def _send(self, job: PyTorchJob, write: Write) -> None:
         match write:
-            case CreatePod():
+            case CreatePod() | CreateReserve():
                 self.caches.pods.put(Pod.from_api(await self._create(job, PODS, dict(write.body))))
             case CreateChild(kind, body):
                 self._keep(kind, await self._create(job, CHILDREN[kind], dict(body)))
@@ -216,7 +217,7 @@ def _refusal(write: Write, error: ApiError) -> Refusal:
     match write:
         case CreateChild(kind):
             return Refusal(_FAILED_CREATE[kind], error.message, temporary)
-        case CreatePod():
+        case CreatePod() | CreateReserve():
             return Refusal(Reason.FAILED_CREATE_POD, error.message, temporary)
         case UpdateChild(kind):
             return Refusal(Reason.FAILED_UPDATE, f"{kind.value}: {error.message}")

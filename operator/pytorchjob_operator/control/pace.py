@@ -14,6 +14,8 @@ _SHORT = timedelta(seconds=5)
 _FIRST = timedelta(seconds=1)
 _CAP = timedelta(seconds=60)
 _MAX_DOUBLINGS = 16
+REFUSED = timedelta(minutes=5)
+"""How long after a refusal a pod that the job can do without is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,18 @@ class Pace:
     """The creations of one job's pods. Losing it only creates a pod earlier."""
 
     _creations: dict[str, _Creation] = field(default_factory=dict)
+    _refused: dict[str, datetime] = field(default_factory=dict)
 
     def created(self, name: str, now: datetime) -> None:
         """Record that the operator created a pod."""
         last = self._creations.get(name)
         short = last is not None and now < last.due + _SHORT
+        self._refused.pop(name, None)
         self._creations[name] = _Creation(now, last.short_lives + 1 if last and short else 0)
+
+    def refused(self, name: str, now: datetime) -> None:
+        """Record that the API server refused a pod that the job can do without."""
+        self._refused[name] = now + REFUSED
 
     def deleted(self, name: str) -> None:
         """Record that the operator deleted a pod: its replacement does not wait."""
@@ -49,4 +57,5 @@ class Pace:
 
     def postponed(self, now: datetime) -> dict[str, datetime]:
         """Return the pods that must not be created yet, with the time from which they may be."""
-        return {name: creation.due for name, creation in self._creations.items() if creation.due > now}
+        due = {name: creation.due for name, creation in self._creations.items()} | self._refused
+        return {name: time for name, time in due.items() if time > now}

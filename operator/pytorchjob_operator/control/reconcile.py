@@ -5,7 +5,7 @@ written. Decisions are made in `plan`; after a crash at any point the next pass 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
@@ -14,7 +14,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.nodes import Nodes
-from pytorchjob_operator.control.pace import Pace
+from pytorchjob_operator.control.pace import REFUSED, Pace
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.errors import Refused, Unavailable
@@ -22,8 +22,8 @@ from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import Cause, ChildKind, EventType
 from pytorchjob_operator.observed import Refusal, ReportedEvent
-from pytorchjob_operator.plan import Plan, make_plan
-from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, Write
+from pytorchjob_operator.plan import Plan, make_plan, reserves
+from pytorchjob_operator.plan.writes import CreatePod, CreateReserve, DeletePod, Event, Write
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ class _Memory:
     status_due: datetime | None = None
     reported: frozenset[ReportedEvent] = frozenset()
     pace: Pace = field(default_factory=Pace)
+    reserved: Mapping[str, str] = field(default_factory=dict)
 
     def remember(self, writes: Iterable[Write], now: datetime) -> None:
         """Record the pods that were created and deleted."""
@@ -98,14 +99,18 @@ class Reconciler:
             plan = self._plan(job, memory)
         if plan.writes and job.status.conditions and not await self.applier.confirm(job):
             return SOON
-        refusal = await self.applier.write(job, plan.writes) if plan.writes else None
+        memory.reserved = plan.reserved
+        needed = [write for write in plan.writes if not isinstance(write, CreateReserve)]
+        optional = [write for write in plan.writes if isinstance(write, CreateReserve)]
+        refusal = await self.applier.write(job, needed) if needed else None
         if refusal is None:
-            memory.remember(plan.writes, self.clock())
+            memory.remember(needed, self.clock())
         plan = await self._publish(job, plan, refusal, memory)
         if refusal is not None:
             error = Unavailable if refusal.temporary else Refused
             raise error(0, refusal.reason, refusal.message)
-        return (plan.wake_at - self.clock()).total_seconds() if plan.wake_at else None
+        times = (plan.wake_at, await self._reserve(job, optional, memory))
+        return min(((time - self.clock()).total_seconds() for time in times if time), default=None)
 
     def _plan(self, job: PyTorchJob, memory: _Memory) -> Plan:
         now = self.clock()
@@ -115,6 +120,7 @@ class Reconciler:
             reported=memory.reported,
             report=self.coordinator.report(job.metadata.uid) if self.coordinator else None,
             postponed=memory.pace.postponed(now),
+            reserved=memory.reserved,
         )
         plan = make_plan(seen)
         self._update_coordinator(job.metadata.uid, plan.coordinator)
@@ -124,6 +130,20 @@ class Reconciler:
             memory.reason = plan.reason
             logger.info("%s/%s: %s", job.metadata.namespace, job.metadata.name, plan.reason)
         return plan
+
+    async def _reserve(self, job: PyTorchJob, writes: list[CreateReserve], memory: _Memory) -> datetime | None:
+        """Create reserve pods, after the status; returns when to try those again that were refused."""
+        for number, write in enumerate(writes):
+            refusal = await self.applier.write(job, [write])
+            now = self.clock()
+            if refusal is not None:
+                for rest in writes[number:]:
+                    memory.pace.refused(rest.body["metadata"]["name"], now)
+                self._send(job, reserves.refused(refusal.message, REFUSED.total_seconds() / 60))
+                return now + REFUSED
+            memory.pace.created(write.body["metadata"]["name"], now)
+            self._send(job, write.event)
+        return None
 
     def _update_coordinator(self, uid: str, update: CoordinatorUpdate) -> None:
         if self.coordinator is not None:
@@ -147,9 +167,12 @@ class Reconciler:
         if plan.status is not None:
             await self.applier.patch_status(job, plan.status)
         memory.refusal, memory.status_due, memory.reported = refusal, plan.status_due, plan.reported
+        for event in (*plan.pod_events, *plan.events):
+            self._send(job, event)
+        self.lost(job.metadata.namespace, plan.lost)
+        return plan
+
+    def _send(self, job: PyTorchJob, event: Event) -> None:
         meta = job.metadata
         about = Involved(names.API_VERSION, names.KIND, meta.namespace, meta.name, meta.uid)
-        for event in (*plan.pod_events, *plan.events):
-            self.recorder.event(about, event.type, event.reason, event.message)
-        self.lost(meta.namespace, plan.lost)
-        return plan
+        self.recorder.event(about, event.type, event.reason, event.message)

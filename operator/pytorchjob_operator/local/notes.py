@@ -93,6 +93,8 @@ def _of_job(job: PyTorchJob, devices: int) -> Iterator[str]:
     if job.spec.agent is not None and job.spec.agent.checkpoint is not None:
         directory = job.spec.agent.checkpoint.directory
         yield f"agent.checkpoint is ignored: all replicas save to {directory} of this machine"
+    if job.spec.agent is not None and job.spec.agent.reserve_pods:
+        yield "agent.reservePods is ignored: this machine has no other node"
     policy, elastic = job.spec.run_policy, job.spec.elastic_policy
     for name, field in RUN_POLICY.items():
         if getattr(policy, name) != field.instead:

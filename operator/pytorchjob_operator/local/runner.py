@@ -26,7 +26,15 @@ from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
 from pytorchjob_operator.observed import Child, Observed, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan, replicas
-from pytorchjob_operator.plan.writes import CreateChild, CreatePod, DeleteChild, DeleteJob, DeletePod, UpdateChild
+from pytorchjob_operator.plan.writes import (
+    CreateChild,
+    CreatePod,
+    CreateReserve,
+    DeleteChild,
+    DeleteJob,
+    DeletePod,
+    UpdateChild,
+)
 from pytorchjob_operator.rounds.values import TrainingReason
 
 _TICK = 1.0
@@ -160,6 +168,8 @@ class Runner:
                     self._children += (Child.from_api(kind, dict(body)),)
                 case UpdateChild():
                     pass  # a local run creates no child that follows the spec
+                case CreateReserve():
+                    pass  # this machine has no other node
                 case CreatePod(body):
                     self._coordinator.write_credential(self._job.metadata.uid, body["metadata"]["name"])
                     self._node.create(body, _monotonic())

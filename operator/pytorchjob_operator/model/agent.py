@@ -215,6 +215,11 @@ class AgentPolicy(Model):
         description="true: new pods prefer other nodes than those on which pods of this job fail repeatedly. Unset:"
         " false. status.nodeFailures counts the failures in any case.",
     )
+    reserve_pods: Annotated[int, Field(ge=0, le=1000, json_schema_extra={"format": "int32"})] | None = Field(
+        default=None,
+        description="How many pods that may be lost soon have a reserve pod at the same time. It requests what they do"
+        " on another node and pulls the image, until the lost pod starts again there. Unset: 0. Example: 1.",
+    )
     preflight: PreflightMode | None = Field(
         default=None,
         description="What the agent does if its checks find the pod unfit for the job: Warn logs it, Fail ends the pod,"

@@ -32,6 +32,7 @@ from pytorchjob_operator.plan import (
     pod_events,
     pods,
     replicas,
+    reserves,
     restart,
     service,
     silent_pods,
@@ -84,6 +85,7 @@ def _evaluate(seen: Observed) -> Context:
         crashed=crashed,
         unfit=hopeless.unfit(seen, job, crashed),
         postponed=_postponed(seen, compared),
+        reserves=reserves.decide(seen, job, compared),
     )
 
 
@@ -133,7 +135,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
     ends = None if result.phase in WITHOUT_PODS else job_limits.deadline(seen.job)
     events_of_pods = pod_events.decide(context, result)
     checks = (elastic.next_check(context, result), hopeless.next_check(context, result), _next_slice(context, writes))
-    later = context.postponed.values()
+    later = (*context.postponed.values(), *context.reserves.held.values(), context.reserves.next_try)
     times = (put_off, ends, context.silence.check_at, coordinator.next_check(context), *checks, *later)
     return Plan(
         reason=_reason(context, result, writes),
@@ -145,6 +147,7 @@ def _publish(context: Context, result: Outcome, writes: tuple[Write, ...]) -> Pl
         lost=events_of_pods.lost,
         status_due=put_off,
         wake_at=min((time for time in times if time is not None), default=None),
+        reserved={} if result.phase in WITHOUT_PODS else context.reserves.nodes,
         nodes=context.silence.nodes,
     )
 
@@ -156,7 +159,7 @@ def _next_slice(context: Context, writes: tuple[Write, ...]) -> datetime | None:
 
 
 def _writes(context: Context, result: Outcome) -> Iterator[Write]:
-    """Yield the Service, then deletions, then missing pods in the order of ranks; the autoscaler comes last."""
+    """Yield the Service, then deletions, missing pods in the order of ranks, the autoscaler, and reserve pods."""
     if result.phase is Phase.SUSPENDED:
         yield from suspension.writes(context.seen)
     if result.phase in WITHOUT_PODS:
@@ -169,9 +172,14 @@ def _writes(context: Context, result: Outcome) -> Iterator[Write]:
             yield DeletePod(pod.name, pod.uid, "the job was scaled down")
     for pod, reason in context.replacements.deletable():
         yield DeletePod(pod.name, pod.uid, reason)
+    for pod, reason in context.reserves.surplus:
+        yield DeletePod(pod.name, pod.uid, reason)
     for replica in () if gang.held(context) else context.creatable[: context.seen.options.pods_per_pass]:
-        yield CreatePod(pods.build_pod(context.job, replica, context.seen.options))
+        body = pods.build_pod(context.job, replica, context.seen.options)
+        yield CreatePod(reserves.placed(body, context.reserves.nodes))
     yield from children.converge(context.seen, ChildKind.AUTOSCALER, autoscaler.wanted(context.job))
+    for replica, pod, reason in context.reserves.threatened:
+        yield reserves.creation(context.job, replica, pod, reason)
 
 
 def _reason(context: Context, result: Outcome, writes: tuple[Write, ...]) -> str:
@@ -181,4 +189,6 @@ def _reason(context: Context, result: Outcome, writes: tuple[Write, ...]) -> str
     held = " (held back for their PodGroup)" if gang.held(context) else ""
     if context.postponed:
         held += f" ({len(context.postponed)} postponed: deleted right after their creation)"
+    if context.reserves.held:
+        held += f" ({len(context.reserves.held)} held back until their reserve pods are gone)"
     return f"{result.phase}: {have} pods exist, {missing} missing{held}, {surplus} surplus; {what}"

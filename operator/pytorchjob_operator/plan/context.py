@@ -1,6 +1,7 @@
 """The context of one pass over a job: the observation, and what the first policies derived from it for the others."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pytorchjob_operator.model import PyTorchJob, UnfitPod
@@ -11,6 +12,22 @@ from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.restart import Replacements
 from pytorchjob_operator.plan.silent_pods import Silence
 from pytorchjob_operator.problem import Crash
+
+
+@dataclass(frozen=True, slots=True)
+class Reserves:
+    """What follows for the reserve pods of a job."""
+
+    threatened: tuple[tuple[Replica, Pod, str], ...] = ()
+    """The pods that get a reserve pod now, with the reason."""
+    surplus: tuple[tuple[Pod, str], ...] = ()
+    """The reserve pods to delete, with the reason."""
+    held: Mapping[Replica, datetime] = field(default_factory=dict)
+    """The missing replicas whose reserve pods still keep their places, with the time until which they wait for that."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """The node that the next pod of a missing replica prefers, by the pod's name."""
+    next_try: datetime | None = None
+    """When a reserve pod that was refused may be created again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +46,13 @@ class Context:
     """The pods that were unfit since all replicas last trained together, the newest last."""
     postponed: dict[Replica, datetime]
     """The missing replicas whose pods were deleted right after their creation, with the time of the next creation."""
+    reserves: Reserves
 
     @property
     def creatable(self) -> list[Replica]:
         """The missing replicas whose pods may be created now."""
-        return [replica for replica in self.compared.missing if replica not in self.postponed]
+        return [
+            replica
+            for replica in self.compared.missing
+            if replica not in self.postponed and replica not in self.reserves.held
+        ]

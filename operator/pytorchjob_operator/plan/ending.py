@@ -56,7 +56,7 @@ def _clean_up(seen: Observed, job: PyTorchJob) -> Iterator[Write]:
     policy = job.spec.run_policy.clean_pod_policy or CleanPodPolicy.NONE
     for pod in seen.pods:
         if not pod.deleting and _goes(policy, pod, job):
-            yield DeletePod(pod.name, pod.uid, _why(policy))
+            yield DeletePod(pod.name, pod.uid, _why(policy, pod))
     if policy is CleanPodPolicy.ALL:
         services = seen.of(ChildKind.SERVICE)
         yield from (
@@ -66,7 +66,7 @@ def _clean_up(seen: Observed, job: PyTorchJob) -> Iterator[Write]:
 
 
 def _goes(policy: CleanPodPolicy, pod: Pod, job: PyTorchJob) -> bool:
-    if policy is CleanPodPolicy.ALL:
+    if policy is CleanPodPolicy.ALL or pod.reserve_for:
         return True
     return pod.phase in _ALIVE and (policy is CleanPodPolicy.RUNNING or _overran(job))
 
@@ -77,5 +77,7 @@ def _overran(job: PyTorchJob) -> bool:
     return job.status.holds(ConditionType.FAILED) and end is not None and completed is not None and completed >= end
 
 
-def _why(policy: CleanPodPolicy) -> str:
+def _why(policy: CleanPodPolicy, pod: Pod) -> str:
+    if pod.reserve_for:
+        return "the job has ended"
     return "the job exceeded its deadline" if policy is CleanPodPolicy.NONE else f"cleanPodPolicy is {policy.value}"

@@ -31,6 +31,7 @@ from pytorchjob_operator.plan import (
     goodput,
     hopeless,
     network_policy,
+    reserves,
     stragglers,
     waiting,
 )
@@ -178,6 +179,7 @@ def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
         or network_policy.problem(context.job, unserved)
         or agent_variables.problem(context.job, context.seen.options)
         or checkpoint_memory.problem(context.job)
+        or reserves.problem(context.job, context.seen.options)
     )
     if wrong is None:
         return conditions.remove(given, ConditionType.CONFIG_VALID)

@@ -25,6 +25,15 @@ class CreatePod:
 
 
 @dataclass(frozen=True)
+class CreateReserve:
+    """POST this reserve pod, after all other writes. A refusal is no problem of the job."""
+
+    body: Body
+    event: "Event"
+    """Sent once it is created."""
+
+
+@dataclass(frozen=True)
 class DeletePod:
     """DELETE this pod, and only this one: the uid is a precondition."""
 
@@ -69,7 +78,7 @@ class DeleteJob:
     uid: str
 
 
-Write = CreateChild | CreatePod | UpdateChild | DeletePod | DeleteChild | DeleteJob
+Write = CreateChild | CreatePod | CreateReserve | UpdateChild | DeletePod | DeleteChild | DeleteJob
 
 
 @dataclass(frozen=True)
@@ -106,6 +115,8 @@ class Plan:
     """Causes of lost pods that are not counted yet, one for each pod."""
     coordinator: CoordinatorUpdate = field(default_factory=Forget)
     """What the coordinator must know about the job now, also when there is nothing to write."""
+    reserved: Mapping[str, str] = field(default_factory=dict)
+    """The node that the next pod of a missing replica prefers, by the pod's name; the next observation contains it."""
     nodes: frozenset[str] = frozenset()
     """Names of nodes whose state is missing in the observation: plan again with it."""
 
