@@ -35,6 +35,7 @@ from pytorchjob_operator.kube.resource import PODS, SERVICES
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Child, CoordinatorAccess, Pod
+from pytorchjob_operator.plan import reserves
 from pytorchjob_operator.rounds.state import JobEvent
 from pytorchjob_operator.settings import Settings
 
@@ -183,7 +184,7 @@ class Operator:
 
     async def _reconcile(self, uid: str) -> None:
         started, result = self._clock(), "error"
-        if self.settings.watch_nodes and self.settings.coordinator:  # the coordinator alone asks workers to save
+        if self.settings.watch_nodes and self._uses_nodes(uid):
             self.node_watch.want()
         try:
             wait = await self.reconciler(uid)
@@ -196,6 +197,11 @@ class Operator:
             self.metrics.on_reconcile(result, self._clock() - started)
         if wait is not None:
             self.queue.add_after(uid, wait)
+
+    def _uses_nodes(self, uid: str) -> bool:
+        """Whether anything follows from announcements: the coordinator asks workers to save, or a place is kept."""
+        job = self.caches.jobs.get(uid)
+        return self.settings.coordinator or (job is not None and reserves.wanted(job) > 0)
 
     def _nodes_changed(self, names_of_nodes: frozenset[str]) -> None:
         """Reconcile the jobs with pods on these nodes."""

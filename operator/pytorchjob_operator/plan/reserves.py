@@ -26,7 +26,7 @@ _ALIVE = (PodPhase.PENDING, PodPhase.RUNNING)
 def decide(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> Reserves:
     """Decide about the reserve pods of a job that has not ended."""
     found = {pod.reserve_for: pod for pod in seen.pods if pod.reserve_for}
-    most = 0 if _unsupported(job, seen.options) else _wanted(job)
+    most = 0 if _unsupported(job, seen.options) else wanted(job)
     if not (most or found or seen.reserved):
         return Reserves()
     missing = {names.pod_name(job.metadata.name, place.type, place.index): place for place in compared.missing}
@@ -66,11 +66,12 @@ def placed(body: dict[str, Any], nodes: Mapping[str, str]) -> dict[str, Any]:
 
 def problem(job: PyTorchJob, options: Options) -> tuple[Reason, str] | None:
     """Return why the field has no effect, as reason and message of the condition ConfigValid; else None."""
-    why = _unsupported(job, options) if _wanted(job) else ""
+    why = _unsupported(job, options) if wanted(job) else ""
     return (Reason.RESERVE_UNAVAILABLE, f"spec.agent.reservePods has no effect: {why}") if why else None
 
 
-def _wanted(job: PyTorchJob) -> int:
+def wanted(job: PyTorchJob) -> int:
+    """Return how many reserve pods the job asks for."""
     return (job.spec.agent.reserve_pods if job.spec.agent is not None else None) or 0
 
 
