@@ -44,6 +44,9 @@ PAGE = ROOT / "docs" / "cli.md"
         pytest.param(["submit"], "no file is given", "pytorchjob submit --help", id="no file"),
         pytest.param(["delete"], "choose the jobs", "pytorchjob delete --help", id="no job"),
         pytest.param(["exec", "digits"], "Missing argument", "pytorchjob exec --help", id="no command"),
+        pytest.param(["delete", ""], "'' cannot be the name of a job", "pytorchjob delete --help", id="an empty name"),
+        pytest.param(["doctor", ""], "'' cannot be the name", "pytorchjob doctor --help", id="an empty optional name"),
+        pytest.param(["report", "a/b"], "'a/b' cannot be the name", "pytorchjob report --help", id="a path"),
     ],
 )
 def test_a_wrong_command_line_ends_with_2_and_names_what_was_meant(arguments: list[str], error: str, step: str) -> None:

@@ -141,6 +141,25 @@ def test_a_job_or_a_pod_is_deleted(serve: Serve, name: str, path: str) -> None:
     assert (server.asked[0].path, server.asked[0].body) == (path, {"propagationPolicy": "Foreground"})
 
 
+NO_NAMES = ["", ".", "..", "../x", "a/b", "pods/", "pods/a/b", "A", "a b", "a?b", "a%2fb", "-a"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_a_name_that_no_object_can_have_is_never_sent(serve: Serve, name: str) -> None:
+    server = serve(Answer({}))
+    cluster = remote(server)
+    for act in (cluster.delete, cluster.job, lambda name: cluster.patch(name, {})):
+        with pytest.raises(Rejected, match="cannot be the name of a"):
+            act(name)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "A", ".."])
+def test_a_namespace_that_cannot_exist_is_never_sent(serve: Serve, name: str) -> None:
+    with pytest.raises(Rejected, match="cannot be the name of a namespace"):
+        RemoteCluster(client(serve()), name)
+
+
 def test_a_pod_that_is_gone_is_named(serve: Serve) -> None:
     with pytest.raises(Missing, match="the pod p does not exist in the namespace team"):
         remote(serve(status(404, "x"))).delete("pods/p")

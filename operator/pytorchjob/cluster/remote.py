@@ -10,11 +10,13 @@ from pytorchjob.cluster.api import Change, LogRequest, Object
 from pytorchjob.cluster.errors import AlreadyExists, ClusterError, JobMissing, Missing, NoPermission, NotInstalled
 from pytorchjob.cluster.http import Http, Query, Request
 from pytorchjob.cluster.kinds import Kinds
+from pytorchjob.cluster.paths import check_name
 from pytorchjob.cluster.watching import Watch, list_all
 from pytorchjob_operator import names
 
 _API = f"/apis/{names.API_VERSION}"
 _MERGE = "application/merge-patch+json"
+_POD = "pods/"
 _SILENT_SECONDS = 90.0
 """A followed log without a line for this long may be a connection that broke in silence."""
 _ROLES = [kind.label for kind in names.ReplicaType]
@@ -25,7 +27,7 @@ class RemoteCluster:
 
     def __init__(self, http: Http, namespace: str, silence: float = _SILENT_SECONDS) -> None:
         """`silence`: seconds without a line after which a followed log counts as broken."""
-        self.namespace = namespace
+        self.namespace = check_name(namespace, "namespace")
         self._http, self._silence = http, silence
         self._kinds = Kinds(http)
 
@@ -44,7 +46,7 @@ class RemoteCluster:
 
     def jobs(self, selector: str = "", *, all_namespaces: bool = False) -> Sequence[Object]:
         """Read the jobs that match a label selector."""
-        path = f"{_API}/{names.PLURAL}" if all_namespaces else self._job()
+        path = f"{_API}/{names.PLURAL}" if all_namespaces else self._jobs()
         return self._list(path, {"labelSelector": selector} if selector else {})
 
     def pods(self, job: str) -> Sequence[Object]:
@@ -100,20 +102,20 @@ class RemoteCluster:
 
     def delete(self, name: str, *, foreground: bool = False) -> None:
         """Delete a job, or a pod of it if the name is `pods/NAME`."""
-        kind, _, plain = name.rpartition("/")
-        path = self._core("pods", plain) if kind == "pods" else self._job(plain)
+        is_pod, plain = name.startswith(_POD), name.removeprefix(_POD)
+        path = f"{self._core('pods')}/{check_name(plain, 'pod')}" if is_pod else self._job(plain)
         options = {"propagationPolicy": "Foreground" if foreground else "Background"}
         try:
             self._http.json(Request("DELETE", path, None, options))
         except Missing as error:
-            if kind:
+            if is_pod:
                 raise Missing(f"the pod {plain} does not exist in the namespace {self.namespace}") from error
             raise self._missing(plain) from error
 
     def watch(self, job: str | None = None) -> Iterator[Change]:
         """Yield the jobs (or this one) as they are, then each change, without an end."""
         query = {"fieldSelector": f"metadata.name={job}"} if job else {}
-        return iter(Watch(self._http, self._job(), query))
+        return iter(Watch(self._http, self._jobs(), query))
 
     def watch_pods(self, job: str) -> Iterator[Change]:
         """Yield a job's pods as they are, then each change, without an end."""
@@ -134,13 +136,14 @@ class RemoteCluster:
         path = f"/api/v1/namespaces/{request.namespace or self.namespace}/pods/{request.pod}/log"
         return self._http.lines(Request("GET", path, query), silence)
 
-    def _job(self, name: str = "") -> str:
-        path = f"{_API}/namespaces/{self.namespace}/{names.PLURAL}"
-        return f"{path}/{name}" if name else path
+    def _jobs(self) -> str:
+        return f"{_API}/namespaces/{self.namespace}/{names.PLURAL}"
 
-    def _core(self, plural: str, name: str = "") -> str:
-        path = f"/api/v1/namespaces/{self.namespace}/{plural}"
-        return f"{path}/{name}" if name else path
+    def _job(self, name: str) -> str:
+        return f"{self._jobs()}/{check_name(name, 'job')}"
+
+    def _core(self, plural: str) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/{plural}"
 
     def _list(self, path: str, query: Query) -> list[Object]:
         return list_all(self._http, path, query)[0]

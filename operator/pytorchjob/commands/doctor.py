@@ -12,7 +12,7 @@ from pytorchjob import __version__
 from pytorchjob.cluster.api import Cluster
 from pytorchjob.cluster.errors import NotInstalled
 from pytorchjob.cluster.gather import gather_cluster, gather_job, missing_definition
-from pytorchjob.commands.options import output_option, with_cluster
+from pytorchjob.commands.options import JOB_NAME, complete_jobs, output_option, with_cluster
 from pytorchjob.commands.outcome import FAILED
 from pytorchjob.screen import doctor
 from pytorchjob.screen.colour import Line, paint
@@ -22,7 +22,7 @@ from pytorchjob.view.seen import Seen
 
 
 @click.command("doctor")
-@click.argument("job", metavar="[JOB]", required=False)
+@click.argument("job", metavar="[JOB]", type=JOB_NAME, required=False, shell_complete=complete_jobs)
 @output_option("json")
 @with_cluster
 def doctor_command(cluster: Cluster, job: str | None, output: str | None) -> None:

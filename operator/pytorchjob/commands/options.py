@@ -20,8 +20,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from pytorchjob.cluster.api import Cluster
-from pytorchjob.cluster.errors import ClusterError
+from pytorchjob.cluster.errors import ClusterError, Rejected
 from pytorchjob.cluster.options import ConnectOptions
+from pytorchjob.cluster.paths import check_name
 from pytorchjob.commands.outcome import INTERRUPTED, fail_with
 
 Connect = Callable[[ConnectOptions], Cluster]
@@ -51,6 +52,23 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # click 8.2 knows no
 DURATION = Duration()
 
 
+class JobName(click.ParamType):  # type: ignore[type-arg]
+    """A name that a job can have. `delete "$JOB"` with an unset variable stops here."""
+
+    name = "job"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        try:
+            return check_name(str(value), "job")
+        except Rejected as error:
+            self.fail(f"{error.message}: {error.remedy}", param, ctx)
+
+
+JOB_NAME = JobName()
+"""The type of arguments that name a job."""
+
+
 def complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of the jobs in the chosen namespace; nothing if the cluster does not answer soon."""
     try:
@@ -61,9 +79,11 @@ def complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-job_argument: Decorator = click.argument("job", metavar="JOB", shell_complete=complete_jobs)
+job_argument: Decorator = click.argument("job", metavar="JOB", type=JOB_NAME, shell_complete=complete_jobs)
 """One job, by its name."""
-jobs_argument: Decorator = click.argument("jobs", metavar="JOB...", nargs=-1, shell_complete=complete_jobs)
+jobs_argument: Decorator = click.argument(
+    "jobs", metavar="JOB...", type=JOB_NAME, nargs=-1, shell_complete=complete_jobs
+)
 """Any number of jobs."""
 all_namespaces_option: Decorator = click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
 selector_option: Decorator = click.option(

@@ -10,6 +10,7 @@ from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.cluster.errors import NoPermission
 from pytorchjob.cluster.metrics import pods_of_jobs, read_pod_metrics
 from pytorchjob.commands.options import (
+    JOB_NAME,
     all_namespaces_option,
     complete_jobs,
     output_option,
@@ -23,7 +24,7 @@ from pytorchjob.view.usage import Usage
 
 
 @click.command("top")
-@click.argument("job", metavar="[JOB]", required=False, shell_complete=complete_jobs)
+@click.argument("job", metavar="[JOB]", type=JOB_NAME, required=False, shell_complete=complete_jobs)
 @all_namespaces_option
 @selector_option
 @click.option("--containers", is_flag=True, help="A line for each container of the pods of JOB.")
