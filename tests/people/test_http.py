@@ -139,6 +139,21 @@ CAUSES = [
             "kubectl create namespace x",
             id="no namespace",
         ),
+        pytest.param(
+            Answer(b"<html>", 404),
+            Unreachable,
+            "what answers is no API server",
+            "correct the server",
+            id="404 of a site",
+        ),
+        pytest.param(Answer(b"<html>", 503), Unreachable, "fails with status 503", "repeat", id="503 of a proxy"),
+        pytest.param(Answer(b"<html>", 401), NoCluster, "your credentials", "log in", id="401 of a proxy"),
+        pytest.param(Answer(b"<html>", 403), NoPermission, "refuses it: it is forbidden", "ask", id="403 of a proxy"),
+        pytest.param(Answer(b"x", 302), Unreachable, "a redirection, with status 302", "correct", id="a redirection"),
+        pytest.param(
+            Answer(b"<html>"), Unreachable, "something else than an object in JSON", "log in", id="a login page"
+        ),
+        pytest.param(Answer([b"[]"]), Unreachable, "something else than an object", "correct", id="another program"),
         pytest.param(status(404, 'pods "p" not found', "NotFound"), Missing, 'pods "p" not found', "", id="no pod"),
         pytest.param(
             status(409, "x", "AlreadyExists", kind="pytorchjobs", name="digits"),
@@ -163,7 +178,7 @@ CAUSES = [
         ),
         pytest.param(status(400, "unknown field"), Rejected, "unknown field", "", id="400"),
         pytest.param(
-            Answer(b"<html>no</html>", 502), Unreachable, "fails with 502: HTTP 502", "repeat", id="a proxy's page"
+            Answer(b"<html>no</html>", 502), Unreachable, "fails with status 502", "repeat", id="a proxy's page"
         ),
         pytest.param(Answer(b"teapot", 418), ClusterError, "refuses it with 418: teapot", "", id="anything else"),
     ],

@@ -209,6 +209,12 @@ def events(*found: tuple[str, dict[str, Any]], cut: bool = False) -> Answer:
     return Answer([json.dumps({"type": kind, "object": body}).encode() + b"\n" for kind, body in found], cut=cut)
 
 
+def test_a_watch_that_gets_a_page_in_the_place_of_an_event_ends_with_a_sentence(serve: Serve) -> None:
+    cluster = remote(serve(page(), Answer([b"<html>\n"])))
+    with pytest.raises(Unreachable, match="what answers is no API server"):
+        list(cluster.watch())
+
+
 EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 
 

@@ -28,6 +28,7 @@ _CANNOT = re.compile(
 )
 _NO_NAMESPACE = re.compile(r'namespaces "([^"]+)" not found')
 _SHOWN = 1000
+_FORBIDDEN = "it is forbidden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +53,24 @@ class Failure:
     @property
     def message(self) -> str:
         """The server's own words."""
-        plain = "" if self.text.lstrip().startswith("<") else self.text  # a proxy's page helps no reader
-        return str(self.body.get("message") or plain or f"HTTP {self.status}").strip()[:_SHOWN]
+        plain = "" if self.is_page else self.text  # a proxy's page helps no reader
+        return str(self.body.get("message") or plain).strip()[:_SHOWN]
+
+    @property
+    def is_page(self) -> bool:
+        """Whether the answer is a page for a browser: no API server sends one."""
+        return self.text.lstrip().startswith("<")
 
 
 def explain(failure: Failure) -> ClusterError:
-    """Return the error for an answer with a status of 400 or more."""
+    """Return the error for an answer with a status of 300 or more."""
     return _KINDS.get(failure.status, _unknown)(failure)
 
 
 def _unauthorized(failure: Failure) -> ClusterError:
     remedy = "your token or certificate has expired or belongs to another cluster: log in again, or choose --context"
-    return NoCluster(f"the API server does not accept your credentials ({failure.source}): {failure.message}", remedy)
+    why = f": {failure.message}" if failure.message else ""
+    return NoCluster(f"the API server does not accept your credentials ({failure.source}){why}", remedy)
 
 
 def _forbidden(failure: Failure) -> ClusterError:
@@ -74,7 +81,7 @@ def _forbidden(failure: Failure) -> ClusterError:
             return Rejected(failure.message, remedy)
         if (failure.body.get("details") or {}).get("causes") or "denied the request" in failure.message:
             return Rejected(failure.message, "change the object as the message asks, or ask an administrator")
-        return NoPermission(f"the API server refuses it: {failure.message}", "ask an administrator")
+        return NoPermission(f"the API server refuses it: {failure.message or _FORBIDDEN}", "ask an administrator")
     resource = ".".join(part for part in (found["resource"], found["group"]) if part)
     place = f" in the namespace {found['namespace']}" if found["namespace"] else " in the whole cluster"
     where = f" -n {found['namespace']}" if found["namespace"] else " --all-namespaces"
@@ -86,6 +93,8 @@ def _not_found(failure: Failure) -> ClusterError:
     if space := _NO_NAMESPACE.search(failure.message):
         remedy = f"choose another with -n, or create it: kubectl create namespace {space[1]}"
         return Missing(f"the namespace {space[1]} does not exist", remedy)
+    if failure.is_page:
+        return stranger(failure.source, f"a page, with status {failure.status}")
     if not failure.body:
         return NotInstalled(f"the cluster does not know {names.KIND}s ({failure.source})", _INSTALL)
     return Missing(failure.message)
@@ -116,10 +125,13 @@ def _busy(failure: Failure) -> ClusterError:
 
 
 def _unknown(failure: Failure) -> ClusterError:
+    why = f"{failure.status}: {failure.message}" if failure.message else f"status {failure.status}"
     if failure.status >= 500:
         remedy = "repeat the command; if it fails again, ask an administrator"
-        return Unreachable(f"the API server fails with {failure.status}: {failure.message}", remedy)
-    return ClusterError(f"the API server refuses it with {failure.status}: {failure.message}")
+        return Unreachable(f"the API server fails with {why}", remedy)
+    if failure.status < 400:
+        return stranger(failure.source, f"a redirection, with status {failure.status}")
+    return ClusterError(f"the API server refuses it with {why}")
 
 
 _KINDS: dict[int, Callable[[Failure], ClusterError]] = {
@@ -131,6 +143,12 @@ _KINDS: dict[int, Callable[[Failure], ClusterError]] = {
     422: _invalid,
     429: _busy,
 }
+
+
+def stranger(source: str, answer: str) -> Unreachable:
+    """Return the error for an answer that no API server gives: of a login page, a proxy, or another program."""
+    remedy = "correct the server in the kubeconfig, or log in to the network or proxy in front of it"
+    return Unreachable(f"what answers is no API server ({source}): it sends {answer}", remedy)
 
 
 def unreachable(kind: str, why: str, server: str, source: str) -> Unreachable:

@@ -20,7 +20,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from pytorchjob import __version__
 from pytorchjob.cluster.errors import ClusterError
-from pytorchjob.cluster.failures import Failure, explain, unreachable
+from pytorchjob.cluster.failures import Failure, explain, stranger, unreachable
 from pytorchjob.cluster.kubeconfig import Access
 from pytorchjob.cluster.options import DEFAULT_SECONDS
 
@@ -67,7 +67,17 @@ class Http:
             raise self._broken(error) from error
         for text in response.headers.getlist("Warning"):
             self._warn(_warning(text))
-        return json.loads(data) if data else {}
+        return self.parsed(data) if data else {}
+
+    def parsed(self, data: bytes) -> dict[str, Any]:
+        """Return an answer, or a line of a stream, as an object; raises Unreachable if it is something else."""
+        try:
+            found = json.loads(data)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise stranger(self.access.source, "something else than an object in JSON")
+        return found
 
     @contextmanager
     def lines(self, request: Request, silence: float | None = None) -> Iterator[Iterator[bytes]]:
@@ -103,7 +113,7 @@ class Http:
         return headers
 
     def _answer(self, request: Request, seconds: float | None) -> urllib3.BaseHTTPResponse:
-        """Return an answer below 400, read or not; raises ClusterError."""
+        """Return an answer below 300, read or not; raises ClusterError."""
         renewed = False
         for attempt in range(_ATTEMPTS):
             try:
@@ -114,7 +124,7 @@ class Http:
                 continue
             except HTTPError as error:
                 raise self._broken(error) from error
-            if response.status < 400:
+            if response.status < 300:
                 return response
             text = response.read().decode(errors="replace")
             if response.status == 401 and not renewed:

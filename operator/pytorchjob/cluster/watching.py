@@ -95,13 +95,13 @@ class Watch:
         try:
             with self.http.lines(Request("GET", self.path, query), _SERVER_SECONDS + _GRACE_SECONDS) as lines:
                 for line in lines:
-                    yield from self._event(json.loads(line), line)
+                    yield from self._event(self.http.parsed(line))
         except ClusterError as error:
             if "Expired" in str(error) or "too old resource version" in str(error):
                 raise _Expired from error
             raise
 
-    def _event(self, event: dict[str, Any], line: bytes) -> Iterator[Change]:
+    def _event(self, event: dict[str, Any]) -> Iterator[Change]:
         kind, item = event["type"], event["object"]
         if kind == "ERROR":
             if item.get("code") == _EXPIRED:
