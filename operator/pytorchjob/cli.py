@@ -9,10 +9,13 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
-import click
+try:
+    import click
 
-from pytorchjob import __version__
-from pytorchjob.commands.outcome import FAILED, INTERRUPTED, INVALID, explain
+    from pytorchjob import __version__
+    from pytorchjob.commands.outcome import FAILED, INTERRUPTED, INVALID, explain, fail_unexpected
+except KeyboardInterrupt:  # in the first tenth of a second nothing else could catch it
+    sys.exit(130)
 
 COMMANDS = {
     "completion": (
@@ -86,7 +89,7 @@ class _Index(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command; a wrong command line becomes two lines and exit status 2."""
+        """Run a command; a wrong command line becomes two lines and exit status 2, a fault of ours two lines and 1."""
         if not extra.pop("standalone_mode", True):
             return super().main(args, prog_name, standalone_mode=False, **extra)
         try:
@@ -98,6 +101,8 @@ class _Index(click.Group):
             sys.exit(FAILED)
         except (click.Abort, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
+        except Exception as error:
+            fail_unexpected(error)
         sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -1,6 +1,8 @@
 """What all commands have in common: the index, wrong command lines, errors and exit statuses."""
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +29,7 @@ from tests.people.fake_cluster import FakeCluster, a_job
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "cli.md"
+DIGITS = "examples/digits/pytorchjob.yaml"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +89,53 @@ def test_an_interruption_ends_with_130() -> None:
             raise KeyboardInterrupt
 
     assert call(Interrupted(), "list").exit_code == 130
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell, in which $P is the command."""
+    env = {"PYTHONPATH": str(ROOT / "operator"), "P": f"{sys.executable} -m pytorchjob", "PATH": os.environ["PATH"]}
+    return subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "error"),
+    [
+        pytest.param("$P version --client > /dev/full", 1, "error: the output cannot be written: No space", id="full"),
+        pytest.param(f"$P plan {DIGITS} > /dev/full", 1, "error: the output cannot be written: No space", id="a plan"),
+        pytest.param("$P validate - <&-", 2, "error: standard input is closed", id="standard input is closed"),
+        pytest.param(f"$P plan {DIGITS} | head -1", 0, "", id="a reader that has seen enough"),
+        pytest.param(f"$P validate {DIGITS} >&-", 0, "", id="standard output is closed"),
+    ],
+)
+def test_input_and_output_that_cannot_be_used_give_no_traceback(line: str, status: int, error: str) -> None:
+    done = shell(line)
+    assert done.returncode == status
+    assert done.stderr.startswith(error)
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def test_a_fault_of_the_command_itself_is_two_lines_with_its_place() -> None:
+    class Faulty(FakeCluster):
+        def jobs(self, selector: str = "", *, all_namespaces: bool = False) -> list[dict[str, object]]:
+            raise TypeError("no")
+
+    result = call(Faulty(), "list")
+    first, last = result.stderr.splitlines()
+    assert (result.exit_code, first.startswith("error: pytorchjob itself failed: TypeError: no (test_")) == (1, True)
+    assert last.startswith("next: open an issue")
+
+
+def test_an_interruption_before_the_first_line_ends_with_130() -> None:
+    code = (
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "import pytorchjob.cli\n"
+    )
+    done = shell(f"{sys.executable} -c {shlex.quote(code)}")
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

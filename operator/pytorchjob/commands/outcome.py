@@ -1,6 +1,11 @@
 """How a command ends: the sentence, the next step, and the exit status. docs/cli.md has the table of the statuses."""
 
+import errno
+import os
 import sys
+from contextlib import suppress
+from pathlib import Path
+from traceback import extract_tb
 from typing import NoReturn
 
 import click
@@ -21,6 +26,7 @@ NO_ACCESS = 3
 MISSING = 4
 TIMED_OUT = 124
 INTERRUPTED = 130
+_NO_OUTPUT = {errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}
 
 _STATUS: tuple[tuple[type[ClusterError], int], ...] = (
     (Rejected, INVALID),
@@ -53,6 +59,25 @@ def fail(message: str, remedy: str = "", status: int = FAILED) -> NoReturn:
 def fail_with(error: ClusterError) -> NoReturn:
     """Explain an error of the cluster, then end the process with its status."""
     fail(error.message, error.remedy, status_of(error))
+
+
+def fail_unexpected(error: Exception) -> NoReturn:
+    """Explain what no command expects: an output that takes no more, or a fault of ours with its place."""
+    if isinstance(error, OSError) and error.errno in _NO_OUTPUT and not error.filename:
+        _drop_output()
+        fail(f"the output cannot be written: {error.strerror}", "choose another place for it")
+    last = extract_tb(error.__traceback__)[-1]
+    place = f"{Path(last.filename).name}:{last.lineno}"
+    fail(
+        f"pytorchjob itself failed: {type(error).__name__}: {error} ({place})",
+        "open an issue with this line, the command and `pytorchjob version`",
+    )
+
+
+def _drop_output() -> None:
+    """Let the interpreter write nowhere at its end what a full disk did not take: it would complain once more."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def suggest(line: str) -> None:

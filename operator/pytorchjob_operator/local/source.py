@@ -79,6 +79,8 @@ def _checked(job: PyTorchJob) -> PyTorchJob:
 
 
 def _read(path: str) -> str:
+    if path == STDIN and sys.stdin is None:  # `<&-`
+        raise InvalidJob([Problem("", "standard input is closed: name the file of the job")])
     try:
         if path == STDIN:
             data = sys.stdin.buffer.read(_MAX_BYTES + 1)
