@@ -12,6 +12,11 @@ COUNTED = "PyTorchJob tiny is failed because 1 Worker replica(s) failed."
 PEER = ReplicaEnd("worker-1", "exited with 1", "", "RuntimeError: Connection closed by peer")
 CAUSE = ReplicaEnd("worker-0", "exited with 3", "", "ValueError: x")
 READ = "next: read the lines above, or run again with --verbose, which prints every line of all replicas"
+NO_SCRIPT = "rank 1 (tiny-worker-0) exited with code 2: python: can't open file '/app/train.py': [Errno 2] No such file"
+NO_PROGRAM = (
+    "pod tiny-worker-0 ended 3 times in a row soon after its start: exit code 128,"
+    " cannot start 'torchrn' on this machine (its image is not used): No such file or directory"
+)
 DEADLINE = "Job tiny has failed: it was active for too long"
 
 
@@ -45,6 +50,17 @@ def failed(message: str) -> PyTorchJob:
             [COUNTED, "worker-0: exited with 137 (SIGKILL)", "next: find what killed the process; if memory ran out,"
              " start fewer processes (spec.nprocPerNode)"],
             id="a process that was killed",
+        ),
+        pytest.param(
+            NO_SCRIPT, [], None,
+            [NO_SCRIPT, "next: there is no /app/train.py: correct the command in the job's file, or run it in the"
+             " script's folder"],
+            id="a script that does not exist",
+        ),
+        pytest.param(
+            NO_PROGRAM, [], None,
+            [NO_PROGRAM, "next: install torchrn on this machine, or correct the command in the job's file"],
+            id="a program that does not exist",
         ),
         pytest.param(DEADLINE, [], PLACE, [DEADLINE, READ], id="no replica"),
     ],

@@ -1,5 +1,6 @@
 import pytest
 
+from pytorchjob_agent.contract.termination import ExitReason
 from pytorchjob_operator.local.log_filter import MAX_HELD, LogFilter, Place
 
 ERROR = ["Traceback (most recent call last):", '  File "/app/train.py", line 9, in <module>', "    step(n)",
@@ -33,6 +34,24 @@ def test_the_first_traceback_is_whole_and_the_same_again_is_one_line() -> None:
     assert fed(log_filter, "worker-1", of_rank(3, ERROR)) == [again]
 
 
+SYNTAX = ['  File "/app/train.py", line 1', "    def f(:", "          ^", "SyntaxError: invalid syntax"]
+
+
+def test_a_script_that_python_cannot_parse_is_shown_once_and_has_a_place() -> None:
+    log_filter = LogFilter(cwd="/app")
+    assert fed(log_filter, "worker-0", of_rank(1, SYNTAX)) == of_rank(1, SYNTAX)
+    again = "[rank0]: SyntaxError: invalid syntax (the traceback is the same as that of rank 1 above)"
+    assert fed(log_filter, "master-0", of_rank(0, SYNTAX)) == [again]
+    assert str(log_filter.place(1, "")) == "train.py:1"
+
+
+def test_an_import_that_python_cannot_parse_has_the_place_in_the_imported_file() -> None:
+    log_filter = LogFilter()
+    imported = [*ERROR[:-1], '  File "/app/model.py", line 3', *SYNTAX[1:]]
+    assert fed(log_filter, "worker-0", imported) == imported
+    assert str(log_filter.place(None, "worker-0")) == "/app/model.py:3"
+
+
 def test_two_ranks_of_a_replica_may_write_at_once() -> None:
     log_filter = LogFilter()
     other = [line.replace("x", "y") for line in ERROR]
@@ -62,6 +81,7 @@ def test_an_error_of_the_script_itself_is_never_left_out(error: str) -> None:
 def test_what_torch_and_the_agent_repeat_is_left_out() -> None:
     repeated = [
         "pytorchjob-agent: WorkerFailed: rank 1: ValueError: x",
+        f"pytorchjob-agent: {ExitReason.WORKER_HANGS}: rank 0: no rank has made progress",
         "E1122 19:11:16.87 4812 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank",
         "W1122 19:11:16.74 4812 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 4992 closing",
     ]

@@ -12,6 +12,11 @@ _RANK = re.compile(r"rank (\d+) \(")
 """How the coordinator's messages begin."""
 _KILLED = re.compile(r"SIGKILL|exit(?:ed with)?(?: code)? 137\b")
 
+_NO_SCRIPT = re.compile(r"can't open file '([^']+)': \[Errno 2\]")
+"""Python's words."""
+_NO_PROGRAM = re.compile(r"cannot start '([^']+)' on this machine .*: No such file")
+"""The words of a local run (`supervisor.py`)."""
+
 FindPlace = Callable[[int | None, str], Place | None]
 
 
@@ -45,6 +50,10 @@ def _root_cause(ends: Sequence[ReplicaEnd]) -> ReplicaEnd | None:
 def _next_step(text: str, place: Place | None) -> str:
     if place is not None:
         return f"correct {place.path}, line {place.line}, and run the job again"
+    if script := _NO_SCRIPT.search(text):
+        return f"there is no {script[1]}: correct the command in the job's file, or run it in the script's folder"
+    if program := _NO_PROGRAM.search(text):
+        return f"install {program[1]} on this machine, or correct the command in the job's file"
     if _KILLED.search(text):
         return "find what killed the process; if memory ran out, start fewer processes (spec.nprocPerNode)"
     return "read the lines above, or run again with --verbose, which prints every line of all replicas"

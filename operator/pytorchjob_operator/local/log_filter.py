@@ -15,14 +15,16 @@ MAX_HELD = 400
 _MAX_KNOWN = 1000
 _RANK = re.compile(r"(?:\[rank(\d+)\]: ?)?")
 _BEGIN = "Traceback (most recent call last):"
-_FRAME = re.compile(r'  File "(.+)", line (\d+), in (.+)')
+_FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?')
+_NOT_PYTHON = re.compile(r'  File ".+", line \d+')
+"""How Python begins with a script that it cannot parse: there is no line `Traceback` before it."""
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen |/torch/")
 _CONSEQUENCES = re.compile(
     r"(?:RuntimeError|ConnectionError|Connection\w+Error|BrokenPipeError|(?:\w+\.)*Dist\w+Error):"
 )
 """Types of errors with which torch reports a lost peer."""
 _REPEATED = re.compile(
-    r"pytorchjob-agent: (?:WorkerFailed|WorkersHang): "
+    r"pytorchjob-agent: (?:WorkerFailed|WorkerHangs): "
     r"|[WE]\d{4} .* torch/distributed/elastic/multiprocessing/api\.py:\d+\] (?:failed \(exitcode|Sending process)"
 )
 """Lines of the agent and of torch about a failed worker: the run reports the same failure itself."""
@@ -34,10 +36,11 @@ class Place(NamedTuple):
     path: str
     line: int
     function: str
+    """Empty for a script that Python cannot parse."""
 
     def __str__(self) -> str:
         """Return the place as people write it."""
-        return f"{self.path}:{self.line}, in {self.function}"
+        return f"{self.path}:{self.line}{f', in {self.function}' if self.function else ''}"
 
 
 class LogFilter:
@@ -57,7 +60,7 @@ class LogFilter:
         key, text = (label, found[1] or ""), line[found.end() :]
         held = self._held.get(key)
         if held is None:
-            if text == _BEGIN:
+            if text == _BEGIN or _NOT_PYTHON.fullmatch(text):
                 self._held[key] = [line]
                 return []
             return [line] if self._verbose or not _REPEATED.match(text) else []
@@ -113,6 +116,6 @@ def _end(line: str) -> int:
 def _places(lines: list[str]) -> Iterator[Place]:
     """Yield the frames of a traceback, those of the user's code first, each from the innermost on."""
     frames = [_FRAME.match(without_rank(line)) for line in reversed(lines)]
-    found = [Place(frame[1], int(frame[2]), frame[3]) for frame in frames if frame]
+    found = [Place(frame[1], int(frame[2]), frame[3] or "") for frame in frames if frame]
     yield from (place for place in found if not _LIBRARY.search(place.path))
     yield from found
