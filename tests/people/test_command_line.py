@@ -1,5 +1,6 @@
 """What all commands have in common: the index, wrong command lines, errors and exit statuses."""
 
+import json
 import os
 import re
 import shlex
@@ -24,11 +25,13 @@ from pytorchjob.cluster.errors import (
 )
 from pytorchjob.commands.completion import candidates
 from pytorchjob.commands.options import DURATION
+from tests.local.jobs import job, role
 from tests.people.calling import call
 from tests.people.fake_cluster import FakeCluster, a_job
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "cli.md"
+TINY = json.dumps(job(Worker=role(["true"])))
 DIGITS = "examples/digits/pytorchjob.yaml"
 
 
@@ -104,6 +107,8 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
         pytest.param(f"$P plan {DIGITS} > /dev/full", 1, "error: the output cannot be written: No space", id="a plan"),
         pytest.param("$P validate - <&-", 2, "error: standard input is closed", id="standard input is closed"),
         pytest.param(f"$P plan {DIGITS} | head -1", 0, "", id="a reader that has seen enough"),
+        pytest.param(f"echo '{TINY}' | $P run -f - 2>&-", 0, "", id="a run without standard error"),
+        pytest.param(f"echo '{TINY}' | $P run -f - -o json >&- 2>/dev/null", 0, "", id="a run without an output"),
         pytest.param(f"$P validate {DIGITS} >&-", 0, "", id="standard output is closed"),
     ],
 )

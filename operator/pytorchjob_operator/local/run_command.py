@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pytorchjob_operator.errors import CannotRun
 from pytorchjob_operator.local import addresses, gpus, notes, process_tree, processes, result, source
@@ -57,7 +57,8 @@ def run(options: RunOptions) -> ExitStatus:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a replica may print characters that the terminal lacks
-    screen = Screen(sys.stderr if options.output else sys.stdout, sys.stderr, os.environ.get("NO_COLOR"))
+    out, err = (stream or _nowhere() for stream in (sys.stdout, sys.stderr))
+    screen = Screen(err if options.output else out, err, os.environ.get("NO_COLOR"))
     claims = Claims()
     try:
         ended = _run(options, given, claims, screen)
@@ -66,6 +67,11 @@ def run(options: RunOptions) -> ExitStatus:
         screen.close()
     _print_result(options, given, ended, screen)
     return ended.status
+
+
+def _nowhere() -> TextIO:
+    """Return a stream in the place of one that was closed before the start, as by `2>&-`."""
+    return open(os.devnull, "w")
 
 
 def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen) -> RunResult:
@@ -142,6 +148,6 @@ def _print_result(options: RunOptions, given: PyTorchJob, ended: RunResult, scre
     for line in result.next_steps(options.path, ended.job):
         screen.message(line)
     screen.flush()
-    if options.output:
+    if options.output and sys.stdout is not None:
         sys.stdout.write(result.FORMATS[options.output](result.final_object(given, ended.job)))
         sys.stdout.flush()
