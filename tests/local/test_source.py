@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,34 @@ def test_a_gang_needs_no_scheduler_here() -> None:
     spec = job(Worker=role(["x"]))
     spec["spec"]["runPolicy"] = {"schedulingPolicy": {"gangScheduler": "volcano"}}
     assert as_local(PyTorchJob.model_validate(spec)).spec.run_policy.scheduling_policy is None
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_file_of_any_editor_is_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(json.dumps(job(Worker=role(["ä"])), ensure_ascii=False).encode(encoding))
+    (found,) = read_jobs(str(path))
+    assert found.spec.pytorch_replica_specs.worker is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        pytest.param(b"\x7fELF\x00\xff\xfe", "is a binary file: name the YAML file of the job", id="a program"),
+        pytest.param(b"\xff\xfe\x00", "is a binary file", id="half a character of UTF-16"),
+        pytest.param(b"a: 1\nb: \xdf", r":2:4: not valid YAML: the byte 0xDF is not UTF-8", id="an old encoding"),
+    ],
+)
+def test_what_is_no_text_is_said(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_bytes(data)
+    with pytest.raises(InvalidJob, match=words):
+        read_jobs(str(path))
+
+
+def test_an_empty_name_is_no_folder() -> None:
+    with pytest.raises(InvalidJob, match="the name of the file is empty"):
+        read_jobs("")
 
 
 def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:

@@ -32,6 +32,19 @@ def test_the_document_is_named_when_there_are_several() -> None:
         load_jobs(text(corpus.job(), bad), "job.yaml")
 
 
+def test_a_document_that_is_no_object_is_named_without_a_field() -> None:
+    with pytest.raises(InvalidJob) as caught:
+        load_jobs(f"{text(corpus.job())}---\n- 1\n", "job.yaml")
+    assert str(caught.value) == "job.yaml, document 2: must be a PyTorchJob object, got [1]"
+
+
+def test_a_name_may_be_given_once_in_a_namespace() -> None:
+    with pytest.raises(InvalidJob, match=r"job\.yaml: contains the PyTorchJob a twice: rename or remove one of them"):
+        load_jobs(text(corpus.job("a"), corpus.job("a")), "job.yaml")
+    other = corpus.changed(corpus.job("a"), {"metadata.namespace": "other"})
+    assert len(load_jobs(text(corpus.job("a"), other), "job.yaml")) == 2
+
+
 def test_the_list_that_kubectl_prints_is_its_items() -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": [corpus.job("a"), corpus.elastic("b")]}
     assert [job.metadata.name for job in load_jobs(yaml.safe_dump(listed), "-")] == ["a", "b"]

@@ -43,6 +43,15 @@ def test_a_wrong_file_ends_with_2_before_a_cluster_is_asked(tmp_path: Path, text
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
+def test_a_job_that_two_files_contain_keeps_all_files_from_being_sent(tmp_path: Path) -> None:
+    path = job_file(tmp_path)
+    result = call(None, "submit", path, path)
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: the files contain the PyTorchJob digits twice: rename or remove one of them\n",
+    )
+
+
 def test_a_wrong_job_keeps_all_files_from_being_sent(tmp_path: Path) -> None:
     good = job_file(tmp_path)
     bad = tmp_path / "bad.yaml"

@@ -15,7 +15,7 @@ from pytorchjob.commands.outcome import suggest
 from pytorchjob.screen import plain
 from pytorchjob.view import advice
 from pytorchjob_operator import names
-from pytorchjob_operator.errors import InvalidJob
+from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.plan_command import refuse
 
 _NONE, _CLIENT, _SERVER = "none", "client", "server"
@@ -77,11 +77,15 @@ def _read(paths: Iterable[str]) -> list[Object]:
     """Read and check all files; ends the process with 2 if there is a problem."""
     from pytorchjob_operator.local.source import read_objects
     from pytorchjob_operator.model.deprecated import warnings
-    from pytorchjob_operator.model.load import is_job
+    from pytorchjob_operator.model.load import is_job, names_twice
     from pytorchjob_operator.model.parse import parse_job
 
     try:
         objects = [body for path in paths for body in read_objects(path)]
+        if twice := names_twice(objects):
+            raise InvalidJob(
+                [Problem("", f"the files contain {' and '.join(twice)} twice: rename or remove one of them")]
+            )
     except InvalidJob as error:
         sys.exit(refuse(error))
     for body in objects:

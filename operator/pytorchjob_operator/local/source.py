@@ -1,6 +1,7 @@
 """The job of a local run: read from a file or standard input, with the overrides of the command line."""
 
 import sys
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ def _checked(job: PyTorchJob) -> PyTorchJob:
 
 
 def _read(path: str) -> str:
+    if not path:
+        raise InvalidJob([Problem("", "the name of the file is empty")])
     if path == STDIN and sys.stdin is None:  # `<&-`
         raise InvalidJob([Problem("", "standard input is closed: name the file of the job")])
     try:
@@ -95,7 +98,21 @@ def _read(path: str) -> str:
         raise InvalidJob([Problem("", f"{path}: cannot be read: {error.strerror or error}")]) from error
     if len(data) > _MAX_BYTES:
         raise InvalidJob([Problem("", f"{path}: is larger than {_MAX_BYTES} bytes, the limit for a file of jobs")])
-    return data.decode("utf-8-sig", errors="replace")
+    return _decoded(data, _source(path))
+
+
+def _decoded(data: bytes, source: str) -> str:
+    """Return the text, in UTF-8 or, with its mark, in UTF-16, as PowerShell writes it; raises InvalidJob."""
+    encoding = "utf-16" if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        if b"\0" in data or encoding != "utf-8-sig":
+            raise InvalidJob([Problem("", f"{source}: is a binary file: name the YAML file of the job")]) from error
+        before = data[: error.start].decode(errors="replace")
+        line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+        words = f"the byte 0x{data[error.start]:02X} is not UTF-8: save the file as UTF-8"
+        raise InvalidJob([Problem("", f"{source}:{line}:{column}: not valid YAML: {words}")]) from error
 
 
 def _similar(path: str) -> str:

@@ -3,7 +3,8 @@
 A file may contain other objects too, such as the ConfigMap that a job mounts. Only jobs are checked.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pytorchjob_operator import names
@@ -13,7 +14,7 @@ from pytorchjob_operator.model.job import PyTorchJob
 from pytorchjob_operator.model.parse import parse_job
 from pytorchjob_operator.model.text import documents
 
-__all__ = ["is_job", "load_jobs", "load_objects", "validate_dict"]
+__all__ = ["is_job", "load_jobs", "load_objects", "names_twice", "validate_dict"]
 
 
 def load_jobs(text: str, source: str) -> list[PyTorchJob]:
@@ -41,13 +42,28 @@ def load_objects(text: str, source: str) -> list[dict[str, Any]]:
     if not objects:
         raise InvalidJob([Problem("", f"{source}: contains no object; expected a {names.KIND}")])
     problems = [
-        Problem(f"{_document(source, index, objects)}{problem.field}", problem.message)
+        _within(_document(source, index, objects), problem)
         for index, obj in enumerate(objects)
         for problem in (validate_dict(obj) if is_job(obj) else _problems(obj))
     ]
+    if not problems and (twice := names_twice(objects)):
+        problems = [Problem(source, f"contains {' and '.join(twice)} twice: rename or remove one of them")]
     if problems:
         raise InvalidJob(problems)
     return objects
+
+
+def names_twice(objects: Iterable[dict[str, Any]]) -> list[str]:
+    """Return the jobs whose name an earlier job of these objects has: a cluster would refuse them."""
+    jobs = Counter((obj["metadata"].get("namespace"), _name(obj)) for obj in objects if is_job(obj))
+    return [f"the {names.KIND} {name}" for (_, name), number in jobs.items() if number > 1]
+
+
+def _within(document: str, problem: Problem) -> Problem:
+    """Return a problem with the document that has it, if the file has several."""
+    if not document:
+        return problem
+    return problem._replace(field=f"{document}: {problem.field}" if problem.field else document)
 
 
 def _problems(obj: dict[str, Any]) -> Iterator[Problem]:
@@ -72,4 +88,4 @@ def _document(source: str, index: int, objects: list[Any]) -> str:
     meta = objects[index].get("metadata") if isinstance(objects[index], dict) else None
     named = [meta[key] for key in ("namespace", "name") if meta.get(key)] if isinstance(meta, dict) else []
     name = f" ({'/'.join(map(str, named))})" if named else ""
-    return f"{source}, document {index + 1}{name}: " if len(objects) > 1 else ""
+    return f"{source}, document {index + 1}{name}" if len(objects) > 1 else ""
