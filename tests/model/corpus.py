@@ -6,7 +6,7 @@ from typing import Any
 
 Job = dict[str, Any]
 
-_GONE = object()
+GONE = object()
 _REPLICAS = "spec.pytorchReplicaSpecs"
 _MASTER, _WORKER = f"{_REPLICAS}.Master", f"{_REPLICAS}.Worker"
 _POD = f"{_WORKER}.template.spec"
@@ -52,7 +52,7 @@ def _put(node: Any, parts: list[str], value: Any) -> None:
     last = int(parts[-1]) if isinstance(node, list) else parts[-1]
     if isinstance(node, list) and last == len(node):
         node.append(None)
-    if value is _GONE:
+    if value is GONE:
         del node[last]
     else:
         node[last] = copy.deepcopy(value)
@@ -81,8 +81,8 @@ def _at(sentence: str, path: str, value: Any, field: str = "", **flags: bool) ->
 _RUN, _ELASTIC = "spec.runPolicy", "spec.elasticPolicy"
 
 BAD_ROLES = (
-    _at("a job without a spec", "spec", _GONE),
-    _at("a job without roles", _REPLICAS, _GONE),
+    _at("a job without a spec", "spec", GONE),
+    _at("a job without roles", _REPLICAS, GONE),
     _at("a job with an empty map of roles", _REPLICAS, {}),
     _at("a role in lower case", f"{_REPLICAS}.worker", role(), _REPLICAS),
     _at("a role of another framework", f"{_REPLICAS}.PS", role(), _REPLICAS),
@@ -96,16 +96,16 @@ BAD_ROLES = (
     _at("replicas as a fraction", f"{_WORKER}.replicas", 1.5),
     _at("an unknown restart policy", f"{_WORKER}.restartPolicy", "Sometimes"),
     _at("a restart policy in lower case", f"{_WORKER}.restartPolicy", "never"),
-    _at("a role without a template", f"{_WORKER}.template", _GONE),
-    _at("a template without a spec", f"{_WORKER}.template.spec", _GONE),
+    _at("a role without a template", f"{_WORKER}.template", GONE),
+    _at("a template without a spec", f"{_WORKER}.template.spec", GONE),
     _at("a misspelt field of a role", f"{_WORKER}.replica", 2, only_strict=True),
 )
 BAD_TEMPLATES = (
-    _at("a pod without a list of containers", f"{_POD}.containers", _GONE),
+    _at("a pod without a list of containers", f"{_POD}.containers", GONE),
     _at("a pod with no container", f"{_POD}.containers", []),
     _at("no container named pytorch", f"{_CONTAINER}.name", "trainer", f"{_POD}.containers"),
-    _at("a container without a name", f"{_CONTAINER}.name", _GONE),
-    _at("a container without an image", f"{_CONTAINER}.image", _GONE),
+    _at("a container without a name", f"{_CONTAINER}.name", GONE),
+    _at("a container without an image", f"{_CONTAINER}.image", GONE),
     _at("a container with an empty image", f"{_CONTAINER}.image", ""),
     _at("a mistyped GPU limit", f"{_CONTAINER}.resources", {"limts": {"nvidia.com/gpu": 1}},
         f"{_POD}.containers[0].resources.limts", only_strict=True),
@@ -244,8 +244,8 @@ GOOD: dict[str, Job] = {
     "one Master and workers": job(),
     "a Master alone": changed(job(), {_REPLICAS: {"Master": role()}}),
     "workers alone": changed(job(), {_REPLICAS: {"Worker": role(4)}}),
-    "no number of replicas means one": changed(job(), {f"{_WORKER}.replicas": _GONE, f"{_MASTER}.replicas": _GONE}),
-    "no restart policy": changed(job(), {f"{_WORKER}.restartPolicy": _GONE}),
+    "no number of replicas means one": changed(job(), {f"{_WORKER}.replicas": GONE, f"{_MASTER}.replicas": GONE}),
+    "no restart policy": changed(job(), {f"{_WORKER}.restartPolicy": GONE}),
     "the empty restart policy of v1's clients": changed(job(), {f"{_WORKER}.restartPolicy": ""}),
     "the exit code decides": changed(job(), {f"{_WORKER}.restartPolicy": "ExitCode"}),
     "processes in a pod": changed(job(), {"spec.nprocPerNode": "8"}),
@@ -277,7 +277,7 @@ GOOD: dict[str, Job] = {
         f"{_ELASTIC}.maxReplicas": 1, f"{_WORKER}.replicas": 1,
     }),
     "static, of a fixed size": changed(elastic(rdzvBackend="static"), {
-        f"{_ELASTIC}.minReplicas": _GONE, f"{_ELASTIC}.maxReplicas": 2,
+        f"{_ELASTIC}.minReplicas": GONE, f"{_ELASTIC}.maxReplicas": 2,
     }),
     "a backend of the image's own": elastic(rdzvBackend="my.backend_2", rdzvHost="10.0.0.1", rdzvId="a run, the 2nd"),
     "a host by its IPv6 address": elastic(rdzvHost="fd00::1:2"),

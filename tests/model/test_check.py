@@ -39,6 +39,29 @@ def test_the_message_says_what_would_be_right(path: str, value: object, message:
     assert validate_dict(corpus.changed(corpus.job(), {path: value})) == [(path, message)]
 
 
+@pytest.mark.parametrize(
+    ("path", "slip", "value"),
+    [
+        pytest.param("spec", "specs", {}, id="the spec"),
+        pytest.param("spec.pytorchReplicaSpecs", "pytorchReplicaSpec", {}, id="the roles"),
+        pytest.param("spec.pytorchReplicaSpecs.Worker.template.spec.containers.0.image", "imgae", "x", id="an image"),
+    ],
+)
+def test_a_misspelled_field_is_not_also_a_missing_one(path: str, slip: str, value: object) -> None:
+    parent, _, right = path.rpartition(".")
+    wrong = f"{parent}.{slip}".lstrip(".")
+    (problem,) = validate_dict(corpus.changed(corpus.job(), {path: corpus.GONE, wrong: value}))
+    assert (problem.field.endswith(slip), problem.message) == (True, f"unknown field; did you mean {right}?")
+
+
+def test_problems_come_in_the_order_of_the_text() -> None:
+    unknown = {f"spec.pytorchReplicaSpecs.{role}.{field}": 1 for role in ("Worker", "Master") for field in "zyx"}
+    fields = [problem.field for problem in validate_dict(corpus.changed(corpus.job(), unknown))]
+    job = corpus.changed(corpus.job(), unknown)
+    roles = list(job["spec"]["pytorchReplicaSpecs"])
+    assert fields == [f"spec.pytorchReplicaSpecs.{role}.{field}" for role in roles for field in "zyx"]
+
+
 def test_every_problem_is_listed() -> None:
     job = corpus.changed(corpus.job("BAD"), {"spec.nprocPerNode": "0", "spec.runPolicy.backoffLimit": -1})
     fields = {problem.field for problem in validate_dict(job)}

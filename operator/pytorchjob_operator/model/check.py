@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from pytorchjob_operator.errors import Problem
 from pytorchjob_operator.model.base import QUANTITY_PATTERN
 from pytorchjob_operator.model.parse import field_path
 from pytorchjob_operator.model.rules import RULES
-from pytorchjob_operator.model.suggest import did_you_mean
+from pytorchjob_operator.model.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -36,6 +36,9 @@ _METADATA = {
 _MAX_SHOWN = 60
 _WORDS = {None: "nothing", True: "true", False: "false"}
 """Values as YAML writes them."""
+_UNKNOWN_FIELD = "unknown"
+_ABSENT = ("is required", "must not be empty")
+"""What follows from a misspelled field; the slip alone is reported."""
 _BOOLEANS = ("true", "false")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _KINDS = {
@@ -71,11 +74,30 @@ def validate_dict(obj: object) -> list[Problem]:
     if foreign:
         return foreign
     obj = without_nulls(obj)
-    errors = list(_validator().iter_errors(obj))
+    errors = sorted(_validator().iter_errors(obj), key=lambda error: _place(obj, error.absolute_path))
     problems = [_problem(error) for error in errors]
     if not any(error.validator in ("type", "required", "x-kubernetes-int-or-string") for error in errors):
         problems += broken_rules(obj)
-    return problems
+    meant = {
+        field_path([*list(error.absolute_path)[:-1], error.validator_value]) for error in errors if _unknown(error)
+    }
+    return [problem for problem in problems if problem.field not in meant or not problem.message.startswith(_ABSENT)]
+
+
+def _place(obj: object, path: Iterable[object]) -> list[int]:
+    """Return where a field is in the text, for an order that is the same each time."""
+    place = []
+    for part in path:
+        keys: list[object] = (
+            list(obj) if isinstance(obj, dict) else list(range(len(obj))) if isinstance(obj, list) else []
+        )
+        place.append(keys.index(part) if part in keys else len(keys))
+        obj = obj[part] if part in keys else None  # type: ignore[index]
+    return place
+
+
+def _unknown(error: "ValidationError") -> bool:
+    return str(error.validator) == _UNKNOWN_FIELD
 
 
 def without_nulls(obj: dict[str, Any]) -> dict[str, Any]:
@@ -216,7 +238,12 @@ def _properties(
         if key in properties:
             yield from validator.descend(inner, properties[key], path=key)  # type: ignore[attr-defined]
         elif not schema.get("x-kubernetes-preserve-unknown-fields"):
-            yield ValidationError(f"unknown field{did_you_mean(key, properties)}", path=[key], validator="unknown")
+            yield ValidationError(
+                f"unknown field{did_you_mean(key, properties)}",
+                path=[key],
+                validator=_UNKNOWN_FIELD,
+                validator_value=nearest(key, properties),
+            )
 
 
 def _required(_: "Validator", keys: list[str], value: object, __: dict[str, Any]) -> Iterator["ValidationError"]:
