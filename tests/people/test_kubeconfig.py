@@ -4,6 +4,7 @@ import base64
 import copy
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,18 @@ def test_of_several_files_the_first_current_context_decides(tmp_path: Path) -> N
         pytest.param(
             user(**{"auth-provider": {"name": "azure"}}), {}, "auth-provider azure gave no token", id="old login"
         ),
+        pytest.param(
+            cluster(**{"server": "ftp://c"}),
+            {},
+            "server ftp://c has neither http nor https",
+            id="no address of a server",
+        ),
+        pytest.param(
+            user(**{"client-certificate-data": "abc"}),
+            {},
+            "client-certificate-data is not base64",
+            id="half a certificate",
+        ),
         pytest.param(lambda body: body.update(users=[1]), {}, "is not a kubeconfig", id="nonsense in a list"),
     ],
 )
@@ -255,15 +268,35 @@ def test_what_is_wrong_is_one_sentence(tmp_path: Path, change: Change, options: 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        pytest.param("a: [", "is not valid YAML", id="half-written"),
-        pytest.param("- a list", "is not a kubeconfig", id="a list"),
-        pytest.param("", "cannot be used", id="empty"),
+        pytest.param("a: [\n", ":2:1 is not valid YAML: the file ends inside a bracket", id="half-written"),
+        pytest.param("a:\n\tb: 1", ":2:1 is not valid YAML: a tab cannot indent a line: use spaces", id="a tab"),
+        pytest.param("- a list", "is not a kubeconfig: it has no fields", id="a list"),
+        pytest.param("hello", "is not a kubeconfig: it has no fields", id="a word"),
+        pytest.param("", "is empty", id="empty"),
+        pytest.param("\udcff\x00", "is a binary file", id="a binary file"),
     ],
 )
 def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, sentence: str) -> None:
-    (tmp_path / "config").write_text(text)
-    with pytest.raises(NoCluster, match=sentence):
+    (tmp_path / "config").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(NoCluster, match=re.escape(sentence)):
         read(tmp_path / "config")
+
+
+def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
+    with pytest.raises(NoCluster, match=f"the kubeconfig {tmp_path} cannot be read: Is a directory"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "host"),
+    [
+        pytest.param({"server": "c:6443"}, "http://c:6443", id="a server without a scheme"),
+        pytest.param({"server": "c", "insecure-skip-tls-verify": True}, "https://c", id="with a word about TLS"),
+    ],
+)
+def test_a_server_without_a_scheme_gets_that_of_kubectl(tmp_path: Path, fields: dict[str, Any], host: str) -> None:
+    path = written(tmp_path, lambda body: body["clusters"][0].update(cluster=fields))
+    assert read(path).configuration.host == host
 
 
 def test_a_named_file_that_is_missing(tmp_path: Path) -> None:

@@ -20,11 +20,14 @@ from kubernetes.config import ConfigException, load_incluster_config, load_kube_
 from kubernetes.config.kube_config import KubeConfigMerger
 from yaml import YAMLError
 
+from pytorchjob.cluster import kubeconfig_faults
 from pytorchjob.cluster.errors import NoCluster
 from pytorchjob.cluster.options import ConnectOptions
 from pytorchjob.cluster.plugin import Plugin
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TLS = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
+_CERTIFICATES = ("client-certificate", "client-certificate-data")
 _VIEW = "`kubectl config view` shows what it has"
 _CONTEXTS = "`kubectl config get-contexts` lists them; choose one with --context"
 
@@ -64,7 +67,7 @@ def load(options: ConnectOptions, environ: Mapping[str, str] = os.environ) -> Ac
             "set KUBECONFIG or give --kubeconfig FILE; without a cluster, `pytorchjob run` runs a job on this machine"
         )
         raise NoCluster("no cluster is configured: there is no kubeconfig, and this is not a pod", remedy)
-    with _explained(", ".join(paths)):
+    with _explained(*paths):
         return _from_files(paths, options)
 
 
@@ -81,22 +84,23 @@ def _paths(options: ConnectOptions, environ: Mapping[str, str]) -> list[str]:
 
 
 @contextmanager
-def _explained(source: str) -> Iterator[None]:
+def _explained(*paths: str) -> Iterator[None]:
     """Turn what the reader raises into one sentence."""
+    source = ", ".join(paths)
     try:
         yield
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise NoCluster(f"the kubeconfig {source} is not valid YAML{place}: {problem}", "correct the file") from error
-    except OSError as error:
-        why = error.strerror or error
-        raise NoCluster(f"the kubeconfig {source} cannot be read: {error.filename or ''}: {why}", _VIEW) from error
-    except ConfigException as error:
-        raise NoCluster(f"the kubeconfig {source} cannot be used: {error}", _VIEW) from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise NoCluster(f"the kubeconfig {source} is not a kubeconfig: {error!r}", _VIEW) from error
+    except (YAMLError, OSError, ConfigException, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise kubeconfig_faults.find(paths) or _unfit(source, error) from error
+
+
+def _unfit(source: str, error: Exception) -> NoCluster:
+    """Return the error for a file that has the form of a kubeconfig, and not what it needs."""
+    if isinstance(error, OSError):
+        where = f": {error.filename}" if error.filename else ""
+        return NoCluster(f"the kubeconfig {source} cannot be used{where}: {error.strerror or error}", _VIEW)
+    if isinstance(error, ConfigException):
+        return NoCluster(f"the kubeconfig {source} cannot be used: {error}", _VIEW)
+    return NoCluster(f"the kubeconfig {source} is not a kubeconfig: {error!r}", _VIEW)
 
 
 def _from_files(paths: list[str], options: ConnectOptions) -> Access:
@@ -111,6 +115,7 @@ def _from_files(paths: list[str], options: ConnectOptions) -> Access:
     user = _entry(merged, "user", str(context.body["user"])) if context.body.get("user") else _Entry({}, Path())
     if not cluster.body.get("server"):
         raise NoCluster(f"the kubeconfig's cluster {context.body.get('cluster')} has no server", _VIEW)
+    cluster = _Entry({**cluster.body, "server": _address(cluster, user)}, cluster.folder)
     configuration = _new_configuration()
     if user.body.get("auth-provider"):  # the package renews these and stores what it got in the file
         load_kube_config(os.pathsep.join(paths), name, configuration)
@@ -122,6 +127,28 @@ def _from_files(paths: list[str], options: ConnectOptions) -> Access:
     namespace = options.namespace or str(context.body.get("namespace") or "default")
     source = f"context {name} of {', '.join(paths)}"
     return Access(configuration, namespace, tuple(_impersonation(options, user.body)), source)
+
+
+def _address(cluster: _Entry, user: _Entry) -> str:
+    """Return the server with its scheme, which kubectl adds: https if the kubeconfig has anything about TLS."""
+    server = str(cluster.body["server"])
+    if "://" not in server:
+        tls = any(cluster.body.get(key) for key in _TLS) or any(user.body.get(key) for key in _CERTIFICATES)
+        return f"{'https' if tls else 'http'}://{server}"
+    if not server.lower().startswith(("http://", "https://")):
+        remedy = "write its address, for example https://cluster.example.com:6443"
+        raise NoCluster(f"the kubeconfig's server {server} has neither http nor https", remedy)
+    return server
+
+
+def _check_data(entry: _Entry) -> None:
+    for key, value in entry.body.items():
+        if not key.endswith("-data"):
+            continue
+        try:
+            base64.standard_b64decode(str(value))
+        except ValueError as error:
+            raise NoCluster(f"the kubeconfig's {key} is not base64", "get a new kubeconfig, or correct it") from error
 
 
 def _is_this_machine(url: str) -> bool:
@@ -152,6 +179,8 @@ def _entry(merged: KubeConfigMerger, kind: str, name: str) -> _Entry:
 
 def _flat(cluster: _Entry, user: _Entry) -> dict[str, Any]:
     """Return a kubeconfig of one context, with absolute paths and with the credentials that a plugin gave."""
+    _check_data(cluster)
+    _check_data(user)
     login = user.absolute("client-certificate", "client-key")
     if path := login.pop("tokenFile", None):
         login["token"] = (user.folder / str(path)).read_text().strip()
@@ -193,7 +222,7 @@ def _impersonation(options: ConnectOptions, user: Mapping[str, Any]) -> Iterator
 
 def _in_pod(options: ConnectOptions) -> Access:
     configuration = _new_configuration()
-    with _explained("of the pod"):
+    with _explained():
         load_incluster_config(configuration)
         namespace = options.namespace or (SERVICE_ACCOUNT / "namespace").read_text().strip() or "default"
     return Access(configuration, namespace, tuple(_impersonation(options, {})), "the pod's service account")
