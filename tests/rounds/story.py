@@ -16,7 +16,7 @@ from pytorchjob_agent.contract.messages import (
     Join,
     RoundId,
 )
-from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.invariants import find_violations
 from pytorchjob_operator.rounds.phases import Ended, Running
 from pytorchjob_operator.rounds.state import (

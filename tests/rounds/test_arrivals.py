@@ -3,7 +3,7 @@
 import pytest
 
 from pytorchjob_agent.contract.messages import Heartbeat, Join, Restart, RoundId
-from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.state import MessageReceived
 from tests.rounds.story import Job, another_leader, expected, running
 

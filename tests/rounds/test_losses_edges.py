@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from pytorchjob_agent.contract.messages import Failed, Join, RoundId
-from pytorchjob_operator.rounds import decide
 from pytorchjob_operator.rounds.awaited import unknown_may_connect
+from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.failures import MOST_FAILURES
 from pytorchjob_operator.rounds.losses import shift_after_sleep
 from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running

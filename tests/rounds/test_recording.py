@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from pytorchjob_agent.contract.messages import Heartbeat, Hello, Join, RoundId
 from pytorchjob_operator.coordinator.recorder import Recorder
 from pytorchjob_operator.replay import rounds_command
-from pytorchjob_operator.rounds import decide, recording
+from pytorchjob_operator.rounds import recording
+from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.state import (
     AuthenticationFailed,
     ConnectionClosed,

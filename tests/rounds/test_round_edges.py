@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
-from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running, Stalled
 from pytorchjob_operator.rounds.state import JobState, Tick
 from pytorchjob_operator.rounds.values import Round, TrainingReason

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from pytorchjob_agent.contract.messages import HeartbeatReply, RoundId
-from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.state import Close, Input, JobState, Send
 from tests.rounds.story import Job
 

@@ -15,7 +15,7 @@ from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.usage import UNNAMED, Title, Usage
-from pytorchjob_operator.rounds import decide
+from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.invariants import find_violations
 from pytorchjob_operator.rounds.phases import Ended, Stalled, name_of
 from pytorchjob_operator.rounds.state import (

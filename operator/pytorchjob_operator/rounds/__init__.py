@@ -5,6 +5,6 @@
 `losses` (members that are gone), `budget` (what a failure leads to), `summary` (what the operator shows of it).
 `invariants` checks every decision, `recording` writes and replays decisions. This
 package may import only the report's values and the agent's contract.
-"""
 
-from pytorchjob_operator.rounds.decide import decide as decide
+It imports nothing by itself: `plan`, `view` and commands use single values of it, and do without the machine.
+"""
