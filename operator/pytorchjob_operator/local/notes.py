@@ -1,27 +1,13 @@
 """Notes about the parts of a job that a local run ignores, printed once and before anything starts. Pure."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.local import gpus
+from pytorchjob_operator.local.cluster_only import RUN_POLICY
 from pytorchjob_operator.model import PyTorchJob, deprecated, main_container
 
-
-class ClusterOnly(NamedTuple):
-    """A field that only a cluster can honour: a local run replaces its value and prints a note."""
-
-    instead: object
-    note: str
-    """For a job that sets the field; `{value}` is the job's value."""
-
-
-RUN_POLICY = {
-    "suspend": ClusterOnly(False, "runPolicy.suspend is ignored: the job runs"),
-    "managed_by": ClusterOnly(None, "runPolicy.managedBy {value} is ignored: the job runs here"),
-    "scheduling_policy": ClusterOnly(None, "runPolicy.schedulingPolicy is ignored: all replicas start at once"),
-}
-"""By the field of runPolicy; a field that is not listed works on this machine too."""
 _HONOURED_FIELDS = ("fieldRef",)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchjob_operator.errors import InvalidJob, Problem
-from pytorchjob_operator.local.notes import RUN_POLICY
+from pytorchjob_operator.local.cluster_only import RUN_POLICY
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.model.load import load_jobs, load_objects, validate_dict
 from pytorchjob_operator.model.suggest import did_you_mean, nearest
