@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from pytorchjob_agent.contract.fields import RoundId
 from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave
-from pytorchjob_agent.contract.messages import RoundId
 
 
 class TrainingReason(StrEnum):
