@@ -35,6 +35,7 @@ _WINDOW = 30.0
 _SIZES = (20, 100, 400)
 """MB of a save."""
 _KEPT_BY_SCRIPT = 2
+_READERS = 4
 _BUDGET = 8
 """Saves for which a pod needs memory, by the formula of docs/checkpoints.md with these settings."""
 _SAVED = re.compile(r"saved \d+ memory=([\d.]+) plain=([\d.]+) storage=([\d.]+)")
@@ -151,14 +152,14 @@ def _steps(pod: Pod) -> list[int]:
 
 def _restored(repeat: int, notes: tuple[str, str]) -> list[Row]:
     """A pod with 1 GB of its own is lost: both parts come to its successor from the other pod's memory."""
-    ours, bytes_, count = [], 0, min(repeat, 2)
+    ours, bytes_ = [], 0
     with (
-        _job(2, MEGABYTES="1000", EVERY="30", EACH_RANK="1") as job,
-        ThreadPoolExecutor(1) as storage_reader,  # it mostly rests, so it may read meanwhile
+        _job(2, MEGABYTES="1000", EVERY="20", EACH_RANK="1") as job,
+        ThreadPoolExecutor(_READERS) as storage_readers,  # they mostly rest, so they may read meanwhile
     ):
-        reads = storage_reader.map(_read_slowly, [2 * 10**9] * count)
+        reads = storage_readers.map(_read_slowly, [2 * 10**9] * repeat)
         zero, _ = _start_all(job)
-        for turn in range(count):
+        for turn in range(repeat):
             zero.forget()
             zero.says("saved")
             until(lambda: _copied(job), 120)
@@ -201,7 +202,7 @@ def _read_slowly(size: int) -> float:
 def _steady(repeat: int, notes: tuple[str, str]) -> list[Row]:
     """Three members, a save of 100 MB every 10 s: the agents' CPU, and the speed of the training."""
     idle, kept, plain, costs = [], [], [], []
-    for _ in range(min(repeat, 2)):
+    for _ in range(repeat):
         cpu_off, speed_off = _window("10", kept=False)
         cpu_watching, _speed = _window("0", kept=True)
         cpu_saving, speed_on = _window("10", kept=True)
