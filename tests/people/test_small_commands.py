@@ -200,6 +200,17 @@ def test_init_refuses_what_cannot_be(arguments: list[str], sentence: str, step: 
     assert (result.exit_code, sentence in result.stderr, step in result.stderr) == (2, True, True)
 
 
+def test_init_names_the_commands_that_follow_and_a_script_that_is_missing(tmp_path: Path) -> None:
+    first = call(None, "init", "--directory", tmp_path)
+    file = tmp_path / "pytorchjob.yaml"
+    steps = f"next: `pytorchjob run -f {file}` runs it on this machine, `pytorchjob submit {file}` in a cluster\n"
+    note = "note: train.py does not exist yet: write it, or name another with --script\n"
+    assert first.stderr == note + steps
+    file.unlink()
+    (tmp_path / "train.py").touch()
+    assert call(None, "init", "--directory", tmp_path).stderr == steps
+
+
 def test_init_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("mine")
     assert "Dockerfile exists and stays as it is" in call(None, "init", "--directory", tmp_path).stdout

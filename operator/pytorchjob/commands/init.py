@@ -141,7 +141,10 @@ def init_command(  # noqa: PLR0913 - one parameter per option
     _write(Path(directory) / JOB_FILE, scaffold.job(), required=True)
     if not image:
         _write(Path(directory) / DOCKERFILE, scaffold.dockerfile(), required=False)
-    suggest(f"pytorchjob run -f {Path(directory) / JOB_FILE} runs it on this machine; `pytorchjob submit` in a cluster")
+    file = Path(directory) / JOB_FILE
+    if not any((folder / script).exists() for folder in (Path(), Path(directory))):
+        click.echo(f"note: {script} does not exist yet: write it, or name another with --script", err=True)
+    suggest(f"`pytorchjob run -f {file}` runs it on this machine, `pytorchjob submit {file}` in a cluster")
 
 
 def _write(path: Path, text: str, *, required: bool) -> None:
