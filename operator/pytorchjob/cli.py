@@ -3,6 +3,7 @@
 A command's module is imported when the command runs: the index alone starts in a tenth of a second.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -56,6 +57,12 @@ COMMANDS = {
 
 _NAME = "pytorchjob"
 _PLUGIN = "kubectl pytorch"
+_PLAIN = (
+    (r"is not a valid integer(?: range)?\.", "is not an integer."),
+    (r"is not a valid float(?: range)?\.", "is not a number."),
+    (r"is not in the range x>=(-?\d+)\.", r"is less than \1."),
+)
+"""Words of click, and plain ones."""
 
 
 class _Index(click.Group):
@@ -71,6 +78,7 @@ class _Index(click.Group):
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
+        command.short_help = COMMANDS[cmd_name][1]  # for shells, which show it beside the name
         return command
 
     def resolve_command(
@@ -94,6 +102,9 @@ class _Index(click.Group):
             return super().main(args, prog_name, standalone_mode=False, **extra)
         try:
             status = super().main(args, prog_name, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            sys.exit(INVALID)
         except click.UsageError as error:
             _refuse(error)
         except click.ClickException as error:
@@ -108,7 +119,10 @@ class _Index(click.Group):
 
 def _refuse(error: click.UsageError) -> NoReturn:
     path = error.ctx.command_path if error.ctx else _NAME
-    explain(error.format_message(), f"`{path} --help` shows what is possible")
+    message = " ".join(error.format_message().split())  # click spreads a list of choices over lines
+    for words, plain in _PLAIN:
+        message = re.sub(words, plain, message)
+    explain(message, f"`{path} --help` shows what is possible")
     sys.exit(INVALID)
 
 

@@ -26,6 +26,11 @@ def test_a_job_is_scaled(arguments: list[str]) -> None:
     assert cluster.changes == [("patch", "digits", workers(4))]
 
 
+def test_a_job_that_has_that_many_workers_is_not_scaled() -> None:
+    result = call(FakeCluster(a_job("digits")), "scale", "digits", "2")
+    assert result.stdout == "pytorchjob.kubeflow.org/digits has 2 workers already\n"
+
+
 def test_a_dry_run_scales_nothing() -> None:
     cluster = FakeCluster(a_job())
     assert "(server dry run)" in call(cluster, "scale", "digits", "4", "--dry-run").stdout

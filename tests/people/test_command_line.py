@@ -41,7 +41,13 @@ DIGITS = "examples/digits/pytorchjob.yaml"
         pytest.param(["lst"], "There is no command lst. Did you mean list?", "pytorchjob --help", id="a command"),
         pytest.param(["list", "--all-namespace"], "--all-namespaces", "pytorchjob list --help", id="an option"),
         pytest.param(["list", "-o", "jsn"], "'jsn' is not one of 'json'", "pytorchjob list --help", id="a value"),
-        pytest.param(["scale", "digits", "many"], "'many' is not a valid integer", "scale --help", id="a number"),
+        pytest.param(["scale", "digits", "many"], "'many' is not an integer.", "scale --help", id="a number"),
+        pytest.param(
+            ["run", "-f", "x", "--timeout", "x"], "'x' is not a number.", "run --help", id="a number of seconds"
+        ),
+        pytest.param(["scale", "digits", "0"], "0 is less than 1.", "scale --help", id="too few"),
+        pytest.param(["completion"], "Choose from: bash, zsh, fish", "completion --help", id="no choice"),
+        pytest.param(["events", "digits", "--types", "x"], "'x' is not one of", "events --help", id="a type"),
         pytest.param(["scale", "digits"], "give the number of workers once", "scale --help", id="something missing"),
         pytest.param(
             ["list", "--as-group", "a"], "--as-group needs --as", "list --help", id="options that need others"
@@ -61,6 +67,27 @@ def test_a_wrong_command_line_ends_with_2_and_names_what_was_meant(arguments: li
     assert (result.exit_code, first.startswith("error: "), last.startswith("next: ")) == (2, True, True)
     assert error in first
     assert step in last
+
+
+def test_no_command_at_all_prints_the_index_and_no_error() -> None:
+    result = call(None)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Usage: pytorchjob")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "step"),
+    [
+        (["suspend", "digits"], "pytorchjob resume digits -n team"),
+        (["logs", "digits"], "`pytorchjob status digits -n team` and `pytorchjob events digits -n team` show why"),
+        (["exec", "digits", "--", "ls"], "pytorchjob status digits -n team"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_next_step_has_the_namespace_of_this_command(arguments: list[str], step: str) -> None:
+    command, *rest = arguments
+    result = call(FakeCluster(a_job("digits")), command, "-n", "team", *rest)
+    assert f"next: {step}" in result.stderr.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -185,6 +212,10 @@ def test_durations(text: str, seconds: float) -> None:
 def test_kubectl_completes_the_plugin(words: list[str], found: list[str]) -> None:
     lines = candidates(words)
     assert [line.partition("\t")[0] for line in lines] == [line.partition("\t")[0] for line in found]
+
+
+def test_a_shell_shows_the_sentence_of_the_index_beside_a_command() -> None:
+    assert "status\tShow one screen about a job." in candidates(["stat"])
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -8,7 +8,7 @@ import click
 from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.cluster.errors import Missing
 from pytorchjob.commands.deadline import deadline
-from pytorchjob.commands.options import DURATION, job_argument, with_cluster
+from pytorchjob.commands.options import DURATION, here, job_argument, with_cluster
 from pytorchjob.commands.outcome import INVALID, fail, suggest
 from pytorchjob.screen.plain import reference
 from pytorchjob.view import reading
@@ -41,8 +41,10 @@ def scale_command(cluster: Cluster, job: str, workers: int | None, replicas: int
     _check_range(job, found["spec"].get("elasticPolicy") or {}, count)
     before = specs[_WORKER].get("replicas", 1)
     cluster.patch(job, {"spec": {"pytorchReplicaSpecs": {_WORKER: {"replicas": count}}}}, dry_run=dry_run)
-    click.echo(f"{reference(found)} scaled from {before} to {count} {_plural(count)}{_dry(dry_run)}")
-    if count != before:
+    if count == before:
+        click.echo(f"{reference(found)} has {count} {_plural(count)} already{_dry(dry_run)}")
+    else:
+        click.echo(f"{reference(found)} scaled from {before} to {count} {_plural(count)}{_dry(dry_run)}")
         _note_queue(found, "stops the job and admits it again with its new size")
 
 
@@ -97,7 +99,7 @@ def _switch(cluster: Cluster, job: str, to: _Switch) -> None:
     _set_suspend(cluster, job, to.suspend)
     click.echo(f"{reference(found)} {to.done}")
     _note_queue(found, to.kueue)
-    suggest(f"pytorchjob {to.next_command} {job}")
+    suggest(f"pytorchjob {to.next_command} {job}{here()}")
 
 
 @click.command("restart")
@@ -116,7 +118,7 @@ def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: fl
     """
     found = _running(cluster, job, "restarted")
     if reading.suspended(found):
-        fail(f"the job {job} is suspended, so nothing runs", f"pytorchjob resume {job}")
+        fail(f"the job {job} is suspended, so nothing runs", f"pytorchjob resume {job}{here()}")
     if replica is not None:
         _restart_pod(cluster, found, replica)
         return
@@ -131,7 +133,7 @@ def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: fl
     finally:
         _set_suspend(cluster, job, False)
     click.echo(f"{reference(found)} restarted")
-    suggest(f"pytorchjob status {job}")
+    suggest(f"pytorchjob status {job}{here()}")
 
 
 def _wait_until_suspended(cluster: Cluster, job: str) -> None:
@@ -162,7 +164,7 @@ def _restart_pod(cluster: Cluster, job: Object, replica: str) -> None:
     if replica not in pods:
         fail(f"the job {name} has no pod {replica}", f"it has: {', '.join(pods) or 'none'}", INVALID)
     if job["spec"]["pytorchReplicaSpecs"].get(role.capitalize(), {}).get("restartPolicy") == _NEVER:
-        remedy = f"`pytorchjob restart {name}` restarts the whole job"
+        remedy = f"`pytorchjob restart {name}{here()}` restarts the whole job"
         fail(f"{replica} has restartPolicy {_NEVER}: without it the job ends as failed", remedy, INVALID)
     cluster.delete(f"pods/{name}-{replica}")
     click.echo(f"pod/{name}-{replica} deleted; the operator creates it again")

@@ -9,10 +9,12 @@ from pytorchjob.commands.options import job_argument, output_option, with_cluste
 from pytorchjob.screen import plain
 from pytorchjob.view import reading
 
+_TYPES = click.Choice(["Normal", "Warning"], case_sensitive=False)
+
 
 @click.command("events")
 @job_argument
-@click.option("--types", metavar="TYPE", help="Only events of this type: Normal or Warning.")
+@click.option("--types", metavar="TYPE", type=_TYPES, help="Only events of this type: Normal or Warning.")
 @output_option("json", "yaml")
 @with_cluster
 def events_command(cluster: Cluster, job: str, types: str | None, output: str | None) -> None:

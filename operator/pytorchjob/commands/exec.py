@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from pytorchjob.cluster.api import Cluster, Object
-from pytorchjob.commands.options import chosen_options, job_argument, with_cluster
+from pytorchjob.commands.options import chosen_options, here, job_argument, with_cluster
 from pytorchjob.commands.outcome import INVALID, fail
 from pytorchjob.view import reading
 from pytorchjob_operator import names
@@ -66,7 +66,7 @@ def _by_rank(job: Object, pods: Sequence[Object], rank: int) -> Object:
     name = job["metadata"]["name"]
     processes = processes_of(job)
     if not pods:
-        fail(f"the job {name} has no pods", f"pytorchjob status {name}")
+        fail(f"the job {name} has no pods", f"pytorchjob status {name}{here()}")
     if processes is None and rank:
         fail(
             "the number of processes in a pod is known in the pod only (nprocPerNode)",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import click
 
 from pytorchjob.cluster.api import Cluster
+from pytorchjob.commands.options import here
 from pytorchjob.commands.outcome import FAILED, suggest
 from pytorchjob.view.listing import UNKNOWN, job_line
 from pytorchjob.view.reading import ended
@@ -26,7 +27,7 @@ def follow(cluster: Cluster, jobs: Sequence[str]) -> int:
             left.discard(name)
             status = status if end == "Succeeded" else FAILED
             if end == "Failed":
-                suggest(f"pytorchjob status {name}")
+                suggest(f"pytorchjob status {name}{here()}")
         if not left:
             return status
     return status

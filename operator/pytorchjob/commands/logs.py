@@ -11,7 +11,7 @@ import click
 from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.cluster.errors import ClusterError
 from pytorchjob.cluster.gather import gather_job
-from pytorchjob.commands.options import DURATION, job_argument, with_cluster
+from pytorchjob.commands.options import DURATION, here, job_argument, with_cluster
 from pytorchjob.commands.outcome import FAILED, INVALID, fail
 from pytorchjob.logs.containers import container_names, short_name
 from pytorchjob.logs.printing import Printer, terminal_paint
@@ -70,7 +70,7 @@ def logs_command(  # noqa: PLR0913 - one parameter per option
     paint = terminal_paint() if sys.stdout.isatty() else None
     printer = Printer(sys.stdout.buffer, paint, timestamps=timestamps)
     if not pods and (not follow or end):
-        fail(f"the job {job} has no pods", f"`pytorchjob status {job}` and `pytorchjob events {job}` show why")
+        fail(f"the job {job} has no pods", _why(job))
     if not follow:
         session.read(pods, printer.write)
     failed = not session.follow(pods, printer.write) if follow else end == "Failed"
@@ -94,6 +94,10 @@ def _name_the_first(cluster: Cluster, job: str) -> None:
             err=True,
         )
         click.echo(f"note: {view.next_step}  {view.next_command}", err=True)
+
+
+def _why(job: str) -> str:
+    return f"`pytorchjob status {job}{here()}` and `pytorchjob events {job}{here()}` show why"
 
 
 def _check(pods: Sequence[Object], options: LogOptions) -> None:

@@ -159,6 +159,12 @@ def chosen_options() -> ConnectOptions:
     return options
 
 
+def here() -> str:
+    """Return ` -n NAME` for a command that a person types next, if this command was given a namespace."""
+    namespace = chosen_options().namespace
+    return f" -n {namespace}" if namespace else ""
+
+
 def _options(given: dict[str, Any]) -> ConnectOptions:
     if given.get("as_groups") and not given.get("as_user"):
         raise click.UsageError("--as-group needs --as: a group alone cannot act")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytorchjob.cluster.api import Cluster, Object
-from pytorchjob.commands.options import job_argument, output_option, with_cluster
+from pytorchjob.commands.options import here, job_argument, output_option, with_cluster
 from pytorchjob.commands.outcome import FAILED, fail, suggest
 from pytorchjob.screen import progress as screen
 from pytorchjob.view.advice import follow_output
@@ -47,7 +47,7 @@ def progress_command(cluster: Cluster, job: str, once: bool, output: str | None)
         found = _follow(cluster, job, found)
         view = progress_view(found, _now())
     if view.ended and _failed(found):
-        suggest(f"pytorchjob status {job}")
+        suggest(f"pytorchjob status {job}{here()}")
         sys.exit(FAILED)
 
 

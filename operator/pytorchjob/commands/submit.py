@@ -10,7 +10,7 @@ from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.cluster.errors import AlreadyExists, Rejected
 from pytorchjob.commands.deadline import deadline
 from pytorchjob.commands.follow import follow
-from pytorchjob.commands.options import DURATION, names_of, output_option, with_connect
+from pytorchjob.commands.options import DURATION, here, names_of, output_option, with_connect
 from pytorchjob.commands.outcome import suggest
 from pytorchjob.screen import plain
 from pytorchjob.view import advice
@@ -126,7 +126,7 @@ def _create(cluster: Cluster, body: Object, output: str | None, dry_run: str) ->
 def _exists(error: AlreadyExists, body: Object) -> AlreadyExists:
     name = body["metadata"].get("name")
     if body["kind"] == names.KIND:
-        remedy = f"`pytorchjob delete {name}` deletes it, or choose another name"
+        remedy = f"`pytorchjob delete {name}{here()}` deletes it, or choose another name"
     else:
         remedy = "its content differs: `kubectl apply -f FILE` changes it"
     return AlreadyExists(error.message, remedy, error.existing)

@@ -282,7 +282,7 @@ def test_what_is_shown_on_stderr(tmp_path: Path) -> None:
         pytest.param(["digit", "-o", "x.tgz"], 4, "there is no job digit", id="a job that is not"),
         pytest.param(["digits", "-o", "no/such/x.tgz"], 2, "the directory no/such does not exist", id="no directory"),
         pytest.param(["digits", "-o", "."], 2, "is a directory", id="a directory"),
-        pytest.param(["digits", "--tail", "0"], 2, "0 is not in the range", id="no lines"),
+        pytest.param(["digits", "--tail", "0"], 2, "0 is less than 1", id="no lines"),
         pytest.param([], 2, "Missing argument", id="no job"),
     ],
 )
