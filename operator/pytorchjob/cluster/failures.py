@@ -94,7 +94,7 @@ def _not_found(failure: Failure) -> ClusterError:
         remedy = f"choose another with -n, or create it: kubectl create namespace {space[1]}"
         return Missing(f"the namespace {space[1]} does not exist", remedy)
     if failure.is_page:
-        return foreign_server(failure.source, f"a page, with status {failure.status}")
+        return no_api_server(failure.source, f"a page, with status {failure.status}")
     if not failure.body:
         return NotInstalled(f"the cluster does not know {names.KIND}s ({failure.source})", _INSTALL)
     return Missing(failure.message)
@@ -130,7 +130,7 @@ def _unknown(failure: Failure) -> ClusterError:
         remedy = "repeat the command; if it fails again, ask an administrator"
         return Unreachable(f"the API server fails with {why}", remedy)
     if failure.status < 400:
-        return foreign_server(failure.source, f"a redirection, with status {failure.status}")
+        return no_api_server(failure.source, f"a redirection, with status {failure.status}")
     return ClusterError(f"the API server refuses it with {why}")
 
 
@@ -145,7 +145,7 @@ _KINDS: dict[int, Callable[[Failure], ClusterError]] = {
 }
 
 
-def foreign_server(source: str, answer: str) -> Unreachable:
+def no_api_server(source: str, answer: str) -> Unreachable:
     """Return the error for an answer that no API server gives: of a login page, a proxy, or another program."""
     remedy = "correct the server in the kubeconfig, or log in to the network or proxy in front of it"
     return Unreachable(f"what answers is no API server ({source}): it sends {answer}", remedy)

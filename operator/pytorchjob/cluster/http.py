@@ -20,7 +20,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from pytorchjob import __version__
 from pytorchjob.cluster.errors import ClusterError
-from pytorchjob.cluster.failures import Failure, explain, foreign_server, unreachable
+from pytorchjob.cluster.failures import Failure, explain, no_api_server, unreachable
 from pytorchjob.cluster.kubeconfig import Access
 from pytorchjob.cluster.options import DEFAULT_SECONDS
 
@@ -76,7 +76,7 @@ class Http:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise foreign_server(self.access.source, "something else than an object in JSON")
+            raise no_api_server(self.access.source, "something else than an object in JSON")
         return found
 
     @contextmanager
