@@ -1,4 +1,4 @@
-"""Why a kubeconfig could not be read: the file, the place and the words, searched only after it failed."""
+"""Why a kubeconfig could not be read: the file, the place and the words; files are checked only after it failed."""
 
 from collections.abc import Iterable
 from pathlib import Path
