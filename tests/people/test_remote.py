@@ -50,6 +50,11 @@ def test_a_missing_job_names_what_may_be_meant(serve: Serve, answers: list[Answe
     assert caught.value.remedy == remedy
 
 
+def test_json_of_another_program_is_no_job(serve: Serve) -> None:
+    with pytest.raises(Unreachable, match="it sends no object of Kubernetes"):
+        remote(serve(Answer({"error": "log in"}))).job("digits")
+
+
 def test_a_list_is_read_in_pages_and_its_items_know_their_kind(serve: Serve) -> None:
     server = serve(page(obj("a"), more="next"), page(obj("b")))
     found = remote(server).jobs("team=x")

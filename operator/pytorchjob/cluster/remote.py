@@ -8,6 +8,7 @@ from typing import Any
 
 from pytorchjob.cluster.api import Change, LogRequest, Object
 from pytorchjob.cluster.errors import AlreadyExists, ClusterError, JobMissing, Missing, NoPermission, NotInstalled
+from pytorchjob.cluster.failures import no_api_server
 from pytorchjob.cluster.http import Http, Query, Request
 from pytorchjob.cluster.kinds import Kinds
 from pytorchjob.cluster.paths import check_name
@@ -42,6 +43,8 @@ class RemoteCluster:
             found: Object = self._http.json(Request("GET", self._job(name)))
         except Missing as error:
             raise self._missing(name) from error
+        if "metadata" not in found:
+            raise no_api_server(self._http.access.source, "no object of Kubernetes")
         return found
 
     def jobs(self, selector: str = "", *, all_namespaces: bool = False) -> Sequence[Object]:
