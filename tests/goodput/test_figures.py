@@ -73,10 +73,10 @@ def test_a_damaged_ledger_has_no_figures(stored: Any) -> None:
             {P: 90.0, TimeClass.PROGRAM_STARTUP: 9.96, TimeClass.OTHER: 0.04},
             1,
             False,
-            "90.0 % productive; 10 s lost to start. Replayed steps are unknown: the script shows no steps.",
-            id="unknown steps are said to be unknown, and small losses are left out",
+            "10 s lost to start. Without known steps, the productive part is unknown.",
+            id="without known steps there is no percentage, and small losses are left out",
         ),
-        pytest.param({P: 60.0}, 0, False, "100.0 % productive.", id="without an interruption no step is replayed"),
+        pytest.param({P: 60.0}, 0, False, "", id="without known steps and losses nothing is said"),
         pytest.param(
             {TimeClass.SUSPENDED: 2 * 86_400.0, TimeClass.WAITING_FOR_PODS: 5400.0},
             0,
@@ -129,6 +129,24 @@ def test_the_sentence(seconds: dict[TimeClass, float], interruptions: int, steps
 def test_what_interrupted_a_job_is_named(interruptions: int, causes: Causes, expected: str) -> None:
     figures = Figures({P: 50.0, TimeClass.DETECTION: 50.0}, interruptions, causes=causes)
     assert describe(figures) == f"50.0 % productive; 50 s lost to {expected}."
+
+
+@pytest.mark.parametrize(
+    ("interruptions", "causes", "expected"),
+    [
+        pytest.param(2, Causes(hangs=2), "restarts after 2 hangs", id="two hangs"),
+        pytest.param(3, Causes(crashes=3), "restarts after 3 crashes", id="a program that never starts"),
+        pytest.param(1, Causes(), "restarts after 1 interruption", id="an unknown cause"),
+        pytest.param(0, Causes(), "regrouping", id="no interruption"),
+    ],
+)
+def test_without_known_steps_only_the_restarts_are_known_to_be_lost(
+    interruptions: int, causes: Causes, expected: str
+) -> None:
+    """The time for which workers hang before their first step counts as productive, so it cannot be told."""
+    seconds = {P: 248.0, TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION: 2.1}
+    said = describe(Figures(seconds, interruptions, steps_known=False, causes=causes))
+    assert said == f"2.1 s lost to {expected}. Without known steps, the productive part is unknown."
 
 
 def test_every_class_but_the_productive_has_a_word() -> None:

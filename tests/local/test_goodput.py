@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.jobs import Run, job, python, role
+from tests.local.jobs import Run, job, role
 from tests.local.torch_beside import write_torch
 from tests.waiting import again
 
@@ -121,15 +121,25 @@ def test_saves_are_not_measured_where_progress_is_not_observed(start: Callable[.
     assert "unproductiveCheckpointSaveTime" not in ledger["seconds"]
 
 
-def test_a_job_that_shows_no_steps_has_its_sentence(start: Callable[..., Run]) -> None:
-    run = start(job(Master=python("import time; time.sleep(2)")))
-    assert run.wait() == 0, run.out + run.err
-    assert re.search(r"^  \d+\.\d % productive.*\.$", run.err, re.MULTILINE), run.err
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        pytest.param(["python", "-c", "import time; time.sleep(2)"], 0, id="succeeds without steps"),
+        pytest.param(["python", "-c", "import no_such_module"], 1, id="dies at import"),
+        pytest.param(["no-such-program"], 1, id="has no program"),
+    ],
+)
+def test_no_percentage_is_shown_for_a_job_that(start: Callable[..., Run], command: list[str], status: int) -> None:
+    run = start(job(Master=role(command, policy="OnFailure")))
+    assert run.wait() == status, run.out + run.err
+    assert "% productive" not in run.err
 
 
-def test_a_job_that_is_stopped_has_its_sentence_too(start: Callable[..., Run]) -> None:
-    run = start(job(Master=python("import time; print('here'); time.sleep(600)")))
-    run.until("here")
+@pytest.mark.torch
+def test_a_job_that_is_stopped_has_its_sentence_too(start: Callable[..., Run], tmp_path: Path) -> None:
+    write(tmp_path, LIFE.replace("range(first + 1, 61)", "range(first + 1, 6001)"))
+    run = start(job(Worker=role(["pytorchjob-agent", "run", "--", "life.py"])))
+    run.until("Training, step ")
     run.signal(signal.SIGTERM)
     assert run.wait() == 143, run.out + run.err
     assert re.search(r"^  \d+\.\d % productive", run.err, re.MULTILINE), run.err

@@ -420,6 +420,25 @@ def test_the_time_spent_for_programs() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("seconds", "line"),
+    [
+        pytest.param(
+            {"productive": 90.0, "programStartup": 10.0},
+            ["Time:      10 s lost to start. Without known steps, the productive part is unknown."],
+            id="its losses only",
+        ),
+        pytest.param({"productive": 90.0}, [], id="nothing if no loss is known"),
+    ],
+)
+def test_a_job_without_known_steps_shows(seconds: dict[str, float], line: list[str]) -> None:
+    from pytorchjob.screen.status import print_status
+
+    spent = {**SPENT, "seconds": seconds, "furthestStep": None, "interruptions": 0}
+    shown = print_status(view_of(job(RUNNING, status={"goodput": spent}), *ALL)).splitlines()
+    assert [each for each in shown if each.startswith("Time:")] == line
+
+
 @pytest.mark.parametrize("stored", [None, {}, "x", {**SPENT, "seconds": {}, "time": timestamp(0)}])
 def test_a_job_whose_time_is_unknown_has_no_line_about_it(stored: Any) -> None:
     assert view_of(job(RUNNING, status={"goodput": stored}), *ALL).time is None

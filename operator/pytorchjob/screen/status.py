@@ -32,7 +32,7 @@ def status_lines(view: JobView) -> Iterator[Line]:
         yield from _round(view.round, view.now)
     if view.progress:
         yield Line(f"Progress:  {_progress(view.progress, view.now)}")
-    if view.time:
+    if view.time and view.time.sentence:
         yield Line(f"Time:      {view.time.sentence}")
     yield from _table(view.rows)
     yield from _recent(view)

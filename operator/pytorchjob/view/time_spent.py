@@ -12,6 +12,7 @@ class TimeView:
     """What the job's time was spent on."""
 
     sentence: str
+    """Empty: neither steps nor losses are known."""
     percent: float | None
     """The productive part."""
     lost_seconds: float

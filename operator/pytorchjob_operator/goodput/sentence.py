@@ -1,6 +1,7 @@
 """A job's ledger in words: `92.1 % productive; 4 min lost to 3 pod losses, 2 min to replayed steps.` Pure.
 
-A sentence of `advice` about the interval of saves follows if there is one.
+A sentence of `advice` about the interval of saves follows if there is one. Without known steps there is no percentage:
+running time counts as productive then, also that of workers that hang or fail before their first step.
 """
 
 from collections.abc import Iterator
@@ -31,23 +32,30 @@ _KINDS = {
     Cause.CRASH: ("crash", "crashes"),
     Cause.HANG: ("hang", "hangs"),
 }
+_UNKNOWN = "Without known steps, the productive part is unknown."
 _REST = (("interruption", "interruptions"), ("other interruption", "other interruptions"))
 """Interruptions of unknown cause: alone, and beside known ones."""
 _UNITS = ((60.0, 1.0, "s"), (3600.0, 60.0, "min"), (86_400.0, 3600.0, "h"))
 
 
 def describe(figures: Figures) -> str:
-    """Return the sentences; after an interruption they name unknown steps. Empty before any time has passed."""
+    """Return the sentences. Empty before any time has passed, and without known steps if no loss is known either."""
     if figures.percent is None:
         return ""
-    losses = sorted(_losses(figures), key=lambda loss: -loss[0])
-    parts = [
-        f"{_time(seconds)}{'' if number else ' lost'} to {cause}" for number, (seconds, cause) in enumerate(losses)
-    ]
-    text = f"{figures.percent:.1f} % productive{'; ' if parts else ''}{', '.join(parts)}."
-    unknown = figures.interruptions and not figures.steps_known
-    more = "Replayed steps are unknown: the script shows no steps." if unknown else advise(figures)
+    lost = _lost(figures)
+    if not figures.steps_known:
+        return f"{lost}. {_UNKNOWN}" if lost else ""
+    text = f"{figures.percent:.1f} % productive{'; ' if lost else ''}{lost}."
+    more = advise(figures)
     return f"{text} {more}" if more else text
+
+
+def _lost(figures: Figures) -> str:
+    """Return the losses, the largest first: 4 min lost to 3 pod losses, 2 min to replayed steps."""
+    losses = sorted(_losses(figures), key=lambda loss: -loss[0])
+    return ", ".join(
+        f"{_time(seconds)}{'' if number else ' lost'} to {cause}" for number, (seconds, cause) in enumerate(losses)
+    )
 
 
 def _losses(figures: Figures) -> Iterator[tuple[float, str]]:
@@ -59,7 +67,7 @@ def _losses(figures: Figures) -> Iterator[tuple[float, str]]:
 
 
 def _interruptions(figures: Figures) -> str:
-    """Return what interrupted the job: 3 pod losses and 1 crash."""
+    """Return what interrupted the job: 3 pod losses and 1 crash; only their restarts where steps are unknown."""
     counts = {cause: getattr(figures.causes, cause.value) for cause in Cause}
     known = [_count(number, *_KINDS[cause]) for cause, number in counts.items() if number]
     rest = figures.interruptions - sum(counts.values())
@@ -67,7 +75,8 @@ def _interruptions(figures: Figures) -> str:
         known.append(_count(rest, *_REST[bool(known)]))
     if not known:
         return "regrouping"
-    return " and ".join((", ".join(known[:-1]), known[-1])) if known[1:] else known[0]
+    text = " and ".join((", ".join(known[:-1]), known[-1])) if known[1:] else known[0]
+    return text if figures.steps_known else f"restarts after {text}"
 
 
 def _count(number: int, single: str, many: str) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 import yaml
 
 from pytorchjob_operator.goodput import figures, sentence
+from pytorchjob_operator.goodput.ledger import Ledger
 from pytorchjob_operator.local.source import STDIN
 from pytorchjob_operator.model import ConditionType, PyTorchJob
+from pytorchjob_operator.plan import goodput
 
 _NOT_REAL = ("uid", "resourceVersion")
 """Metadata that only an API server can set."""
@@ -52,9 +54,15 @@ def summary(ended: PyTorchJob, elapsed: str) -> str:
     return f"{ended.metadata.name}: {how}{state} after {elapsed}"
 
 
-def time_spent(ended: PyTorchJob, now: datetime) -> str:
-    """One sentence: which part of the time was productive, and to what the rest was lost; empty if it is unknown."""
-    found = figures.read(ended.status.to_api(), now)
+def time_spent(ended: PyTorchJob, ledger: Ledger | None, now: datetime) -> str:
+    """One sentence: which part of the time was productive, and to what the rest was lost; empty if it is unknown.
+
+    `ledger`: the coordinator's. It is newer than the status of a job that was stopped: a status waits for more steps.
+    """
+    status = ended.status
+    if ledger is not None and status.completion_time is None:
+        status = status.model_copy(update={"goodput": goodput.build(ledger, now)})
+    found = figures.read(status.to_api(), now)
     return "" if found is None else sentence.describe(found)
 
 

@@ -99,11 +99,12 @@ class Runner:
         with SignalPipe(self._node.selector) as signals:
             try:
                 status = self._until_end(signals)
+                report, then = self._coordinator.report(self._job.metadata.uid), _now()
                 self._wind_down(status, signals)
             finally:
                 self._node.kill_all()
                 self._drain()
-        spent = result.time_spent(self._job, _now())
+        spent = result.time_spent(self._job, report.ledger if report else None, then)
         self._job = result.at_rest(self._job)
         self._file.keep(self._job)
         if status is not ExitStatus.FAILED:

@@ -5,6 +5,7 @@ was written last, so that a new coordinator begins with it. A pass hands it from
 homes belongs to the class that was open, so that a change of the leader costs seconds of precision, and no second.
 """
 
+from datetime import datetime
 from typing import Any
 
 from pytorchjob_operator.coordinator_report import PhaseName
@@ -50,9 +51,8 @@ def is_due(context: Context, ledger: Ledger) -> bool:
     return stored is not None and not kept and stored.current != ledger.current
 
 
-def build(context: Context, ledger: Ledger) -> GoodputStatus:
+def build(ledger: Ledger, now: datetime) -> GoodputStatus:
     """Return the ledger as the status has it."""
-    now = context.seen.now
     seconds = {each.value: round(min(spent, _MOST), 3) for each, spent in ledger.seconds.items() if spent >= 0.001}
     return GoodputStatus(
         time=now.replace(microsecond=now.microsecond // 1000 * 1000),

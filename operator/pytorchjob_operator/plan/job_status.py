@@ -81,7 +81,7 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
     kept = _with_time(context, outcome, status, stored.goodput)
     if kept == stored and not goodput.is_due(context, ledger):
         return kept
-    return _with_time(context, outcome, status, goodput.build(context, ledger))
+    return _with_time(context, outcome, status, goodput.build(ledger, context.seen.now))
 
 
 def _with_time(context: Context, outcome: Outcome, status: JobStatus, time: GoodputStatus | None) -> JobStatus:
