@@ -46,7 +46,7 @@ def test_the_summary(left: PyTorchJob, line: str) -> None:
     ("path", "left", "commands"),
     [
         pytest.param("a.yaml", ended("Succeeded"), ["kubectl", "pytorchjob", "pytorchjob"], id="a cluster comes next"),
-        pytest.param("a.yaml", ended("Failed"), ["pytorchjob", "pytorchjob"], id="no cluster after a failure"),
+        pytest.param("a.yaml", ended("Failed"), [], id="nothing beside the report of a failure"),
         pytest.param("a.yaml", ended("Running", completed=False), [], id="nothing after Ctrl-C"),
         pytest.param("-", ended("Succeeded"), [], id="nothing for standard input"),
     ],

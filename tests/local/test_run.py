@@ -262,6 +262,7 @@ def test_a_failure_is_reported_once_with_its_place_and_the_next_step(start: Star
     ]
     assert run.err.count("ValueError") == 1
     assert run.out.count("Traceback") == 1
+    assert "Next:" not in run.err
 
 
 @pytest.mark.parametrize(("options", "tracebacks"), [((), 1), (("--verbose",), 3)], ids=["once", "verbose"])

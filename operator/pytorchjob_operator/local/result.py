@@ -67,14 +67,13 @@ def time_spent(ended: PyTorchJob, ledger: Ledger | None, now: datetime) -> str:
 
 
 def next_steps(path: str, ended: PyTorchJob) -> list[str]:
-    """Suggested commands; an empty list for a job from standard input or a job that was stopped."""
-    if path == STDIN or ended.status.completion_time is None:
+    """Suggested commands after success, but not for a job from standard input. The report of a failure has its own."""
+    if path == STDIN or not ended.status.holds(ConditionType.SUCCEEDED):
         return []
     steps = [
+        ("run the same job on a cluster", f"kubectl apply -f {path}"),
         ("print the Kubernetes objects of this job", f"pytorchjob plan {path}"),
         ("print the final status as JSON", f"pytorchjob run -f {path} --output json"),
     ]
-    if ended.status.holds(ConditionType.SUCCEEDED):
-        steps.insert(0, ("run the same job on a cluster", f"kubectl apply -f {path}"))
     width = max(len(command) for _, command in steps)
     return ["Next:", *(f"  {command:<{width}}  # {what}" for what, command in steps)]
