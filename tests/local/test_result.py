@@ -32,14 +32,15 @@ def test_both_formats_say_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "line"),
+    ("left", "restarts", "line"),
     [
-        pytest.param(ended("Succeeded"), "tiny: Succeeded after 3 s", id="a job that has ended"),
-        pytest.param(ended("Running", completed=False), "tiny: stopped while Running after 3 s", id="a stopped one"),
+        pytest.param(ended("Succeeded"), 0, "tiny: Succeeded after 3 s", id="a job that has ended"),
+        pytest.param(ended("Failed"), 1, "tiny: Failed after 3 s, 1 restart", id="its restarts, if there were any"),
+        pytest.param(ended("Running", completed=False), 0, "tiny: stopped while Running after 3 s", id="a stopped one"),
     ],
 )
-def test_the_summary(left: PyTorchJob, line: str) -> None:
-    assert summary(left, "3 s") == line
+def test_the_summary(left: PyTorchJob, restarts: int, line: str) -> None:
+    assert summary(left, "3 s", restarts) == line
 
 
 @pytest.mark.parametrize(

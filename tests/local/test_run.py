@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Callable
@@ -129,7 +130,14 @@ def test_a_failed_job_shows_true_numbers(start: Start) -> None:
     assert run.wait() == 1, run.err
     shown = json.loads(run.out)["status"]["replicaStatuses"]
     assert (shown["Master"]["active"], shown["Worker"]["active"], shown["Worker"]["failed"]) == (0, 0, 1)
-    assert "tiny: Failed, 0/2 ready, 0 restarts" in run.err
+    assert re.search(r"^tiny: Failed after \d+ s$", run.err, re.MULTILINE), run.err
+
+
+@pytest.mark.parametrize(("code", "end"), [("", "Succeeded"), ("raise SystemExit(3)", "Failed")])
+def test_the_end_is_one_line(start: Start, code: str, end: str) -> None:
+    run = start(job(Worker=python(code)))
+    run.wait()
+    assert len([line for line in run.err.splitlines() if line.startswith(f"tiny: {end}")]) == 1, run.err
 
 
 def test_an_agent_that_cannot_be_installed_is_one_sentence(start: Start, tmp_path: Path) -> None:
@@ -363,7 +371,8 @@ def test_a_run_that_is_ended_early_shows_that_it_was_stopped(
         run.until("pid=")
         run.signal(number)
     run.wait()
-    assert "tiny: Stopped, 0/1 ready" in run.err
+    last = [line for line in run.err.splitlines() if line.startswith("tiny: ")][-1]
+    assert re.fullmatch(r"tiny: stopped while (Created|Running) after \d+ s", last), run.err
 
 
 def test_the_second_ctrl_c_kills_at_once(start: Start) -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from pytorchjob_operator.goodput import figures, sentence
 from pytorchjob_operator.goodput.ledger import Ledger
+from pytorchjob_operator.local.screen import count_restarts
 from pytorchjob_operator.local.source import STDIN
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.plan import goodput
@@ -46,12 +47,12 @@ def final_object(given: PyTorchJob, ended: PyTorchJob) -> dict[str, Any]:
     }
 
 
-def summary(ended: PyTorchJob, elapsed: str) -> str:
-    """One line: the final state of the job, or the state in which it was stopped."""
+def summary(ended: PyTorchJob, elapsed: str, restarts: int) -> str:
+    """One line: the final state of the job, or the state in which it was stopped, and the restarts if there were any."""
     conditions = ended.status.conditions
     state = conditions[-1].type if conditions else "not started"
     how = "" if ended.status.completion_time else "stopped while "
-    return f"{ended.metadata.name}: {how}{state} after {elapsed}"
+    return f"{ended.metadata.name}: {how}{state} after {elapsed}{f', {count_restarts(restarts)}' if restarts else ''}"
 
 
 def time_spent(ended: PyTorchJob, ledger: Ledger | None, now: datetime) -> str:

@@ -140,7 +140,7 @@ def _translate(machine: LocalMachine, pod: Mapping[str, Any], devices: str | Non
 
 
 def _print_result(options: RunOptions, given: PyTorchJob, ended: RunResult, screen: Screen) -> None:
-    screen.message(result.summary(ended.job, duration(ended.elapsed)))
+    screen.message(result.summary(ended.job, duration(ended.elapsed), ended.restarts))
     for line in ended.failure:
         screen.message(f"  {line}")
     if ended.time_spent:

@@ -63,11 +63,12 @@ _STOPPED = {signal.SIGINT: ExitStatus.INTERRUPTED, signal.SIGTERM: ExitStatus.TE
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The final job, the exit status, and the length of the run in seconds."""
+    """The final job, the exit status, the length of the run in seconds, and its restarts."""
 
     job: PyTorchJob
     status: ExitStatus
     elapsed: float
+    restarts: int
     failure: tuple[str, ...] = ()
     """Why the job failed, and the next step; empty for a job that did not fail."""
     time_spent: str = ""
@@ -110,9 +111,10 @@ class Runner:
         if status is not ExitStatus.FAILED:
             self._report_messages()
         self._report_ends()
-        self._show(stopped=status not in _ENDED.values())
+        if status is ExitStatus.SUCCEEDED:
+            self._show()
         why = failure.report(self._job, self._ends, log_filter.place) if status is ExitStatus.FAILED else []
-        return RunResult(self._job, status, _monotonic() - self._start, tuple(why), spent)
+        return RunResult(self._job, status, _monotonic() - self._start, self._restarts(), tuple(why), spent)
 
     def _until_end(self, signals: SignalPipe) -> ExitStatus:
         while True:
@@ -266,17 +268,19 @@ class Runner:
         times += [moment - _monotonic() for moment in (self._node.deadline(), self._end) if moment is not None]
         return max(0.0, min(times))
 
-    def _show(self, *, stopped: bool = False) -> None:
+    def _show(self) -> None:
+        """Show the stage; the summary takes its place at the end."""
         now, report = _monotonic(), self._coordinator.report(self._job.metadata.uid)
         if report is None and self._coordinated:
             report = Report()  # the coordinator's thread has not reported yet
         ready, wanted = self._node.ready, replicas.total(self._job)
         stage = find_stage(self._job, report, all_ready=ready >= wanted, started=self._was_ready)
-        stage = Stage.STOPPED if stopped else stage
         self._was_ready = self._was_ready or stage in (Stage.TRAINING, Stage.RUNNING)
         over = self._stages.enter(stage, now)
-        if over and stage not in (Stage.FAILED, Stage.STOPPED):
+        if over:
             self._screen.message(f"{self._job.metadata.name}: {over}")
+        if stage in (Stage.SUCCEEDED, Stage.FAILED):
+            return
         details = ""
         if stage is Stage.TRAINING and report is not None:
             self._pace.add(report, now)
@@ -286,17 +290,17 @@ class Runner:
             state=stage,
             ready=ready,
             wanted=wanted,
-            restarts=self._node.restarts + self._worker_restarts(),
+            restarts=self._restarts(),
             details=details,
             age=self._stages.age(now),
         )
         self._screen.progress(progress, now - self._start)
 
-    def _worker_restarts(self) -> int:
-        """Return how often the agents restarted failed workers inside their replicas."""
+    def _restarts(self) -> int:
+        """Return how often containers, and failed workers inside them, were restarted."""
         elastic = self._job.status.elastic
         report = self._coordinator.report(self._job.metadata.uid)
-        return max((elastic.restarts if elastic else None) or 0, report.restarts if report else 0)
+        return self._node.restarts + max((elastic.restarts if elastic else None) or 0, report.restarts if report else 0)
 
 
 _WHY_STOPPED = {

@@ -75,10 +75,13 @@ class ProgressLine:
         """The progress line."""
         age = f" {duration(self.age)}" if live and self.age is not None else ""
         details = f", {self.details}" if self.details else ""
-        restarts = f"{self.restarts} restart{'' if self.restarts == 1 else 's'}"
-        return (
-            f"{self.job}: {self.state}{age}{details}, {self.ready}/{self.wanted} ready, {restarts}, {duration(elapsed)}"
-        )
+        ready, restarts = f"{self.ready}/{self.wanted} ready", count_restarts(self.restarts)
+        return f"{self.job}: {self.state}{age}{details}, {ready}, {restarts}, {duration(elapsed)}"
+
+
+def count_restarts(number: int) -> str:
+    """Format a number of restarts for people: 1 restart, 2 restarts."""
+    return f"{number} restart{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

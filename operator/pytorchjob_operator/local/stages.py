@@ -27,8 +27,6 @@ class Stage(StrEnum):
     """No round could be formed: the coordinator waits for an agent."""
     ENDING = "Ending"
     """The training has ended; the replicas have not yet."""
-    STOPPED = "Stopped"
-    """The user, or the time limit, has ended the run."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
