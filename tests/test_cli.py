@@ -61,7 +61,7 @@ def test_a_bad_job_ends_with_2_and_names_the_field(
     tmp_path: Path, command: str, path: str, value: Any, named: str
 ) -> None:
     file = write(tmp_path / "job.yaml", changed(path, value))
-    result = call(command, "-f", file) if command == "run" else call(command, file)
+    result = call(command, file)
     assert result.exit_code == 2
     assert named in result.stderr
 
@@ -102,7 +102,7 @@ def test_a_deprecated_field_is_valid_with_a_warning(tmp_path: Path) -> None:
     assert "warning: spec.elasticPolicy.nProcPerNode is deprecated, use spec.nprocPerNode instead" in result.output
 
 
-@pytest.mark.parametrize("command", [["validate"], ["plan"], ["run", "-f"]], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", [["validate"], ["plan"], ["run", "-f"], ["run"]], ids=" ".join)
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
@@ -120,9 +120,22 @@ def test_a_job_without_a_name_is_one_sentence(
     assert (result.exit_code, result.output.splitlines()) == (2, [message])
 
 
-def test_a_missing_file_is_named() -> None:
-    result = call("run", "-f", "no/such.yaml")
+@pytest.mark.parametrize("file", [["-f", "no/such.yaml"], ["no/such.yaml"]], ids=" ".join)
+def test_a_missing_file_is_named(file: list[str]) -> None:
+    result = call("run", *file)
     assert (result.exit_code, result.stderr) == (2, "error: no/such.yaml: there is no such file, and no folder no\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        pytest.param([], "no file is given: `pytorchjob run FILE`, or -f FILE", id="no file"),
+        pytest.param(["a.yaml", "-f", "a.yaml"], "give the file once: `pytorchjob run FILE`, or -f FILE", id="both"),
+    ],
+)
+def test_run_takes_one_file(files: list[str], message: str) -> None:
+    result = call("run", *files)
+    assert (result.exit_code, message in result.stderr) == (2, True)
 
 
 def test_the_plan_is_the_objects_of_the_job() -> None:

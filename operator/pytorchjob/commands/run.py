@@ -10,7 +10,8 @@ from pytorchjob_operator.plan_command import refuse
 
 
 @click.command("run")
-@click.option("-f", "--file", "path", metavar="FILE", required=True, help="The job's YAML file; - is standard input.")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("-f", "--file", "named", metavar="FILE", help="The same; - is standard input.")
 @click.option("--job", metavar="NAME", help="The job to run, if the file contains several.")
 @click.option("-n", "--namespace", metavar="NAME", help="Namespace that the replicas see. Default: the file's.")
 @click.option("--replicas", type=click.IntRange(min=1), metavar="N", help="Number of workers. Default: the file's.")
@@ -44,7 +45,8 @@ from pytorchjob_operator.plan_command import refuse
     help="Keep the job with its present status in this file, as JSON; it is complete at any moment.",
 )
 def run_command(  # noqa: PLR0913 - one parameter per option
-    path: str,
+    file: str | None,
+    named: str | None,
     job: str | None,
     namespace: str | None,
     replicas: int | None,
@@ -54,7 +56,7 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     verbose: bool,
     status_file: str | None,
 ) -> None:
-    """Run a job on this machine. Each replica is a process group with its own address.
+    """Run the job of a YAML file on this machine. Each replica is a process group with its own address.
 
     Names, ranks, restarts and conditions are the same as in a cluster. SIGHUP reads the file again and scales the
     workers to the new number. Ctrl-C stops all replicas, a second Ctrl-C kills them.
@@ -63,6 +65,7 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     """
     from pytorchjob_operator.local.run_command import RunOptions, run
 
+    path = _only(file, named)
     try:
         status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output, verbose, status_file))
     except InvalidJob as error:
@@ -70,3 +73,12 @@ def run_command(  # noqa: PLR0913 - one parameter per option
     except CannotRun as error:
         fail(str(error))
     sys.exit(status)
+
+
+def _only(file: str | None, named: str | None) -> str:
+    """Return the file, which is given as an argument or by -f; raises UsageError without a file, and for two."""
+    if file is None and named is None:
+        raise click.UsageError("no file is given: `pytorchjob run FILE`, or -f FILE")
+    if file is not None and named is not None:
+        raise click.UsageError("give the file once: `pytorchjob run FILE`, or -f FILE")
+    return file or named or ""

@@ -48,7 +48,7 @@ def final_object(given: PyTorchJob, ended: PyTorchJob) -> dict[str, Any]:
 
 
 def summary(ended: PyTorchJob, elapsed: str, restarts: int) -> str:
-    """One line: the final state of the job, or the state in which it was stopped, and the restarts if there were any."""
+    """One line: the final state of the job, or that in which it was stopped, and the restarts if there were any."""
     conditions = ended.status.conditions
     state = conditions[-1].type if conditions else "not started"
     how = "" if ended.status.completion_time else "stopped while "
