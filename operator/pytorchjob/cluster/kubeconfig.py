@@ -20,7 +20,6 @@ from kubernetes.config import ConfigException, load_incluster_config, load_kube_
 from kubernetes.config.kube_config import KubeConfigMerger
 from yaml import YAMLError
 
-from pytorchjob.cluster import kubeconfig_faults
 from pytorchjob.cluster.errors import NoCluster
 from pytorchjob.cluster.options import ConnectOptions
 from pytorchjob.cluster.plugin import Plugin
@@ -90,6 +89,8 @@ def _explained(*paths: str) -> Iterator[None]:
     try:
         yield
     except (YAMLError, OSError, ConfigException, AttributeError, KeyError, TypeError, ValueError) as error:
+        from pytorchjob.cluster import kubeconfig_faults  # its imports take a while, and most files are good
+
         raise kubeconfig_faults.find(paths) or _unfit(source, error) from error
 
 
