@@ -5,7 +5,7 @@ once. A node is named when its pods fail repeatedly and the other nodes' pods do
 names no node. New pods *prefer* other nodes (`spec.agent.avoidNodes`), so that a job never waits because of this.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,14 +13,13 @@ from pytorchjob_operator.model import JobStatus, NodeFailures, PyTorchJob
 from pytorchjob_operator.model.status import MAX_FAILING_NODES
 from pytorchjob_operator.names import Cause, EventType, Reason
 from pytorchjob_operator.observed import Pod
+from pytorchjob_operator.plan import node_affinity
 from pytorchjob_operator.plan.writes import Event
 
 REPEATED = 2
 """Failed pods on a single node that are more than an accident."""
 _FROM_OUTSIDE = (Cause.EVICTED, Cause.PREEMPTED, Cause.NODE_SHUTDOWN, Cause.DEADLINE, Cause.DELETED)
 """These pods were ended on purpose: the node has no fault."""
-_HOSTNAME_FIELD = "metadata.name"
-_WEIGHT = 100
 
 
 def counted(stored: Sequence[NodeFailures], pods: Iterable[Pod], now: datetime) -> tuple[NodeFailures, ...]:
@@ -45,15 +44,7 @@ def avoiding(job: PyTorchJob, spec: dict[str, Any]) -> dict[str, Any]:
     nodes = repeated(job.status.node_failures or ()) if agent is not None and agent.avoid_nodes else ()
     if not nodes:
         return spec
-    affinity: Mapping[str, Any] = spec.get("affinity") or {}
-    of_nodes: Mapping[str, Any] = affinity.get("nodeAffinity") or {}
-    preferred = of_nodes.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    field = {"key": _HOSTNAME_FIELD, "operator": "NotIn"}
-    # A field may name a single node.
-    fields = [{**field, "values": [node]} for node in nodes]
-    others = {"weight": _WEIGHT, "preference": {"matchFields": fields}}
-    changed = {**of_nodes, "preferredDuringSchedulingIgnoredDuringExecution": [*preferred, others]}
-    return {**spec, "affinity": {**affinity, "nodeAffinity": changed}}
+    return node_affinity.prefer(spec, [node_affinity.field("NotIn", node) for node in nodes])
 
 
 def events(job: PyTorchJob, status: JobStatus | None) -> Iterator[Event]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytorchjob_operator import names
 from pytorchjob_operator.model import PyTorchJob, main_container
-from pytorchjob_operator.plan import owner
+from pytorchjob_operator.plan import node_affinity, owner
 
 LIFE_SECONDS = 7200
 """How long it may keep its place: nodes stay cordoned for days, and managed drains take an hour."""
@@ -37,9 +37,6 @@ _OF_POD = (
 )
 """The fields by which a pod is scheduled, admitted, and gets its images."""
 _OF_CONTAINER = ("image", "imagePullPolicy", "securityContext")
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_WEIGHT = 100
 Json = Mapping[str, Any]
 
 
@@ -58,7 +55,7 @@ def build(job: PyTorchJob, template: Json, pod: str, node: str) -> dict[str, Any
         },
         "spec": {
             **kept,
-            "affinity": _elsewhere(given.get("affinity") or {}, node),
+            "affinity": node_affinity.elsewhere(given.get("affinity") or {}, node),
             "containers": _containers(template, given),
             "restartPolicy": "Never",
             "activeDeadlineSeconds": LIFE_SECONDS,
@@ -71,14 +68,11 @@ def build(job: PyTorchJob, template: Json, pod: str, node: str) -> dict[str, Any
 
 def near(body: Json, node: str) -> dict[str, Any]:
     """Return the body of a pod that prefers this node, beside its other preferences."""
-    affinity = _of_nodes(body["spec"].get("affinity") or {})
-    here = {"weight": _WEIGHT, "preference": {"matchFields": [_field("In", node)]}}
-    affinity["nodeAffinity"][_PREFERRED] = [*(affinity["nodeAffinity"].get(_PREFERRED) or ()), here]
-    return {**body, "spec": {**body["spec"], "affinity": affinity}}
+    return {**body, "spec": node_affinity.prefer(body["spec"], [node_affinity.field("In", node)])}
 
 
 def _containers(template: Json, given: Json) -> list[dict[str, Any]]:
-    """Return a container for each one that runs as long as the pod, as their requests add up."""
+    """Return a container for each container that runs as long as the pod: their requests add up."""
     main = main_container(dict(template)) or {}
     shared = {field: main[field] for field in _OF_CONTAINER if field in main}
     sidecars = [each for each in given.get("initContainers") or () if each.get("restartPolicy") == "Always"]
@@ -86,25 +80,3 @@ def _containers(template: Json, given: Json) -> list[dict[str, Any]]:
         {"name": each["name"], **shared, "command": _HOLD, "resources": each.get("resources") or {}}
         for each in (*(given.get("containers") or ()), *sidecars)
     ]
-
-
-def _elsewhere(affinity: Json, node: str) -> dict[str, Any]:
-    """Return the affinity without this node: a node with a broken device still takes pods."""
-    found = _of_nodes(affinity)
-    required = found["nodeAffinity"].get(_REQUIRED) or {}
-    # One of the terms is enough, so each of them excludes the node. A term without content matches no node.
-    terms = [
-        {**term, "matchFields": [*(term.get("matchFields") or ()), _field("NotIn", node)]} if term else term
-        for term in required.get("nodeSelectorTerms") or [{"matchFields": []}]
-    ]
-    found["nodeAffinity"][_REQUIRED] = {"nodeSelectorTerms": terms}
-    return found
-
-
-def _of_nodes(affinity: Json) -> dict[str, Any]:
-    """Return a copy of the affinity, of which the part about nodes may be changed."""
-    return {**affinity, "nodeAffinity": dict(affinity.get("nodeAffinity") or {})}
-
-
-def _field(operator: str, node: str) -> dict[str, Any]:
-    return {"key": "metadata.name", "operator": operator, "values": [node]}

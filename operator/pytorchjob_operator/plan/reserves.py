@@ -109,7 +109,7 @@ def _surplus(
 
 
 def _needless(seen: Observed, pod: Pod | None, most: int) -> str:
-    """Return why this pod needs no reserve; empty if it does. One that fails or is being deleted needs it soon."""
+    """Return why this pod needs no reserve; empty if it does. A pod that fails or is being deleted needs it soon."""
     if pod is None or not most or pod.phase in (PodPhase.PENDING, PodPhase.SUCCEEDED):
         return "it is not needed any more"
     return f"{pod.name} is not about to be lost any more" if pod.active and not threats.find(seen, pod) else ""
