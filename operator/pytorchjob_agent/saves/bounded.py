@@ -35,12 +35,8 @@ def while_it_moves(call: Callable[[Progress], T], longest_silence: float, goes_o
     """Return the result of a call that reports its steps. Raises TimeoutError once it is silent, or need not go on."""
     progress = Progress()
     running = Call(lambda: call(progress), STORAGE)
-    while True:
-        try:
-            return running.result(_PAUSE)
-        except TimeoutError:
-            if running.is_done:
-                raise
+    while not running.wait(_PAUSE):
         if progress.silence() > longest_silence or not goes_on():
             progress.stopped = True
             raise TimeoutError(f"{STORAGE} has not answered for {progress.silence():.0f} s")
+    return running.result(0)
