@@ -33,7 +33,7 @@ _SUSPENDED_SECONDS = 6.0
 _RECOVERY, _DETECTION = "infrastructureRecoveryFromDisruption", "detection"
 """The outside clock cannot separate them: it sees when a worker is killed, and when the next one is born."""
 _NAMES = {
-    "productive": "productive",
+    "running": "running",
     "programStartup": "start",
     "unproductiveCheckpointSaveTime": "saves",
     "unproductiveCheckpointRestoreTime": "loads",
@@ -86,7 +86,7 @@ def outside(lines: list[Line]) -> dict[str, float]:
     found = dict.fromkeys(_NAMES, 0.0)
     furthest, highest, started, trained = 0, 0, False, False
     for (before, _, since), (what, step, at) in pairwise(_told(lines)):
-        steps = "productive" if highest >= furthest else "wastedProgressFromDisruption"
+        steps = "running" if highest >= furthest else "wastedProgressFromDisruption"
         starts = _RECOVERY if before == "placed" and trained else "programStartup"
         found[_OF_INTERVAL.get((before, what), steps if started else starts)] += at - since
         if what == "step":

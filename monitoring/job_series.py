@@ -115,7 +115,11 @@ SERIES = (
         (*_GOODPUT, "time"),
         job_labels={"class": (*_GOODPUT, "current")},
     ),
-    Series("goodput_percent", "The productive part of the job's time.", (*_GOODPUT, "percent")),
+    Series(
+        "goodput_percent",
+        "The percentage of the job's time in which workers ran and no loss is known.",
+        (*_GOODPUT, "percent"),
+    ),
     Series("interruptions", "Rounds that ended by a failure or a loss.", (*_GOODPUT, "interruptions"), zero=True),
     Series("progress_metric", "A number that the script reports.", (*_PROGRESS, "metrics"), key="metric"),
 )

@@ -168,8 +168,8 @@ def _spent(ledger: Mapping[str, float]) -> str:
 
 
 def lost(ledger: Mapping[str, float]) -> float:
-    """The seconds of a ledger that are not productive."""
-    return sum(seconds for name, seconds in ledger.items() if name != TimeClass.PRODUCTIVE.value)
+    """The seconds of a ledger that are known to be lost; recordings of earlier versions name the rest `productive`."""
+    return sum(seconds for name, seconds in ledger.items() if name not in (TimeClass.RUNNING, "productive"))
 
 
 def _by_fault(costs: Mapping[str, Sequence[float]]) -> str:

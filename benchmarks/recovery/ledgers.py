@@ -1,4 +1,4 @@
-"""Where the time of the chaos runs went: what was not productive, stacked by class, drawn as SVG. Pure."""
+"""Where the time of the chaos runs went: what was lost, stacked by class, drawn as SVG. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ from benchmarks.recovery.chaos import Outcome, lost
 from benchmarks.recovery.plot import FONT
 from pytorchjob_operator.goodput.classes import TimeClass
 
-_LOST = tuple(each.value for each in TimeClass if each is not TimeClass.PRODUCTIVE)
+_LOST = tuple(each.value for each in TimeClass if each is not TimeClass.RUNNING)
 _COLORS = (
     "#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#d55e00", "#e69f00", "#f0e442", "#999999", "#332288", "#000000",
 )  # fmt: skip
@@ -40,7 +40,7 @@ def _bar(outcome: Outcome, y: float, scale: float) -> Iterator[str]:
     whole = sum(outcome.ledger.values()) or 1.0
     yield (
         f"<text {FONT} x='{_LEFT}' y='{y - 6}'>{outcome.contender}: {lost(outcome.ledger):.0f} s lost of {whole:.0f} s,"
-        f" {sum(outcome.struck.values())} faults; {1 - lost(outcome.ledger) / whole:.1%} productive</text>"
+        f" {sum(outcome.struck.values())} faults; {1 - lost(outcome.ledger) / whole:.1%} running</text>"
     )
     x = float(_LEFT)
     for name in _LOST:

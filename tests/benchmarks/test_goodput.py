@@ -45,7 +45,7 @@ def test_every_second_of_a_life_has_its_class() -> None:
     assert {name: seconds for name, seconds in found.items() if seconds} == {
         "waitingForPods": 2 + 2,
         "programStartup": 5 + 2 + 1 + 1 + 1 + 1,
-        "productive": 1 + 1 + 1 + 1 + 0.5 + 1 + 0.25,
+        "running": 1 + 1 + 1 + 1 + 0.5 + 1 + 0.25,
         "unproductiveCheckpointSaveTime": 1.5,
         "unproductiveCheckpointRestoreTime": 2.0,
         "wastedProgressFromDisruption": 1 + 1,

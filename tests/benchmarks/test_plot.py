@@ -36,12 +36,12 @@ def outcome(contender: str, **ledger: float) -> Outcome:
 
 
 def test_the_picture_of_lost_time() -> None:
-    found = [outcome("ours", productive=90, detection=4, hung=6), outcome("ours-memory", productive=98, detection=2)]
+    found = [outcome("ours", running=90, detection=4, hung=6), outcome("ours-memory", running=98, detection=2)]
     drawn = ElementTree.fromstring(ledgers.svg(found))
     texts = [str(element.text) for element in drawn.iter() if element.tag.endswith("text")]
     assert texts == [
-        "ours: 10 s lost of 100 s, 2 faults; 90.0% productive",
-        "ours-memory: 2 s lost of 100 s, 2 faults; 98.0% productive",
+        "ours: 10 s lost of 100 s, 2 faults; 90.0% running",
+        "ours-memory: 2 s lost of 100 s, 2 faults; 98.0% running",
         "detection",
         "hung",
     ]

@@ -113,7 +113,7 @@ def test_its_columns_show_how_far_a_job_is() -> None:
     wide = [column["name"] for column in columns if column.get("priority")]
     assert wide == [
         "Loss",
-        "Goodput",
+        "Running",
         "Lost",
         "Master",
         "Workers",

@@ -12,7 +12,7 @@ from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.figures import Figures, SaveFigures
 from pytorchjob_operator.goodput.sentence import describe
 
-P, W = TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION
+P, W = TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION
 SAVE, RECOVERY = TimeClass.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME, TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION
 
 RARE = Figures(

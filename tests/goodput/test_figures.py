@@ -13,13 +13,13 @@ from pytorchjob_operator.goodput.sentence import describe
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STORED = {
     "time": "2026-01-02T03:04:05.500Z",
-    "current": "productive",
-    "seconds": {"productive": 90.0, "programStartup": 10.0},
+    "current": "running",
+    "seconds": {"running": 90.0, "programStartup": 10.0},
     "furthestStep": 7,
     "interruptions": 2,
 }
 ENDED = [{"type": "Succeeded", "status": "True"}]
-P = TimeClass.PRODUCTIVE
+P = TimeClass.RUNNING
 
 
 def test_the_time_since_a_status_was_written_belongs_to_its_open_class() -> None:
@@ -44,7 +44,7 @@ def test_a_job_that_has_ended_ages_no_more() -> None:
         {**STORED, "current": "lunch"},
         {**STORED, "time": "soon"},
         {**STORED, "time": "2026-01-02T03:04:05"},
-        {**STORED, "seconds": {"productive": "much"}},
+        {**STORED, "seconds": {"running": "much"}},
         {**STORED, "seconds": []},
     ],
 )
@@ -56,7 +56,7 @@ def test_a_damaged_ledger_has_no_figures(stored: Any) -> None:
     ("seconds", "interruptions", "steps_known", "expected"),
     [
         pytest.param({}, 0, True, "", id="before any time has passed"),
-        pytest.param({P: 60.0}, 0, True, "100.0 % productive.", id="nothing was lost"),
+        pytest.param({P: 60.0}, 0, True, "100.0 % running.", id="nothing was lost"),
         pytest.param(
             {
                 P: 4200.0,
@@ -66,14 +66,14 @@ def test_a_damaged_ledger_has_no_figures(stored: Any) -> None:
             },
             3,
             True,
-            "92.1 % productive; 4 min lost to 3 interruptions, 2 min to replayed steps.",
+            "92.1 % running; 4 min lost to 3 interruptions, 2 min to replayed steps.",
             id="the largest loss comes first",
         ),
         pytest.param(
             {P: 90.0, TimeClass.PROGRAM_STARTUP: 9.96, TimeClass.OTHER: 0.04},
             1,
             False,
-            "10 s lost to start. Without known steps, the productive part is unknown.",
+            "10 s lost to start. Without known steps, repeated steps are unknown.",
             id="without known steps there is no percentage, and small losses are left out",
         ),
         pytest.param({P: 60.0}, 0, False, "", id="without known steps and losses nothing is said"),
@@ -81,21 +81,21 @@ def test_a_damaged_ledger_has_no_figures(stored: Any) -> None:
             {TimeClass.SUSPENDED: 2 * 86_400.0, TimeClass.WAITING_FOR_PODS: 5400.0},
             0,
             True,
-            "0.0 % productive; 2 d lost to suspension, 1.5 h to waiting for pods.",
+            "0.0 % running; 2 d lost to suspension, 1.5 h to waiting for pods.",
             id="days and hours",
         ),
         pytest.param(
             {P: 50.0, TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION: 4.24, TimeClass.DETECTION: 0.0},
             1,
             True,
-            "92.2 % productive; 4.2 s lost to 1 interruption.",
+            "92.2 % running; 4.2 s lost to 1 interruption.",
             id="a single one",
         ),
         pytest.param(
             {P: 50.0, TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION: 5.0},
             0,
             True,
-            "90.9 % productive; 5 s lost to regrouping.",
+            "90.9 % running; 5 s lost to regrouping.",
             id="a restart without a failure",
         ),
         pytest.param(
@@ -107,7 +107,7 @@ def test_a_damaged_ledger_has_no_figures(stored: Any) -> None:
             },
             0,
             True,
-            "1.6 % productive; 10 min lost to hung workers, 30 s to saves, 1 s to the end.",
+            "1.6 % running; 10 min lost to hung workers, 30 s to saves, 1 s to the end.",
             id="hung workers, saves and the end",
         ),
     ],
@@ -128,7 +128,7 @@ def test_the_sentence(seconds: dict[TimeClass, float], interruptions: int, steps
 )
 def test_what_interrupted_a_job_is_named(interruptions: int, causes: Causes, expected: str) -> None:
     figures = Figures({P: 50.0, TimeClass.DETECTION: 50.0}, interruptions, causes=causes)
-    assert describe(figures) == f"50.0 % productive; 50 s lost to {expected}."
+    assert describe(figures) == f"50.0 % running; 50 s lost to {expected}."
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_what_interrupted_a_job_is_named(interruptions: int, causes: Causes, exp
 def test_without_known_steps_only_the_restarts_are_known_to_be_lost(
     interruptions: int, causes: Causes, expected: str
 ) -> None:
-    """The time for which workers hang before their first step counts as productive, so it cannot be told."""
+    """The time for which workers hang before their first step counts as running, so it cannot be told."""
     seconds = {P: 248.0, TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION: 2.1}
     said = describe(Figures(seconds, interruptions, steps_known=False, causes=causes))
-    assert said == f"2.1 s lost to {expected}. Without known steps, the productive part is unknown."
+    assert said == f"2.1 s lost to {expected}. Without known steps, repeated steps are unknown."
 
 
 def test_every_class_but_the_productive_has_a_word() -> None:

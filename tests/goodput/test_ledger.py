@@ -12,7 +12,7 @@ from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stag
 from pytorchjob_operator.goodput.script_saves import SavesSeen, ScriptSaves
 
 START = 100.0
-P, W = TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION
+P, W = TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION
 STARTUP, SAVE = TimeClass.PROGRAM_STARTUP, TimeClass.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME
 LOAD = TimeClass.UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME
 RECOVERY = TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION
@@ -56,7 +56,7 @@ FIRST_ROUND = ((2.0, STARTS), (3.0, BEGINS), (10.0, step(1)), (109.0, step(100))
             ((2.0, STARTS), (3.0, BEGINS)),
             9,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 1, P: 6},
-            id="without known steps running time is productive",
+            id="without known steps workers only run",
         ),
         pytest.param(
             FIRST_ROUND,

@@ -98,14 +98,14 @@ def agrees(start: Callable[..., Run], tmp_path: Path) -> None:
     new = sum(spent for step, spent in [*steps[1:again], *steps[again + 1 :]]) - repeated
     saves = [spent for what, _, spent in times if what == "saved"]
     loads = sum(spent for what, step, spent in times if what == "loaded" and step)
-    assert seconds["productive"] == pytest.approx(new, rel=0.05)
+    assert seconds["running"] == pytest.approx(new, rel=0.05)
     assert seconds["wastedProgressFromDisruption"] == pytest.approx(repeated, abs=0.3)
     assert seconds["unproductiveCheckpointSaveTime"] == pytest.approx(sum(saves), rel=0.05)
     assert seconds["unproductiveCheckpointRestoreTime"] == pytest.approx(loads, rel=0.05)
     assert seconds["programStartup"] >= steps[0][1] + steps[again][1] - 0.1
     assert (ledger["saves"], ledger["savedSteps"], ledger["crashes"]) == (len(saves), STEPS, 1)
     assert seconds["detection"] > 0.0
-    assert re.search(r"^  \d+\.\d % productive; .* to saves, .* to replayed steps", run.err, re.MULTILINE), run.err
+    assert re.search(r"^  \d+\.\d % running; .* to saves, .* to replayed steps", run.err, re.MULTILINE), run.err
     assert re.search(r"Saving every \d+ steps instead of 10 would have given \d+(\.\d)? %\.$", run.err, re.MULTILINE)
 
 
@@ -132,7 +132,7 @@ def test_saves_are_not_measured_where_progress_is_not_observed(start: Callable[.
 def test_no_percentage_is_shown_for_a_job_that(start: Callable[..., Run], command: list[str], status: int) -> None:
     run = start(job(Master=role(command, policy="OnFailure")))
     assert run.wait() == status, run.out + run.err
-    assert "% productive" not in run.err
+    assert "% running" not in run.err
 
 
 @pytest.mark.torch
@@ -142,4 +142,4 @@ def test_a_job_that_is_stopped_has_its_sentence_too(start: Callable[..., Run], t
     run.until("Training, step ")
     run.signal(signal.SIGTERM)
     assert run.wait() == 143, run.out + run.err
-    assert re.search(r"^  \d+\.\d % productive", run.err, re.MULTILINE), run.err
+    assert re.search(r"^  \d+\.\d % running", run.err, re.MULTILINE), run.err

@@ -11,7 +11,7 @@ TIME = "2026-11-22T10:00:00Z"
 META = {"name": "x", "namespace": "a", "creationTimestamp": TIME}
 CREATED = {"type": "Created", "status": "True", "reason": "PyTorchJobCreated"}
 RUNNING = {"type": "Running", "status": "False", "reason": "PyTorchJobSuspended"}
-SPENT = {"time": TIME, "current": "productive", "seconds": {"productive": 7.5, "hung": 2.0}, "percent": 78.9}
+SPENT = {"time": TIME, "current": "running", "seconds": {"running": 7.5, "hung": 2.0}, "percent": 78.9}
 RESTART = {"time": TIME, "reason": "WorkersHang"}
 CASES = [
     pytest.param({}, "created_timestamp_seconds", {"": 1795341600.0}, id="a time"),
@@ -38,14 +38,14 @@ CASES = [
         id="a label from elsewhere in the job",
     ),
     pytest.param({"status": {"progress": {"metrics": {"loss": 0.5}}}}, "progress_metric", {"loss": 0.5}, id="each key"),
-    pytest.param({"status": {"goodput": SPENT}}, "time_spent_seconds", {"productive": 7.5, "hung": 2.0}, id="classes"),
+    pytest.param({"status": {"goodput": SPENT}}, "time_spent_seconds", {"running": 7.5, "hung": 2.0}, id="classes"),
     pytest.param(
         {"status": {"goodput": SPENT}},
         "time_spent_timestamp_seconds",
-        {"productive": 1795341600.0},
+        {"running": 1795341600.0},
         id="a time with the open class",
     ),
-    pytest.param({"status": {"goodput": SPENT}}, "goodput_percent", {"": 78.9}, id="the productive part"),
+    pytest.param({"status": {"goodput": SPENT}}, "goodput_percent", {"": 78.9}, id="the running part"),
 ]
 
 

@@ -37,8 +37,8 @@ ROUND = {"elastic": {"round": "3.7", "members": 3, "worldSize": 6, "restarts": 1
 COORDINATED = [{"name": "pytorch", "env": [{"name": "PYTORCHJOB_COORDINATOR", "value": "op:29600"}]}]
 SPENT = {
     "time": timestamp(-4),
-    "current": "productive",
-    "seconds": {"productive": 266.0, "programStartup": 20.0, "infrastructureRecoveryFromDisruption": 10.0},
+    "current": "running",
+    "seconds": {"running": 266.0, "programStartup": 20.0, "infrastructureRecoveryFromDisruption": 10.0},
     "furthestStep": 70,
     "interruptions": 2,
 }
@@ -365,7 +365,7 @@ def test_the_screen() -> None:
         "Pods:      3/3 ready, 1 restart, age 5m",
         "Round:     3.7: 3 pods, 6 workers, 1 restart inside pods",
         "Progress:  step 70 of 100, 70%, 30s left, loss 0.25, reported 4s ago",
-        "Time:      90.0 % productive; 20 s lost to start, 10 s to 2 interruptions.",
+        "Time:      90.0 % running; 20 s lost to start, 10 s to 2 interruptions.",
         "",
         "ROLE       RANKS   POD              NODE     PHASE     STATE     RESTARTS   STEP   LAST LINE",
         "master-0   0-1     train-master-0   node-1   Running   running   0          -      -",
@@ -412,10 +412,10 @@ def test_the_view_as_data(form: str, read: Any) -> None:
 def test_the_time_spent_for_programs() -> None:
     shown = view_of(job(RUNNING, status={**ROUND, "goodput": SPENT}), *agents()).to_json()["time"]
     assert shown == {
-        "sentence": "90.0 % productive; 20 s lost to start, 10 s to 2 interruptions.",
+        "sentence": "90.0 % running; 20 s lost to start, 10 s to 2 interruptions.",
         "percent": 90.0,
         "lostSeconds": 30.0,
-        "seconds": {"productive": 270.0, "programStartup": 20.0, "infrastructureRecoveryFromDisruption": 10.0},
+        "seconds": {"running": 270.0, "programStartup": 20.0, "infrastructureRecoveryFromDisruption": 10.0},
         "interruptions": 2,
     }
 
@@ -424,11 +424,11 @@ def test_the_time_spent_for_programs() -> None:
     ("seconds", "line"),
     [
         pytest.param(
-            {"productive": 90.0, "programStartup": 10.0},
-            ["Time:      10 s lost to start. Without known steps, the productive part is unknown."],
+            {"running": 90.0, "programStartup": 10.0},
+            ["Time:      10 s lost to start. Without known steps, repeated steps are unknown."],
             id="its losses only",
         ),
-        pytest.param({"productive": 90.0}, [], id="nothing if no loss is known"),
+        pytest.param({"running": 90.0}, [], id="nothing if no loss is known"),
     ],
 )
 def test_a_job_without_known_steps_shows(seconds: dict[str, float], line: list[str]) -> None:
@@ -459,7 +459,7 @@ def test_time_alone_is_no_change_for_watch() -> None:
             return super().job(name)
 
     def spends(seconds: float) -> Object:
-        return job(RUNNING, status={"goodput": {**SPENT, "seconds": {"productive": seconds}}})
+        return job(RUNNING, status={"goodput": {**SPENT, "seconds": {"running": seconds}}})
 
     answer = status(Waiting(spends(1.0), *ALL), "--watch", "--interval", "0")
     assert sum(line.startswith("State:") for line in answer.output.splitlines()) == 2

@@ -75,20 +75,18 @@ def test_a_job_that_is_over_has_no_time_left() -> None:
     [
         pytest.param({}, False, (None, None), id="no ledger"),
         pytest.param({"program_startup": 60.0}, False, (None, None), id="a job that has not trained"),
-        pytest.param(
-            {"productive": 90.0, "hung": 10.0, "step": 7}, False, ("90.0%", "10s"), id="a job that shows steps"
-        ),
-        pytest.param({"productive": 90.0, "hung": 10.0}, False, (None, "10s"), id="it grows unseen without steps"),
-        pytest.param({"productive": 90.0, "hung": 10.0}, True, ("90.0%", "10s"), id="until the job is over"),
+        pytest.param({"running": 90.0, "hung": 10.0, "step": 7}, False, ("90.0%", "10s"), id="a job that shows steps"),
+        pytest.param({"running": 90.0, "hung": 10.0}, False, (None, "10s"), id="it grows unseen without steps"),
+        pytest.param({"running": 90.0, "hung": 10.0}, True, ("90.0%", "10s"), id="until the job is over"),
         pytest.param({"program_startup": 60.0}, True, ("0.0%", "60s"), id="a job that never trained"),
     ],
 )
 def test_goodput(ledger: dict[str, Any], over: bool, expected: tuple[str | None, ...]) -> None:
     step, seconds = ledger.get("step"), GoodputSeconds(**{name: ledger[name] for name in ledger if name != "step"})
-    stored = GoodputStatus(time=at(0), current="productive", seconds=seconds, furthest_step=step) if ledger else None
+    stored = GoodputStatus(time=at(0), current="running", seconds=seconds, furthest_step=step) if ledger else None
     status = JobStatus(goodput=stored, completion_time=at(0) if over else None)
     found = columns.build(status, {}, running=not over)
-    assert (found.goodput, found.lost) == expected
+    assert (found.running, found.lost) == expected
 
 
 @pytest.mark.parametrize(

@@ -66,18 +66,18 @@ def test_the_seconds_have_a_field_for_each_class() -> None:
     assert {field.alias for field in GoodputSeconds.model_fields.values()} == {each.value for each in TimeClass}
 
 
-def test_a_plain_job_is_productive_while_its_containers_run() -> None:
+def test_a_plain_job_runs_while_its_containers_run() -> None:
     life = Life().see(0, *pods(WAIT, WAIT)).see(10, *PLACED).see(30, *pods(RUN, RUN)).see(130, *pods(OVER, OVER))
-    assert life.seconds() == {"waitingForPods": 10, "programStartup": 20, "productive": 100}
+    assert life.seconds() == {"waitingForPods": 10, "programStartup": 20, "running": 100}
     assert (life.stored.percent, life.stored.furthest_step, life.stored.interruptions) == (76.9, None, None)
     assert life.job.status.columns is not None
-    assert (life.job.status.columns.goodput, life.job.status.columns.lost) == ("76.9%", "30s")
+    assert (life.job.status.columns.running, life.job.status.columns.lost) == ("76.9%", "30s")
 
 
 def test_a_plain_job_whose_pod_is_replaced() -> None:
     life = Life(make_job(restart="ExitCode")).see(0, *pods(RUN, RUN))
     life.see(100, *pods(RUN, "Failed")).see(101, *pods(RUN, WAIT)).see(120, *pods(RUN, RUN)).see(150, *pods(OVER, OVER))
-    assert life.seconds() == {"waitingForPods": 20, "productive": 130}
+    assert life.seconds() == {"waitingForPods": 20, "running": 130}
     assert life.stored.interruptions == 1
 
 
@@ -85,7 +85,7 @@ def test_containers_that_the_kubelet_restarts() -> None:
     crash = make_pod("worker-0", RUN, node="a", problem=PodProblem("CrashLoopBackOff", "back-off"))
     life = Life().see(0, *pods(RUN, RUN)).see(50, make_pod("master-0"), crash).see(80, *pods(RUN, RUN))
     assert life.see(90, *pods(OVER, OVER)).seconds() == {
-        "productive": 60,
+        "running": 60,
         "infrastructureRecoveryFromDisruption": 30,
     }
 
@@ -93,7 +93,7 @@ def test_containers_that_the_kubelet_restarts() -> None:
 def test_an_elastic_job_trains_with_the_least_pods() -> None:
     job = make_job(master=None, workers=2, elasticPolicy={"minReplicas": 1, "maxReplicas": 2})
     worker = make_pod("worker-0")
-    assert Life(job).see(0, worker).see(10, worker).see(20, worker, make_pod("worker-1")).stored.current == "productive"
+    assert Life(job).see(0, worker).see(10, worker).see(20, worker, make_pod("worker-1")).stored.current == "running"
 
 
 def test_a_job_counts_from_its_creation() -> None:
@@ -113,7 +113,7 @@ def test_a_job_that_an_earlier_version_managed_counts_from_now_on() -> None:
     status = old.model_copy(update={"goodput": None, "elastic": ElasticStatus(round="1.1")})
     life.job = life.job.model_copy(update={"status": status})
     life.see(5, *pods(RUN, RUN)).see(10, *pods(OVER, OVER))
-    assert (life.seconds(), life.stored.current) == ({}, "productive")
+    assert (life.seconds(), life.stored.current) == ({}, "running")
 
 
 def test_a_suspended_job_and_the_wait_for_its_pods() -> None:
@@ -122,19 +122,19 @@ def test_a_suspended_job_and_the_wait_for_its_pods() -> None:
     life.see(20, *pods(RUN, RUN)).see(30)
     life.job = suspend(life.job, False)
     life.see(60).see(61).see(65, *pods(RUN, RUN)).see(75, *pods(OVER, OVER))
-    assert life.seconds() == {"productive": 30, "suspended": 40, "waitingForPods": 5}
+    assert life.seconds() == {"running": 30, "suspended": 40, "waitingForPods": 5}
 
 
 def test_a_resumed_job_waits_for_its_pods_until_they_run() -> None:
     """Its agents import torch before the coordinator hears them."""
-    life = Life(agents=True).hears(book(begin(TimeClass.PRODUCTIVE, 0.0), 10.0)).see(10, *pods(RUN, RUN))
+    life = Life(agents=True).hears(book(begin(TimeClass.RUNNING, 0.0), 10.0)).see(10, *pods(RUN, RUN))
     life.job, life.report = suspend(life.job, True), None
     life.see(20).see(30)
     life.job = suspend(life.job, False)
     life.see(60).see(61).see(65, *pods(RUN, RUN)).see(80, *pods(RUN, RUN))
     assert life.stored.current == "infrastructureRecoveryFromDisruption"
     assert life.see(81, *pods(OVER, OVER)).seconds() == {
-        "productive": 20,
+        "running": 20,
         "suspended": 40,
         "waitingForPods": 5,
         "infrastructureRecoveryFromDisruption": 16,
@@ -149,26 +149,26 @@ def test_agents_start_until_the_coordinator_hears_them() -> None:
 
 def test_the_coordinators_ledger_counts_by_the_wall_clock() -> None:
     life = Life(agents=True).see(0, *pods(RUN, RUN))
-    ledger = book(replace(begin(TimeClass.PRODUCTIVE, 5.0), step=7), 45.0)
+    ledger = book(replace(begin(TimeClass.RUNNING, 5.0), step=7), 45.0)
     life.hears(ledger, step=7).see(40, *pods(RUN, RUN))
-    assert (life.seconds(), life.stored.furthest_step, life.stored.time) == ({"productive": 40}, 7, at(40))
+    assert (life.seconds(), life.stored.furthest_step, life.stored.time) == ({"running": 40}, 7, at(40))
 
 
 def test_a_change_of_the_leader_loses_no_second() -> None:
     life = Life(agents=True).see(0, *pods(RUN, RUN))
-    life.hears(book(replace(begin(TimeClass.PRODUCTIVE, 5.0), step=7), 45.0)).see(40, *pods(RUN, RUN))
+    life.hears(book(replace(begin(TimeClass.RUNNING, 5.0), step=7), 45.0)).see(40, *pods(RUN, RUN))
     life.report = Report()  # of a coordinator that has heard no agent yet
     life.see(52, *pods(RUN, RUN))
     assert isinstance(life.update, Sync)
     assert life.update.ledger is not None
-    assert (life.update.ledger.total, life.update.ledger.current) == (52, TimeClass.PRODUCTIVE)
+    assert (life.update.ledger.total, life.update.ledger.current) == (52, TimeClass.RUNNING)
     assert (life.update.ledger.until, life.update.ledger.furthest) == (at(52).timestamp(), 7)
 
 
 def test_the_stored_ledger_stays_while_nothing_else_changes() -> None:
-    life = Life(agents=True).see(0, *pods(RUN, RUN)).hears(book(begin(TimeClass.PRODUCTIVE, 0.0), 40.0))
+    life = Life(agents=True).see(0, *pods(RUN, RUN)).hears(book(begin(TimeClass.RUNNING, 0.0), 40.0))
     before = life.see(40, *pods(RUN, RUN)).stored
-    life.hears(book(begin(TimeClass.PRODUCTIVE, 0.0), 400.0))
+    life.hears(book(begin(TimeClass.RUNNING, 0.0), 400.0))
     assert life.see(400, *pods(RUN, RUN)).stored == before
 
 
@@ -201,12 +201,12 @@ def test_a_class_of_a_later_version_counts_as_another() -> None:
     life = Life().see(0, *pods(RUN, RUN))
     stored = life.stored.model_copy(update={"current": "lunch"})
     life.job = life.job.model_copy(update={"status": life.job.status.model_copy(update={"goodput": stored})})
-    assert life.see(10, *pods(RUN, RUN)).see(20, *pods(OVER, OVER)).seconds() == {"other": 10, "productive": 10}
+    assert life.see(10, *pods(RUN, RUN)).see(20, *pods(OVER, OVER)).seconds() == {"other": 10, "running": 10}
 
 
 def test_saves_and_causes_survive_a_change_of_the_leader() -> None:
     script = ScriptSaves(3, 4.5, 60, round_saves=1, round_seconds=1.5, counted_to=60)
-    begun = begin(TimeClass.PRODUCTIVE, 5.0)
+    begun = begin(TimeClass.RUNNING, 5.0)
     ledger = replace(begun, step=61, new_steps=59, interruptions=3, causes=Causes(1, 1, 1), script=script)
     life = Life(agents=True).hears(ledger, step=61).see(40, *pods(RUN, RUN))
     stored = life.stored
@@ -230,5 +230,5 @@ def test_saves_and_causes_survive_a_change_of_the_leader() -> None:
     ],
 )
 def test_the_number_of_saves(script: ScriptSaves, step: int | None, expected: int | None) -> None:
-    ledger = replace(begin(TimeClass.PRODUCTIVE, 5.0), step=step, script=script)
+    ledger = replace(begin(TimeClass.RUNNING, 5.0), step=step, script=script)
     assert Life(agents=True).hears(ledger, step=step).see(40, *pods(RUN, RUN)).stored.saves == expected

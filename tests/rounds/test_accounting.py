@@ -14,7 +14,7 @@ from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.summary import summarize
 from tests.rounds.story import Job, another_leader, expected, stopped
 
-PRODUCTIVE, STARTUP = TimeClass.PRODUCTIVE, TimeClass.PROGRAM_STARTUP
+RUNNING, STARTUP = TimeClass.RUNNING, TimeClass.PROGRAM_STARTUP
 RECOVERY, DETECTION = TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION, TimeClass.DETECTION
 REPLAYED, SAVES = TimeClass.WASTED_PROGRESS_FROM_DISRUPTION, TimeClass.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME
 LOADS = TimeClass.UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME
@@ -235,58 +235,58 @@ def fetches_a_checkpoint() -> Job:
 
 
 STORIES = [
-    pytest.param(starts, {STARTUP: 7, PRODUCTIVE: 5}, id="members join, and load"),
-    pytest.param(fails, {STARTUP: 2, PRODUCTIVE: 14, REPLAYED: 5}, id="a worker fails, and five steps are repeated"),
+    pytest.param(starts, {STARTUP: 7, RUNNING: 5}, id="members join, and load"),
+    pytest.param(fails, {STARTUP: 2, RUNNING: 14, REPLAYED: 5}, id="a worker fails, and five steps are repeated"),
     pytest.param(
-        reports_a_failure_late, {STARTUP: 1, PRODUCTIVE: 10, DETECTION: 2}, id="a failure is reported with its age"
+        reports_a_failure_late, {STARTUP: 1, RUNNING: 10, DETECTION: 2}, id="a failure is reported with its age"
     ),
-    pytest.param(hangs, {STARTUP: 1, PRODUCTIVE: 10, HUNG: 60}, id="workers hang since their last step"),
+    pytest.param(hangs, {STARTUP: 1, RUNNING: 10, HUNG: 60}, id="workers hang since their last step"),
     pytest.param(
-        falls_silent, {STARTUP: 1, PRODUCTIVE: 10, DETECTION: LEASE_SECONDS}, id="an agent sends nothing any more"
+        falls_silent, {STARTUP: 1, RUNNING: 10, DETECTION: LEASE_SECONDS}, id="an agent sends nothing any more"
     ),
     pytest.param(
         loses_a_connection,
-        {STARTUP: 1, PRODUCTIVE: 10, DETECTION: RECONNECT_SECONDS},
+        {STARTUP: 1, RUNNING: 10, DETECTION: RECONNECT_SECONDS},
         id="an agent loses its connection for good",
     ),
     pytest.param(
         loses_a_pod_and_waits_for_a_node,
-        {STARTUP: 1, PRODUCTIVE: 10, WAITS: 20, RECOVERY: 3},
+        {STARTUP: 1, RUNNING: 10, WAITS: 20, RECOVERY: 3},
         id="a pod is lost, and its successor has no node at first",
     ),
-    pytest.param(saves_on_request, {STARTUP: 1, PRODUCTIVE: 9, SAVES: 4}, id="a pod leaves, and the others save first"),
-    pytest.param(saves_by_itself, {STARTUP: 1, PRODUCTIVE: 16, SAVES: 4}, id="a script saves by itself"),
-    pytest.param(loads_at_its_start, {STARTUP: 3, LOADS: 3, PRODUCTIVE: 9}, id="a script loads before its first step"),
+    pytest.param(saves_on_request, {STARTUP: 1, RUNNING: 9, SAVES: 4}, id="a pod leaves, and the others save first"),
+    pytest.param(saves_by_itself, {STARTUP: 1, RUNNING: 16, SAVES: 4}, id="a script saves by itself"),
+    pytest.param(loads_at_its_start, {STARTUP: 3, LOADS: 3, RUNNING: 9}, id="a script loads before its first step"),
     pytest.param(
         fetches_a_checkpoint,
-        {STARTUP: 2.5, PRODUCTIVE: 10, RECOVERY: 5.5},
+        {STARTUP: 2.5, RUNNING: 10, RECOVERY: 5.5},
         id="agents fetch a checkpoint before the workers start",
     ),
-    pytest.param(ends, {STARTUP: 1, PRODUCTIVE: 10, TimeClass.OTHER: 5}, id="the training is over"),
+    pytest.param(ends, {STARTUP: 1, RUNNING: 10, TimeClass.OTHER: 5}, id="the training is over"),
     pytest.param(
         ends_before_it_is_reported,
-        {STARTUP: 1, PRODUCTIVE: 11, TimeClass.OTHER: 8},
+        {STARTUP: 1, RUNNING: 11, TimeClass.OTHER: 8},
         id="the training was over before it is reported",
     ),
     pytest.param(
         waits_for_its_last_copy,
-        {STARTUP: 1, PRODUCTIVE: 10.5, TimeClass.OTHER: 299.5},
+        {STARTUP: 1, RUNNING: 10.5, TimeClass.OTHER: 299.5},
         id="the training was over minutes before its last copy",
     ),
     pytest.param(
         ends_with_an_agent_of_an_earlier_version,
-        {STARTUP: 1, PRODUCTIVE: 10, TimeClass.OTHER: 5},
+        {STARTUP: 1, RUNNING: 10, TimeClass.OTHER: 5},
         id="an agent does not say when its workers ended",
     ),
-    pytest.param(shows_no_steps, {PRODUCTIVE: 10}, id="running time is productive if no steps are known"),
+    pytest.param(shows_no_steps, {RUNNING: 10}, id="workers only run if no steps are known"),
     pytest.param(
         prints_the_steps_of_each_epoch,
-        {STARTUP: 2, PRODUCTIVE: 10},
+        {STARTUP: 2, RUNNING: 10},
         id="steps of each epoch are no replay",
     ),
     pytest.param(
         prints_the_steps_of_the_training,
-        {STARTUP: 2, PRODUCTIVE: 4, REPLAYED: 2},
+        {STARTUP: 2, RUNNING: 4, REPLAYED: 2},
         id="observed steps of the whole training are",
     ),
 ]
@@ -380,12 +380,12 @@ def test_a_new_coordinator_goes_on_with_the_ledger_of_the_status() -> None:
     assert after.state.ledger is not None
     found = book(after.state.ledger, after.now)
     assert found.total == pytest.approx(stored.total + 5)
-    assert found.seconds == pytest.approx({STARTUP: 1, PRODUCTIVE: 15}, abs=0.3)
+    assert found.seconds == pytest.approx({STARTUP: 1, RUNNING: 15}, abs=0.3)
 
 
 def test_members_that_join_again_after_a_suspension_restart() -> None:
     job = Job(2)
-    ledger = replace(book(begin(PRODUCTIVE, 0.0), 10.0), furthest=10, current=RECOVERY, entered=10.0)
+    ledger = replace(book(begin(RUNNING, 0.0), 10.0), furthest=10, current=RECOVERY, entered=10.0)
     sync(job, ledger)
     job.waits(0)
     job.passes(4)
@@ -393,7 +393,7 @@ def test_members_that_join_again_after_a_suspension_restart() -> None:
     trains(job, 5, 6)
     assert job.state.ledger is not None
     found = book(job.state.ledger, job.now).seconds
-    assert found == pytest.approx({PRODUCTIVE: 10, RECOVERY: 4, STARTUP: 1, REPLAYED: 4}, abs=0.3)
+    assert found == pytest.approx({RUNNING: 10, RECOVERY: 4, STARTUP: 1, REPLAYED: 4}, abs=0.3)
 
 
 def test_a_later_sync_does_not_replace_the_ledger() -> None:

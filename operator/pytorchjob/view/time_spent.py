@@ -14,7 +14,7 @@ class TimeView:
     sentence: str
     """Empty: neither steps nor losses are known."""
     percent: float | None
-    """The productive part."""
+    """The part in which workers ran and no loss is known."""
     lost_seconds: float
     seconds: Mapping[str, float]
     """By class: the names of `status.goodput.seconds`."""

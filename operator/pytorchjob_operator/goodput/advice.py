@@ -45,7 +45,7 @@ class _Model:
 def optimum(cost: float, between: float) -> float:
     """Return the seconds of training between two saves that lose the least.
 
-    `cost`: seconds of a save; `between`: mean productive seconds between two interruptions.
+    `cost`: seconds of a save; `between`: mean running seconds between two interruptions.
     """
     if cost >= 2 * between:
         return between
@@ -55,7 +55,7 @@ def optimum(cost: float, between: float) -> float:
 
 def advise(figures: Figures) -> str:
     """Return one sentence, or nothing: without an interruption, unless all is known, and if little would be gained."""
-    saves, useful = figures.saves, figures.of(TimeClass.PRODUCTIVE)
+    saves, useful = figures.saves, figures.of(TimeClass.RUNNING)
     if not (figures.interruptions and figures.steps_known and figures.new_steps) or useful < _LEAST_SECONDS:
         return ""
     if saves.count == 0 and figures.of(TimeClass.WASTED_PROGRESS_FROM_DISRUPTION):
@@ -72,7 +72,7 @@ def advise(figures: Figures) -> str:
 
 
 def _model(figures: Figures, cost: float) -> _Model:
-    useful = figures.of(TimeClass.PRODUCTIVE)
+    useful = figures.of(TimeClass.RUNNING)
     depends = figures.of(TimeClass.WASTED_PROGRESS_FROM_DISRUPTION) + figures.saves.seconds
     fixed = max(figures.total - useful - depends, 0.0)
     return _Model(useful, fixed, figures.interruptions, cost, useful / figures.new_steps)

@@ -10,8 +10,8 @@ from enum import StrEnum
 class TimeClass(StrEnum):
     """What a second of a job's wall clock was spent on. The values are the names of fields in `status.goodput`."""
 
-    PRODUCTIVE = "productive"
-    """Steps that no earlier round had done. Without known steps: all workers run."""
+    RUNNING = "running"
+    """Workers run, beyond the furthest step of earlier rounds, and no loss is known. Without known steps: all run."""
     PROGRAM_STARTUP = "programStartup"
     """Image, import, first rendezvous, compile, first step; of later rounds, from their start to a step."""
     UNPRODUCTIVE_CHECKPOINT_SAVE_TIME = "unproductiveCheckpointSaveTime"
@@ -34,5 +34,5 @@ class TimeClass(StrEnum):
     """The training is over, and its pods end."""
 
 
-TRAINING = (TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION, TimeClass.PROGRAM_STARTUP)
+TRAINING = (TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION, TimeClass.PROGRAM_STARTUP)
 """The classes of a round whose workers run and do not save on request."""

@@ -33,9 +33,9 @@ class Figures:
     interruptions: int = 0
     """Rounds that ended by a failure or a loss."""
     steps_known: bool = True
-    """False: running time counts as productive, and replayed steps are unknown."""
+    """False: running time counts as running, and replayed steps are unknown."""
     new_steps: int = 0
-    """Steps that the productive seconds hold."""
+    """Steps that the seconds of running hold."""
     causes: Causes = field(default_factory=Causes)
     saves: SaveFigures = field(default_factory=SaveFigures)
 
@@ -51,13 +51,13 @@ class Figures:
 
     @property
     def lost(self) -> float:
-        """Seconds that were not productive."""
-        return self.total - self.of(TimeClass.PRODUCTIVE)
+        """Seconds that are known to be lost."""
+        return self.total - self.of(TimeClass.RUNNING)
 
     @property
     def percent(self) -> float | None:
-        """The productive part of the time, rounded to a tenth; None before any time has passed."""
-        return round(100 * self.of(TimeClass.PRODUCTIVE) / self.total, 1) if self.total > 0 else None
+        """The part in which workers ran and no loss is known, rounded to a tenth; None before any time has passed."""
+        return round(100 * self.of(TimeClass.RUNNING) / self.total, 1) if self.total > 0 else None
 
     def of(self, *classes: TimeClass) -> float:
         """Return the seconds of these classes."""

@@ -14,7 +14,7 @@ from pytorchjob_operator.goodput.classes import TRAINING, TimeClass
 from pytorchjob_operator.goodput.interruptions import Cause, Causes
 from pytorchjob_operator.goodput.script_saves import SETTLE_SECONDS, SavesSeen, ScriptSaves
 
-_P, _W = TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION
+_R, _W = TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION
 _RECOVERY = TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION
 _SAVE = TimeClass.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME
 _ENDABLE = (*TRAINING, _SAVE)
@@ -117,14 +117,14 @@ class Ledger:
     stepped: float | None = None
     """When `step` last grew."""
     unknown: float = 0.0
-    """Productive seconds before any step was known: a first step turns them into start."""
+    """Running seconds before any step was known: a first step turns them into start."""
     unsteady: bool = False
     """True if steps went back within a round. Replayed steps are unknown then."""
     interruptions: int = 0
     """Rounds that ended by a failure or a loss."""
     causes: Causes = field(default_factory=Causes)
     new_steps: int = 0
-    """Steps that no earlier round had done, without the first ones of each round: the productive seconds hold them."""
+    """Steps that no earlier round had done, without the first ones of each round: the seconds of running hold them."""
     script: ScriptSaves = field(default_factory=ScriptSaves)
     regrouped: bool = False
     """True if the round follows another one, and it is unknown when its workers were started."""
@@ -176,7 +176,7 @@ def book(ledger: Ledger, now: float) -> Ledger:
         return ledger
     current = ledger.current
     seconds = {**ledger.seconds, current: ledger.seconds.get(current, 0.0) + gap}
-    blind = current is _P and ledger.step is None and ledger.furthest is None
+    blind = current is _R and ledger.step is None and ledger.furthest is None
     return replace(ledger, seconds=seconds, until=now, unknown=ledger.unknown + (gap if blind else 0.0))
 
 
@@ -214,9 +214,9 @@ def _class_of(ledger: Ledger, sight: Sight) -> TimeClass:
         return _OF_STAGE[sight.stage]
     if ledger.step is not None:
         replays = ledger.furthest is not None and ledger.step < ledger.furthest and not ledger.unsteady
-        return _W if replays else _P
+        return _W if replays else _R
     if ledger.furthest is None:
-        return _P
+        return _R
     if sight.begins or ledger.current not in TRAINING:
         return TimeClass.PROGRAM_STARTUP
     return ledger.current
@@ -245,14 +245,14 @@ def _ended_late(ledger: Ledger, new: TimeClass, seconds: float) -> Ledger:
         return ledger
     late = min(max(seconds, 0.0), max(ledger.until - ledger.entered, 0.0))
     moved = _move(ledger, ledger.current, new, late)
-    return replace(moved, unknown=max(ledger.unknown - late, 0.0)) if ledger.current is _P else moved
+    return replace(moved, unknown=max(ledger.unknown - late, 0.0)) if ledger.current is _R else moved
 
 
 def _workers_started(ledger: Ledger, age: float) -> Ledger:
     """Move the time between the assignment and the workers' start: the agents fetch checkpoints in it."""
     late = min(max(ledger.until - ledger.entered - max(age, 0.0), 0.0), max(ledger.until - ledger.entered, 0.0))
     moved = _move(ledger, ledger.current, _RECOVERY, late)
-    unknown = max(ledger.unknown - late, 0.0) if ledger.current is _P else ledger.unknown
+    unknown = max(ledger.unknown - late, 0.0) if ledger.current is _R else ledger.unknown
     return replace(moved, regrouped=False, entered=ledger.entered + late, unknown=unknown)
 
 
@@ -264,7 +264,7 @@ def _saved(ledger: Ledger, seen: SavesSeen) -> Ledger:
     moved = _move(ledger, ledger.current, _SAVE, spent)
     stepped = None if ledger.stepped is None else min(ledger.stepped + spent, ledger.until)
     entered, unknown = min(ledger.entered + spent, ledger.until), ledger.unknown
-    if ledger.current is _P:
+    if ledger.current is _R:
         unknown = max(unknown - spent, 0.0)
     return replace(moved, entered=entered, stepped=stepped, unknown=unknown)
 
@@ -293,7 +293,7 @@ def _reached(ledger: Ledger, step: int, seen: StepsSeen) -> Ledger:
     since = min(max(seen.age, 0.0), _since_step(ledger))
     if before is not None and furthest is not None and ledger.current is _W and step >= furthest:
         spent = _since_step(ledger) - since
-        ledger = _move(ledger, _W, _P, spent * (step - furthest) / (step - before) + since)
+        ledger = _move(ledger, _W, _R, spent * (step - furthest) / (step - before) + since)
     return replace(ledger, step=step, stepped=ledger.until - since)
 
 
@@ -304,14 +304,14 @@ def _started(ledger: Ledger, step: int, seen: StepsSeen) -> Ledger:
     startup = TimeClass.PROGRAM_STARTUP
     if furthest is None:
         trained = min(max(seen.first_age, 0.0), ledger.unknown)
-        ledger = _move(ledger, _P, startup, ledger.unknown - trained)
+        ledger = _move(ledger, _R, startup, ledger.unknown - trained)
         return replace(ledger, unknown=0.0, new_steps=ledger.new_steps + step - first if trained else ledger.new_steps)
     if ledger.current is not startup:
         return ledger
     trained = min(max(seen.first_age, 0.0), max(ledger.until - ledger.entered, 0.0))
     new = max(step - max(furthest, first), 0)
     fresh = trained * new / (step - first) if step > first else 0.0
-    ledger = _move(_move(ledger, startup, _P, fresh), startup, _W, trained - fresh)
+    ledger = _move(_move(ledger, startup, _R, fresh), startup, _W, trained - fresh)
     return replace(ledger, new_steps=ledger.new_steps + (new if trained else 0))
 
 

@@ -1,7 +1,7 @@
-"""A job's ledger in words: `92.1 % productive; 4 min lost to 3 pod losses, 2 min to replayed steps.` Pure.
+"""A job's ledger in words: `92.1 % running; 4 min lost to 3 pod losses, 2 min to replayed steps.` Pure.
 
 A sentence of `advice` about the interval of saves follows if there is one. Without known steps there is no percentage:
-running time counts as productive then, also that of workers that hang or fail before their first step.
+the running time may then be steps that were done before, or workers that fail before their first step.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _KINDS = {
     Cause.CRASH: ("crash", "crashes"),
     Cause.HANG: ("hang", "hangs"),
 }
-_UNKNOWN = "Without known steps, the productive part is unknown."
+_UNKNOWN = "Without known steps, repeated steps are unknown."
 _REST = (("interruption", "interruptions"), ("other interruption", "other interruptions"))
 """Interruptions of unknown cause: alone, and beside known ones."""
 _UNITS = ((60.0, 1.0, "s"), (3600.0, 60.0, "min"), (86_400.0, 3600.0, "h"))
@@ -45,7 +45,7 @@ def describe(figures: Figures) -> str:
     lost = _lost(figures)
     if not figures.steps_known:
         return f"{lost}. {_UNKNOWN}" if lost else ""
-    text = f"{figures.percent:.1f} % productive{'; ' if lost else ''}{lost}."
+    text = f"{figures.percent:.1f} % running{'; ' if lost else ''}{lost}."
     more = advise(figures)
     return f"{text} {more}" if more else text
 

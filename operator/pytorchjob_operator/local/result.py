@@ -56,7 +56,7 @@ def summary(ended: PyTorchJob, elapsed: str, restarts: int) -> str:
 
 
 def time_spent(ended: PyTorchJob, ledger: Ledger | None, now: datetime) -> str:
-    """One sentence: which part of the time was productive, and to what the rest was lost; empty if it is unknown.
+    """One sentence: for which part of the time workers ran, and to what the rest was lost; empty if it is unknown.
 
     `ledger`: the coordinator's. It is newer than the status of a job that was stopped: a status waits for more steps.
     """

@@ -72,7 +72,7 @@ class RunResult:
     failure: tuple[str, ...] = ()
     """Why the job failed, and the next step; empty for a job that did not fail."""
     time_spent: str = ""
-    """Which part of its time was productive, in one sentence; empty if it is unknown."""
+    """For which part of its time workers ran, and what was lost, in one sentence; empty if it is unknown."""
 
 
 class Runner:

@@ -165,21 +165,23 @@ class ColumnsStatus(Model):
     loss: Text | None = Field(
         default=None, description="The newest loss that the script reports. Unset: unknown. Example: 0.2518."
     )
-    goodput: Text | None = Field(
+    running: Text | None = Field(
         default=None,
-        description="The productive part of the job's time. Unset: unknown, or it grows unseen because the script shows"
+        description="status.goodput.percent, for people. Unset: unknown, or it grows unseen because the script shows"
         " no steps. Example: 92.1%.",
     )
     lost: Text | None = Field(
-        default=None, description="Time that was not productive. Unset: the job has not trained yet. Example: 6m."
+        default=None, description="Time that is known to be lost. Unset: the job has not trained yet. Example: 6m."
     )
 
 
 class GoodputSeconds(Model):
     """Seconds of a job's wall clock by class. Each second belongs to one class. Unset: none."""
 
-    productive: Elapsed | None = Field(
-        default=None, description="Steps that no earlier round had done. Without known steps: all workers run."
+    running: Elapsed | None = Field(
+        default=None,
+        description="Workers ran, beyond the furthest step of earlier rounds, and no loss is known: steps, and what the"
+        " script does besides, such as waiting for data and evaluation. Without known steps: all workers ran.",
     )
     program_startup: Elapsed | None = Field(
         default=None,
@@ -218,15 +220,17 @@ class GoodputStatus(Model):
 
     time: ExactTime = Field(description="Up to when the seconds are booked.")
     current: ReasonWord = Field(
-        description="The class of the time since then: the name of a field of seconds. Example: productive."
+        description="The class of the time since then: the name of a field of seconds. Example: running."
     )
     seconds: GoodputSeconds = Field(description="Seconds of each class.")
     percent: Annotated[float, Field(ge=0, le=100)] | None = Field(
-        default=None, description="The productive part of the time. Unset: no time has passed."
+        default=None,
+        description="The part of the time in which workers ran and no loss is known: running, of all seconds. Data"
+        " waits and evaluation are in it, so useful step time is at most this. Unset: no time has passed.",
     )
     furthest_step: Position | None = Field(
         default=None,
-        description="The furthest step of all rounds. Unset: steps are unknown, so running time counts as productive,"
+        description="The furthest step of all rounds. Unset: steps are unknown, so running time counts as running,"
         " and replayed steps are unknown.",
     )
     interruptions: Count | None = Field(
@@ -236,7 +240,7 @@ class GoodputStatus(Model):
     crashes: Count | None = Field(default=None, description="Interruptions by failed workers. Unset: none.")
     hangs: Count | None = Field(default=None, description="Interruptions by hung workers. Unset: none.")
     new_steps: Position | None = Field(
-        default=None, description="Steps that the productive seconds hold. Unset: steps are unknown."
+        default=None, description="Steps that the seconds of running hold. Unset: steps are unknown."
     )
     saves: Count | None = Field(
         default=None,

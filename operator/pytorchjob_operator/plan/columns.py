@@ -35,15 +35,15 @@ def _ready(shown: ReplicaStatuses, counts: dict[ReplicaType, Counts]) -> str:
 def _goodput(status: JobStatus) -> dict[str, str | None]:
     """Return the columns of a job that has trained, or is over.
 
-    The productive part grows all the time, and is written with each step. Without steps it is written at the end.
+    The running part grows all the time, and is written with each step. Without steps it is written at the end.
     """
     stored, over = status.goodput, status.completion_time is not None
-    if stored is None or not (over or stored.seconds.productive):
+    if stored is None or not (over or stored.seconds.running):
         return {}
     figures = Figures.of_seconds(stored.seconds.to_api())
     fresh = over or stored.furthest_step is not None
     return {
-        "goodput": f"{figures.percent:.1f}%" if fresh and figures.percent is not None else None,
+        "running": f"{figures.percent:.1f}%" if fresh and figures.percent is not None else None,
         "lost": shown_values.age(figures.lost),
     }
 

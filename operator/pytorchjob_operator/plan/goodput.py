@@ -20,7 +20,7 @@ from pytorchjob_operator.plan import elastic, members
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.problem import read_time
 
-_TRAINED = (TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION)
+_TRAINED = (TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION)
 _WITHOUT_PODS = (TimeClass.WAITING_FOR_PODS, TimeClass.SUSPENDED)
 """Classes that are over once the pods run, also before an agent is heard."""
 _DOWN = (Stage.RESTARTING, Stage.WAITING_FOR_PODS)
@@ -118,7 +118,7 @@ def _begun(context: Context, now: float) -> Ledger:
     created = read_time(meta.creation_timestamp)
     new = created is not None and not context.seen.job.status.conditions
     start = min(created.timestamp(), now) if new and created is not None else now
-    return begin(TimeClass.PRODUCTIVE if trained else TimeClass.WAITING_FOR_PODS, start)
+    return begin(TimeClass.RUNNING if trained else TimeClass.WAITING_FOR_PODS, start)
 
 
 def _read(stored: GoodputStatus) -> Ledger:

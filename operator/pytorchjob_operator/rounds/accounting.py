@@ -19,7 +19,7 @@ from pytorchjob_operator.rounds.values import Member, Round
 
 _INTERRUPTS = (Trigger.WORKERS_FAILED, Trigger.WORKERS_STOPPED, Trigger.MEMBER_LOST)
 """What ends a running round without a plan."""
-_TRAINED = (TimeClass.PRODUCTIVE, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION)
+_TRAINED = (TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION)
 
 
 def synced(state: JobState, job: JobSynced, now: float) -> Ledger | None:
