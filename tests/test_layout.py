@@ -1,4 +1,4 @@
-"""The house: the name of the source root shadows nothing, the agent needs nothing, files and functions stay small."""
+"""The house: the name of the source root shadows nothing, the agent needs nothing."""
 
 import ast
 import subprocess
@@ -33,11 +33,6 @@ NEED_TORCH = {
 }
 NO_MODULES = {"__init__", "script.lightning", "workers.startup.sitecustomize"}
 """The package itself, what a script of Lightning imports, and what only Python's own `site` imports."""
-FILES = sorted(SOURCE.rglob("*.py"))
-
-MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 350, 50, 5
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def python(code: str, *flags: str) -> str:
@@ -79,45 +74,6 @@ def imported(path: Path) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield AGENT.name if node.level else (node.module or "").partition(".")[0]
-
-
-@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(SOURCE))) for path in FILES])
-def test_a_file_and_its_functions_are_small(path: Path) -> None:
-    assert list(too_big(path)) == []
-
-
-def too_big(path: Path) -> Iterator[str]:
-    """What is beyond the limits in a file."""
-    text = path.read_text()
-    lines = text.count("\n")
-    if lines > MOST_LINES:
-        yield f"{lines} lines, at most {MOST_LINES}"
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, Function):
-            yield from _too_big(node)
-
-
-def _too_big(function: Function) -> Iterator[str]:
-    lines = (function.end_lineno or 0) - function.lineno + 1
-    if lines > MOST_FUNCTION_LINES:
-        yield f"{function.name}: {lines} lines, at most {MOST_FUNCTION_LINES}"
-    given = function.args
-    names = [argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-    parameters = [name for name in names if name not in ("self", "cls")]
-    if any("click." in ast.unparse(decorator) for decorator in function.decorator_list):
-        return  # a command has a parameter for each of its options
-    if len(parameters) > MOST_PARAMETERS:
-        yield f"{function.name}: {len(parameters)} parameters, at most {MOST_PARAMETERS}"
-
-
-def test_the_limits_are_noticed(tmp_path: Path) -> None:
-    big = tmp_path / "big.py"
-    big.write_text("def f(a, b, c, d, e, *, g):\n" + "    pass\n" * 60 + "#\n" * 300)
-    assert list(too_big(big)) == [
-        "361 lines, at most 350",
-        "f: 61 lines, at most 50",
-        "f: 6 parameters, at most 5",
-    ]
 
 
 def test_no_file_has_the_marks_of_a_conflict() -> None:

@@ -24,7 +24,7 @@ from pytorchjob_operator import names
 @click.option("-i", "--stdin", is_flag=True, help="Pass the input on.")
 @click.option("-t", "--tty", is_flag=True, help="The input is a terminal.")
 @with_cluster
-def exec_command(  # noqa: PLR0913 - one parameter per option
+def exec_command(
     cluster: Cluster,
     job: str,
     command: tuple[str, ...],

@@ -114,7 +114,7 @@ class Scaffold:
     help="Mount the script from a ConfigMap, so that no image has to be built. Needs --image.",
 )
 @click.option("--directory", default=".", metavar="FOLDER", help="Where to write the files. Default: here.")
-def init_command(  # noqa: PLR0913 - one parameter per option
+def init_command(
     name: str,
     image: str | None,
     script: str,

@@ -34,7 +34,7 @@ from pytorchjob_operator import names
 @click.option("--timestamps", is_flag=True, help="Print the node's timestamp before each line.")
 @click.option("-c", "--container", metavar="NAME", default=names.CONTAINER, show_default=True, help="Container.")
 @with_cluster
-def logs_command(  # noqa: PLR0913 - one parameter per option
+def logs_command(
     cluster: Cluster,
     job: str,
     follow: bool,

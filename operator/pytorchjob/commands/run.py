@@ -44,7 +44,7 @@ from pytorchjob_operator.plan_command import refuse
     metavar="FILE",
     help="Keep the job with its present status in this file, as JSON; it is complete at any moment.",
 )
-def run_command(  # noqa: PLR0913 - one parameter per option
+def run_command(
     file: str | None,
     named: str | None,
     job: str | None,

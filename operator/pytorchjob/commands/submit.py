@@ -43,7 +43,7 @@ class DryRunCommand(click.Command):
 )
 @output_option("json", "yaml", "name")
 @with_connect
-def submit_command(  # noqa: PLR0913 - one parameter per option
+def submit_command(
     connect: Callable[[], Cluster],
     files: tuple[str, ...],
     named: tuple[str, ...],

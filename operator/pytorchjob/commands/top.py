@@ -33,7 +33,7 @@ from pytorchjob.view.usage import Usage
 @click.option("--no-headers", is_flag=True, help="Without the line of headers.")
 @output_option("json")
 @with_cluster
-def top_command(  # noqa: PLR0913 - one parameter per option
+def top_command(
     cluster: Cluster,
     job: str | None,
     all_namespaces: bool,
