@@ -23,6 +23,7 @@ COMMANDS = {
         "pytorchjob.commands.completion:completion_command",
         "Print the completion script of a shell.",
     ),
+    "debug": ("pytorchjob.commands.exec:debug_command", "Start a container with a shell inside a pod that runs."),
     "delete": ("pytorchjob.commands.delete:delete_command", "Delete jobs with their pods."),
     "doctor": ("pytorchjob.commands.doctor:doctor_command", "Name the cause of a problem, and the remedy."),
     "events": ("pytorchjob.commands.events:events_command", "Show the events of a job and of its pods."),
@@ -34,6 +35,10 @@ COMMANDS = {
         "pytorchjob_operator.plan_command:plan_command",
         "Print the objects that the installed operator would create.",
     ),
+    "port-forward": (
+        "pytorchjob.commands.exec:port_forward_command",
+        "Connect ports of this machine to the pod of a rank.",
+    ),
     "progress": ("pytorchjob.commands.progress:progress_command", "Show how far the training of a job is, live."),
     "report": (
         "pytorchjob.commands.report:report_command",
@@ -43,6 +48,7 @@ COMMANDS = {
     "resume": ("pytorchjob.commands.change:resume_command", "Start a suspended job again."),
     "run": ("pytorchjob.commands.run:run_command", "Run a job on this machine."),
     "scale": ("pytorchjob.commands.change:scale_command", "Change the number of workers of a job."),
+    "shell": ("pytorchjob.commands.exec:shell_command", "Open a shell in the pod of a rank."),
     "status": ("pytorchjob.commands.status:status_command", "Show one screen about a job."),
     "submit": ("pytorchjob.commands.submit:submit_command", "Create the jobs of files in the cluster."),
     "suspend": ("pytorchjob.commands.change:suspend_command", "Delete the pods of a job and keep the job."),

@@ -120,6 +120,7 @@ class FakeCluster:
         self._waits = False
         self._version = 0
         self._may_read_nodes = True
+        self._forbidden: set[str] = set()
         self.put(*objects)
 
     # What a test changes.
@@ -177,6 +178,10 @@ class FakeCluster:
         """Take away the right to read nodes."""
         self._may_read_nodes = False
 
+    def forbid(self, *subresources: str) -> None:
+        """Take away the right to these subresources of pods, for example `exec`."""
+        self._forbidden.update(subresources)
+
     def script(self, *steps: Callable[[], object]) -> None:
         """Run these steps one by one, each when watches and followed logs have delivered everything so far."""
         with self._more:
@@ -225,6 +230,9 @@ class FakeCluster:
     def create(self, body: Object, *, dry_run: bool = False) -> Object:
         self._fail("create")
         made = copy.deepcopy(body)
+        if made.get("kind") == "SelfSubjectAccessReview":
+            asked = made["spec"]["resourceAttributes"]
+            return made | {"status": {"allowed": asked["subresource"] not in self._forbidden}}
         meta = made.setdefault("metadata", {})
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = f"{meta['generateName']}abcde"

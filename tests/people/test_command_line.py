@@ -56,6 +56,13 @@ DIGITS = "examples/digits/pytorchjob.yaml"
         pytest.param(["submit"], "no file is given", "pytorchjob submit --help", id="no file"),
         pytest.param(["delete"], "choose the jobs", "pytorchjob delete --help", id="no job"),
         pytest.param(["exec", "digits"], "Missing argument", "pytorchjob exec --help", id="no command"),
+        pytest.param(["port-forward", "digits", "x"], "no port is given", "port-forward --help", id="no port"),
+        pytest.param(["port-forward", "digits", "80:x"], "no port is given", "port-forward --help", id="a wrong port"),
+        pytest.param(["port-forward", "digits", "a", "1:b"], "'1:b' is not a port", "--help", id="a port in words"),
+        pytest.param(["port-forward", "digits", "0:80"], "0 is not a port", "--help", id="the port 0"),
+        pytest.param(["port-forward", "digits", "70000"], "70000 is not a port", "--help", id="a port too high"),
+        pytest.param(["debug", "digits", "--profile", "x"], "'x' is not one of", "debug --help", id="a profile"),
+        pytest.param(["shell", "digits", "a", "--rank", "1"], "exclude each other", "shell --help", id="two pods"),
         pytest.param(["delete", ""], "'' cannot be the name of a job", "pytorchjob delete --help", id="an empty name"),
         pytest.param(["doctor", ""], "'' cannot be the name", "pytorchjob doctor --help", id="an empty optional name"),
         pytest.param(["report", "a/b"], "'a/b' cannot be the name", "pytorchjob report --help", id="a path"),
@@ -178,7 +185,7 @@ def test_each_command_explains_itself(name: str) -> None:
 
 
 def test_the_index_lists_every_command() -> None:
-    listed = re.findall(r"^  (\w+)  ", call(None, "--help").output.partition("Commands:")[2], re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+)  ", call(None, "--help").output.partition("Commands:")[2], re.MULTILINE)
     assert listed == sorted(COMMANDS)
 
 

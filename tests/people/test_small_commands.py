@@ -65,30 +65,120 @@ def test_the_processes_of_a_pod(spec: dict[str, Any], status: dict[str, Any], pr
 PODS = [a_pod("digits", name) for name in ("master-0", "worker-0", "worker-1")]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "pod"),
-    [
-        pytest.param([], "digits-master-0", id="rank 0"),
-        pytest.param(["--rank", "5"], "digits-worker-1", id="a rank"),
-        pytest.param(["--replica", "worker-0"], "digits-worker-0", id="a replica"),
-    ],
-)
-def test_exec_hands_over_to_kubectl(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], pod: str
-) -> None:
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text('#!/bin/sh\necho "$@"\n')
+EXEC, FORWARD = "exec --context=dev --namespace=team", "port-forward --context=dev --namespace=team"
+DEBUG = "debug --context=dev --namespace=team -i digits-master-0"
+
+
+def handed_over(
+    folder: Path, program: str, *arguments: str, stdin: int | None = None, text: str | None = None, **env: str
+) -> str:
+    """The output of a command on a machine on which kubectl is this shell script."""
+    kubectl = folder / "kubectl"
+    kubectl.write_text(f"#!/bin/sh\n{program}\n")
     kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", str(tmp_path))
     code = (
         "from pytorchjob.cli import main; from tests.people.test_small_commands import PODS;"
         "from tests.people.fake_cluster import FakeCluster, a_job;"
-        f"main({['exec', 'digits', '--context', 'dev', '-i', *arguments, '--', 'ls', '-l']!r},"
-        "obj=lambda options: FakeCluster(a_job(nprocPerNode='2'), *PODS))"
+        f"main({list(arguments)!r}, obj=lambda options: FakeCluster(a_job(nprocPerNode='2'), *PODS))"
     )
-    env = {**os.environ, "PYTHONPATH": f"{Path.cwd()}/operator:{Path.cwd()}"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == f"exec --context=dev --namespace=team -i {pod} -c pytorch -- ls -l\n"
+    env = {**os.environ, "PYTHONPATH": f"{Path.cwd()}/operator:{Path.cwd()}", "PATH": str(folder), **env}
+    given: dict[str, Any] = {"stdin": stdin} if stdin is not None else {"input": text or ""}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True, **given).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        pytest.param(
+            ["exec", "digits", "-i", "--", "ls", "-l"], f"{EXEC} -i digits-master-0 -c pytorch -- ls -l", id="rank 0"
+        ),
+        pytest.param(
+            ["exec", "digits", "--rank", "5", "--", "ls"], f"{EXEC} digits-worker-1 -c pytorch -- ls", id="a rank"
+        ),
+        pytest.param(
+            ["exec", "digits", "--replica", "worker-0", "--", "ls"],
+            f"{EXEC} digits-worker-0 -c pytorch -- ls",
+            id="a replica",
+        ),
+        pytest.param(["shell", "digits"], f"{EXEC} -i digits-master-0 -c pytorch -- sh -c", id="a shell"),
+        pytest.param(
+            ["shell", "digits", "worker-1", "-c", "side"], f"{EXEC} -i digits-worker-1 -c side --", id="of a pod"
+        ),
+        pytest.param(
+            ["shell", "digits", "digits-worker-1"], f"{EXEC} -i digits-worker-1 -c", id="of a pod by its whole name"
+        ),
+        pytest.param(
+            ["debug", "digits"],
+            f"{DEBUG} --image=train:1 --target=pytorch --profile=general -- sh -c",
+            id="a container",
+        ),
+        pytest.param(
+            ["debug", "digits", "--image", "tools:2", "--profile", "restricted"],
+            f"{DEBUG} --image=tools:2 --target=pytorch --profile=restricted --",
+            id="of another image",
+        ),
+        pytest.param(
+            ["port-forward", "digits", "6006"], f"{FORWARD} --address=localhost pod/digits-master-0 6006", id="a port"
+        ),
+        pytest.param(
+            ["port-forward", "digits", "worker-0", "80:6006", ":1", "--address", "::1"],
+            f"{FORWARD} --address=::1 pod/digits-worker-0 80:6006 :1",
+            id="ports of a pod",
+        ),
+        pytest.param(
+            ["port-forward", "digits", "--rank", "4", "80"],
+            f"{FORWARD} --address=localhost pod/digits-worker-1 80",
+            id="a port of a rank",
+        ),
+    ],
+)
+def test_a_command_in_a_pod_is_handed_over_to_kubectl(tmp_path: Path, arguments: list[str], line: str) -> None:
+    command, *rest = arguments
+    assert handed_over(tmp_path, 'echo "$@"', command, "--context", "dev", *rest).startswith(line)
+
+
+def test_a_terminal_is_handed_over_as_one(tmp_path: Path) -> None:
+    outer, inner = os.openpty()
+    try:
+        assert "-it digits-master-0" in handed_over(tmp_path, 'echo "$@"', "shell", "digits", stdin=inner)
+    finally:
+        os.close(outer)
+        os.close(inner)
+
+
+@pytest.mark.parametrize(("programs", "is_bash"), [(["sh", "bash"], True), (["sh"], False)])
+def test_the_shell_is_bash_or_else_sh(tmp_path: Path, programs: list[str], is_bash: bool) -> None:
+    image = tmp_path / "bin"
+    image.mkdir()
+    for program in programs:
+        real = Path("/bin/dash") if program == "sh" and Path("/bin/dash").exists() else Path(f"/bin/{program}")
+        (image / program).symlink_to(real)
+    runs = 'while [ "$1" != -- ]; do shift; done; shift; export PATH="$IMAGE"; exec "$@"'
+    said = handed_over(tmp_path, runs, "shell", "digits", text="echo bash:$BASH\n", IMAGE=str(image))
+    assert (said != "bash:\n") == is_bash
+
+
+@pytest.mark.parametrize(
+    ("command", "right"),
+    [
+        (["exec", "digits", "--", "ls"], "exec"),
+        (["shell", "digits"], "exec"),
+        (["debug", "digits"], "ephemeralcontainers"),
+        (["debug", "digits"], "attach"),
+        (["port-forward", "digits", "80"], "portforward"),
+    ],
+)
+def test_a_right_that_is_missing_is_named(command: list[str], right: str) -> None:
+    cluster = FakeCluster(a_job(), *PODS)
+    cluster.forbid(right)
+    result = call(cluster, *command)
+    assert (result.exit_code, f"pods/{right} in the namespace team" in result.stderr) == (3, True)
+
+
+def test_a_container_that_cannot_be_debugged_is_named() -> None:
+    result = call(FakeCluster(a_job(), *PODS), "debug", "digits", "--target", "other")
+    assert (result.exit_code, "its containers are: pytorch" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +203,7 @@ def test_exec_explains_what_it_lacks(
     ("pods", "spec", "arguments", "sentence"),
     [
         pytest.param([], {}, [], "has no pods", id="no pods"),
-        pytest.param(PODS, {"nprocPerNode": "auto"}, ["--rank", "3"], "--replica worker-0", id="unknown processes"),
+        pytest.param(PODS, {"nprocPerNode": "auto"}, ["--rank", "3"], "for example worker-0", id="unknown processes"),
         pytest.param(
             [a_pod("digits", "master-0", phase="Failed")], {}, [], "has ended (Failed)", id="a pod that ended"
         ),
