@@ -125,6 +125,7 @@ BROKEN_PODS: dict[str, Job] = {
     "a request beyond its limit": {f"{_MAIN}.resources": {"limits": {"cpu": 1}, "requests": {"cpu": 2}}},
     "half a GPU": {f"{_MAIN}.resources": {"limits": {"nvidia.com/gpu": "500m"}}},
     "a GPU requested and not limited": {f"{_MAIN}.resources": {"requests": {"nvidia.com/gpu": 1}}},
+    "a GPU without its domain": {f"{_MAIN}.resources": {"limits": {"gpu": 1}}},
     "a resource of no name": {f"{_MAIN}.resources": {"limits": {"a b": 1}}},
     "a mount of no volume": {f"{_MAIN}.volumeMounts": [{"name": "data", "mountPath": "/data"}]},
     "a volume of no kind's claim": {f"{_POD}.volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": ""}}]},

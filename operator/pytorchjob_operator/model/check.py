@@ -3,7 +3,9 @@
 `jsonschema` is loaded only when a job is checked, which the operator never does.
 """
 
+import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,12 @@ _METADATA = {
     },
 }
 _MAX_SHOWN = 60
+_ROLES = frozenset(kind.value for kind in names.ReplicaType)
+_REPLICA_SPECS = "pytorchReplicaSpecs"
+_DURATION = re.compile(r"([1-9][0-9]*) ?(s|m|min|h|d)")
+_IN_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_OF_A_SHELL = re.compile(r"[&|;<>`$*]")
+"""What only a shell understands: the text is no list of words."""
 _WORDS = {None: "nothing", True: "true", False: "false"}
 """Values as YAML writes them."""
 _UNKNOWN_FIELD = "unknown"
@@ -81,6 +89,7 @@ def validate_dict(obj: object) -> list[Problem]:
     meant = {
         field_path([*list(error.absolute_path)[:-1], error.validator_value]) for error in errors if _unknown(error)
     }
+    meant |= {part for error in errors if _unknown(error) for part in _prefixes(_home(error))}
     return [problem for problem in problems if problem.field not in meant or not problem.message.startswith(_ABSENT)]
 
 
@@ -94,6 +103,46 @@ def _place(obj: object, path: Iterable[object]) -> list[int]:
         place.append(keys.index(part) if part in keys else len(keys))
         obj = obj[part] if part in keys else None  # type: ignore[index]
     return place
+
+
+def _home(error: "ValidationError") -> str:
+    """Return where an unknown field belongs, if a field of its name stands at one other place only; else empty."""
+    path = list(error.absolute_path)
+    role = next((str(part) for part in path if part in _ROLES), names.ReplicaType.WORKER.value)
+    home = _homes().get(str(path[-1]), "").replace("*", role)
+    return "" if home == field_path(path) else home
+
+
+def _prefixes(path: str) -> list[str]:
+    parts = path.split(".") if path else []
+    return [".".join(parts[: index + 1]) for index in range(len(parts))]
+
+
+@cache
+def _homes() -> dict[str, str]:
+    """The path of each field whose name is the schema's own at one place, a level of the wrong indentation away.
+
+    Of a pod template these are the pod's fields and a container's, which people write directly below the role.
+    """
+    schema, found = _validator().schema, dict[str, list[str]]()
+    spec, roles = schema["properties"]["spec"], f"spec.{_REPLICA_SPECS}"
+    role = spec["properties"][_REPLICA_SPECS]["additionalProperties"]
+    pod = role["properties"]["template"]["properties"]["spec"]
+    container = pod["properties"]["containers"]["items"]
+    known = (
+        ("spec", spec),
+        ("spec.runPolicy", spec["properties"]["runPolicy"]),
+        ("spec.elasticPolicy", spec["properties"]["elasticPolicy"]),
+        (f"{roles}.*", role),
+        (f"{roles}.*.template.spec", pod),
+        (f"{roles}.*.template.spec.containers[0]", container),
+    )
+    for path, node in known:
+        for key in node["properties"]:
+            found.setdefault(key, []).append(f"{path}.{key}")
+    for kind in _ROLES:
+        found[kind] = [f"{roles}.{kind}"]
+    return {key: paths[0] for key, paths in found.items() if len(paths) == 1}
 
 
 def _unknown(error: "ValidationError") -> bool:
@@ -155,6 +204,10 @@ def _problem(error: "ValidationError") -> Problem:
 
 def _message(error: "ValidationError") -> str:
     kind, limit = str(error.validator), error.validator_value
+    if kind == _UNKNOWN_FIELD and (home := _home(error)):
+        return f"unknown field here: it is {home}, so move it there"
+    if kind == "x-kubernetes-int-or-string" and isinstance(error.instance, float):
+        return _fraction(error)
     got = f", got {_shown(error.instance)}"
     if kind == "type":
         return f"must be {_KINDS.get(str(limit), limit)}{got}{_remedy(str(limit), error)}"
@@ -177,9 +230,28 @@ def _remedy(wanted: str, error: "ValidationError") -> str:
         return ""
     if wanted == "object" and isinstance(error.schema, dict) and value in error.schema.get("properties", {}):
         return f": a colon is missing after {value}"
+    if wanted == "array":
+        return f": write it as a list, {_as_list(value)}"
+    if wanted == "integer" and (time := _DURATION.fullmatch(value)):
+        return f": it counts seconds, write {int(time[1]) * _IN_SECONDS[time[2]]}"
     if (wanted == "integer" and _INTEGER.fullmatch(value)) or (wanted == "boolean" and value in _BOOLEANS):
         return f": write it without quotes, {value}"
     return ""
+
+
+def _as_list(value: str) -> str:
+    """Return a command line as a YAML list of its words, or of a shell that reads it."""
+    try:
+        words = ["sh", "-c", value] if _OF_A_SHELL.search(value) else shlex.split(value)
+    except ValueError:
+        words = ["sh", "-c", value]
+    return json.dumps(words, ensure_ascii=False)
+
+
+def _fraction(error: "ValidationError") -> str:
+    name, value = str(error.absolute_path[-1]), error.instance
+    remedy = "a container gets whole devices; write 1 or more" if "/" in name else f"quote it, '{value}'"
+    return f"must be an integer or a string, got {value}: {remedy}"
 
 
 def _shown(value: object) -> str:

@@ -12,7 +12,17 @@ from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.model.check import validate_dict, without_nulls
 from pytorchjob_operator.model.job import PyTorchJob
 from pytorchjob_operator.model.parse import parse_job
-from pytorchjob_operator.model.text import documents
+from pytorchjob_operator.model.pod_faults import pod_problems
+from pytorchjob_operator.model.text import TEMPLATE, documents, is_template
+
+_OTHER_KINDS = {
+    "TrainJob": f". A TrainJob is of Kubeflow Trainer v2, which has its own operator. As a {names.KIND}: trainer.numNodes"
+    " becomes Worker.replicas, numProcPerNode becomes nprocPerNode, and image, command, args, env and resourcesPerNode"
+    " go into the container pytorch of Worker.template; `pytorchjob init` writes such a file",
+    "Job": f". A Job becomes a {names.KIND} with its template as that of the Worker, and completions as its replicas;"
+    " `pytorchjob init` writes such a file",
+}
+"""What people bring instead of a job, and how it becomes one."""
 
 __all__ = ["is_job", "load_jobs", "load_objects", "names_twice", "validate_dict"]
 
@@ -23,7 +33,8 @@ def load_jobs(text: str, source: str) -> list[PyTorchJob]:
     jobs = [parse_job(without_nulls(obj)) for obj in objects if is_job(obj)]
     if not jobs:
         others = ", ".join(f"{obj['kind']} {_name(obj)}" for obj in objects)
-        raise InvalidJob([Problem("", f"{source}: contains no {names.KIND}; it contains: {others}")])
+        hints = "".join(sorted({_OTHER_KINDS[obj["kind"]] for obj in objects if obj["kind"] in _OTHER_KINDS}))
+        raise InvalidJob([Problem("", f"{source}: contains no {names.KIND}; it contains: {others}{hints}")])
     return jobs
 
 
@@ -44,13 +55,19 @@ def load_objects(text: str, source: str) -> list[dict[str, Any]]:
     problems = [
         _within(_document(source, index, objects), problem)
         for index, obj in enumerate(objects)
-        for problem in (validate_dict(obj) if is_job(obj) else _problems(obj))
+        for problem in (_job_problems(obj) if is_job(obj) else _problems(obj))
     ]
+    if problems and is_template(text):
+        problems.insert(0, Problem(source, TEMPLATE))
     if not problems and (twice := names_twice(objects)):
         problems = [Problem(source, f"contains {' and '.join(twice)} twice: rename or remove one of them")]
     if problems:
         raise InvalidJob(problems)
     return objects
+
+
+def _job_problems(obj: Any) -> list[Problem]:
+    return validate_dict(obj) or pod_problems(without_nulls(obj))
 
 
 def names_twice(objects: Iterable[dict[str, Any]]) -> list[str]:

@@ -1,5 +1,6 @@
 """YAML text to plain dicts, as kubectl reads it: duplicate keys are refused, dates stay strings, size is bounded."""
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -12,6 +13,13 @@ MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_NODES = 200_000
 """Most values after aliases are resolved: a few lines of YAML can otherwise expand to billions."""
 
+TEMPLATE = "is a template of Helm, not YAML: `helm template RELEASE CHART` prints what it becomes"
+_PAGE = "is a page for a browser (HTML), not YAML: download the raw file, or log in where it comes from"
+_ACTION = re.compile(
+    r"\{\{-?\s*(?:\.(?:Release|Values|Chart|Capabilities|Files)\b|(?:if|range|with|include|template|define|toYaml|end)\b)"
+)
+"""An action of a template; Go's templates elsewhere, as in `docker inspect --format`, have other fields."""
+_MARKUP = re.compile(r"\s*<(?:!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
 _MERGE = "tag:yaml.org,2002:merge"
 _STRING = "tag:yaml.org,2002:str"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -40,13 +48,22 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def is_template(text: str) -> bool:
+    """Whether a text is a file of a chart before Helm has filled it in."""
+    return _ACTION.search(text) is not None
+
+
 def documents(text: str, source: str) -> list[Any]:
     """Return every document of a YAML (or JSON) text that is not empty; raises InvalidJob with line and column."""
     if len(text) > MAX_CHARACTERS:
         raise InvalidJob([Problem("", f"{source}: must be at most {MAX_CHARACTERS} characters, got {len(text)}")])
+    if _MARKUP.match(text):
+        raise InvalidJob([Problem("", f"{source}: {_PAGE}")])
     try:
         found = [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        if is_template(text):
+            raise InvalidJob([Problem("", f"{source}: {TEMPLATE}")]) from error
         fault = yaml_errors.explain(error, text)
         raise InvalidJob([Problem("", f"{fault.at(source)}: not valid YAML: {fault.words}")]) from error
     if _too_large(found):
