@@ -45,15 +45,25 @@ def plan_command(file: str) -> None:
 
 def plan_documents(job: "PyTorchJob", options: "Options") -> Iterator[str]:
     """Yield the objects that the first plan of a job creates as YAML documents, the plan's reason first."""
-    from pytorchjob_operator.local.source import as_stored, override
-    from pytorchjob_operator.observed import Observed
     from pytorchjob_operator.plan import make_plan
 
-    now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
-    seen = Observed(as_stored(override(job, None, None)), now, options=options)
+    seen = _first_seen(job, options)
     yield f"# {job.metadata.name}: {make_plan(seen).reason}\n"
     for manifest in _manifests(seen):
         yield f"---\n# {manifest['kind']} {manifest['metadata']['name']}\n{_to_yaml(manifest)}"
+
+
+def planned(job: "PyTorchJob", options: "Options") -> "Iterator[dict[str, Any]]":
+    """Yield the objects that the first plan of a job creates."""
+    return _manifests(_first_seen(job, options))
+
+
+def _first_seen(job: "PyTorchJob", options: "Options") -> "Observed":
+    from pytorchjob_operator.local.source import as_stored, override
+    from pytorchjob_operator.observed import Observed
+
+    now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
+    return Observed(as_stored(override(job, None, None)), now, options=options)
 
 
 def _manifests(seen: "Observed") -> "Iterator[dict[str, Any]]":

@@ -171,7 +171,7 @@ class FakeCluster:
         self._paths.pop(path, None)
 
     def fail(self, method: str, *errors: ClusterError) -> None:
-        """Let the next calls of a method raise these errors, in this order."""
+        """Let the next calls of a method raise these errors, in this order. `create Pod` is `create` of that kind."""
         self._failures.setdefault(method, []).extend(errors)
 
     def refuse_nodes(self) -> None:
@@ -237,6 +237,7 @@ class FakeCluster:
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = f"{meta['generateName']}abcde"
         kind, name = made.get("kind", ""), meta.get("name", "")
+        self._fail(f"create {kind}")
         if not kind or not name:
             raise Rejected(f"the API server refuses the object: {'kind' if not kind else 'metadata.name'} is required")
         key = (kind, meta.get("namespace") or self._namespace_of(kind), name)

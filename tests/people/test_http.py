@@ -126,6 +126,13 @@ CAUSES = [
             id="403 by a webhook",
         ),
         pytest.param(
+            status(403, 'pods "a-worker-0" is forbidden: violates PodSecurity "restricted:latest": no', "Forbidden"),
+            Rejected,
+            "PodSecurity",
+            "change",
+            id="403 by an admission plugin",
+        ),
+        pytest.param(
             Answer(b"404 page not found\n", 404),
             NotInstalled,
             "does not know PyTorchJobs",

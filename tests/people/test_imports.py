@@ -38,7 +38,7 @@ PLAN = ("pytorchjob_operator.plan",)
         pytest.param(["events", "digits"], (*OTHERS, *ROUNDS, *PLAN), id="events"),
         pytest.param(["logs", "digits"], (*OTHERS, *ROUNDS, *PLAN), id="logs"),
         pytest.param(["status", "digits"], (*OTHERS, *ROUNDS, *PLAN), id="status"),
-        pytest.param(["submit", "--dry-run", FILE], (*OTHERS, *ROUNDS, *PLAN), id="submit"),
+        pytest.param(["submit", FILE], (*OTHERS, *ROUNDS, *PLAN), id="submit"),
     ],
 )
 def test_a_command_imports_only_what_it_needs(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytorchjob.cluster.errors import Rejected
+from pytorchjob.cluster.errors import AlreadyExists, ClusterError, NoPermission, Rejected, Unreachable
 from tests.people.calling import call, job_file
 from tests.people.fake_cluster import FakeCluster, a_job
 
@@ -72,6 +72,56 @@ def test_a_dry_run_stores_nothing(tmp_path: Path, flag: str, line: str, needs_cl
     cluster = FakeCluster()
     result = call(cluster if needs_cluster else None, "submit", flag, job_file(tmp_path))
     assert (result.stdout, cluster.changes) == (f"{line}\n", [])
+
+
+CHECKS = [["submit", "--dry-run=server"], ["validate", "--server"]]
+
+
+@pytest.mark.parametrize("command", CHECKS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("kind", "error", "status", "named"),
+    [
+        ("Pod", Rejected("no priority high"), 2, "digits-master-0"),
+        ("Service", Rejected("no more services"), 2, "Service digits"),
+        ("Pod", NoPermission("ann may not create pods"), 0, "not checked"),
+        ("Pod", AlreadyExists("it is there"), 0, ""),
+        ("Pod", Unreachable("no answer"), 3, "no answer"),
+    ],
+)
+def test_a_server_judges_what_the_operator_would_make(
+    tmp_path: Path, command: list[str], kind: str, error: ClusterError, status: int, named: str
+) -> None:
+    cluster = FakeCluster()
+    cluster.fail(f"create {kind}", error)
+    result = call(cluster, *command, job_file(tmp_path))
+    assert (result.exit_code, cluster.changes) == (status, []), result.output
+    assert named in result.stderr
+
+
+@pytest.mark.parametrize("command", CHECKS, ids=" ".join)
+def test_one_pod_of_each_role_is_judged_without_an_owner_and_without_an_account_of_the_file(
+    tmp_path: Path, command: list[str]
+) -> None:
+    class Recording(FakeCluster):
+        def create(self, body: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+            asked.append(body)
+            return super().create(body, dry_run=dry_run)
+
+    asked: list[dict[str, Any]] = []
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "trainer"}}
+    job = a_job("digits", workers=3)
+    del job["status"]
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["serviceAccountName"] = "trainer"
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump_all([account, job]))
+    assert call(Recording(), *command, path).exit_code == 0
+    pods = [body for body in asked if body["kind"] == "Pod"]
+    assert [pod["metadata"]["name"] for pod in pods] == ["digits-master-0", "digits-worker-0"]
+    assert not [pod for pod in pods if "ownerReferences" in pod["metadata"] or "serviceAccountName" in pod["spec"]]
+
+
+def test_a_job_that_exists_can_be_validated(tmp_path: Path) -> None:
+    assert call(FakeCluster(a_job("digits")), "validate", "--server", job_file(tmp_path)).exit_code == 0
 
 
 def test_a_dry_run_prints_the_object(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ _CANNOT = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)"| at the cluster scope)?'
 )
+_BY_ADMISSION = re.compile(r'\S+ "[^"]+" is forbidden: (?!User )')
+"""The words of an admission plugin, which judges the object, not the person: quota, PodSecurity, a missing account."""
 _NO_NAMESPACE = re.compile(r'namespaces "([^"]+)" not found')
 _SHOWN = 1000
 _FORBIDDEN = "it is forbidden"
@@ -79,7 +81,8 @@ def _forbidden(failure: Failure) -> ClusterError:
         if "exceeded quota" in failure.message:
             remedy = "ask for less, delete what you do not need, or ask an administrator for more quota"
             return Rejected(failure.message, remedy)
-        if (failure.body.get("details") or {}).get("causes") or "denied the request" in failure.message:
+        causes = (failure.body.get("details") or {}).get("causes")
+        if causes or "denied the request" in failure.message or _BY_ADMISSION.match(failure.message):
             return Rejected(failure.message, "change the object as the message asks, or ask an administrator")
         return NoPermission(f"the API server refuses it: {failure.message or _FORBIDDEN}", "ask an administrator")
     resource = ".".join(part for part in (found["resource"], found["group"]) if part)

@@ -12,6 +12,7 @@ from pytorchjob.commands.deadline import deadline
 from pytorchjob.commands.follow import follow
 from pytorchjob.commands.options import DURATION, here, names_of, output_option, with_connect
 from pytorchjob.commands.outcome import suggest
+from pytorchjob.commands.server_check import check_planned
 from pytorchjob.screen import plain
 from pytorchjob.view import advice
 from pytorchjob_operator import names
@@ -39,7 +40,8 @@ class DryRunCommand(click.Command):
     "--dry-run",
     type=click.Choice([_NONE, _CLIENT, _SERVER]),
     default=_NONE,
-    help="client: check the file and stop. server: the API server checks it too and stores nothing. Alone: server.",
+    help="client: check the file and stop. server: the API server checks it too, and the pods and the Service that the"
+    " operator would make; nothing is stored. Alone: server.",
 )
 @output_option("json", "yaml", "name")
 @with_connect
@@ -59,13 +61,15 @@ def submit_command(
     """
     if not files and not named:
         raise click.UsageError("no file is given: `pytorchjob submit FILE`, or -f FILE")
-    objects = _read((*files, *named))
+    objects = read_or_exit((*files, *named))
     if dry_run == _CLIENT:
         _print(objects, output, dry_run)
         return
     cluster = connect()
     _check_namespaces(objects, cluster.namespace, given=_namespace_given())
     made = [_create(cluster, body, output, dry_run) for body in objects]
+    if dry_run == _SERVER:
+        check_planned(cluster, objects)
     if output:
         _print(made, output, dry_run)
     jobs = [body for body in made if body["kind"] == names.KIND]
@@ -73,7 +77,7 @@ def submit_command(
         _after(cluster, jobs, watch, timeout)
 
 
-def _read(paths: Iterable[str]) -> list[Object]:
+def read_or_exit(paths: Iterable[str]) -> list[Object]:
     """Read and check all files; ends the process with 2 if there is a problem."""
     from pytorchjob_operator.local.source import read_objects
     from pytorchjob_operator.model.deprecated import warnings

@@ -124,7 +124,8 @@ def _homes() -> dict[str, str]:
 
     Of a pod template these are the pod's fields and a container's, which people write directly below the role.
     """
-    schema, found = _validator().schema, dict[str, list[str]]()
+    schema: Any = _validator().schema
+    found = dict[str, list[str]]()
     spec, roles = schema["properties"]["spec"], f"spec.{_REPLICA_SPECS}"
     role = spec["properties"][_REPLICA_SPECS]["additionalProperties"]
     pod = role["properties"]["template"]["properties"]["spec"]
