@@ -93,6 +93,15 @@ def hangs() -> Job:
     return job
 
 
+def hangs_behind_a_bare_bar() -> Job:
+    """No step is known; the agent has measured for how long nothing moved."""
+    job = new()
+    job.waits(0, 1)
+    job.passes(197, percent=36)
+    job.fails(0, "no rank has made progress of any kind for 125 s", hang=True, idle=125.0)
+    return job
+
+
 def falls_silent() -> Job:
     job = trained()
     job.passes(LEASE_SECONDS, silent=(1,), step=11)
@@ -241,6 +250,7 @@ STORIES = [
         reports_a_failure_late, {STARTUP: 1, RUNNING: 10, DETECTION: 2}, id="a failure is reported with its age"
     ),
     pytest.param(hangs, {STARTUP: 1, RUNNING: 10, HUNG: 60}, id="workers hang since their last step"),
+    pytest.param(hangs_behind_a_bare_bar, {RUNNING: 72, HUNG: 125}, id="workers hang, and show no steps"),
     pytest.param(
         falls_silent, {STARTUP: 1, RUNNING: 10, DETECTION: LEASE_SECONDS}, id="an agent sends nothing any more"
     ),

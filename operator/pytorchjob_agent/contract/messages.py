@@ -121,6 +121,8 @@ class Failed(Message):
     """Of a hang: True if the rank waits for others in a collective, so it is not the cause."""
     age: float = a_number(default=0.0)
     """Seconds between the failure and the sending of this message."""
+    idle: float = a_number(default=0.0)
+    """Of a hang: seconds between the last progress and the failure. 0: unknown, or an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)

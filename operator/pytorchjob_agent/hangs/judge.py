@@ -44,6 +44,7 @@ class HangVerdict:
     kind: HangKind
     reason: str
     local_ranks: tuple[int, ...] = ()  # the suspects; empty: unknown
+    idle: float = 0.0  # seconds since the last progress, of whatever kind the rule watches; 0: they did not hang
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +188,11 @@ def _by_absence(rule: LogRule, name: str, log: LogEvidence, evidence: Evidence, 
     late, again = rule.start_seconds, rule.every_seconds
     if log.last is None:
         if late and evidence.has_rank_0 and now - evidence.started > late:
-            return HangVerdict(HangKind.HANGING, f"{name}: no line matched within {late:g} s of the start")
+            words = f"{name}: no line matched within {late:g} s of the start"
+            return HangVerdict(HangKind.HANGING, words, idle=now - evidence.started)
     elif again and now - log.last > again:
-        return HangVerdict(HangKind.HANGING, f"{name}: no line matched for {now - log.last:.0f} s (limit {again:g} s)")
+        words = f"{name}: no line matched for {now - log.last:.0f} s (limit {again:g} s)"
+        return HangVerdict(HangKind.HANGING, words, idle=now - log.last)
     return None
 
 
@@ -202,9 +205,8 @@ def _by_first_step(alive: list[WatchedWorker], evidence: Evidence, rules: HangRu
     known = evidence.has_rank_0 and (evidence.reports or rules.first_progress_seconds is not None)
     if not alive or not known or not limit or now - evidence.started <= limit:
         return None
-    return HangVerdict(
-        HangKind.HANGING, f"no first step within {limit:g} s", tuple(worker.local_rank for worker in alive)
-    )
+    ranks = tuple(worker.local_rank for worker in alive)
+    return HangVerdict(HangKind.HANGING, f"no first step within {limit:g} s", ranks, now - evidence.started)
 
 
 def _by_idleness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
@@ -212,9 +214,8 @@ def _by_idleness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
     limit = rules.idle_seconds
     if not limit or evidence.reports or rules.log_rules or evidence.idle_for <= limit:
         return None
-    return HangVerdict(
-        HangKind.HANGING, f"no CPU time and no network traffic for {evidence.idle_for:.0f} s (limit {limit:g} s)"
-    )
+    words = f"no CPU time and no network traffic for {evidence.idle_for:.0f} s (limit {limit:g} s)"
+    return HangVerdict(HangKind.HANGING, words, idle=evidence.idle_for)
 
 
 def _by_stillness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
@@ -227,11 +228,11 @@ def _by_stillness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
     if stopped:
         rank, seconds = max(stopped.items(), key=lambda item: item[1])
         words = f"local rank {rank}: stopped by a signal (SIGSTOP) for {seconds:.0f} s (limit {most:.0f} s)"
-        return HangVerdict(HangKind.HANGING, words, tuple(sorted(stopped)))
+        return HangVerdict(HangKind.HANGING, words, tuple(sorted(stopped)), seconds)
     if not limit < evidence.still_for < float("inf"):
         return None
     words = f"no rank has made progress of any kind for {evidence.still_for:.0f} s (limit {limit:.0f} s)"
-    return HangVerdict(HangKind.HANGING, words)
+    return HangVerdict(HangKind.HANGING, words, idle=evidence.still_for)
 
 
 def _author_limits(evidence: Evidence, rules: HangRules) -> bool:
@@ -292,4 +293,4 @@ def _by_pace(
 def _stuck(worker: WatchedWorker, silent: float, limit: float, more: str = "") -> HangVerdict:
     after = "no step" if worker.step is None else f"no step after {worker.step}"
     words = f"local rank {worker.local_rank}: {after} for {silent:.0f} s (limit {limit:.0f} s){more}"
-    return HangVerdict(HangKind.HANGING, words, (worker.local_rank,))
+    return HangVerdict(HangKind.HANGING, words, (worker.local_rank,), silent)

@@ -82,8 +82,10 @@ def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     )
 
 
-def message(assigned: Assigned, report: TerminationMessage, *, waits: bool = False, age: float = 0.0) -> Failed:
-    """Return the report of a failure to the coordinator; `age`: seconds since then."""
+def message(
+    assigned: Assigned, report: TerminationMessage, *, waits: bool = False, age: float = 0.0, idle: float = 0.0
+) -> Failed:
+    """Return the report of a failure to the coordinator; `age`: seconds since then, `idle`: without progress before."""
     return Failed(
         round=assigned.round,
         rank=report.rank if report.rank is not None else assigned.first_rank,
@@ -95,6 +97,7 @@ def message(assigned: Assigned, report: TerminationMessage, *, waits: bool = Fal
         hang=report.reason == ExitReason.WORKER_HANGS,
         waits=waits,
         age=age,
+        idle=idle,
     )
 
 

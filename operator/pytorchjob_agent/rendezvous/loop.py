@@ -256,10 +256,11 @@ class ElasticAgent(LocalElasticAgent):
     def _fail(self, group: WorkerGroup, step: Step) -> None:
         """Report what failed, kill the workers, and wait for the next round."""
         self._membership.client.heartbeat_now()  # the coordinator learns the last step before the failure
-        assigned, waits = self._assigned(), False
+        assigned, waits, found_at = self._assigned(), False, time.monotonic()
+        idle = self._verdict.idle if self._verdict is not None else 0.0
         if self._verdict is not None:
             own, waits = failure_messages.hang(self._verdict, self._workers.places(), assigned.first_rank)
-            self._membership.client.send(failure_messages.message(assigned, own, waits=waits))
+            self._membership.client.send(failure_messages.message(assigned, own, waits=waits, idle=idle))
             time.sleep(_DUMP_SECONDS)
         self._kill()
         if self._verdict is None:
@@ -269,8 +270,8 @@ class ElasticAgent(LocalElasticAgent):
         if step.by_members:
             self._membership.ask_for_restart(own.message)
         group.state = WorkerState.STOPPED
-        age = 0.0 if self._verdict is not None else self._wakeup.age()
-        failed = failure_messages.message(assigned, own, waits=waits, age=age)
+        age = time.monotonic() - found_at if self._verdict is not None else self._wakeup.age()
+        failed = failure_messages.message(assigned, own, waits=waits, age=age, idle=idle)
         self._open(group, failed, by_members=step.by_members)
 
     def _regroup(self, group: WorkerGroup, step: Step) -> None:

@@ -126,7 +126,7 @@ def _interruption(transition: Transition, before: JobState) -> Interruption | No
         return None
     now, after = transition.now, transition.state.phase
     failures = after.failures if isinstance(after, Rendezvous) else ()
-    known = [*(failure.at for failure in failures), *_last_signs(phase.round, before, transition.state)]
+    known = [*(failure.at - failure.idle for failure in failures), *_last_signs(phase.round, before, transition.state)]
     hung = any(failure.hang for failure in failures)
     cause = Cause.POD_LOST if trigger is Trigger.MEMBER_LOST else Cause.CRASH if failures else None
     return Interruption(max(now - min(known, default=now), 0.0), hung, cause)

@@ -30,6 +30,7 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
         also=message.also if whole else (),
         hang=message.hang,
         waits=message.waits,
+        idle=max(message.idle, 0.0),
     )
 
 

@@ -213,6 +213,8 @@ class Failure:
     hang: bool = False
     waits: bool = False
     """Of a hang: True if the rank waits for another rank."""
+    idle: float = 0.0
+    """Of a hang: seconds without progress before `at`, as the member measured them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,14 +118,14 @@ def test_a_worker_that_never_reports_is_not_judged_beside_one_that_does() -> Non
 )
 def test_the_first_step(rules: HangRules, reports: bool, has_rank_0: bool, stuck: bool) -> None:
     verdict = judged(WatchedWorker(0), rules, reports=reports, has_rank_0=has_rank_0)
-    expected = HangVerdict(HangKind.HANGING, "no first step within 900 s", (0,))
+    expected = HangVerdict(HangKind.HANGING, "no first step within 900 s", (0,), 1000.0)
     assert verdict == (expected if stuck else None)
 
 
 def test_the_first_step_of_a_script_that_reported_in_an_earlier_round() -> None:
     seen = Evidence(NOW - 1201, (WatchedWorker(0),), reports=True)
     assert judge.judge_workers(seen, HangRules(), NOW) == HangVerdict(
-        HangKind.HANGING, "no first step within 1200 s", (0,)
+        HangKind.HANGING, "no first step within 1200 s", (0,), 1201.0
     )
 
 

@@ -142,10 +142,11 @@ def test_a_step_that_takes_too_long_is_named_before_a_job_in_which_nothing_moves
 def test_the_worker_that_has_been_stopped_for_the_longest_time_is_named() -> None:
     words = "local rank 1: stopped by a signal (SIGSTOP) for 90 s (limit 60 s)"
     found = judged(WatchedWorker(1), stopped={2: 61.0, 1: 90.0, 0: 60.0})
-    assert found == HangVerdict(HangKind.HANGING, words, (1, 2))
+    assert found == HangVerdict(HangKind.HANGING, words, (1, 2), 90.0)
 
 
 @pytest.mark.parametrize(("seconds", "hangs"), [(120.0, False), (120.5, True)])
 def test_a_job_in_which_nothing_moves_for_its_limit_still_trains(seconds: float, hangs: bool) -> None:
     words = "no rank has made progress of any kind for 120 s (limit 120 s)"
-    assert judged(WatchedWorker(0), still_for=seconds) == (HangVerdict(HangKind.HANGING, words) if hangs else None)
+    expected = HangVerdict(HangKind.HANGING, words, idle=seconds)
+    assert judged(WatchedWorker(0), still_for=seconds) == (expected if hangs else None)
