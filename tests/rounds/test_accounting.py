@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from pytorchjob_agent.contract.messages import LEASE_SECONDS, Done, Heartbeat
+from pytorchjob_agent.contract.messages import LEASE_SECONDS, Done, Failed, Heartbeat, Resumed, RoundId
 from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.interruptions import Causes
 from pytorchjob_operator.goodput.ledger import Ledger, begin, book
@@ -391,6 +392,93 @@ def test_a_new_coordinator_goes_on_with_the_ledger_of_the_status() -> None:
     found = book(after.state.ledger, after.now)
     assert found.total == pytest.approx(stored.total + 5)
     assert found.seconds == pytest.approx({STARTUP: 1, RUNNING: 15}, abs=0.3)
+
+
+def without_operator(seconds: float = 21.0) -> tuple[Job, RoundId]:
+    """A job that has trained for 10 s, and a new coordinator after some more seconds."""
+    job = trained()
+    assert job.state.ledger is not None
+    assert job.round is not None
+    round_, after = job.round, another_leader(job)
+    after.now = job.now + seconds
+    sync(after, book(job.state.ledger, after.now))
+    return after, round_
+
+
+def agreed_meanwhile(**failed: float) -> Job:
+    """Rank 1 failed 11 s ago; the members agreed on a round, whose workers started 8 s ago."""
+    after, round_ = without_operator()
+    agreed = RoundId(round_.term, round_.number, 1)
+    for index in (0, 1):
+        after.hello(index, round=agreed, rank=index, size=2, restarts=1)
+        after.says(index, Resumed(agreed, 1, "", 11.0))
+    for _ in range(2):  # a connection that breaks brings it again
+        after.says(1, Failed(round_, 1, 0, 1, "ValueError: no", age=11.0, **failed))  # type: ignore[arg-type]
+    for _ in range(4):
+        after.now += 1
+        age = after.now - 1032 + 8
+        for index in (0, 1):
+            after.says(index, Heartbeat(step=4 + round(age), first_step=6, first_age=age - 2, workers_age=age))
+    return after
+
+
+def waited_meanwhile(**failed: float) -> Job:
+    """Rank 1 failed 15 s ago, and all wait for a round."""
+    after, round_ = without_operator()
+    for index in (0, 1):
+        after.hello(index, last_round=round_, rank=index, size=2)
+        if index:
+            after.says(1, Failed(round_, 1, 0, 1, "ValueError: no", age=15.0, **failed))  # type: ignore[arg-type]
+        after.joins(index)
+    return after
+
+
+def lasted_meanwhile() -> Job:
+    after, round_ = without_operator()
+    for index in (0, 1):
+        after.hello(index, round=round_, rank=index, size=2)
+    return after
+
+
+@pytest.mark.parametrize(
+    ("story", "seconds", "causes"),
+    [
+        pytest.param(
+            agreed_meanwhile,
+            {STARTUP: 1 + 2, RUNNING: 10 + 10 + 5, RECOVERY: 3, REPLAYED: 5},
+            Causes(crashes=1),
+            id="the members agreed on a round after a crash",
+        ),
+        pytest.param(
+            partial(agreed_meanwhile, hang=True, idle=6.0),
+            {STARTUP: 1 + 2, RUNNING: 10 + 4 + 5, HUNG: 6, RECOVERY: 3, REPLAYED: 5},
+            Causes(hangs=1),
+            id="the members agreed on a round after a hang",
+        ),
+        pytest.param(
+            waited_meanwhile,
+            {STARTUP: 1, RUNNING: 10 + 6, DETECTION: 15},
+            Causes(crashes=1),
+            id="the members wait after a crash",
+        ),
+        pytest.param(
+            partial(waited_meanwhile, hang=True, idle=6.0),
+            {STARTUP: 1, RUNNING: 10, HUNG: 21},
+            Causes(hangs=1),
+            id="the members wait after a hang",
+        ),
+        pytest.param(lasted_meanwhile, {STARTUP: 1, RUNNING: 31}, Causes(), id="nothing happened"),
+    ],
+)
+def test_what_happened_without_an_operator(
+    story: Callable[[], Job], seconds: dict[TimeClass, float], causes: Causes
+) -> None:
+    job = story()
+    found, ledger = booked(job), job.state.ledger
+    assert ledger is not None
+    assert found == pytest.approx(seconds, abs=0.3)
+    assert ledger.interruptions == sum((causes.crashes, causes.hangs))
+    assert replace(ledger.causes, last=None, open=False) == causes
 
 
 def test_members_that_join_again_after_a_suspension_restart() -> None:

@@ -143,6 +143,8 @@ class Resumed(Message):
     round: RoundId = a_round()
     restarts: int = an_int(0)
     reason: str = a_text(1024, default="")
+    age: float = a_number(default=-1.0)
+    """Seconds since the workers of the round before ended here. Negative: an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from pytorchjob_agent.rendezvous.peer_heartbeats import PeerHeartbeatThread
 from pytorchjob_agent.rendezvous.roles import MemberRole, RolePlace
 from pytorchjob_agent.rendezvous.round_caches import NoCaches, RoundCaches
 from pytorchjob_agent.rendezvous.round_saves import NoSaves, RoundSaves
+from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.rendezvous.store_calls import StoreCalls
 from pytorchjob_agent.rendezvous.waiting import Known, Waiting
@@ -101,8 +102,10 @@ class Membership:
             ended, saves = commands.ended(self.client.inbox), self.saves
             offered = (saves.held(), saves.durable(), saves.parts())
             join = Join(listener.getsockname()[1], ended, caused, *offered)
+            ended_at = time.monotonic()
             assigned, agreed = self._wait(reports, join, by_members)
-            self._begin(assigned, listener, agreed=agreed)
+            begin = partial(Session.begin, assigned=assigned, agreed=agreed, reports=reports, ended_at=ended_at)
+            self._begin(assigned, listener, begin, agreed=agreed)
         except BaseException:
             listener.close()
             raise
@@ -176,11 +179,13 @@ class Membership:
         except (RuntimeError, ValueError):
             return None
 
-    def _begin(self, assigned: Assigned, listener: socket.socket, *, agreed: bool) -> None:
+    def _begin(
+        self, assigned: Assigned, listener: socket.socket, begin: Callable[[Session], None], *, agreed: bool
+    ) -> None:
         if self.heartbeats is not None:
             self.heartbeats.stop()
             self.heartbeats = None
-        self.client.update(lambda session: session.begin(assigned, agreed=agreed))
+        self.client.update(begin)
         self.assigned = assigned
         self._calls.forget()
         try:

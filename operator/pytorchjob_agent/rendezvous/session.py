@@ -47,7 +47,7 @@ class Standing:
 
     def aged(self, message: Message, now: float) -> Message:
         """Return the message as it is sent now."""
-        if not isinstance(message, Done | Failed) or message not in self.then:
+        if not isinstance(message, Done | Failed | Resumed) or message not in self.then:
             return message
         return replace(message, age=message.age + max(now - self.since, 0.0))
 
@@ -185,15 +185,25 @@ class Session:
         hello = self.standing.hello
         self.stand(*reports, join, now=now, round=None, last_round=hello.round or hello.last_round, done=False)
 
-    def begin(self, assigned: Assigned, *, agreed: bool) -> None:
-        """Take part in a round; `agreed`: the members agreed on it without the coordinator."""
-        resumed = (Resumed(assigned.round, assigned.restarts, assigned.reason),) if agreed else ()
+    def begin(
+        self, assigned: Assigned, *, agreed: bool, reports: Sequence[Message] = (), ended_at: float = 0.0
+    ) -> None:
+        """Take part in a round; `agreed`: the members agreed on it without the coordinator.
+
+        The coordinator then hears later how the workers of the round before failed here, and that they ended at
+        `ended_at`.
+        """
+        failures = (replace(report, traceback="") for report in reports if isinstance(report, Failed))
+        missed: tuple[Message, ...] = ()
+        if agreed:
+            missed = (Resumed(assigned.round, assigned.restarts, assigned.reason, 0.0), *failures)
         self.inbox = commands.begin(self.inbox, assigned.round)
         if not agreed:  # otherwise no coordinator has assigned it
             self._assigned_at = self._heard
             self.stand(past_failures=assigned.past_failures)
         self.stand(
-            *resumed,
+            *missed,
+            now=ended_at,
             round=assigned.round,
             last_round=None,
             rank=assigned.rank,

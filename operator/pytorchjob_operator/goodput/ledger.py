@@ -58,6 +58,8 @@ class Interruption:
     """True if the workers lived and did nothing: then the time since the last step counts."""
     cause: Cause | None = None
     """None: unknown."""
+    idle: float = 0.0
+    """For how long the workers did nothing before they were recognised as hung, as an agent measured it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,12 @@ class Sight:
     interruption: Interruption | None = None
     cause: Cause | None = None
     """The cause of the last interruption, if it has just become known that it was another one."""
+    missed: int = 0
+    """Earlier rounds that failed, of which nothing was seen: with `adopts`, or of a round that is over."""
+    ended_age: float | None = None
+    """Of an adopted round: seconds since the workers of the round before ended."""
+    failure: Interruption | None = None
+    """How the last round failed, if its end was not seen, or was seen before."""
     workers_age: float | None = None
     """Seconds since the workers of this round were started. None: unknown."""
     saves: SavesSeen | None = None
@@ -126,6 +134,10 @@ class Ledger:
     new_steps: int = 0
     """Steps that no earlier round had done, without the first ones of each round: the seconds of running hold them."""
     script: ScriptSaves = field(default_factory=ScriptSaves)
+    missed: bool = False
+    """True if this round follows a failure that nobody saw: its cause is unknown until an agent reports it."""
+    left: TimeClass | None = None
+    """The class of the last round, if it was open when its end became known. None: unknown, or a round runs."""
     regrouped: bool = False
     """True if the round follows another one, and it is unknown when its workers were started."""
 
@@ -155,11 +167,13 @@ class Ledger:
     def from_object(cls, values: Mapping[str, Any]) -> "Ledger":
         """Read `to_object`. Raises ValueError, KeyError or TypeError."""
         seconds = {TimeClass(name): float(found) for name, found in values["seconds"].items()}
+        left = values.get("left")
         causes = dict(values.get("causes", {}))
         last = causes.pop("last", None)
         nested = {
             "causes": Causes(**causes, last=None if last is None else Cause(last)),
             "script": ScriptSaves(**values.get("script", {})),
+            "left": None if left is None else TimeClass(left),
         }
         return cls(**{**values, **nested, "seconds": seconds, "current": TimeClass(values["current"])})
 
@@ -187,13 +201,22 @@ def advance(ledger: Ledger, sight: Sight, now: float) -> Ledger:
         ledger = _interrupted(ledger, sight.interruption)
     if sight.cause is not None:
         ledger = replace(ledger, causes=ledger.causes.corrected(sight.cause))
+    if sight.missed:
+        # A round whose end is booked already is among them.
+        missed = sight.missed - (sight.adopts and ledger.current not in _ENDABLE)
+        ledger = replace(ledger, interruptions=ledger.interruptions + missed)
     if sight.begins or sight.adopts:
         script = ledger.script.in_round(settles=ledger.until + SETTLE_SECONDS if sight.adopts else None)
         ledger = replace(ledger, furthest=_furthest(ledger), step=None, stepped=None, script=script)
         regrouped = sight.begins and ledger.current is _RECOVERY
-        ledger = replace(ledger, causes=ledger.causes.closed(), regrouped=regrouped)
+        missed = sight.adopts and sight.missed > 0 and ledger.current in _ENDABLE
+        ledger = replace(ledger, causes=ledger.causes.closed(), regrouped=regrouped, missed=missed)
     elif sight.workers_age is not None and ledger.regrouped:
         ledger = _workers_started(ledger, sight.workers_age)
+    if sight.ended_age is not None and ledger.missed:
+        ledger = _restarted(ledger, sight.ended_age)
+    if sight.failure is not None:
+        ledger = _explained(ledger, sight.failure)
     if sight.goes_back:
         ledger = replace(ledger, unsteady=True)
     if sight.saves is not None:
@@ -223,7 +246,11 @@ def _class_of(ledger: Ledger, sight: Sight) -> TimeClass:
 
 
 def _enter(ledger: Ledger, new: TimeClass) -> Ledger:
-    return ledger if new is ledger.current else replace(ledger, current=new, entered=ledger.until)
+    if new is ledger.current:
+        return ledger
+    ends = ledger.current in _ENDABLE and new not in _ENDABLE
+    left = ledger.current if ends else None if new in _ENDABLE else ledger.left
+    return replace(ledger, current=new, entered=ledger.until, left=left)
 
 
 def _furthest(ledger: Ledger) -> int | None:
@@ -237,6 +264,41 @@ def _interrupted(ledger: Ledger, found: Interruption) -> Ledger:
     ledger = replace(ledger, interruptions=ledger.interruptions + 1, causes=causes)
     idle = ledger.until - ledger.stepped if found.hung and ledger.stepped is not None else 0.0
     return _ended_late(ledger, TimeClass.HUNG if found.hung else TimeClass.DETECTION, max(found.seconds, idle))
+
+
+def _restarted(ledger: Ledger, ended_age: float) -> Ledger:
+    """Begin the round anew at the end of the one before: nobody saw it, and its members agreed on this one.
+
+    The first member that reports counts. The workers' age then shows how long the restart took.
+    """
+    if ledger.regrouped or ledger.step is not None or ledger.current not in TRAINING:
+        return ledger
+    late = min(max(ended_age, 0.0), max(ledger.until - ledger.entered, 0.0))
+    current = _R if ledger.furthest is None else TimeClass.PROGRAM_STARTUP
+    moved = _move(ledger, ledger.current, current, late)
+    return replace(moved, current=current, entered=ledger.until - late, regrouped=True)
+
+
+def _explained(ledger: Ledger, found: Interruption) -> Ledger:
+    """Book how a round failed, of which only the end was known, or not even that."""
+    cause, lost = Cause.HANG if found.hung else found.cause, TimeClass.HUNG if found.hung else TimeClass.DETECTION
+    if ledger.missed:
+        if ledger.causes.open and not (found.hung and ledger.causes.last is not Cause.HANG):
+            return ledger  # another member has reported the same
+        opened = ledger.causes if ledger.causes.open else replace(ledger.causes, last=None, open=True)
+        if found.hung:
+            ledger = _move(ledger, _R, lost, found.idle)
+        return replace(ledger, causes=opened.corrected(cause) if cause is not None else opened)
+    if ledger.left is None:
+        return ledger  # a former coordinator has booked it
+    if ledger.causes.open:
+        causes, more = ledger.causes.corrected(cause) if cause is not None else ledger.causes, 0
+    else:
+        causes, more = ledger.causes.added(cause), 1
+    late = found.seconds - (ledger.until - ledger.entered)
+    moved = _move(ledger, ledger.left, lost, late)
+    unknown = max(ledger.unknown - max(late, 0.0), 0.0) if ledger.left is _R else ledger.unknown
+    return replace(moved, interruptions=ledger.interruptions + more, causes=causes, unknown=unknown)
 
 
 def _ended_late(ledger: Ledger, new: TimeClass, seconds: float) -> Ledger:

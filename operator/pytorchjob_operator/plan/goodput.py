@@ -129,7 +129,8 @@ def _read(stored: GoodputStatus) -> Ledger:
         seconds={names[name]: seconds for name, seconds in spent.items()},
         current=names.get(stored.current, TimeClass.OTHER),
         until=stored.time.timestamp(),
-        entered=stored.time.timestamp(),
+        # It may have been open since before the status was written: a hang is found minutes later.
+        entered=stored.time.timestamp() - spent.get(stored.current, 0.0),
         furthest=stored.furthest_step,
         interruptions=stored.interruptions or 0,
         causes=Causes(stored.pod_losses or 0, stored.crashes or 0, stored.hangs or 0),

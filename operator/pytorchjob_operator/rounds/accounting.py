@@ -7,15 +7,16 @@ first agent is heard the plan books the time, as it sees the pods.
 from dataclasses import replace
 from typing import assert_never
 
-from pytorchjob_agent.contract.messages import Heartbeat
+from pytorchjob_agent.contract.messages import Failed, Heartbeat, Resumed
 from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.interruptions import Cause
 from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stage, StepsSeen, advance
 from pytorchjob_operator.goodput.script_saves import SavesSeen
+from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, Round
+from pytorchjob_operator.rounds.values import Failure, Member, Round
 
 _INTERRUPTS = (Trigger.WORKERS_FAILED, Trigger.WORKERS_STOPPED, Trigger.MEMBER_LOST)
 """What ends a running round without a plan."""
@@ -54,6 +55,20 @@ def _saves(message: Heartbeat) -> SavesSeen:
     return SavesSeen(message.saves, message.save_seconds, message.saved_step, message.load_seconds)
 
 
+def resumed(transition: Transition, message: Resumed) -> None:
+    """Record when the workers of the round before ended, of a round on which the members agreed."""
+    ledger = transition.state.ledger
+    if ledger is not None and message.age >= 0:
+        transition.ended_age = message.age
+
+
+def failed_before(transition: Transition, message: Failed) -> None:
+    """Record how workers failed in the round before, after which the members agreed on the running one."""
+    failure = stored_failure(message, 0, transition.now, 0)
+    if failure is not None:
+        transition.failure = _failed((failure,), transition.now)
+
+
 def account(transition: Transition, before: JobState) -> None:
     """Book the time up to now, and what it was spent on."""
     state = transition.state
@@ -68,6 +83,9 @@ def account(transition: Transition, before: JobState) -> None:
         adopts=Trigger.ROUND_REPORTED in transition.triggers,
         interruption=_interruption(transition, before),
         cause=Cause.POD_LOST if _turns_out_lost(transition.state, before) else None,
+        missed=_missed(transition, before),
+        ended_age=transition.ended_age,
+        failure=transition.failure or _found_later(transition, before),
         workers_age=transition.workers_age,
         saves=transition.saves,
         over=_over(transition) if Trigger.SUCCEEDED in transition.triggers else 0.0,
@@ -88,8 +106,29 @@ def _over(transition: Transition) -> float:
 def _is_sight(transition: Transition, before: JobState) -> bool:
     state = transition.state
     changed = state.phase is not before.phase or state.lacks_pods != before.lacks_pods
-    seen = (transition.step, transition.saves, transition.workers_age)
+    seen = (transition.step, transition.saves, transition.workers_age, transition.ended_age, transition.failure)
     return changed or transition.goes_back or any(value is not None for value in seen)
+
+
+def _missed(transition: Transition, before: JobState) -> int:
+    """Return how many restarts after failures this coordinator did not see, and has just heard of."""
+    learns = {Trigger.ROUND_REPORTED, Trigger.ROUND_OVER}.intersection(transition.triggers)
+    return max(transition.state.restarts - before.restarts, 0) if learns else 0
+
+
+def _found_later(transition: Transition, before: JobState) -> Interruption | None:
+    """Return how the last round failed, if its end was known before its failures."""
+    was, now_is = before.phase, transition.state.phase
+    if not isinstance(was, Rendezvous) or not isinstance(now_is, Rendezvous) or was.failures or now_is.caused:
+        return None
+    return _failed(now_is.failures, transition.now) if now_is.failures else None
+
+
+def _failed(failures: tuple[Failure, ...], now: float) -> Interruption:
+    hung = any(failure.hang for failure in failures)
+    began = min(failure.at - failure.idle for failure in failures)
+    idle = max(failure.idle for failure in failures)
+    return Interruption(max(now - began, 0.0), hung, Cause.CRASH, idle)
 
 
 def _turns_out_lost(state: JobState, before: JobState) -> bool:

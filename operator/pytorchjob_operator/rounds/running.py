@@ -179,6 +179,8 @@ def failed(transition: Transition, member: Member, message: Failed) -> None:
     """Workers failed: all members restart. The budget decides once all of them have stopped."""
     phase, round_ = transition.state.phase, transition.state.round
     active = isinstance(phase, Running | Rendezvous)
+    if isinstance(phase, Running) and phase.round.adopted and phase.round.id.follows(message.round):
+        accounting.failed_before(transition, message)
     if round_ is None or message.round != round_.id or not active:
         transition.reason = f"{member.pod} reports a failure in round {message.round}, which is over"
         return
@@ -238,6 +240,7 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
     """The members agreed on a round while the coordinator was away."""
     member, round_ = transition.put(replace(member, port=None, done_at=None)), transition.state.round
     if round_ is not None and round_.has(member.index) and message.round == round_.id:
+        accounting.resumed(transition, message)
         transition.reason = f"{member.pod} reports round {message.round}, which is known"
         return
     if round_ is None or not round_.has(member.index) or not message.round.follows(round_.id):
@@ -250,6 +253,7 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
         round_, id=message.round, started_at=transition.now, adopted=True, first_step=None, done=frozenset()
     )
     transition.enter(Trigger.ROUND_REPORTED, Running(agreed))
+    accounting.resumed(transition, message)
     transition.state = replace(
         transition.state,
         restarts=believed_restarts(transition.state, message.restarts),

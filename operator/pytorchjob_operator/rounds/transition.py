@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytorchjob_agent.contract.messages import ToAgent
-from pytorchjob_operator.goodput.ledger import StepsSeen
+from pytorchjob_operator.goodput.ledger import Interruption, StepsSeen
 from pytorchjob_operator.goodput.script_saves import SavesSeen
 from pytorchjob_operator.rounds.phases import (
     Phase,
@@ -39,6 +39,10 @@ class Transition:
         """True if the observed steps of a member went back within the round."""
         self.workers_age: float | None = None
         """Seconds since the workers of the round were started, if this input is the first that shows it."""
+        self.ended_age: float | None = None
+        """Seconds since the workers of the round before ended, if this coordinator did not see their end."""
+        self.failure: Interruption | None = None
+        """How a round failed whose end this coordinator did not see."""
         self.saves: SavesSeen | None = None
         """The script's own saves in the running round, if this input has reported more than is known."""
 

@@ -127,7 +127,7 @@ def test_a_message_that_was_sent_without_a_connection_is_lost() -> None:
 def test_a_hello_has_the_round_in_which_workers_run_until_the_agent_joins_again() -> None:
     made = session()
     made.begin(ASSIGNED, agreed=True)
-    assert made.standing.then == (Resumed(ROUND, 3),)
+    assert made.standing.then == (Resumed(ROUND, 3, age=0.0),)
     hello = read(made.connect(100.0, 5.0))[0]
     assert isinstance(hello, Hello)
     assert (hello.round, hello.rank, hello.size, hello.restarts) == (ROUND, 1, 2, 3)

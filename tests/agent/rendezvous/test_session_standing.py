@@ -13,6 +13,7 @@ from pytorchjob_agent.contract.messages import (
     Hello,
     Hold,
     Join,
+    Message,
     ProtocolError,
     Restart,
     Resumed,
@@ -22,7 +23,7 @@ from pytorchjob_agent.contract.messages import (
 )
 from pytorchjob_agent.rendezvous.session import GREETING_SECONDS, Session
 
-ROUND, NEXT = RoundId(1, 1), RoundId(1, 2)
+BEFORE, ROUND, NEXT = RoundId(1, 0), RoundId(1, 1), RoundId(1, 2)
 ASSIGNED = Assigned(ROUND, 1, 2, 1, 2, "10.0.0.1", 2000, 3, reason="a worker failed")
 
 
@@ -62,14 +63,20 @@ def test_a_member_that_waits_sends_its_reports_first_and_is_not_done() -> None:
     ("agreed", "then"),
     [
         pytest.param(False, (), id="assigned by the coordinator: nothing to report"),
-        pytest.param(True, (Resumed(ROUND, 3, "a worker failed"),), id="agreed on by the members: reported, with why"),
+        pytest.param(
+            True,
+            (Resumed(ROUND, 3, "a worker failed", 0.0), Failed(BEFORE, 0, 0, 1, "boom", age=1.0)),
+            id="agreed on by the members: reported, with why and how the workers failed before",
+        ),
     ],
 )
-def test_a_round_that_begins(agreed: bool, then: tuple[Resumed, ...]) -> None:
+def test_a_round_that_begins(agreed: bool, then: tuple[Message, ...]) -> None:
     made = session()
     made.finish(ROUND, now=100.0)
-    made.begin(ASSIGNED, agreed=agreed)
+    failed = Failed(BEFORE, 0, 0, 1, "boom", "Traceback ...", age=1.0)
+    made.begin(ASSIGNED, agreed=agreed, reports=(failed,), ended_at=100.0)
     assert made.standing.then == then
+    assert [made.standing.aged(message, 104.0) for message in then] == [replace(m, age=m.age + 4) for m in then]
     assert made.inbox.round == ROUND
     assert (hello(made).rank, hello(made).size, hello(made).done) == (1, 2, False)
 
