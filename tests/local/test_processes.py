@@ -41,6 +41,18 @@ def test_the_sum_is_capped_at_the_cpus_and_one_line_says_how_to_change_it() -> N
             RUN, {"resources": {"limits": {RESOURCE: 1}}, "devices": 3}, None, id="GPUs: torchrun counts them"
         ),
         pytest.param(RUN, {"spec": {"nprocPerNode": "9"}}, "9", id="a number of the user's own"),
+        pytest.param(
+            RUN,
+            {"spec": {"nprocPerNode": "8"}, "resources": {"limits": {RESOURCE: 8}}},
+            "2",
+            id="a number of GPUs that this machine lacks",
+        ),
+        pytest.param(
+            RUN,
+            {"spec": {"nprocPerNode": "1"}, "resources": {"limits": {RESOURCE: 1}}},
+            "1",
+            id="a number that fits the CPUs as well",
+        ),
         pytest.param(RUN, {"spec": {"nprocPerNode": "auto"}}, "auto", id="auto, if the user wrote it"),
         pytest.param(RUN, {"spec": {"elasticPolicy": {"nProcPerNode": 4}}}, None, id="the number of an elastic job"),
         pytest.param(["torchrun", "--nproc-per-node=4", "x.py"], {}, None, id="a number in the command"),
@@ -53,7 +65,7 @@ def test_a_number_is_set_only_where_cpus_would_be_counted(
 ) -> None:
     found, notes = settled(command, **options)
     assert found == number
-    assert len(notes) == (number in ("1", "2"))
+    assert len(notes) == (number in ("1", "2") and number != options.get("spec", {}).get("nprocPerNode"))
 
 
 def test_every_replica_starts_a_process_on_the_smallest_machine() -> None:

@@ -44,6 +44,13 @@ from pytorchjob_operator.plan_command import refuse
     metavar="FILE",
     help="Keep the job with its present status in this file, as JSON; it is complete at any moment.",
 )
+@click.option(
+    "--map",
+    "maps",
+    metavar="IMAGE=HERE",
+    multiple=True,
+    help="Folder of the image, and the folder of this machine with its content, for example /workspace=.",
+)
 def run_command(
     file: str | None,
     named: str | None,
@@ -55,6 +62,7 @@ def run_command(
     output: str | None,
     verbose: bool,
     status_file: str | None,
+    maps: tuple[str, ...],
 ) -> None:
     """Run the job of a YAML file on this machine. Each replica is a process group with its own address.
 
@@ -63,11 +71,16 @@ def run_command(
 
     Exit status: 0 succeeded, 1 failed, 2 the file or the command line is wrong, 124 timed out, 130 interrupted.
     """
+    from pytorchjob_operator.local.image_paths import read_map
     from pytorchjob_operator.local.run_command import RunOptions, run
 
+    try:
+        folders = tuple(map(read_map, maps))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--map") from error
     path = _only(file, named)
     try:
-        status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output, verbose, status_file))
+        status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output, verbose, status_file, folders))
     except InvalidJob as error:
         sys.exit(refuse(error))
     except CannotRun as error:

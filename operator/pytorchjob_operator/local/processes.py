@@ -19,12 +19,19 @@ _OWN = ("--nproc-per-node", "--nproc_per_node")
 
 def settle(job: PyTorchJob, cpus: int, devices: int) -> tuple[PyTorchJob, list[str]]:
     """Return the job with a number of processes, and a note about it; the same job if it needs neither."""
-    if not _counts_cpus(job, devices):
-        return job, []
     total = replicas.total(job)
-    each = max(1, min(cpus // max(total, 1), *_limits(job), cpus))
+    given = _number_of_gpus(job, devices)
+    if not (_counts_cpus(job, devices) or given * total > cpus):
+        return job, []
+    each = max(1, min(cpus // max(total, 1), *_limits(job), cpus, given or cpus))
     here = f"{_count(each, 'process', 'es')} in each of {_count(total, 'replica', 's')}, {each * total} in all"
-    note = f"nprocPerNode is unset: {here} on {_count(cpus, 'CPU', 's')}; set spec.nprocPerNode to change it"
+    where = f"{here} on {_count(cpus, 'CPU', 's')}"
+    if given:
+        note = (
+            f"nprocPerNode {given} is for GPUs, which this machine lacks: {where}; ask for no GPUs to keep the number"
+        )
+    else:
+        note = f"nprocPerNode is unset: {where}; set spec.nprocPerNode to change it"
     return job.model_copy(update={"spec": job.spec.model_copy(update={"nproc_per_node": str(each)})}), [note]
 
 
@@ -37,6 +44,12 @@ def _counts_cpus(job: PyTorchJob, devices: int) -> bool:
         return False  # each replica has its GPUs, and torchrun counts them
     mains = list(_mains(job))
     return any(map(_launches, mains)) and not any(map(_has_own_number, mains))
+
+
+def _number_of_gpus(job: PyTorchJob, devices: int) -> int:
+    """Return the job's own number of processes, if it is one for each GPU and this machine lacks the GPUs; else 0."""
+    number = job.spec.nproc_per_node or ""
+    return int(number) if gpus.total(job) > devices and number.isdigit() else 0
 
 
 def _mains(job: PyTorchJob) -> Iterator[dict[str, Any]]:

@@ -13,8 +13,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from pytorchjob_operator.errors import CannotRun
-from pytorchjob_operator.local import addresses, gpus, notes, process_tree, processes, result, source
+from pytorchjob_operator.errors import CannotRun, InvalidJob
+from pytorchjob_operator.local import addresses, gpus, image_paths, notes, process_tree, processes, result, source
 from pytorchjob_operator.local.addresses import Claims
 from pytorchjob_operator.local.job_file import JobFile
 from pytorchjob_operator.local.log_filter import LogFilter
@@ -44,6 +44,7 @@ class RunOptions:
     output: str | None = None
     verbose: bool = False
     status_file: str | None = None
+    maps: tuple[tuple[str, str], ...] = ()
 
     def file(self) -> JobFile:
         """Return the files of the run."""
@@ -54,6 +55,8 @@ def run(options: RunOptions) -> ExitStatus:
     """Run one job to its end; raises InvalidJob for a job and CannotRun for a machine with which that is impossible."""
     given = options.file().load(options.workers)
     notes.check(given)
+    if missing := image_paths.problems(given, options.maps, os.path.exists):
+        raise InvalidJob(missing)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a replica may print characters that the terminal lacks
@@ -85,7 +88,7 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
         scratch = tempfile.mkdtemp(prefix="pytorchjob-run-")
     process_tree.adopt_orphans()
     try:
-        machine = LocalMachine(places, _environment(scratch), os.getcwd(), scratch)
+        machine = LocalMachine(places, _environment(scratch), os.getcwd(), scratch, maps=options.maps)
         if given.spec.agent is not None and given.spec.agent.inject:
             _install_agent(machine)
         lines = LogFilter(verbose=options.verbose, cwd=os.getcwd())

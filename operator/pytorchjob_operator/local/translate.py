@@ -16,6 +16,7 @@ from pytorchjob_agent.contract.cache_rules import CACHES
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT
 from pytorchjob_operator import names
 from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
+from pytorchjob_operator.local.image_paths import Maps, mapped
 from pytorchjob_operator.local.supervisor import Command
 from pytorchjob_operator.model import main_container
 from pytorchjob_operator.names import ReplicaType
@@ -48,6 +49,8 @@ class LocalMachine:
     scratch: str
     """A temporary directory that is removed after the run."""
     python: str = sys.executable
+    maps: Maps = ()
+    """Folders of the image, and where this machine has them."""
 
 
 def to_command(pod: Mapping[str, Any], machine: LocalMachine, gpus: str | None) -> Command:
@@ -57,7 +60,7 @@ def to_command(pod: Mapping[str, Any], machine: LocalMachine, gpus: str | None) 
     env = {**_base_env(machine), **_local_env(pod, machine, gpus), **given}
     env[PATH] = os.pathsep.join(part for part in (str(Path(machine.python).parent), env.get(PATH, os.defpath)) if part)
     texts = [*(container.get("command") or ()), *(container.get("args") or ())]
-    argv = [machine.addresses.translate(expand(str(text), given), whole_words=True) for text in texts]
+    argv = [machine.addresses.translate(_here(expand(str(text), given), machine), whole_words=True) for text in texts]
     return _with_agent(Command(tuple(argv), env, _directory(container, machine)), machine)
 
 
@@ -110,7 +113,7 @@ def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: Lo
         if name in (CHECKPOINT, CACHES):
             continue  # the replicas of a machine share its directories: there is nothing to copy
         if not source:
-            text = expand(str(variable.get("value") or ""), env)
+            text = _here(expand(str(variable.get("value") or ""), env), machine)
             for directory, local in directories.items():
                 text = text.replace(directory, local)
             env[name] = machine.addresses.translate(text, whole_words=_is_address(name))
@@ -118,6 +121,11 @@ def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: Lo
             found = field_value(pod, source["fieldRef"].get("fieldPath", ""), machine.addresses.of(*replica(pod)))
             env.update({} if found is None else {name: found})
     return env
+
+
+def _here(text: str, machine: LocalMachine) -> str:
+    """Return a text with the image's folders as this machine's; absolute, because a pod may have a workingDir."""
+    return mapped(text, [(image, str(Path(machine.cwd, here))) for image, here in machine.maps])
 
 
 def _is_address(name: str) -> bool:
@@ -157,7 +165,7 @@ def termination_log(scratch: str, pod: str) -> str:
 
 def _directory(container: Mapping[str, Any], machine: LocalMachine) -> str:
     """The container's working directory if it exists on this machine, otherwise the caller's."""
-    wanted = container.get("workingDir")
+    wanted = _here(str(container.get("workingDir") or ""), machine)
     return str(wanted) if wanted and Path(wanted).is_dir() else machine.cwd
 
 
