@@ -1,0 +1,31 @@
+"""The cases of the tests: some styles with one fault, and in `make test-long` all of them, also with twenty."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.styles.run import run
+from tests.styles.styles import STYLES
+
+MARKS = (pytest.mark.torch, pytest.mark.timeout(300))
+
+
+def cases(family: str) -> pytest.MarkDecorator:
+    """The styles of a family; a known failure is one of the long tests."""
+    chosen = {name: style for name, style in STYLES.items() if style.family == family}
+    one = [
+        pytest.param(name, 1, id=name, marks=[*MARKS, pytest.mark.long] if style.fails or not style.often else MARKS)
+        for name, style in chosen.items()
+    ]
+    many = [
+        pytest.param(name, 20, id=f"{name}, 20 faults", marks=[*MARKS, pytest.mark.long, pytest.mark.timeout(900)])
+        for name in chosen
+    ]
+    return pytest.mark.parametrize(("style", "kills"), [*one, *many])
+
+
+def check(style: str, kills: int, folder: Path) -> None:
+    """Disturb the style at random moments; the message of a failure has what repeats them."""
+    outcome = run(style, kills, random.randrange(10**6), folder)
+    assert not outcome.wrong, outcome.to_json()

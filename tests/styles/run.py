@@ -1,0 +1,261 @@
+"""Runs the scripts of `styles.py` with real agents and a real coordinator, disturbs them, and judges each start."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
+from pytorchjob_operator.rounds.values import Policy, TrainingReason
+from tests.agent.rendezvous.conftest import JOB, ROOT, Job, end, led
+from tests.styles.states import losses
+from tests.styles.styles import STYLES
+from tests.waiting import until
+
+SCRIPT = (sys.executable, "-m", "pytorchjob_agent", "run", "--", "-m", "tests.styles.worker")
+MEMORY = 10**8
+NO_REFUSAL = re.compile("CheckpointNotRestored|keeps no copy|copied")
+"""What members report besides that saves cannot be held: that a restore failed, or that a peer was away."""
+START_SECONDS = 90.0
+"""Only a job that does not start again needs them."""
+BEHIND_WORKER, BEHIND_POD = 1, 2
+"""Finished saves that a start may be behind: a save without a rename that was finished just before a kill looks like
+one that was cut; a pod that is lost with its memory takes with it what was not copied yet."""
+
+Record = dict[str, Any]
+
+
+@dataclass
+class Fault:
+    """What was done to the job."""
+
+    kind: str
+    """`worker` (SIGKILL) or `pod` (all processes and the memory)."""
+    index: int
+    moment: str
+    step: int = 0
+    """The newest step of any rank then."""
+    loaded: int | None = None
+    """The step from which the ranks started after it; None if they did not agree."""
+    behind: int = 0
+    """Finished saves that were newer than what was loaded."""
+
+
+@dataclass
+class Outcome:
+    """What a run showed."""
+
+    style: str
+    seed: int
+    faults: list[Fault] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """Broken promises."""
+    refused: str = ""
+    """The sentence with which the style is left to the script."""
+    steps: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """One word."""
+        return "wrong" if self.wrong else "refused" if any(fault.loaded is None for fault in self.faults) else "kept"
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps({**asdict(self), "verdict": self.verdict})
+
+
+class Disturbed:
+    """One job of one style."""
+
+    def __init__(self, job: Job, style: str, seed: int) -> None:
+        """Prepare; `start` starts the pods."""
+        self.job, self.style, self.random = job, STYLES[style], random.Random(seed)
+        self.outcome = Outcome(style, seed)
+        self._uids = dict.fromkeys(range(self.style.world), "u")
+        self._stop = job.folder / "stop"
+        job.policy, job.expected = Policy(self.style.world, self.style.world), {}
+        job.env |= {"PYTHONPATH": f"{ROOT / 'operator'}:{ROOT}", "STOP": str(self._stop), "STYLE": style}
+        self._judged: set[str] = set()
+
+    def memory(self, index: int) -> Path:
+        """The memory of a pod."""
+        return self.job.folder / f"memory-{index}-{self._uids[index]}"
+
+    def start(self) -> None:
+        """Start all pods, and wait until their workers have started."""
+        for index in range(self.style.world):
+            self._start(index)
+        self._started()
+
+    def _start(self, index: int) -> None:
+        place = str(self.memory(index))
+        given = {
+            CHECKPOINT: CheckpointRules(place, MEMORY, 1).to_json(),
+            "FOLDER": place,
+            "RECORDS": str(self._records(index)),
+        }
+        self.job.start(index, self._uids[index], SCRIPT, **given)
+
+    def _records(self, index: int) -> Path:
+        return self.job.folder / f"records-{index}.jsonl"
+
+    def records(self, index: int, kind: str) -> list[Record]:
+        """What the workers of a pod wrote, in their order."""
+        path = self._records(index)
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [record for line in lines if f'"kind": "{kind}"' in line and (record := json.loads(line))]
+
+    def all(self, kind: str) -> list[Record]:
+        """The same for all pods."""
+        return [record for index in range(self.style.world) for record in self.records(index, kind)]
+
+    def _newest(self, kind: str = "step") -> int:
+        return max((record["step"] for record in self.all(kind)), default=0)
+
+    def _rounds(self) -> dict[str, list[Record]]:
+        found: dict[str, list[Record]] = {}
+        for record in self.all("start"):
+            found.setdefault(record["round"], []).append(record)
+        return {name: starts for name, starts in found.items() if name not in self._judged}
+
+    def _started(self) -> list[Record]:
+        """Wait for a round whose ranks have all started, or for a start that is wrong; return the starts."""
+
+        def ended() -> list[Record]:
+            for name, starts in self._rounds().items():
+                if len(starts) == self.style.world or _wrong(starts):
+                    self._judged.add(name)
+                    return starts
+            over = {index: pod.process.poll() for index, pod in self.job.pods.items()}
+            assert not any(code is not None for code in over.values()), f"agents ended: {over}"
+            return []
+
+        starts = until(ended, START_SECONDS)
+        self.outcome.wrong += _wrong(starts)
+        self._look_for_refusal()
+        return starts
+
+    def _look_for_refusal(self) -> bool:
+        """Note why the style is left to the script; a restore that failed is no such reason."""
+        assert self.job.coordinator is not None
+        report = self.job.coordinator.report(JOB)
+        words = "" if report is None else report.problems.get(TrainingReason.CHECKPOINTS, "")
+        if words and NO_REFUSAL.search(words) is None:
+            self.outcome.refused = words
+        return bool(self.outcome.refused)
+
+    def disturb(self) -> None:
+        """One fault at a random moment, and the start after it."""
+        fault = self._fault()
+        index = fault.index
+        fault.step, finished = self._newest(), sorted({record["step"] for record in self.all("saved")})
+        before, rank = self._sizes(index), self.records(index, "start")[-1]["rank"]
+        if fault.kind == "pod":
+            end(self.job.pods[index])
+            shutil.rmtree(self.memory(index))
+            self._uids[index] = f"v{len(self.outcome.faults)}"
+            self._start(index)
+        else:
+            with suppress(ProcessLookupError):
+                os.kill(self.records(index, "start")[-1]["pid"], signal.SIGKILL)
+        self.outcome.faults.append(fault)
+        starts = self._started()
+        found = (
+            next((each["files"] for each in starts if each["rank"] == rank), {}) if fault.kind == "worker" else before
+        )
+        if self.outcome.wrong:
+            self._excuse([name for name in before if name not in found])
+            return
+        fault.loaded = starts[0]["steps"]["model"]
+        fault.behind = sum(step > fault.loaded for step in finished)
+        most = self.style.late + (BEHIND_POD if fault.kind == "pod" else BEHIND_WORKER)
+        if (fault.behind > most or fault.loaded == 0) and not self.style.forgets:
+            self.outcome.wrong.append(f"late: from {fault.loaded} although {finished[-4:]} were saved")
+        lost = [name for name in self.style.keeps if found.get(name, -1) < before.get(name, -1)]
+        self.outcome.wrong += [f"gone: the script's own {name}" for name in lost]
+
+    def _excuse(self, moved: list[str]) -> None:
+        """If the style is left to the script, its own storage decides: nothing is moved, and a sentence says so."""
+        with suppress(AssertionError):
+            until(self._look_for_refusal, 5)
+        if self.outcome.refused:
+            self.outcome.refused += f" ({'; '.join(self.outcome.wrong)})"
+            self.outcome.wrong = [f"moved although the style is refused: {name}" for name in moved]
+
+    def _sizes(self, index: int) -> dict[str, int]:
+        folder, found = self.memory(index), dict[str, int]()
+        for path in folder.rglob("*"):
+            with suppress(FileNotFoundError):
+                if not path.is_dir() and not path.relative_to(folder).parts[0].startswith(".pytorchjob"):
+                    found[str(path.relative_to(folder))] = path.lstat().st_size
+        return found
+
+    def _fault(self) -> Fault:
+        """Wait for a random moment, after the second save of all."""
+        until(lambda: len({record["step"] for record in self.all("saved")}) > 1, START_SECONDS)
+        kind = "pod" if self.random.random() < 0.4 else "worker"
+        if self.random.random() < 0.5:
+            begun = len(self.all("saving"))
+            until(lambda: len(self.all("saving")) > begun, START_SECONDS, every=0.005)
+            time.sleep(self.random.uniform(0, 0.4))
+            moment = "in a save"
+        else:
+            time.sleep(self.random.uniform(0, 5))
+            moment = "any"
+        return Fault(kind, self.random.randrange(self.style.world), moment)
+
+    def finish(self) -> None:
+        """Let the script end, and compare its losses with those of a run that nothing disturbed."""
+        self._stop.touch()
+        unequal = any(fault.loaded is None for fault in self.outcome.faults)
+        if not self.outcome.wrong and not unequal:
+            codes = self.job.end()
+            self.outcome.wrong += [f"exit codes {codes}"] if any(codes) else []
+        steps = self.all("step")
+        self.outcome.steps = max(each["step"] for each in steps)
+        wanted = losses(self.outcome.steps, self.style.world)
+        different = sorted({each["step"] for each in steps if not _is_close(each["loss"], wanted[each["step"] - 1])})
+        if different and not unequal:
+            self.outcome.wrong.append(f"losses: {len(different)} steps differ, the first is {different[0]}")
+
+
+def _is_close(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+
+
+def _wrong(starts: list[Record]) -> list[str]:
+    """What is wrong with the starts of one round."""
+    found = [f"torn: rank {each['rank']}: {each['error']}" for each in starts if "error" in each]
+    whole = [each for each in starts if "error" not in each]
+    found += [f"mixed: rank {each['rank']}: {each['steps']}" for each in whole if len({*each["steps"].values()}) > 1]
+    found += [f"foreign: rank {each['rank']} has loaded {each['of']}" for each in whole if each["of"] != each["rank"]]
+    if len({each["digest"] for each in whole}) > 1:
+        found.append(f"unequal: { ({each['rank']: each['steps']['model'] for each in whole}) }")
+    return found
+
+
+def run(style: str, kills: int, seed: int, folder: Path, told: Callable[[Fault], None] = lambda fault: None) -> Outcome:
+    """Run one style with this many faults; it ends with the first broken promise."""
+    with led(folder) as job:
+        disturbed = Disturbed(job, style, seed)
+        outcome = disturbed.outcome
+        try:
+            disturbed.start()
+            for _ in range(kills):
+                disturbed.disturb()
+                told(outcome.faults[-1])
+                if outcome.wrong or outcome.faults[-1].loaded is None:
+                    break
+            disturbed.finish()
+        except AssertionError as error:
+            outcome.wrong.append(f"stuck: {error}")
+        return outcome
