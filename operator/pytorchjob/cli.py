@@ -39,6 +39,10 @@ COMMANDS = {
         "pytorchjob.commands.exec:port_forward_command",
         "Connect ports of this machine to the pod of a rank.",
     ),
+    "profile": (
+        "pytorchjob.commands.profile:profile_command",
+        "Write where a rank spends its time into a file.",
+    ),
     "progress": ("pytorchjob.commands.progress:progress_command", "Show how far the training of a job is, live."),
     "report": (
         "pytorchjob.commands.report:report_command",

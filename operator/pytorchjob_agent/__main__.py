@@ -28,6 +28,11 @@ pytorchjob-agent doctor [--json] [--nproc-per-node N]
 Checks whether this image, machine and environment are fit for a job, and prints the fix of each problem;
 `run` does the same before its first rendezvous. The exit code is 0, or 200 if a check fails.
 
+pytorchjob-agent profile [--local-rank R] [--seconds S] [--rate N]
+
+Prints where a worker in the coordinator's rounds spends its time, as collapsed stacks. The exit code is 78 if there is
+no such worker here.
+
 pytorchjob-agent install DIR
 
 Copies the agent into a folder. With the folder in PYTHONPATH, Python finds the agent, and torchrun its
@@ -48,6 +53,10 @@ def main(argv: list[str] | None = None) -> int:
         from pytorchjob_agent.preflight import doctor
 
         return doctor.main(arguments[1:])
+    if arguments[:1] == ["profile"]:
+        from pytorchjob_agent.hangs import profile
+
+        return profile.main(arguments[1:])
     if arguments[:1] == ["install"]:
         from pytorchjob_agent.command import install
 

@@ -61,6 +61,7 @@ DIGITS = "examples/digits/pytorchjob.yaml"
         pytest.param(["port-forward", "digits", "a", "1:b"], "'1:b' is not a port", "--help", id="a port in words"),
         pytest.param(["port-forward", "digits", "0:80"], "0 is not a port", "--help", id="the port 0"),
         pytest.param(["port-forward", "digits", "70000"], "70000 is not a port", "--help", id="a port too high"),
+        pytest.param(["profile", "digits", "--seconds", "1h"], "expected 1s to", "profile --help", id="an hour"),
         pytest.param(["debug", "digits", "--profile", "x"], "'x' is not one of", "debug --help", id="a profile"),
         pytest.param(["shell", "digits", "a", "--rank", "1"], "exclude each other", "shell --help", id="two pods"),
         pytest.param(["delete", ""], "'' cannot be the name of a job", "pytorchjob delete --help", id="an empty name"),

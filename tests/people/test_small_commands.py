@@ -164,6 +164,7 @@ def test_the_shell_is_bash_or_else_sh(tmp_path: Path, programs: list[str], is_ba
     [
         (["exec", "digits", "--", "ls"], "exec"),
         (["shell", "digits"], "exec"),
+        (["profile", "digits"], "exec"),
         (["debug", "digits"], "ephemeralcontainers"),
         (["debug", "digits"], "attach"),
         (["port-forward", "digits", "80"], "portforward"),
@@ -174,6 +175,59 @@ def test_a_right_that_is_missing_is_named(command: list[str], right: str) -> Non
     cluster.forbid(right)
     result = call(cluster, *command)
     assert (result.exit_code, f"pods/{right} in the namespace team" in result.stderr) == (3, True)
+
+
+IN_POD = 'while [ "$1" != -- ]; do shift; done; shift; export PATH="$IMAGE"; exec "$@"'
+PY_SPY = 'shift; echo "$@" >&2; echo "main (a.py:1);step (a.py:7) 3"; echo no stack; echo "main (a.py:2) 2"'
+
+
+def image_with(folder: Path, **programs: str) -> str:
+    """A folder as the PATH of a container: the shell, and these programs as scripts of it."""
+    image = folder / "image"
+    image.mkdir()
+    (image / "sh").symlink_to("/bin/sh")
+    for name, program in programs.items():
+        (image / name.replace("_", "-")).write_text(f"#!/bin/sh\n{program}\n")
+        (image / name.replace("_", "-")).chmod(0o755)
+    return str(image)
+
+
+def test_a_profile_by_py_spy_becomes_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    image = image_with(tmp_path, py_spy=PY_SPY)
+    said = handed_over(tmp_path, IN_POD, "profile", "digits", "--rank", "3", "-o", str(file), IMAGE=image)
+    assert "5 samples of digits-worker-0" in said
+    assert file.read_text() == "main (a.py:1);step (a.py:7) 3\nmain (a.py:2) 2\n"
+
+
+def test_a_profile_by_the_agent_is_that_of_the_local_rank(tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    image = image_with(tmp_path, python='[ "$1" = -c ] || echo "$@" 1')
+    handed_over(tmp_path, IN_POD, "profile", "digits", "--rank", "3", "--seconds", "2", "-o", str(file), IMAGE=image)
+    assert file.read_text() == "-m pytorchjob_agent profile --local-rank 1 --seconds 2 --rate 100 1\n"
+
+
+@pytest.mark.parametrize(
+    ("programs", "error"),
+    [
+        pytest.param({}, "no agent, and no py-spy", id="an image without both"),
+        pytest.param({"python": '[ "$1" = -c ] || exit 78'}, "rounds runs there, and no py-spy", id="no rounds"),
+        pytest.param({"python": '[ "$1" = -c ] || { echo gone >&2; exit 1; }'}, "profile: gone", id="a worker ended"),
+        pytest.param({"py_spy": 'printf "\\033[2Jno\\n" >&2; exit 1'}, "profile: ?[2Jno", id="py-spy may not"),
+        pytest.param({"py_spy": "echo hello"}, "without samples", id="something else"),
+    ],
+)
+def test_a_profile_that_cannot_be_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str], error: str
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f"#!/bin/sh\n{IN_POD}\n")
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("IMAGE", image_with(tmp_path, **programs))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = call(FakeCluster(a_job(), *PODS), "profile", "digits", "-o", tmp_path / "out")
+    assert (result.exit_code, error in result.stderr) == (1, True), result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_container_that_cannot_be_debugged_is_named() -> None:

@@ -1,13 +1,13 @@
 """Reads what /proc shows of the workers and their descendants; `activity` decides what it means."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytorchjob_agent.hangs.activity import TreeReading
 from pytorchjob_agent.system import processes, socket_bytes
-from pytorchjob_agent.workers.startup.pytorchjob_startup import SIGNAL
+from pytorchjob_agent.workers.startup.pytorchjob_startup import PROFILE_SIGNAL, SIGNAL
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -56,6 +56,11 @@ def writes_stacks(pid: int) -> bool:
     return _status(pid)[1]
 
 
+def writes_profiles(pid: int) -> bool:
+    """Return the same for profiles."""
+    return _catches(_status_of(Path(f"/proc/{pid}/status")), PROFILE_SIGNAL)
+
+
 def _tree(root: int, below: Collection[int]) -> TreeReading:
     found = [process for pid in (root, *below) if (process := _read(pid)) is not None]
     main = next((process.pid for process in found if process.handles), root)
@@ -98,8 +103,11 @@ def _switches(pid: int) -> int:
 def _status(pid: int) -> tuple[bool, bool]:
     """Return whether a debugger is attached, and whether the process has the handler for stacks."""
     values = _status_of(Path(f"/proc/{pid}/status"))
-    caught = int(values.get("SigCgt") or "0", 16)
-    return values.get("TracerPid", "0") != "0", bool(caught >> (SIGNAL - 1) & 1)
+    return values.get("TracerPid", "0") != "0", _catches(values, SIGNAL)
+
+
+def _catches(status: Mapping[str, str], signal: int) -> bool:
+    return bool(int(status.get("SigCgt") or "0", 16) >> (signal - 1) & 1)
 
 
 def _main_cpu(pid: int) -> float:

@@ -17,7 +17,7 @@ from pytorchjob_agent.hangs.stack_analysis import LONGEST, cut
 from pytorchjob_agent.system.processes import descendants
 from pytorchjob_agent.workers.output import Stream
 from pytorchjob_agent.workers.startup import pytorchjob_startup
-from pytorchjob_agent.workers.startup.pytorchjob_startup import SIGNAL, STACKS
+from pytorchjob_agent.workers.startup.pytorchjob_startup import ASKED, BEGUN, DONE, SIGNAL, STACKS
 
 _PYTHONPATH = "PYTHONPATH"
 _STARTUP = Path(pytorchjob_startup.__file__).parent
@@ -88,9 +88,10 @@ class StackDumps:
         return self.read()
 
     def close(self) -> None:
-        """Remove the files."""
+        """Remove the files, and those of profiles."""
         for path in self._paths.values():
-            path.unlink(missing_ok=True)
+            for end in ("", ASKED, BEGUN, DONE):
+                path.with_name(path.name + end).unlink(missing_ok=True)
 
 
 def _signal(pid: int) -> None:
