@@ -40,6 +40,12 @@ def test_a_valid_file_is_called_valid(tmp_path: Path) -> None:
     assert (result.exit_code, result.output.endswith(": PyTorchJob tiny is valid\n")) == (0, True)
 
 
+def test_a_valid_file_that_may_lose_its_saves_is_warned_of(tmp_path: Path) -> None:
+    agent = {"checkpoint": {"directory": "/checkpoints", "memory": "1Gi"}}
+    result = call("validate", write(tmp_path / "job.yaml", changed("spec.agent", agent)))
+    assert (result.exit_code, result.stderr.count("warning: ")) == (0, 2)
+
+
 WORKER = "spec.pytorchReplicaSpecs.Worker"
 
 

@@ -167,3 +167,32 @@ def test_jobs_are_chosen_by_label_or_all(flags: list[str]) -> None:
     cluster = FakeCluster(job)
     assert call(cluster, "delete", *flags).exit_code == 0
     assert call(cluster, "delete", *flags).stderr == "No jobs found in the namespace team.\n"
+
+
+MEMORY = {"checkpoint": {"directory": "/checkpoints", "memory": "1Gi"}}
+
+
+@pytest.mark.parametrize("command", [["suspend"], ["restart"]])
+@pytest.mark.parametrize("queue", [{}, QUEUE])
+@pytest.mark.parametrize(
+    ("agent", "volume", "warns"),
+    [
+        pytest.param(MEMORY, None, True, id="saves in memory alone"),
+        pytest.param({}, None, True, id="no volume"),
+        pytest.param({}, {"persistentVolumeClaim": {"claimName": "shared"}}, False, id="a volume of the script's"),
+    ],
+)
+def test_what_is_lost_with_the_pods_is_said_before(
+    command: list[str], queue: dict[str, str], agent: dict[str, Any], volume: dict[str, Any] | None, warns: bool
+) -> None:
+    job = a_job(agent=agent)
+    job["metadata"]["labels"] = queue
+    if volume is not None:
+        for role in job["spec"]["pytorchReplicaSpecs"].values():
+            pod = role["template"]["spec"]
+            pod["volumes"] = [{"name": "data", **volume}]
+            pod["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    cluster = FakeCluster(job)
+    cluster.wait_for_more()
+    limit = ["--timeout", "50ms"] if command == ["restart"] else []
+    assert ("warning: " in call(cluster, *command, "digits", *limit).stderr) is warns

@@ -102,7 +102,7 @@ class PyTorchJobClient:
         return self._changed(name, {"pytorchReplicaSpecs": {role: {"replicas": workers}}})
 
     def suspend_job(self, name: str) -> Job:
-        """Delete the pods and keep the job; `resume_job` starts it again from its last checkpoint."""
+        """Delete the pods and keep the job; `resume_job` starts it again, from what was saved outside of the pods."""
         return self._changed(name, {"runPolicy": {"suspend": True}})
 
     def resume_job(self, name: str) -> Job:

@@ -12,6 +12,7 @@ from pytorchjob.commands.options import DURATION, here, job_argument, with_clust
 from pytorchjob.commands.outcome import INVALID, fail, suggest
 from pytorchjob.screen.plain import reference
 from pytorchjob.view import reading
+from pytorchjob_operator.model import kept_saves
 from pytorchjob_operator.names import ReplicaType
 
 _WORKER = ReplicaType.WORKER.value
@@ -61,9 +62,10 @@ def _check_range(job: str, policy: dict[str, Any], count: int) -> None:
 @job_argument
 @with_cluster
 def suspend_command(cluster: Cluster, job: str) -> None:
-    """Delete the pods of a job and keep the job: `resume` starts it again from its last checkpoint.
+    """Delete the pods of a job and keep the job: `resume` starts it again.
 
-    The pods get SIGTERM first, so that a script that saves on request loses no step.
+    It continues from the newest save that outlives the pods; the command says if the job's file shows none.
+    The pods get SIGTERM first, so that a script that saves on request to a volume loses no step.
     """
     _switch(cluster, job, _SUSPEND)
 
@@ -96,6 +98,8 @@ def _switch(cluster: Cluster, job: str, to: _Switch) -> None:
     if reading.suspended(found) is to.suspend:
         click.echo(f"{reference(found)} is {to.already}")
         return
+    if to.suspend:
+        _note_saves(found)
     _set_suspend(cluster, job, to.suspend)
     click.echo(f"{reference(found)} {to.done}")
     _note_queue(found, to.kueue)
@@ -112,9 +116,10 @@ def _switch(cluster: Cluster, job: str, to: _Switch) -> None:
 def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: float) -> None:
     """Start all pods of a job again, or one of them. It costs no restart of the job's limits.
 
-    The whole job is suspended and resumed, so that no worker trains with an old one. It continues from its last
-    checkpoint. If Kueue manages the job, its pods are deleted instead. One pod is deleted, and the operator creates it
-    again; the others train on or wait, as after a lost pod.
+    The whole job is suspended and resumed, so that no worker trains with an old one. It continues from the newest
+    save that outlives the pods; the command says if the job's file shows none. If Kueue manages the job, its pods are
+    deleted instead. One pod is deleted, and the operator creates it again; the others train on or wait, as after a
+    lost pod.
     """
     found = _running(cluster, job, "restarted")
     if reading.suspended(found):
@@ -122,6 +127,7 @@ def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: fl
     if replica is not None:
         _restart_pod(cluster, found, replica)
         return
+    _note_saves(found)
     if reading.queue_of(found):
         _delete_pods(cluster, found)
         return
@@ -180,6 +186,19 @@ def _running(cluster: Cluster, name: str, verb: str) -> Object:
 
 def _set_suspend(cluster: Cluster, job: str, value: bool) -> None:
     cluster.patch(job, {"spec": {"runPolicy": {"suspend": value}}})
+
+
+def _note_saves(job: Object) -> None:
+    """Note what the job loses with its pods, as far as its spec shows it."""
+    found, memory = kept_saves.kept(job["spec"]), kept_saves.in_memory(job["spec"])
+    if found is kept_saves.Kept.DURABLE:
+        click.echo("note: the job continues from the newest save that is on durable storage", err=True)
+    elif found is kept_saves.Kept.NOTHING and memory:
+        words = "its checkpoints are in the pods' memory alone and are deleted with them: it starts again at step 0"
+        click.echo(f"warning: {words}", err=True)
+    elif found is kept_saves.Kept.NOTHING:
+        words = "it mounts no volume that outlives its pods: only what its script has stored elsewhere is left"
+        click.echo(f"warning: {words}", err=True)
 
 
 def _note_queue(job: Object, what: str) -> None:

@@ -80,7 +80,7 @@ def submit_command(
 def read_or_exit(paths: Iterable[str]) -> list[Object]:
     """Read and check all files; ends the process with 2 if there is a problem."""
     from pytorchjob_operator.local.source import read_objects
-    from pytorchjob_operator.model.deprecated import warnings
+    from pytorchjob_operator.model import deprecated, kept_saves
     from pytorchjob_operator.model.load import is_job, names_twice
     from pytorchjob_operator.model.parse import parse_job
 
@@ -93,7 +93,9 @@ def read_or_exit(paths: Iterable[str]) -> list[Object]:
     except InvalidJob as error:
         sys.exit(refuse(error))
     for body in objects:
-        for warning in warnings(parse_job(body)) if is_job(body) else ():
+        job = parse_job(body) if is_job(body) else None
+        found = () if job is None else (*deprecated.warnings(job), *kept_saves.warnings(job.spec.to_api()))
+        for warning in found:
             click.echo(f"warning: {warning}", err=True)
     return objects
 

@@ -26,13 +26,13 @@ def validate_command(connect: Callable[[], Cluster], file: str, server: bool) ->
 
     Without --server no cluster is needed. FILE - is standard input.
     """
-    from pytorchjob_operator.model.deprecated import warnings
+    from pytorchjob_operator.model import deprecated, kept_saves
 
     if server:
         _ask(connect, file)
         return
     for job in read_or_exit(file):
-        for warning in warnings(job):
+        for warning in (*deprecated.warnings(job), *kept_saves.warnings(job.spec.to_api())):
             click.echo(f"warning: {warning}", err=True)
         click.echo(f"{file}: PyTorchJob {job.metadata.name} is valid")
 
