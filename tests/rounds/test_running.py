@@ -9,6 +9,7 @@ from pytorchjob_agent.contract.messages import (
     HEARTBEAT_SECONDS,
     LEASE_SECONDS,
     Done,
+    Draining,
     Failed,
     Heartbeat,
     Join,
@@ -301,6 +302,48 @@ def test_a_new_leader_restarts_at_once_when_the_heartbeats_say_that_the_workers_
         job.says(rank, Heartbeat())
     job.goes(1, seconds=20)
     assert job.heard(0).kind == "restart"
+
+
+@pytest.mark.parametrize(("handles", "seconds", "grace"), [(False, 20.0, 0.0), (True, 20.0, 20.0), (True, 900.0, 60.0)])
+def test_workers_that_handle_sigterm_get_it_together_with_those_of_the_pod_that_goes(
+    handles: bool, seconds: float, grace: float
+) -> None:
+    job = running(3, min_members=2)
+    job.says(2, Draining(seconds, "SIGTERM", handles=handles))
+    assert (job.heard(2).kind, [job.heard(index).grace for index in (0, 1)]) == ("stop", [grace] * 2)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_next_round_begins_once_the_handlers_are_through(ends: bool) -> None:
+    job = running(2, min_members=1)
+    job.says(1, Draining(20.0, "SIGTERM", handles=True))
+    stopped(job, 0)
+    job.passes(15)
+    assert not job.runs, "the pod that goes still saves"
+    if ends:
+        job.breaks(1)
+        job.passes(1, silent=[1])
+    else:
+        job.passes(7)
+    assert job.ranks == (0,)
+
+
+def test_a_member_that_comes_back_meanwhile_keeps_the_rest_of_the_time() -> None:
+    job = running(3, min_members=2)
+    before = job.round
+    job.says(2, Draining(20.0, "SIGTERM", handles=True))
+    job.passes(5)
+    assert job.hello(0, round=before, rank=0, size=3).grace == 15.0
+
+
+def test_handlers_have_what_is_left_after_a_save_on_request() -> None:
+    job = running(2, min_members=1)
+    job.passes(1, cooperative=True)
+    job.says(1, Draining(20.0, "SIGTERM", handles=True))
+    job.passes(5, cooperative=True)
+    for index in (0, 1):
+        job.says(index, Heartbeat(cooperative=True, answered=1))
+    assert (job.heard(0).kind, job.heard(0).grace) == ("restart", 15.0)
 
 
 def test_a_spare_goes_at_once() -> None:

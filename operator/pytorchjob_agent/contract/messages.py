@@ -154,6 +154,8 @@ class Draining(Message):
     kind: ClassVar[str] = "draining"
     seconds: float = a_number()
     reason: str = a_text(256, default="")
+    handles: bool = a_flag(default=False)
+    """True if a worker handles SIGTERM itself: it may save together with the workers of the other members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,8 @@ class Restart(Message):
     """First print the workers' stacks and report where they are."""
     caused: bool = a_flag(default=False)
     """True if the round ends for another reason than a failure. The agent repeats it when it joins."""
+    grace: float = a_number(default=0.0)
+    """Seconds in which the workers may end after SIGTERM. 0: SIGKILL at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +254,7 @@ class Hold(Message):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Message):
-    """End the agent: kill the workers and exit with this code."""
+    """End the agent: end the workers and exit with this code."""
 
     kind: ClassVar[str] = "stop"
     exit_code: int = an_int(0, 255)

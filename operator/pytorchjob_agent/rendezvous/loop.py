@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from typing import Any, assert_never
@@ -165,7 +166,6 @@ class ElasticAgent(LocalElasticAgent):
         workers = self._check_workers(group, now)
         self._report_progress(workers)
         peers, refused = membership.heartbeats, membership.client.inbox.refused
-        asked = self._wakeup.asked
         return Snapshot(
             now=now,
             workers=workers,
@@ -174,7 +174,7 @@ class ElasticAgent(LocalElasticAgent):
             silence=peers.silence() if peers is not None else 0.0,
             peers_restart=peers.restart if peers is not None else None,
             all_done=self._all_done(),
-            leave_by=None if asked is None else asked[1] + self._time_to_leave(),
+            leave_by=self._leave_by(),
             reported_leaving=self._reported_leaving,
             cut_off=membership.cut_off(),
             fenced=refused is not None and refused.fenced,
@@ -251,7 +251,8 @@ class ElasticAgent(LocalElasticAgent):
         self._reported_leaving = True
         client, seconds, reason = self._membership.client, self._time_to_leave(), self._wakeup.asked_by()
         client.heartbeat_now()  # the coordinator needs to know before whether the workers save on request
-        client.update(lambda session: session.leave(seconds, reason))
+        handles = any(processes.handles(pid, signal.SIGTERM) for pid in self._pids())
+        client.update(lambda session: session.leave(seconds, reason, handles=handles))
 
     def _fail(self, group: WorkerGroup, step: Step) -> None:
         """Report what failed, kill the workers, and wait for the next round."""
@@ -283,19 +284,40 @@ class ElasticAgent(LocalElasticAgent):
             reports = (failure_messages.message(self._assigned(), found, waits=waits),)
         if step.by_members:
             self._membership.ask_for_restart(step.reason)
+        if command is not None and command.grace > 0:
+            until = time.monotonic() + command.grace
+            self._terminate(lambda: max(until, self._leave_by() or until))
         self._kill()
         group.state = WorkerState.STOPPED
         self._open(group, *reports, by_members=step.by_members, caused=step.caused)
 
-    def _kill(self, signum: signal.Signals = signal.SIGKILL, seconds: float = _KILL_SECONDS) -> None:
-        """Stop the workers and all that they have started, and print the last of their output."""
+    def _leave_by(self) -> float | None:
+        asked = self._wakeup.asked
+        return None if asked is None else asked[1] + self._time_to_leave()
+
+    def _pids(self) -> list[int]:
+        context: Any = self._pcontext
+        return [] if context is None else [pid for pid in context.pids().values() if processes.is_alive(pid)]
+
+    def _terminate(self, until: Callable[[], float]) -> None:
+        """Send SIGTERM to the workers and wait until they have ended, until that time at the latest.
+
+        The time is read again and again: this pod itself may be asked to go meanwhile, with a grace period of its own.
+        """
+        for pid in self._pids():
+            processes.terminate(pid)
+        while self._pids() and time.monotonic() < until():
+            time.sleep(_BUSY_SECONDS / 5)
+
+    def _kill(self) -> None:
+        """Kill the workers and all that they have started, and print the last of their output."""
         self._wakeup.forget()
         context: Any = self._pcontext
         self._pcontext = None
         super()._shutdown()  # the watchdogs alone
         self._pcontext = context
         if context is not None:
-            context.close(signum, max(int(seconds), 1))
+            context.close(signal.SIGKILL, _KILL_SECONDS)
         server = self._tools.server
         processes.kill_below(os.getpid(), keep=server.pids() if server is not None else ())
         if self._tools.logs is not None:
@@ -311,6 +333,9 @@ class ElasticAgent(LocalElasticAgent):
         """End on the coordinator's command."""
         if stop.exit_code == ExitCode.DRAINED:
             return self._left(stop.message)
+        if stop.exit_code != ExitCode.FENCED:  # another agent's workers may already write where these do
+            until = self._leave_by() or time.monotonic() + self._time_to_leave()
+            self._terminate(lambda: until)
         self._kill()
         if stop.exit_code == ExitCode.OK:
             return self._end(None)
@@ -318,8 +343,10 @@ class ElasticAgent(LocalElasticAgent):
 
     def _left(self, reason: str) -> RunResult:
         """End because this pod has to go; the workers get the rest of the grace period."""
-        signum, at = self._wakeup.asked or (signal.SIGTERM, time.monotonic())
-        self._kill(signal.SIGTERM, max(at + self._time_to_leave() - time.monotonic(), 1.0))
+        started = time.monotonic()
+        signum, at = self._wakeup.asked or (signal.SIGTERM, started)
+        self._terminate(lambda: max(at + self._time_to_leave(), started + 1.0))
+        self._kill()
         return self._end(TerminationMessage(ExitReason.DRAINED, exit_code_of(-signum), message=reason))
 
     def _end(self, words: TerminationMessage | None) -> RunResult:

@@ -220,6 +220,6 @@ class Session:
         """Report that all workers here ended well; `age`: seconds since then."""
         self.stand(Done(id_, age), now=now, done=True)
 
-    def leave(self, seconds: float, reason: str) -> None:
-        """Report that this pod has to go within these seconds."""
-        self.stand(Draining(seconds, reason))
+    def leave(self, seconds: float, reason: str, *, handles: bool = False) -> None:
+        """Report that this pod has to go within these seconds; `handles`: its workers handle SIGTERM themselves."""
+        self.stand(Draining(seconds, reason, handles))

@@ -105,6 +105,27 @@ def is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
+def handles(pid: int, signum: int) -> bool:
+    """Return True if the process has a handler of its own for the signal; False where that is unknown."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+        caught = next(line for line in lines if line.startswith("SigCgt:"))
+        return bool(int(caught.split()[1], 16) >> (signum - 1) & 1)
+    except (OSError, StopIteration, ValueError, IndexError):
+        return False
+
+
+def terminate(pid: int) -> None:
+    """Send SIGTERM to a process, and to its group if it leads one, as torch does."""
+    try:
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, signal.SIGTERM)
+        else:
+            os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+
+
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)

@@ -155,8 +155,10 @@ class Node:
         self._pods[uid] = LocalPod(body, self._translate(body, self._gpus.take(body)), uid, self._created, now + wait)
 
     def delete(self, uid: str, now: float) -> None:
-        """Delete a pod: SIGTERM now, SIGKILL after its grace period."""
+        """Delete a pod: SIGTERM now and only once, SIGKILL after its grace period."""
         pod = self._pods[uid]
+        if pod.deleting:
+            return
         pod.deleting = True
         if pod.process is None:
             self._remove(pod)

@@ -324,7 +324,8 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
         reason, caused = f"round {known.id} is over", False
         if isinstance(phase, Rendezvous):
             reason, caused = phase.reason, phase.caused or phase.lost
-        transition.send(member, Restart(known.id, reason, caused=caused))
+        grace = rendezvous.grace_left(phase, transition.now)
+        transition.send(member, Restart(known.id, reason, caused=caused, grace=grace))
         return
     holder = known.ranks[message.rank]
     if holder is not None and holder != member.index:

@@ -39,6 +39,8 @@ class Rendezvous:
     """True if the end of the last round is in the history, and its failures are in the budget."""
     learned: bool = False
     """True if this coordinator knows the last round only from members without workers: others may train a later one."""
+    grace: float = 0.0
+    """Seconds in which the workers of the last round may end after SIGTERM. 0: they are killed."""
     reported_at: float | None = None
     """When the coordinator last sent the waiting members the reason for waiting."""
 

@@ -10,7 +10,7 @@ from pytorchjob_agent.contract.messages import Restart, Stop
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import absent, awaited, budget, endings, formation, waiting_report
 from pytorchjob_operator.rounds.failures import leaves_because
-from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import (
     Failure,
@@ -25,9 +25,18 @@ DRAINED = "Drained"
 
 
 def begin(
-    transition: Transition, trigger: Trigger, reason: str, failures: tuple[Failure, ...] = (), *, caused: bool = True
+    transition: Transition,
+    trigger: Trigger,
+    reason: str,
+    failures: tuple[Failure, ...] = (),
+    *,
+    caused: bool = True,
+    grace: float = 0.0,
 ) -> None:
-    """Start a rendezvous: end the running round and restart its members. `caused`: later failures do not count."""
+    """Start a rendezvous: end the running round and restart its members. `caused`: later failures do not count.
+
+    `grace`: the seconds for which the workers may handle SIGTERM, all of them together.
+    """
     phase, now = transition.state.phase, transition.now
     transition.reason = reason
     match phase:
@@ -37,7 +46,8 @@ def begin(
             transition.enter(trigger, Rendezvous(now, reason, round_, stopped=stopped, counted=True))
         case Running(round=round_):
             caused, stopped = caused and not failures, bool(failures)
-            transition.enter(trigger, Rendezvous(now, reason, round_, failures, caused=caused, stopped=stopped))
+            rendezvous = Rendezvous(now, reason, round_, failures, caused=caused, stopped=stopped, grace=grace)
+            transition.enter(trigger, rendezvous)
         case Rendezvous():
             stopped = phase.stopped or bool(failures)
             transition.update(replace(phase, failures=(*phase.failures, *failures), stopped=stopped))
@@ -58,8 +68,14 @@ def _restart_members(transition: Transition, reason: str, *, dump: bool) -> None
         return
     for member in transition.in_round():
         if member.port is None:
-            transition.send(member, Restart(round_.id, reason, dump=dump, caused=caused))
+            grace = grace_left(phase, transition.now)
+            transition.send(member, Restart(round_.id, reason, dump=dump, caused=caused, grace=grace))
     release_leaving(transition)
+
+
+def grace_left(phase: Phase, now: float) -> float:
+    """Return for how long the workers of the last round may still handle SIGTERM."""
+    return max(phase.since + phase.grace - now, 0.0) if isinstance(phase, Rendezvous) and phase.grace else 0.0
 
 
 def mark_stopped(transition: Transition, *, caused: bool = False) -> None:
@@ -143,10 +159,14 @@ def check_earlier_success(transition: Transition) -> None:
 
 def _still_stopping(transition: Transition, phase: Rendezvous) -> bool:
     """True while members have yet to stop the workers of the last round, or to report how they ended."""
-    if transition.now - phase.since > STOPPING_SECONDS:
+    if transition.now - phase.since > STOPPING_SECONDS + phase.grace:
         return False
+    saves = grace_left(phase, transition.now) > 0  # also the workers of a pod that goes: the next round loads that
     return _members_may_connect(transition, phase.last_round) or any(
-        member.connection is not None and member.port is None and not member.leaving and member.lost_at is None
+        member.connection is not None
+        and member.port is None
+        and (saves or not member.leaving)
+        and member.lost_at is None
         for member in transition.in_round(last_first=True)  # commands go out by rank, so the last ones stop last
     )
 

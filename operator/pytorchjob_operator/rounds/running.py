@@ -287,22 +287,26 @@ def draining(transition: Transition, member: Member, message: Draining) -> None:
     if member.index in phase.round.done:
         return  # its part is done, so it may end before the others
     cause = f"{member.pod} is terminating ({message.reason or 'SIGTERM'})"
-    plan_restart(transition, phase, cause, max(message.seconds, 0.0))
+    plan_restart(transition, phase, cause, max(message.seconds, 0.0), handles=message.handles)
 
 
-def plan_restart(transition: Transition, phase: Running, reason: str, seconds: float) -> None:
-    """Restart once the workers have saved a checkpoint, after `seconds` at the latest; at once if none would save."""
+def plan_restart(transition: Transition, phase: Running, reason: str, seconds: float, *, handles: bool = False) -> None:
+    """Restart once the workers have saved a checkpoint, after `seconds` at the latest; at once if none would save.
+
+    `handles`: the workers handle SIGTERM themselves. All of them get it at once, so that they can save together.
+    """
     deadline = transition.now + min(seconds, CHECKPOINT_SECONDS)
     if phase.planned is not None:
-        deadline = min(phase.planned.deadline, deadline)
-        transition.update(replace(phase, planned=replace(phase.planned, deadline=deadline)))
+        deadline, handles = min(phase.planned.deadline, deadline), phase.planned.handles or handles
+        transition.update(replace(phase, planned=replace(phase.planned, deadline=deadline, handles=handles)))
         return
     if seconds <= 0 or not any(_may_save(phase.round, member) for member in transition.in_round()):
-        rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, reason)
+        grace = deadline - transition.now if handles else 0.0
+        rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, reason, grace=grace)
         return
     number = transition.state.requests + 1
     transition.state = replace(transition.state, requests=number)
-    transition.update(replace(phase, planned=PlannedRestart(reason, deadline, number)))
+    transition.update(replace(phase, planned=PlannedRestart(reason, deadline, number, handles)))
     for member in transition.in_round():
         transition.send(member, Checkpoint(phase.round.id, number, deadline - transition.now, reason))
 
@@ -319,7 +323,8 @@ def advance(transition: Transition, phase: Running) -> None:
         late = transition.now >= planned.deadline
         awaited = [member for member in transition.in_round() if member.index not in phase.round.done]
         if late or all(member.answered >= planned.number for member in awaited):
-            rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason)
+            grace = max(planned.deadline - transition.now, 0.0) if planned.handles else 0.0
+            rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason, grace=grace)
         return
     if phase.growing_since is None:
         return

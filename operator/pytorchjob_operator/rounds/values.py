@@ -225,6 +225,8 @@ class PlannedRestart:
     deadline: float
     number: int
     """The number of the checkpoint request."""
+    handles: bool = False
+    """True if workers handle SIGTERM themselves: what is left of the time then belongs to their handlers."""
 
 
 @dataclass(frozen=True, slots=True)
