@@ -1,13 +1,20 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.errors import InvalidJob
 from pytorchjob_operator.local.source import as_local, choose, override, read_jobs
 from pytorchjob_operator.model import ManagedBy, PyTorchJob
+from pytorchjob_operator.observed import CoordinatorAccess, Options
+from pytorchjob_operator.plan import make_plan
+from tests.factories import observed
 from tests.local.jobs import job, role, write
+
+OPTIONS = Options(coordinator=CoordinatorAccess("op:29600"))
 
 
 def parsed(name: str = "tiny", **more: Any) -> PyTorchJob:
@@ -47,6 +54,15 @@ def test_workers_are_not_made_up() -> None:
     lonely = PyTorchJob.model_validate(job(Master=role(["x"])))
     with pytest.raises(InvalidJob, match=r"spec.pytorchReplicaSpecs.Worker: is missing"):
         override(lonely, None, 2)
+
+
+@pytest.mark.parametrize("spec", [None, {"minReplicas": 1, "maxReplicas": 2}])
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_restarts_of_the_command_line_are_those_of_the_job(spec: dict[str, Any] | None, restarts: int) -> None:
+    given = PyTorchJob.model_validate(job(elastic=spec, Worker=role(["x"], policy="OnFailure")))
+    update = make_plan(replace(observed(as_local(override(given, None, None, restarts))), options=OPTIONS)).coordinator
+    assert isinstance(update, Sync)
+    assert update.policy.max_restarts == restarts
 
 
 def test_a_suspended_job_or_one_of_another_manager_runs_here_all_the_same() -> None:

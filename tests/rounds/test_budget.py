@@ -1,5 +1,7 @@
 """How often workers may fail, how long the pause is, and what ends a job that cannot be helped."""
 
+from typing import Any
+
 import pytest
 
 from pytorchjob_operator.rounds.budget import root_cause
@@ -7,7 +9,7 @@ from pytorchjob_operator.rounds.values import Failure
 from tests.rounds.story import Job, another_leader, pause_before_restart, running, stopped
 
 
-def lives(job: Job, seconds: float, message: str, first: int | None, **failed: int) -> None:
+def lives(job: Job, seconds: float, message: str, first: int | None, **failed: Any) -> None:
     """A round lives so long, its first step is this one if any, and then it fails; the next one begins if it may."""
     job.passes(seconds, step=first)
     job.fails(0, message, **failed)
@@ -99,6 +101,37 @@ def test_the_same_error_again_and_again(rounds: list[tuple[float, int | None]], 
     for number, (seconds, first) in enumerate(rounds):
         assert end(job) is None
         lives(job, seconds, f"OSError: no file {number}", first)
+    assert end(job) == reason
+
+
+TRAIN = "0 train.py:7 wait(); 1 train.py:9 <module>"
+OTHER = "0 train.py:7 wait(); 1 train.py:8 <module>"
+
+
+@pytest.mark.parametrize(
+    ("hangs", "reason"),
+    [
+        pytest.param([(2, 5, TRAIN)] * 2, None, id="twice"),
+        pytest.param([(2, 5, TRAIN)] * 3, "SameHangAgain", id="three times at the same step"),
+        pytest.param([(300, None, TRAIN)] * 3, "SameHangAgain", id="without any step"),
+        pytest.param([(3700, None, TRAIN)] * 3, None, id="after hours without any report"),
+        pytest.param([(2, 5, TRAIN), (2, 6, TRAIN), (2, 7, TRAIN)], None, id="further each time"),
+        pytest.param([(2, 5, TRAIN), (2, 5, OTHER), (2, 5, TRAIN)], None, id="elsewhere between"),
+        pytest.param([(2, 5, "")] * 3, None, id="nobody knows where"),
+    ],
+)
+def test_the_same_hang_again_and_again(hangs: list[tuple[float, int | None, str]], reason: str | None) -> None:
+    job = running(2)
+    for number, (seconds, step, places) in enumerate(hangs):
+        assert end(job) is None
+        lives(job, seconds, f"no progress for {number} s", step, hang=True, places=places)
+    assert end(job) == reason
+
+
+@pytest.mark.parametrize(("seconds", "step", "reason"), [(2, None, "PermanentError"), (2, 5, None), (30, None, None)])
+def test_a_wrong_command_line_is_not_tried_again(seconds: float, step: int | None, reason: str | None) -> None:
+    job = running(2)
+    lives(job, seconds, "train.py: error: unrecognized arguments: --lrr", step, exit_code=2)
     assert end(job) == reason
 
 

@@ -16,6 +16,12 @@ from pytorchjob_operator.plan_command import refuse
 @click.option("-n", "--namespace", metavar="NAME", help="Namespace that the replicas see. Default: the file's.")
 @click.option("--replicas", type=click.IntRange(min=1), metavar="N", help="Number of workers. Default: the file's.")
 @click.option(
+    "--max-restarts",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Restarts after failures before the job fails, unless restartPolicy is Never. Default: the file's.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
@@ -57,6 +63,7 @@ def run_command(
     job: str | None,
     namespace: str | None,
     replicas: int | None,
+    max_restarts: int | None,
     timeout: float | None,
     grace: float | None,
     output: str | None,
@@ -79,8 +86,11 @@ def run_command(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--map") from error
     path = _only(file, named)
+    options = RunOptions(
+        path, job, namespace, replicas, timeout, grace, output, verbose, status_file, folders, max_restarts
+    )
     try:
-        status = run(RunOptions(path, job, namespace, replicas, timeout, grace, output, verbose, status_file, folders))
+        status = run(options)
     except InvalidJob as error:
         sys.exit(refuse(error))
     except CannotRun as error:

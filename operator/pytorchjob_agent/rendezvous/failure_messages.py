@@ -82,8 +82,20 @@ def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     )
 
 
+def ranks_at(places: Mapping[int, Place | None], first_rank: int) -> str:
+    """Return where the ranks are, without anything that changes from one hang to the next at the same place."""
+    found = [f"{first_rank + local} {place.where if place is not None else '-'}" for local, place in places.items()]
+    return "; ".join(sorted(found))
+
+
 def message(
-    assigned: Assigned, report: TerminationMessage, *, waits: bool = False, age: float = 0.0, idle: float = 0.0
+    assigned: Assigned,
+    report: TerminationMessage,
+    *,
+    waits: bool = False,
+    age: float = 0.0,
+    idle: float = 0.0,
+    places: str = "",
 ) -> Failed:
     """Return the report of a failure to the coordinator; `age`: seconds since then, `idle`: without progress before."""
     return Failed(
@@ -98,6 +110,7 @@ def message(
         waits=waits,
         age=age,
         idle=idle,
+        places=places[:1024],
     )
 
 

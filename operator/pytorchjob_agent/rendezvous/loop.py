@@ -257,11 +257,13 @@ class ElasticAgent(LocalElasticAgent):
     def _fail(self, group: WorkerGroup, step: Step) -> None:
         """Report what failed, kill the workers, and wait for the next round."""
         self._membership.client.heartbeat_now()  # the coordinator learns the last step before the failure
-        assigned, waits, found_at = self._assigned(), False, time.monotonic()
+        assigned, waits, found_at, at = self._assigned(), False, time.monotonic(), ""
         idle = self._verdict.idle if self._verdict is not None else 0.0
         if self._verdict is not None:
-            own, waits = failure_messages.hang(self._verdict, self._workers.places(), assigned.first_rank)
-            self._membership.client.send(failure_messages.message(assigned, own, waits=waits, idle=idle))
+            places = self._workers.places()
+            own, waits = failure_messages.hang(self._verdict, places, assigned.first_rank)
+            at = failure_messages.ranks_at(places, assigned.first_rank)
+            self._membership.client.send(failure_messages.message(assigned, own, waits=waits, idle=idle, places=at))
             time.sleep(_DUMP_SECONDS)
         self._kill()
         if self._verdict is None:
@@ -272,7 +274,7 @@ class ElasticAgent(LocalElasticAgent):
             self._membership.ask_for_restart(own.message)
         group.state = WorkerState.STOPPED
         age = time.monotonic() - found_at if self._verdict is not None else self._wakeup.age()
-        failed = failure_messages.message(assigned, own, waits=waits, age=age, idle=idle)
+        failed = failure_messages.message(assigned, own, waits=waits, age=age, idle=idle, places=at)
         self._open(group, failed, by_members=step.by_members)
 
     def _regroup(self, group: WorkerGroup, step: Step) -> None:
@@ -280,8 +282,10 @@ class ElasticAgent(LocalElasticAgent):
         reports: tuple[Message, ...] = ()
         command = self._membership.client.inbox.restart
         if command is not None and command.dump:
-            found, waits = failure_messages.bystander(self._workers.places(), self._assigned().first_rank)
-            reports = (failure_messages.message(self._assigned(), found, waits=waits),)
+            places, first = self._workers.places(), self._assigned().first_rank
+            found, waits = failure_messages.bystander(places, first)
+            at = failure_messages.ranks_at(places, first)
+            reports = (failure_messages.message(self._assigned(), found, waits=waits, places=at),)
         if step.by_members:
             self._membership.ask_for_restart(step.reason)
         if command is not None and command.grace > 0:

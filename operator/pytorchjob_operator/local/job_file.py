@@ -22,11 +22,13 @@ class JobFile:
     namespace: str | None = None
     status: str | None = None
     """The file for the job with its present status; None: it is not kept."""
+    max_restarts: int | None = None
+    """The restarts after failures; None: those of the file."""
 
     def load(self, workers: int | None = None) -> PyTorchJob:
         """Read the job, with this number of workers if it is given; raises InvalidJob."""
         found = source.choose(source.read_jobs(self.path), self.job, self.path)
-        return source.override(found, self.namespace, workers)
+        return source.override(found, self.namespace, workers, self.max_restarts)
 
     def workers(self) -> int | None:
         """Return the number of workers that the file requests now; raises InvalidJob."""

@@ -45,10 +45,11 @@ class RunOptions:
     verbose: bool = False
     status_file: str | None = None
     maps: tuple[tuple[str, str], ...] = ()
+    max_restarts: int | None = None
 
     def file(self) -> JobFile:
         """Return the files of the run."""
-        return JobFile(self.path, self.job, self.namespace, self.status_file)
+        return JobFile(self.path, self.job, self.namespace, self.status_file, self.max_restarts)
 
 
 def run(options: RunOptions) -> ExitStatus:

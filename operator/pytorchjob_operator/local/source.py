@@ -44,10 +44,14 @@ def choose(jobs: list[PyTorchJob], name: str | None, path: str) -> PyTorchJob:
     raise InvalidJob([Problem("", f"{path}: contains {len(jobs)} jobs: {known}; choose one with --job NAME")])
 
 
-def override(job: PyTorchJob, namespace: str | None, workers: int | None) -> PyTorchJob:
-    """Set the job's namespace and, if given, its number of workers, then check the job again; raises InvalidJob."""
+def override(
+    job: PyTorchJob, namespace: str | None, workers: int | None, max_restarts: int | None = None
+) -> PyTorchJob:
+    """Set the job's namespace and, if given, workers and restarts, then check the job again; raises InvalidJob."""
     namespace = namespace or job.metadata.namespace or DEFAULT_NAMESPACE
     job = job.model_copy(update={"metadata": job.metadata.model_copy(update={"namespace": namespace})})
+    if max_restarts is not None:
+        job = _checked(_with_restarts(job, max_restarts))
     if workers is None:
         return job
     specs = job.spec.pytorch_replica_specs
@@ -56,6 +60,16 @@ def override(job: PyTorchJob, namespace: str | None, workers: int | None) -> PyT
     worker = specs.worker.model_copy(update={"replicas": workers})
     spec = job.spec.model_copy(update={"pytorch_replica_specs": specs.model_copy(update={"worker": worker})})
     return _checked(job.model_copy(update={"spec": spec}))
+
+
+def _with_restarts(job: PyTorchJob, limit: int) -> PyTorchJob:
+    """Limit the restarts, in the field of v1 that does so for this job: the n-th of backoffLimit is one too many."""
+    spec = job.spec
+    if spec.elastic_policy is not None:
+        elastic = spec.elastic_policy.model_copy(update={"max_restarts": limit})
+        return job.model_copy(update={"spec": spec.model_copy(update={"elastic_policy": elastic})})
+    policy = spec.run_policy.model_copy(update={"backoff_limit": limit + 1})
+    return job.model_copy(update={"spec": spec.model_copy(update={"run_policy": policy})})
 
 
 def as_stored(job: PyTorchJob) -> PyTorchJob:

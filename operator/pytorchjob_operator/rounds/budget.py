@@ -17,6 +17,12 @@ from pytorchjob_operator.rounds.values import End, EndReason, Failure, PastResta
 
 SAME_ERROR = 3
 """The same error this many times in a row, each before the first step, ends the job."""
+SAME_HANG = 3
+"""The same hang this many times in a row, with every rank at the same place and no step between, ends the job."""
+_HANG_SECONDS = 3600.0
+"""Hangs that are further apart are not the same: a script that reports no steps has trained between them."""
+_USAGE = 2
+"""The exit code of argparse, and of Python for a script that does not exist."""
 NO_PROGRESS = 3
 """This many failures in a row that do not get past the step of the failures before end the job."""
 SHORT_SECONDS = 20.0
@@ -98,7 +104,9 @@ def judge(state: JobState, failures: Sequence[Failure], now: float) -> FailureVe
     """Decide what follows from one failed round."""
     first, step = root_cause(failures), reached_step(state)
     message = describe(state, failures)
-    signature = past_failures.signature(f"{first.exit_code} {_NUMBERS.sub('#', first.message)[:200]}")
+    same = "; ".join(sorted(failure.places for failure in failures if failure.places)) if first.hang else ""
+    text = f"hang {same}" if same else f"{first.exit_code} {_NUMBERS.sub('#', first.message)[:200]}"
+    signature = past_failures.signature(text)
     reason = TrainingReason.WORKERS_HANG if first.hang else TrainingReason.WORKER_FAILED
     past = [known for known in state.history if known.counted]
     if _is_progress_unknown(state) and _reports_steps(state):
@@ -148,9 +156,15 @@ def _find_end(
     if 0 < first.exit_code < policy.first_retryable_exit_code:
         limit = policy.first_retryable_exit_code
         return EndReason.PERMANENT, f"Exit codes below {limit} are permanent (restartPolicy ExitCode)"
+    if no_progress and not first.hang and first.exit_code == _USAGE:
+        return EndReason.PERMANENT, (
+            f"Exit code {_USAGE} before the first step means a wrong command line or script: every start repeats it"
+        )
     if policy.max_restarts is not None and _used_restarts(policy, state.restarts, failures) >= policy.max_restarts:
         return EndReason.BUDGET, _used_up(policy.max_restarts, policy.restart_window)
     blind = not _reports_steps(state)
+    if first.hang and first.places and _same_hang(failures[-SAME_HANG:]):
+        return EndReason.SAME_HANG, f"The same hang occurred {SAME_HANG} times in a row: no rank got any further"
     limit = policy.early_errors if blind else SAME_ERROR
     row = failures[-limit:]
     same = len(row) == limit and len({failure.signature for failure in row}) == 1
@@ -159,6 +173,14 @@ def _find_end(
     if not blind and _stuck_at_step(failures):
         return EndReason.NO_PROGRESS, f"{NO_PROGRESS} restarts in a row did not get past step {_last_step(failures)}"
     return None
+
+
+def _same_hang(row: list[PastRestart]) -> bool:
+    """True if these hangs were at the same place, and no round between them got any further."""
+    same = len(row) == SAME_HANG and len({failure.signature for failure in row}) == 1
+    steps = [failure.step or 0 for failure in row]
+    near = all(after.at - before.at < _HANG_SECONDS for before, after in pairwise(row))
+    return same and near and max(steps) <= steps[0]
 
 
 def _used_restarts(policy: Policy, restarts: int, failures: list[PastRestart]) -> int:

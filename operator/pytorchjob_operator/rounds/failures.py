@@ -31,6 +31,7 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
         hang=message.hang,
         waits=message.waits,
         idle=max(message.idle, 0.0),
+        places=message.places if whole else "",
     )
 
 

@@ -215,6 +215,8 @@ class Failure:
     """Of a hang: True if the rank waits for another rank."""
     idle: float = 0.0
     """Of a hang: seconds without progress before `at`, as the member measured them."""
+    places: str = ""
+    """Of a hang: where each rank of the pod is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +266,7 @@ class EndReason(StrEnum):
     BUDGET = "RestartsUsedUp"
     SAME_ERROR = "SameErrorAgain"
     NO_PROGRESS = "NoProgress"
+    SAME_HANG = "SameHangAgain"
     PERMANENT = "PermanentError"
     TIMEOUT = "RendezvousTimeout"
     VERSIONS = "UnequalVersions"

@@ -72,7 +72,7 @@ _RULES = (
     rule("reached the specified backoff limit", BACKOFF_LIMIT),
     rule("active longer than specified deadline", DEADLINE),
     rule(r"restarts?(?: within \S+ s)? (?:are|is) used up|The job has no restarts", RESTARTS_USED),
-    rule(r"The same error occurred|did not get past step", NO_PROGRESS),
+    rule(r"The same (error|hang) occurred|did not get past step", NO_PROGRESS),
     rule(r"replica\(s\) failed", POD_FAILED),
 )
 """What the message of the condition Failed means."""
