@@ -23,6 +23,10 @@ COMMANDS = {
         "pytorchjob.commands.completion:completion_command",
         "Print the completion script of a shell.",
     ),
+    "convert": (
+        "pytorchjob.commands.convert:convert_command",
+        "Print PyTorchJobs as TrainJobs of Kubeflow Trainer v2, and back.",
+    ),
     "debug": ("pytorchjob.commands.exec:debug_command", "Start a container with a shell inside a pod that runs."),
     "delete": ("pytorchjob.commands.delete:delete_command", "Delete jobs with their pods."),
     "doctor": ("pytorchjob.commands.doctor:doctor_command", "Name the cause of a problem, and the remedy."),
