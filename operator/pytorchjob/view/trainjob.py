@@ -103,7 +103,7 @@ def _start(rest: Object) -> tuple[Object, Object]:
 
 def _shared(source: Object) -> Object:
     """Take out the fields that both kinds have: of a run policy, or of the spec of a TrainJob."""
-    taken = {field: source.pop(field) for field in ("suspend", "activeDeadlineSeconds") if field in source}
+    taken: Object = {field: source.pop(field) for field in ("suspend", "activeDeadlineSeconds") if field in source}
     if source.get("managedBy") == _MULTIKUEUE:  # the other values name the one or the other controller
         taken["managedBy"] = source.pop("managedBy")
     return taken
