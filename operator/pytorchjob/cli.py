@@ -15,6 +15,7 @@ try:
 
     from pytorchjob import __version__
     from pytorchjob.commands.outcome import FAILED, INTERRUPTED, INVALID, explain, fail_unexpected
+    from pytorchjob_operator.terminal import say
 except KeyboardInterrupt:  # in the first tenth of a second nothing else could catch it
     sys.exit(130)
 
@@ -117,7 +118,7 @@ class _Index(click.Group):
         try:
             status = super().main(args, prog_name, standalone_mode=False, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
+            say(error.format_message(), err=True)
             sys.exit(INVALID)
         except click.UsageError as error:
             _refuse(error)
@@ -155,4 +156,4 @@ def kubectl_complete() -> None:
     """Complete a command line for kubectl: the program kubectl_complete-pytorch."""
     from pytorchjob.commands.completion import candidates
 
-    click.echo("\n".join(candidates(sys.argv[1:])))
+    say("\n".join(candidates(sys.argv[1:])))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pytorchjob_operator.errors import InvalidJob, OperatorError
+from pytorchjob_operator.terminal import say, visible_yaml
 
 if TYPE_CHECKING:
     from pytorchjob_operator.model import PyTorchJob
@@ -36,11 +37,11 @@ def plan_command(file: str) -> None:
     try:
         options = installed.options(os.environ)
     except OperatorError as error:
-        click.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         sys.exit(INVALID)
     for job in read_or_exit(file):
         for document in plan_documents(job, options):
-            click.echo(document, nl=False)
+            say(document, nl=False)
 
 
 def plan_documents(job: "PyTorchJob", options: "Options") -> Iterator[str]:
@@ -90,7 +91,7 @@ def _to_yaml(manifest: object) -> str:
         def ignore_aliases(self, data: object) -> bool:
             return True
 
-    return str(yaml.dump(manifest, Dumper=Dumper, sort_keys=False, allow_unicode=True))
+    return visible_yaml(lambda letters: str(yaml.dump(manifest, Dumper=Dumper, sort_keys=False, allow_unicode=letters)))
 
 
 def read_or_exit(file: str) -> list["PyTorchJob"]:
@@ -106,5 +107,5 @@ def read_or_exit(file: str) -> list["PyTorchJob"]:
 def refuse(error: InvalidJob) -> int:
     """Print all problems, one per line, and return the exit status."""
     for line in str(error).splitlines():
-        click.echo(f"error: {line}", err=True)
+        say(f"error: {line}", err=True)
     return INVALID

@@ -9,6 +9,7 @@ from pytorchjob_agent.contract.messages import Heartbeat, HeartbeatReply
 from pytorchjob_operator.rounds.phases import name_of
 from pytorchjob_operator.rounds.recording import RecordingError, Replayed, replay
 from pytorchjob_operator.rounds.state import Close, MessageReceived, Send, Tick
+from pytorchjob_operator.terminal import say
 
 
 @click.command("rounds")
@@ -25,7 +26,7 @@ def rounds_command(path: Path, job: str | None, everything: bool) -> None:
         with path.open(errors="replace") as file:
             for item in replay(file):
                 if job in (None, item.job) and (everything or _is_interesting(item)):
-                    click.echo("\n".join(_lines(item)))
+                    say("\n".join(_lines(item)))
     except RecordingError as error:
         raise click.ClickException(f"{path}: {error}") from error
 

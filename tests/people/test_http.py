@@ -251,3 +251,20 @@ def test_a_stream_that_breaks_is_an_error_after_its_lines(serve: Serve) -> None:
     with pytest.raises(Unreachable), client(serve(Answer([b"a\nhalf"], cut=True))).lines(GET) as lines:
         found.extend(lines)
     assert found == [b"a\n"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer({}, 429, {"Retry-After": "\u00b2".encode().decode("latin-1")}),
+        Answer({}, 429, {"Retry-After": "\u00b2"}),
+        Answer(b"[" * 200_000, 200),
+        Answer(b'{"a":' * 200_000, 500),
+        Answer({"details": {"causes": ["x"]}, "message": {"a": 1}}, 422),
+        Answer({"details": ["x"], "reason": "AlreadyExists"}, 409),
+        Answer({"details": 7}, 403),
+    ],
+)
+def test_a_hostile_answer_is_an_error_of_the_cluster(serve: Serve, answer: Answer) -> None:
+    with pytest.raises(ClusterError):
+        client(serve(answer), sleep=lambda seconds: None).json(GET)

@@ -5,6 +5,7 @@ import copy
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ KUBECONFIG: dict[str, Any] = {
     "users": [{"name": "u", "user": {"token": "secret"}}],
 }
 Change = Callable[[Any], object]
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
 
 
 def written(folder: Path, change: Change = lambda body: None, name: str = "config") -> Path:

@@ -10,6 +10,7 @@ from pytorchjob.client.function import TrainFunction
 from pytorchjob.client.values import SUCCEEDED, Job, JobFailedError
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.terminal import visible
 
 JobSource = str | Path | Mapping[str, Any]
 """A file, YAML text, or a job as a dict."""
@@ -91,7 +92,9 @@ class PyTorchJobClient:
             left = end - time.monotonic()
             if left <= 0:
                 wanted = " or ".join(sorted(status))
-                raise TimeoutError(f"the job {name} is {job.state} after {timeout:g} s, not {wanted}: {job.message}")
+                raise TimeoutError(
+                    f"the job {name} is {job.state} after {timeout:g} s, not {wanted}: {visible(job.message)}"
+                )
             time.sleep(min(polling_interval, left))
 
     def scale_job(self, name: str, workers: int) -> Job:

@@ -21,6 +21,7 @@ from pytorchjob.client.backend import Object, UnsupportedError
 from pytorchjob.logs.ranks import Ranks, parse_ranks
 from pytorchjob_operator.errors import CannotRun
 from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.terminal import visible
 
 _JOB, _STATUS, _LOG = "job.json", "status.json", "log.txt"
 _RANK = re.compile(r"\[rank(\d{1,9})\]")
@@ -82,7 +83,7 @@ class MachineBackend:
             found: Object = json.loads(status.read_text())
             return found
         if over:
-            raise CannotRun(f"the job {name} could not be run: {self._last_line(run)}")
+            raise CannotRun(f"the job {name} could not be run: {visible(self._last_line(run))}")
         made: Object = json.loads((run.folder / _JOB).read_text())
         return made
 

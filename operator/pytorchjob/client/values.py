@@ -6,6 +6,7 @@ from typing import Any
 
 from pytorchjob.view.listing import job_line
 from pytorchjob.view.reading import ended
+from pytorchjob_operator.terminal import visible
 
 SUCCEEDED = "Succeeded"
 
@@ -16,7 +17,8 @@ class JobFailedError(Exception):
     def __init__(self, job: "Job") -> None:
         """Name the job, its end and the reason."""
         self.job = job
-        super().__init__(f"the job {job.name} has {job.end.lower()}: {job.message or job.reason or 'no reason given'}")
+        why = visible(job.message or job.reason or "no reason given")
+        super().__init__(f"the job {job.name} has {job.end.lower()}: {why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,15 @@
 
 from typing import Any
 
+from pytorchjob_operator.terminal import visible
+
 
 class ClusterError(Exception):
     """A request failed. `str()` is the sentence with its cause; `remedy` is what to do next, or empty."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        self.message, self.remedy = message, remedy
-        super().__init__(message)
+        self.message, self.remedy = visible(message), visible(remedy)  # parts of both are a server's
+        super().__init__(self.message)
 
 
 class NoCluster(ClusterError):

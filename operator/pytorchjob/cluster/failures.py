@@ -48,7 +48,7 @@ class Failure:
         """The Status object; empty if the server sent something else."""
         try:
             found = json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -66,7 +66,10 @@ class Failure:
 
 def explain(failure: Failure) -> ClusterError:
     """Return the error for an answer with a status of 300 or more."""
-    return _KINDS.get(failure.status, _unknown)(failure)
+    try:
+        return _KINDS.get(failure.status, _unknown)(failure)
+    except (AttributeError, KeyError, TypeError):  # fields of other types than an API server's
+        return no_api_server(failure.source, f"an unknown error, with status {failure.status}")
 
 
 def _unauthorized(failure: Failure) -> ClusterError:

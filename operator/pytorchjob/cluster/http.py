@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError, ProtocolError
 from urllib3.util.ssl_ import create_urllib3_context
 
 from pytorchjob import __version__
-from pytorchjob.cluster.errors import ClusterError
+from pytorchjob.cluster.errors import ClusterError, NoCluster
 from pytorchjob.cluster.failures import Failure, explain, no_api_server, unreachable
 from pytorchjob.cluster.kubeconfig import Access
 from pytorchjob.cluster.options import DEFAULT_SECONDS
@@ -31,6 +31,8 @@ _ATTEMPTS = 6
 _LONGEST_PAUSE = 10.0
 _CONNECT_SECONDS = 10.0
 _PIECE = 1 << 16
+_FILES = ("ca_certs", "cert_file", "key_file")
+_CERTIFICATES = "`kubectl config view` shows where they are from; get a new kubeconfig"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Http:
         """Return an answer, or a line of a stream, as an object; raises Unreachable if it is something else."""
         try:
             found = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):  # a hostile answer nests deeply
             found = None
         if not isinstance(found, dict):
             raise no_api_server(self.access.source, "something else than an object in JSON")
@@ -95,11 +97,25 @@ class Http:
         self.access = access
         configuration = access.configuration
         self._pool = RESTClientObject(configuration).pool_manager
+        for name in _FILES:
+            self._pool.connection_pool_kw.pop(name, None)  # the context has read them, and they may be gone
         context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED if configuration.verify_ssl else ssl.CERT_NONE)
         # Python 3.13 requires CA extensions that the CAs of many clusters lack; all other clients accept those CAs.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        if configuration.verify_ssl and not configuration.ssl_ca_cert:
-            context.load_default_certs()
+        try:
+            if configuration.verify_ssl and configuration.ssl_ca_cert:
+                context.load_verify_locations(configuration.ssl_ca_cert)
+            elif configuration.verify_ssl:
+                context.load_default_certs()
+            if configuration.cert_file:
+                context.load_cert_chain(configuration.cert_file, configuration.key_file, password=str)
+        except (OSError, ValueError) as error:  # a key with a password is among them: nobody is asked for it
+            why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            raise NoCluster(
+                f"{access.source}: a certificate or its key cannot be used: {why}", _CERTIFICATES
+            ) from error
+        finally:
+            access.forget()
         self._pool.connection_pool_kw["ssl_context"] = context
 
     def _headers(self, request: Request) -> urllib3.HTTPHeaderDict:
@@ -173,7 +189,7 @@ def _pause(request: Request, response: urllib3.BaseHTTPResponse) -> float | None
     asked = response.headers.get("Retry-After")
     if asked is None:
         return 1.0 if response.status == 429 else None
-    return min(float(asked), _LONGEST_PAUSE) if asked.isdigit() else 1.0
+    return min(float(asked), _LONGEST_PAUSE) if asked.isascii() and asked.isdigit() else 1.0
 
 
 def _warning(header: str) -> str:

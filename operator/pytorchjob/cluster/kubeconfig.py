@@ -7,6 +7,8 @@ several files it takes the last current context and one file's folder for all re
 
 import base64
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +43,13 @@ class Access:
     """Impersonation; a name may occur several times."""
     source: str = ""
     """Where it comes from, for messages: the context and its file."""
+    scratch: str = ""
+    """The folder of the files that hold inline certificates and keys; who has read them removes it with `forget`."""
+
+    def forget(self) -> None:
+        """Remove the copies of inline certificates and keys. A process that is killed or replaced leaves none then."""
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,12 @@ def load(options: ConnectOptions, environ: Mapping[str, str] = os.environ) -> Ac
         )
         raise NoCluster("no cluster is configured: there is no kubeconfig, and this is not a pod", remedy)
     with _explained(*paths):
-        return _from_files(paths, options)
+        scratch = tempfile.mkdtemp(prefix="pytorchjob-login-")
+        try:
+            return _from_files(paths, options, scratch)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
 
 
 def _paths(options: ConnectOptions, environ: Mapping[str, str]) -> list[str]:
@@ -104,7 +118,7 @@ def _unfit(source: str, error: Exception) -> NoCluster:
     return NoCluster(f"the kubeconfig {source} is not a kubeconfig: {error!r}", _VIEW)
 
 
-def _from_files(paths: list[str], options: ConnectOptions) -> Access:
+def _from_files(paths: list[str], options: ConnectOptions, scratch: str) -> Access:
     merged = KubeConfigMerger(os.pathsep.join(paths))
     # For kubectl the first file with a current context decides, for the merger the last.
     current = (str(body["current-context"]) for body in merged.config_files.values() if body.get("current-context"))
@@ -119,15 +133,17 @@ def _from_files(paths: list[str], options: ConnectOptions) -> Access:
     cluster = _Entry({**cluster.body, "server": _address(cluster, user)}, cluster.folder)
     configuration = _new_configuration()
     if user.body.get("auth-provider"):  # the package renews these and stores what it got in the file
-        load_kube_config(os.pathsep.join(paths), name, configuration)
+        load_kube_config(os.pathsep.join(paths), name, configuration, temp_file_path=scratch)
         _need_token(configuration, user)
     else:
-        load_kube_config_from_dict(_flat(cluster, user), client_configuration=configuration, persist_config=False)
+        load_kube_config_from_dict(
+            _flat(cluster, user), client_configuration=configuration, persist_config=False, temp_file_path=scratch
+        )
     if not cluster.body.get("proxy-url") and _is_this_machine(configuration.host):
         configuration.proxy = None
     namespace = options.namespace or str(context.body.get("namespace") or "default")
     source = f"context {name} of {', '.join(paths)}"
-    return Access(configuration, namespace, tuple(_impersonation(options, user.body)), source)
+    return Access(configuration, namespace, tuple(_impersonation(options, user.body)), source, scratch)
 
 
 def _address(cluster: _Entry, user: _Entry) -> str:

@@ -75,7 +75,7 @@ class Plugin:
         try:
             status = json.loads(output)["status"]
             usable = bool(status.get("token") or (status.get("clientCertificateData") and status.get("clientKeyData")))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise NoCluster(
                 f"the kubeconfig's exec plugin {self.command} printed no ExecCredential", _LOG_IN
             ) from error

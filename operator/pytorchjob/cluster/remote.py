@@ -178,7 +178,8 @@ def _pods_of(job: str) -> Query:
 def _place(pod: Object) -> tuple[int, int]:
     labels: dict[str, Any] = pod["metadata"].get("labels") or {}
     role, index = labels.get(names.LABEL_REPLICA_TYPE), str(labels.get(names.LABEL_REPLICA_INDEX, ""))
-    return _ROLES.index(role) if role in _ROLES else len(_ROLES), int(index) if index.isdigit() else 0
+    number = int(index) if index.isdecimal() and len(index) < 10 else 0
+    return _ROLES.index(role) if role in _ROLES else len(_ROLES), number
 
 
 def _time(event: Object) -> str:

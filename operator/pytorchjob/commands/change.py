@@ -14,6 +14,7 @@ from pytorchjob.screen.plain import reference
 from pytorchjob.view import reading
 from pytorchjob_operator.model import kept_saves
 from pytorchjob_operator.names import ReplicaType
+from pytorchjob_operator.terminal import say
 
 _WORKER = ReplicaType.WORKER.value
 _SUSPENDED = "Suspended"
@@ -43,9 +44,9 @@ def scale_command(cluster: Cluster, job: str, workers: int | None, replicas: int
     before = specs[_WORKER].get("replicas", 1)
     cluster.patch(job, {"spec": {"pytorchReplicaSpecs": {_WORKER: {"replicas": count}}}}, dry_run=dry_run)
     if count == before:
-        click.echo(f"{reference(found)} has {count} {_plural(count)} already{_dry(dry_run)}")
+        say(f"{reference(found)} has {count} {_plural(count)} already{_dry(dry_run)}")
     else:
-        click.echo(f"{reference(found)} scaled from {before} to {count} {_plural(count)}{_dry(dry_run)}")
+        say(f"{reference(found)} scaled from {before} to {count} {_plural(count)}{_dry(dry_run)}")
         _note_queue(found, "stops the job and admits it again with its new size")
 
 
@@ -96,12 +97,12 @@ _RESUME = _Switch(False, "resumed", "not suspended", "decides when the job start
 def _switch(cluster: Cluster, job: str, to: _Switch) -> None:
     found = _running(cluster, job, to.done)
     if reading.suspended(found) is to.suspend:
-        click.echo(f"{reference(found)} is {to.already}")
+        say(f"{reference(found)} is {to.already}")
         return
     if to.suspend:
         _note_saves(found)
     _set_suspend(cluster, job, to.suspend)
-    click.echo(f"{reference(found)} {to.done}")
+    say(f"{reference(found)} {to.done}")
     _note_queue(found, to.kueue)
     suggest(f"pytorchjob {to.next_command} {job}{here()}")
 
@@ -138,7 +139,7 @@ def restart_command(cluster: Cluster, job: str, replica: str | None, timeout: fl
             _wait_until_suspended(cluster, job)
     finally:
         _set_suspend(cluster, job, False)
-    click.echo(f"{reference(found)} restarted")
+    say(f"{reference(found)} restarted")
     suggest(f"pytorchjob status {job}{here()}")
 
 
@@ -160,7 +161,7 @@ def _delete_pods(cluster: Cluster, job: Object) -> None:
     for pod in reversed(cluster.pods(name)):
         with suppress(Missing):
             cluster.delete(f"pods/{pod['metadata']['name']}")
-    click.echo(f"{reference(job)} restarted: the operator creates its pods again")
+    say(f"{reference(job)} restarted: the operator creates its pods again")
 
 
 def _restart_pod(cluster: Cluster, job: Object, replica: str) -> None:
@@ -173,7 +174,7 @@ def _restart_pod(cluster: Cluster, job: Object, replica: str) -> None:
         remedy = f"`pytorchjob restart {name}{here()}` restarts the whole job"
         fail(f"{replica} has restartPolicy {_NEVER}: without it the job ends as failed", remedy, INVALID)
     cluster.delete(f"pods/{name}-{replica}")
-    click.echo(f"pod/{name}-{replica} deleted; the operator creates it again")
+    say(f"pod/{name}-{replica} deleted; the operator creates it again")
 
 
 def _running(cluster: Cluster, name: str, verb: str) -> Object:
@@ -192,19 +193,19 @@ def _note_saves(job: Object) -> None:
     """Note what the job loses with its pods, as far as its spec shows it."""
     found, memory = kept_saves.kept(job["spec"]), kept_saves.in_memory(job["spec"])
     if found is kept_saves.Kept.DURABLE:
-        click.echo("note: the job continues from the newest save that is on durable storage", err=True)
+        say("note: the job continues from the newest save that is on durable storage", err=True)
     elif found is kept_saves.Kept.NOTHING and memory:
         words = "its checkpoints are in the pods' memory alone and are deleted with them: it starts again at step 0"
-        click.echo(f"warning: {words}", err=True)
+        say(f"warning: {words}", err=True)
     elif found is kept_saves.Kept.NOTHING:
         words = "it mounts no volume that outlives its pods: only what its script has stored elsewhere is left"
-        click.echo(f"warning: {words}", err=True)
+        say(f"warning: {words}", err=True)
 
 
 def _note_queue(job: Object, what: str) -> None:
     """Note what Kueue does with the job, if it has a queue."""
     if queue := reading.queue_of(job):
-        click.echo(f"note: the job belongs to Kueue's queue {queue}, which {what}", err=True)
+        say(f"note: the job belongs to Kueue's queue {queue}, which {what}", err=True)
 
 
 def _plural(count: int) -> str:

@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
+from pytorchjob_operator.terminal import say
+
 _VARIABLE = "_PYTORCHJOB_COMPLETE"
 _SHELLS = ("bash", "zsh", "fish")
 _NO_FILES = ":4"
@@ -26,7 +28,7 @@ def completion_command(shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(main, {}, "pytorchjob", _VARIABLE).source())
+    say(kind(main, {}, "pytorchjob", _VARIABLE).source())
 
 
 def candidates(words: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from pytorchjob.commands.deadline import deadline
 from pytorchjob.commands.options import DURATION, jobs_argument, names_of, selector_option, with_cluster
 from pytorchjob.commands.outcome import explain, status_of
 from pytorchjob_operator import names
+from pytorchjob_operator.terminal import say
 
 
 @click.command("delete")
@@ -28,7 +29,7 @@ def delete_command(
         raise click.UsageError("choose the jobs: names, or -l SELECTOR, or --all")
     chosen = jobs or tuple(names_of(cluster.jobs(selector)))
     if not chosen:
-        click.echo(f"No jobs found in the namespace {cluster.namespace}.", err=True)
+        say(f"No jobs found in the namespace {cluster.namespace}.", err=True)
         return
     worst = 0
     with deadline(timeout, "the jobs are not gone yet", "the API server goes on deleting them"):
@@ -48,4 +49,4 @@ def _delete(cluster: Cluster, name: str, wait: bool) -> None:
     cluster.delete(name, foreground=wait)
     if present is not None:
         next((change for change in changes if change.is_deleted), None)
-    click.echo(f'{names.KIND.lower()}.{names.GROUP} "{name}" deleted')
+    say(f'{names.KIND.lower()}.{names.GROUP} "{name}" deleted')

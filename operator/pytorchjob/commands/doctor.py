@@ -19,6 +19,7 @@ from pytorchjob.screen.colour import Line, paint
 from pytorchjob.view.cluster_view import Check, ClusterView, make_cluster_view
 from pytorchjob.view.job_view import finding_json, make_job_view
 from pytorchjob.view.seen import Seen
+from pytorchjob_operator.terminal import say
 
 
 @click.command("doctor")
@@ -65,4 +66,4 @@ def _check_json(check: Check) -> dict[str, Any]:
 
 
 def _print(lines: Iterable[Line], data: dict[str, Any], output: str | None) -> None:
-    click.echo(json.dumps(data, indent=4, ensure_ascii=False) if output == "json" else paint(lines))
+    say(json.dumps(data, indent=4, ensure_ascii=False) if output == "json" else paint(lines))

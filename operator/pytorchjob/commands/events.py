@@ -8,6 +8,7 @@ from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.commands.options import job_argument, output_option, with_cluster
 from pytorchjob.screen import plain
 from pytorchjob.view import reading
+from pytorchjob_operator.terminal import say
 
 _TYPES = click.Choice(["Normal", "Warning"], case_sensitive=False)
 
@@ -27,13 +28,13 @@ def events_command(cluster: Cluster, job: str, types: str | None, output: str | 
         cluster.job(job)  # raises if there is no such job
     chosen = [event for event in found if types in (None, event.get("type"))]
     if output:
-        click.echo(plain.objects(chosen, output))
+        say(plain.objects(chosen, output))
         return
     if not chosen:
-        click.echo(f"No events found for the job {job}.", err=True)
+        say(f"No events found for the job {job}.", err=True)
         return
     now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
-    click.echo(plain.events([(_seen(event, now), event) for event in chosen]))
+    say(plain.events([(_seen(event, now), event) for event in chosen]))
 
 
 def _seen(event: Object, now: datetime) -> str:

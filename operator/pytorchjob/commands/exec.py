@@ -246,4 +246,4 @@ def processes_of(job: Object) -> int | None:
     if elastic.get("members") and elastic.get("worldSize"):
         return max(int(elastic["worldSize"]) // int(elastic["members"]), 1)
     given = str(job["spec"].get("nprocPerNode") or (job["spec"].get("elasticPolicy") or {}).get("nProcPerNode") or "")
-    return int(given) if given.isdigit() else None
+    return int(given) if given.isdecimal() and len(given) < 10 else None

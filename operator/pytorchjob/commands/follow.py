@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-import click
-
 from pytorchjob.cluster.api import Cluster
 from pytorchjob.commands.options import here
 from pytorchjob.commands.outcome import FAILED, suggest
 from pytorchjob.view.listing import UNKNOWN, job_line
 from pytorchjob.view.reading import ended
+from pytorchjob_operator.terminal import say, visible_line
 
 
 def follow(cluster: Cluster, jobs: Sequence[str]) -> int:
@@ -20,7 +19,7 @@ def follow(cluster: Cluster, jobs: Sequence[str]) -> int:
             continue
         text = f"{name}: deleted" if change.is_deleted else _line(change.object)
         if last.get(name) != text:
-            click.echo(text)
+            say(text)
             last[name] = text
         end = "Deleted" if change.is_deleted else ended(change.object)
         if end:
@@ -38,4 +37,4 @@ def _line(job: dict[str, object]) -> str:
     step = f", step {line.step}" if line.step != UNKNOWN else ""
     percent = f" ({line.percent}%)" if line.percent is not None else ""
     message = f": {line.message}" if line.message else ""
-    return f"{line.name}: {line.state}, {line.ready} ready{step}{percent}{message}"
+    return visible_line(f"{line.name}: {line.state}, {line.ready} ready{step}{percent}{message}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pytorchjob.commands.outcome import INVALID, fail, suggest
+from pytorchjob_operator.terminal import say
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST = 40
@@ -143,7 +144,7 @@ def init_command(
         _write(Path(directory) / DOCKERFILE, scaffold.dockerfile(), required=False)
     file = Path(directory) / JOB_FILE
     if not any((folder / script).exists() for folder in (Path(), Path(directory))):
-        click.echo(f"note: {script} does not exist yet: write it, or name another with --script", err=True)
+        say(f"note: {script} does not exist yet: write it, or name another with --script", err=True)
     suggest(f"`pytorchjob run -f {file}` runs it on this machine, `pytorchjob submit {file}` in a cluster")
 
 
@@ -154,11 +155,11 @@ def _write(path: Path, text: str, *, required: bool) -> None:
     except FileExistsError:
         if required:
             fail(f"{path} exists", "remove it, or choose another folder with --directory", INVALID)
-        click.echo(f"{path} exists and stays as it is")
+        say(f"{path} exists and stays as it is")
     except OSError as error:
         fail(f"{path} cannot be written: {error.strerror}", "choose another folder with --directory", INVALID)
     else:
-        click.echo(f"{path} written")
+        say(f"{path} written")
 
 
 def _suggested(name: str) -> str:

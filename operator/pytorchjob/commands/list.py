@@ -8,6 +8,7 @@ from pytorchjob.cluster.api import Cluster
 from pytorchjob.commands.options import all_namespaces_option, output_option, selector_option, with_cluster
 from pytorchjob.screen import plain
 from pytorchjob.view.listing import UNKNOWN, JobLine, job_line
+from pytorchjob_operator.terminal import say
 
 _HEADER = ("NAME", "STATE", "READY", "RESTARTS", "STEP", "PROGRESS", "ETA", "AGE")
 _WIDE = ("REASON",)
@@ -25,11 +26,11 @@ def list_command(cluster: Cluster, all_namespaces: bool, selector: str, output: 
     """
     found = cluster.jobs(selector, all_namespaces=all_namespaces)
     if output in ("json", "yaml", "name"):
-        click.echo(plain.objects(found, output), nl=bool(found) or output != "name")
+        say(plain.objects(found, output), nl=bool(found) or output != "name")
         return
     if not found:
         place = "" if all_namespaces else f" in the namespace {cluster.namespace}"
-        click.echo(f"No jobs found{place}.", err=True)
+        say(f"No jobs found{place}.", err=True)
         return
     now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
     lines = [job_line(job) for job in found]
@@ -37,7 +38,7 @@ def list_command(cluster: Cluster, all_namespaces: bool, selector: str, output: 
     header = [*_HEADER, *(_WIDE if output == "wide" else ())]
     if all_namespaces:
         header, rows = ["NAMESPACE", *header], [[line.namespace, *row] for line, row in zip(lines, rows, strict=True)]
-    click.echo(plain.columns(header, rows))
+    say(plain.columns(header, rows))
 
 
 def _cells(line: JobLine, now: datetime) -> list[str]:

@@ -20,6 +20,7 @@ from pytorchjob.logs.session import LogOptions, Session
 from pytorchjob.view.job_view import make_job_view
 from pytorchjob.view.reading import ended
 from pytorchjob_operator import names
+from pytorchjob_operator.terminal import say
 
 
 @click.command("logs")
@@ -66,9 +67,9 @@ def logs_command(
     end = ended(cluster.job(job))
     pods = cluster.pods(job)
     _check(pods, options)
-    session = Session(cluster, job, options, lambda text: click.echo(f"note: {text}", err=True))
+    session = Session(cluster, job, options, lambda text: say(f"note: {text}", err=True))
     paint = terminal_paint() if sys.stdout.isatty() else None
-    printer = Printer(sys.stdout.buffer, paint, timestamps=timestamps)
+    printer = Printer(sys.stdout.buffer, paint, timestamps=timestamps, terminal=sys.stdout.isatty())
     if not pods and (not follow or end):
         fail(f"the job {job} has no pods", _why(job))
     if not follow:
@@ -89,11 +90,11 @@ def _name_the_first(cluster: Cluster, job: str) -> None:
         return
     first = view.findings[0] if view.findings else None
     if first is not None and "rank" in first.values:
-        click.echo(
+        say(
             f"note: the first error is that of rank {first.values['rank']}, as far as the pods show. {first.why}",
             err=True,
         )
-        click.echo(f"note: {view.next_step}  {view.next_command}", err=True)
+        say(f"note: {view.next_step}  {view.next_command}", err=True)
 
 
 def _why(job: str) -> str:

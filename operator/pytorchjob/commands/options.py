@@ -24,6 +24,7 @@ from pytorchjob.cluster.errors import ClusterError, Rejected
 from pytorchjob.cluster.options import ConnectOptions
 from pytorchjob.cluster.paths import check_name
 from pytorchjob.commands.outcome import INTERRUPTED, fail_with
+from pytorchjob_operator.terminal import say, visible_line
 
 Connect = Callable[[ConnectOptions], Cluster]
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -76,7 +77,7 @@ def complete_jobs(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
     except (ClusterError, click.UsageError):
         return []
     names = (str(job["metadata"]["name"]) for job in jobs)
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return [CompletionItem(visible_line(name)) for name in names if name.startswith(incomplete)]
 
 
 job_argument: Decorator = click.argument("job", metavar="JOB", type=JOB_NAME, shell_complete=complete_jobs)
@@ -183,7 +184,7 @@ def _connect(ctx: click.Context, options: ConnectOptions) -> Cluster:
         return cast("Connect", given)(options)
     from pytorchjob.cluster.connect import connect
 
-    return connect(options, warn=lambda text: click.echo(f"warning: {text}", err=True))
+    return connect(options, warn=lambda text: say(f"warning: {text}", err=True))
 
 
 def names_of(objects: Iterable[dict[str, Any]]) -> list[str]:

@@ -8,8 +8,6 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import NoReturn
 
-import click
-
 from pytorchjob.cluster.errors import (
     ClusterError,
     Missing,
@@ -19,6 +17,7 @@ from pytorchjob.cluster.errors import (
     Rejected,
     Unreachable,
 )
+from pytorchjob_operator.terminal import say
 
 FAILED = 1
 INVALID = 2
@@ -45,9 +44,9 @@ def status_of(error: ClusterError) -> int:
 
 def explain(message: str, remedy: str = "") -> None:
     """Print `error:` and, if there is a next step, `next:` to stderr."""
-    click.echo(f"error: {message}", err=True)
+    say(f"error: {message}", err=True)
     if remedy:
-        click.echo(f"next: {remedy}", err=True)
+        say(f"next: {remedy}", err=True)
 
 
 def fail(message: str, remedy: str = "", status: int = FAILED) -> NoReturn:
@@ -66,6 +65,8 @@ def fail_unexpected(error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.errno in _NO_OUTPUT and not error.filename:
         _drop_output()
         fail(f"the output cannot be written: {error.strerror}", "choose another place for it")
+    if isinstance(error, RecursionError):
+        fail("an object that the command reads is nested too deeply", "read the object itself: kubectl get -o json")
     last = extract_tb(error.__traceback__)[-1]
     place = f"{Path(last.filename).name}:{last.lineno}"
     fail(
@@ -82,4 +83,4 @@ def _drop_output() -> None:
 
 def suggest(line: str) -> None:
     """Print a next step to stderr, so that a pipe gets the answer alone."""
-    click.echo(f"next: {line}", err=True)
+    say(f"next: {line}", err=True)

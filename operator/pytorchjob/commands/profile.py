@@ -12,6 +12,7 @@ from pytorchjob.commands.exec import EXEC, kubectl_with, pod_argument, processes
 from pytorchjob.commands.options import DURATION, job_argument, with_cluster
 from pytorchjob.commands.outcome import TIMED_OUT, fail
 from pytorchjob_operator import names
+from pytorchjob_operator.terminal import say
 
 _IN_POD = """
 why="the image has no agent"
@@ -63,7 +64,7 @@ def profile_command(
     except OSError as error:
         fail(f"{path} cannot be written: {error.strerror}", "choose another place with -o")
     samples = sum(int(line.rpartition(b" ")[2]) for line in stacks.splitlines())
-    click.echo(f"{path}: {samples} samples of {name}; speedscope.app shows them")
+    say(f"{path}: {samples} samples of {name}; speedscope.app shows them")
 
 
 def _read(command: list[str], limit: float, pod: str) -> bytes:
@@ -82,7 +83,7 @@ def _read(command: list[str], limit: float, pod: str) -> bytes:
             "put py-spy into the image, or let the agent run the script: docs/agent.md",
         )
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     stacks = [line for line in text.splitlines() if _STACK.fullmatch(line)]
     if not stacks:
         fail(f"the pod {pod} gives a profile without samples", "repeat the command with more --seconds")

@@ -14,6 +14,7 @@ from pytorchjob.commands.outcome import FAILED, fail, suggest
 from pytorchjob.screen import progress as screen
 from pytorchjob.view.advice import follow_output
 from pytorchjob.view.progress import progress_view, why_none
+from pytorchjob_operator.terminal import say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,9 +39,9 @@ def progress_command(cluster: Cluster, job: str, once: bool, output: str | None)
     found = cluster.job(job)
     view = progress_view(found, _now())
     if output == "json":
-        click.echo(json.dumps(screen.values(view), indent=4))
+        say(json.dumps(screen.values(view), indent=4))
     elif once or view.ended:
-        click.echo(screen.line(view))
+        say(screen.line(view))
         _explain(found)
     else:
         _explain(found, _FIRST_STEPS)
@@ -89,14 +90,14 @@ class _Lines:
         view = progress_view(found, _now())
         shown = (view.state, view.step, view.total, view.percent, view.metrics)
         if shown != self._last:
-            click.echo(screen.line(view))
+            say(screen.line(view))
             self._last = shown
 
 
 def _explain(found: Object, least: float = 0.0) -> None:
     """Print why a job shows no progress. The lines of its script are what there is to follow."""
     if why := why_none(found, _now(), least):
-        click.echo(f"no progress: {why}", err=True)
+        say(f"no progress: {why}", err=True)
         meta = found["metadata"]
         suggest(follow_output(meta["name"], str(meta.get("namespace") or "")))
 

@@ -15,6 +15,7 @@ from pytorchjob import __version__
 from pytorchjob.cluster.api import Cluster
 from pytorchjob.commands.options import job_argument, with_cluster
 from pytorchjob.commands.outcome import FAILED, INVALID, fail, suggest
+from pytorchjob_operator.terminal import say
 
 _STDOUT = "-"
 
@@ -54,7 +55,7 @@ def report_command(cluster: Cluster, job: str, output: str | None, tail: int, no
         sys.stdout.buffer.write(data)
     else:
         _write(target, data)
-        click.echo(target)
+        say(target)
     _explain(json.loads(files[MANIFEST]), target)
 
 
@@ -87,10 +88,10 @@ def _write(target: Path, data: bytes) -> None:
 def _explain(manifest: Mapping[str, Any], target: Path | None) -> None:
     """Print to stderr what is in the archive, and what is not."""
     counts: Mapping[str, int] = manifest["redacted"]
-    click.echo(f"files: {len(manifest['files']) + 1}", err=True)
+    say(f"files: {len(manifest['files']) + 1}", err=True)
     replaced = ", ".join(f"{number} x {kind}" for kind, number in counts.items()) or "nothing"
-    click.echo(f"redacted: {replaced}", err=True)
+    say(f"redacted: {replaced}", err=True)
     for what, why in manifest["leftOut"].items():
-        click.echo(f"left out: {what}: {why}", err=True)
+        say(f"left out: {what}: {why}", err=True)
     if target is not None:
         suggest(f"read it before you attach it to an issue: tar xzf {target}")

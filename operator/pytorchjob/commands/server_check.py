@@ -6,12 +6,11 @@ One pod of each role is enough, since those of a role differ only in names.
 import os
 from collections.abc import Iterator, Sequence, Set
 
-import click
-
 from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.cluster.errors import AlreadyExists, NoPermission, Rejected
 from pytorchjob_operator import names
 from pytorchjob_operator.errors import OperatorError
+from pytorchjob_operator.terminal import say
 
 
 def check_planned(cluster: Cluster, objects: Sequence[Object]) -> bool:
@@ -31,7 +30,7 @@ def check_planned(cluster: Cluster, objects: Sequence[Object]) -> bool:
             except AlreadyExists:
                 continue  # a name is compared last: the object itself is accepted
             except NoPermission as error:
-                click.echo(f"note: not checked is {what}: {error.message}; the operator may", err=True)
+                say(f"note: not checked is {what}: {error.message}; the operator may", err=True)
                 complete = False
             except Rejected as error:
                 raise Rejected(f"{what} would be refused: {error.message}", error.remedy) from error

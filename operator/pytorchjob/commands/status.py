@@ -13,6 +13,7 @@ from pytorchjob.commands.options import DURATION, job_argument, output_option, w
 from pytorchjob.screen.status import print_status
 from pytorchjob.view.job_view import JobView, make_job_view
 from pytorchjob.view.state import State
+from pytorchjob_operator.terminal import say, visible_yaml
 
 _ENDS = (State.SUCCEEDED, State.FAILED)
 
@@ -41,7 +42,7 @@ def status_command(cluster: Cluster, job: str, watch: bool, interval: float, out
         try:
             view = _show(make_job_view(gather_job(cluster, job, _now())), view, output)
         except Unreachable as error:
-            click.echo(f"{error.message}; still watching", err=True)
+            say(f"{error.message}; still watching", err=True)
 
 
 def _show(view: JobView, before: JobView | None, output: str | None) -> JobView:
@@ -57,7 +58,9 @@ def _text(view: JobView, output: str | None) -> str:
     if output == "yaml":
         import yaml
 
-        return str(yaml.safe_dump(view.to_json(), sort_keys=False, allow_unicode=True)).rstrip("\n")
+        found = view.to_json()
+        text = visible_yaml(lambda letters: str(yaml.safe_dump(found, sort_keys=False, allow_unicode=letters)))
+        return text.rstrip("\n")
     return print_status(view)
 
 
@@ -71,7 +74,7 @@ def _changed(view: JobView, output: str | None) -> str:
 def _print(text: str, *, clear: bool) -> None:
     if clear and sys.stdout.isatty():
         click.clear()
-    click.echo(text)
+    say(text)
 
 
 def _pause(seconds: float) -> None:

@@ -18,6 +18,7 @@ from pytorchjob.view import advice
 from pytorchjob_operator import names
 from pytorchjob_operator.errors import InvalidJob, Problem
 from pytorchjob_operator.plan_command import refuse
+from pytorchjob_operator.terminal import say
 
 _NONE, _CLIENT, _SERVER = "none", "client", "server"
 _DONE = {_NONE: "created", _CLIENT: "created (dry run)", _SERVER: "created (server dry run)"}
@@ -96,7 +97,7 @@ def read_or_exit(paths: Iterable[str]) -> list[Object]:
         job = parse_job(body) if is_job(body) else None
         found = () if job is None else (*deprecated.warnings(job), *kept_saves.warnings(job.spec.to_api()))
         for warning in found:
-            click.echo(f"warning: {warning}", err=True)
+            say(f"warning: {warning}", err=True)
     return objects
 
 
@@ -121,11 +122,11 @@ def _create(cluster: Cluster, body: Object, output: str | None, dry_run: str) ->
     except AlreadyExists as error:
         if body["kind"] != names.KIND and error.existing is not None and _contains(error.existing, body):
             if not output:
-                click.echo(f"{plain.reference(body)} unchanged")
+                say(f"{plain.reference(body)} unchanged")
             return error.existing
         raise _exists(error, body) from error
     if not output:
-        click.echo(f"{plain.reference(made)} {_DONE[dry_run]}")
+        say(f"{plain.reference(made)} {_DONE[dry_run]}")
     return made
 
 
@@ -147,10 +148,10 @@ def _contains(stored: Any, wanted: Any) -> bool:
 
 def _print(objects: Sequence[Object], output: str | None, dry_run: str) -> None:
     if output:
-        click.echo(plain.objects(objects, output, single=len(objects) == 1))
+        say(plain.objects(objects, output, single=len(objects) == 1))
         return
     for body in objects:
-        click.echo(f"{plain.reference(body)} {_DONE[dry_run]}")
+        say(f"{plain.reference(body)} {_DONE[dry_run]}")
 
 
 def _after(cluster: Cluster, jobs: Sequence[Object], watch: bool, timeout: float | None) -> None:

@@ -21,6 +21,7 @@ from pytorchjob.screen import progress, top
 from pytorchjob.view import usage
 from pytorchjob.view.progress import progress_view
 from pytorchjob.view.usage import Usage
+from pytorchjob_operator.terminal import say
 
 
 @click.command("top")
@@ -61,21 +62,21 @@ def top_command(
     if sort_by:
         rows = sorted(rows, key=_by(sort_by), reverse=True)
     if output == "json":
-        click.echo(json.dumps(top.values(rows, rates), indent=4))
+        say(json.dumps(top.values(rows, rates), indent=4))
         return
     if job is not None:
-        click.echo(progress.line(progress_view(jobs[0], _now())))
+        say(progress.line(progress_view(jobs[0], _now())))
     if not rows:
         what = f"The job {job} has no pods that run." if job else "No jobs with pods that run found."
-        click.echo(what, err=True)
+        say(what, err=True)
         return
     if job is None:
-        click.echo(top.job_table(rows, rates, namespaces=all_namespaces, headers=not no_headers))
+        say(top.job_table(rows, rates, namespaces=all_namespaces, headers=not no_headers))
     else:
         summary = usage.total(job, rows) if with_sum else None
-        click.echo(top.pod_table(rows, containers=containers, summary=summary, headers=not no_headers))
+        say(top.pod_table(rows, containers=containers, summary=summary, headers=not no_headers))
     if any(row.used.cpu is None for row in rows):
-        click.echo("note: a - below CPU: the metrics server has no value yet; it needs about a minute", err=True)
+        say("note: a - below CPU: the metrics server has no value yet; it needs about a minute", err=True)
 
 
 def _of_pods(cluster: Cluster, job: str, containers: bool) -> tuple[Sequence[Usage], Sequence[Object]]:

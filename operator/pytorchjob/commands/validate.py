@@ -10,6 +10,7 @@ from pytorchjob.cluster.errors import AlreadyExists
 from pytorchjob.commands.options import with_connect
 from pytorchjob_operator import names
 from pytorchjob_operator.plan_command import read_or_exit
+from pytorchjob_operator.terminal import say
 
 
 @click.command("validate")
@@ -33,8 +34,8 @@ def validate_command(connect: Callable[[], Cluster], file: str, server: bool) ->
         return
     for job in read_or_exit(file):
         for warning in (*deprecated.warnings(job), *kept_saves.warnings(job.spec.to_api())):
-            click.echo(f"warning: {warning}", err=True)
-        click.echo(f"{file}: PyTorchJob {job.metadata.name} is valid")
+            say(f"warning: {warning}", err=True)
+        say(f"{file}: PyTorchJob {job.metadata.name} is valid")
 
 
 def _ask(connect: Callable[[], Cluster], file: str) -> None:
@@ -50,4 +51,4 @@ def _ask(connect: Callable[[], Cluster], file: str) -> None:
     complete = check_planned(cluster, objects)
     for body in objects:
         ending = " with all that it becomes" if complete and body["kind"] == names.KIND else ""
-        click.echo(f"{file}: the cluster accepts {plain.reference(body)}{ending}")
+        say(f"{file}: the cluster accepts {plain.reference(body)}{ending}")

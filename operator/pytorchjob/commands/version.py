@@ -10,6 +10,7 @@ from pytorchjob.cluster.api import Cluster
 from pytorchjob.cluster.errors import ClusterError
 from pytorchjob.cluster.versions import read_versions
 from pytorchjob.commands.options import output_option, with_connect
+from pytorchjob_operator.terminal import say
 
 
 @click.command("version")
@@ -20,10 +21,10 @@ def version_command(connect: Callable[[], Cluster], client: bool, output: str | 
     """Print the versions of this command, of the operator and of the cluster."""
     found = {"client": __version__, **({} if client else _of_cluster(connect))}
     if output == "json":
-        click.echo(json.dumps(found, indent=4))
+        say(json.dumps(found, indent=4))
         return
     for name, value in found.items():
-        click.echo(f"{name}: {value}")
+        say(f"{name}: {value}")
 
 
 def _of_cluster(connect: Callable[[], Cluster]) -> dict[str, str]:

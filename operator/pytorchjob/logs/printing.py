@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, NamedTuple
 
+from pytorchjob_operator.terminal import visible_bytes, visible_line
+
 Paint = Callable[[str, int], str]
 _HUES = ("cyan", "green", "yellow", "magenta", "blue", "red")
 _COLOURS = (*_HUES, *(f"bright_{hue}" for hue in _HUES))
@@ -19,11 +21,13 @@ class Entry(NamedTuple):
 
 
 class Printer:
-    """Writes lines byte by byte as the containers printed them."""
+    """Writes lines byte by byte as the containers printed them; a terminal gets no byte that steers it."""
 
-    def __init__(self, out: BinaryIO, paint: Paint | None = None, *, timestamps: bool = False) -> None:
+    def __init__(
+        self, out: BinaryIO, paint: Paint | None = None, *, timestamps: bool = False, terminal: bool = False
+    ) -> None:
         """Write to `out`; `paint` colours a label, None leaves it plain."""
-        self._out, self._paint, self._timestamps = out, paint, timestamps
+        self._out, self._paint, self._timestamps, self._terminal = out, paint, timestamps, terminal
         self._prefixes: dict[str, bytes] = {}
 
     def write(self, entries: Sequence[Entry]) -> None:
@@ -35,11 +39,11 @@ class Printer:
     def _format(self, entry: Entry) -> bytes:
         prefix = self._prefixes.get(entry.label)
         if prefix is None:
-            text = f"[{entry.label}]"
+            text = f"[{visible_line(entry.label)}]"
             painted = self._paint(text, entry.number) if self._paint else text
             prefix = self._prefixes[entry.label] = f"{painted} ".encode()
         stamp = entry.stamp + b" " if self._timestamps else b""
-        return b"%b%b%b\n" % (prefix, stamp, entry.text)
+        return b"%b%b%b\n" % (prefix, stamp, visible_bytes(entry.text) if self._terminal else entry.text)
 
 
 def terminal_paint() -> Paint | None:

@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import yaml
 
 from pytorchjob.report.redaction import Redaction, count_markers
 from pytorchjob.report.sources import Sources, everything
-from pytorchjob.screen import doctor, plain
+from pytorchjob.screen import colour, doctor, plain
 from pytorchjob.screen.colour import Line
 from pytorchjob.screen.status import status_lines
 from pytorchjob.view import reading
@@ -102,9 +102,8 @@ def _yaml(body: Any) -> str:
     return str(yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=1 << 20)) if body else ""
 
 
-def _text(lines: Any) -> str:
-    found: Sequence[Line] = [*lines]
-    return "".join(f"{line.text}\n" for line in found)
+def _text(lines: Iterable[Line]) -> str:
+    return f"{colour.plain(lines)}\n"
 
 
 def _events(events: Sequence[Any]) -> str:

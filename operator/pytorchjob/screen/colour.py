@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from pytorchjob_operator.terminal import Painted, visible_line
+
 
 class Line(NamedTuple):
     """One line, and its style in rich's words; empty: none."""
@@ -12,16 +14,20 @@ class Line(NamedTuple):
     style: str = ""
 
 
+def plain(lines: Iterable[Line]) -> str:
+    """Return the lines as text."""
+    return "\n".join(visible_line(line.text) for line in lines)
+
+
 def paint(lines: Iterable[Line]) -> str:
     """Return the lines as text, with colours if stdout is a terminal."""
-    found = [*lines]
     if not sys.stdout.isatty():
-        return "\n".join(line.text for line in found)
+        return plain(lines)
     from rich.console import Console
     from rich.text import Text
 
     console = Console(soft_wrap=True, highlight=False)
     with console.capture() as captured:
-        for line in found:
-            console.print(Text(line.text, line.style))
-    return captured.get().rstrip("\n")
+        for line in lines:
+            console.print(Text(visible_line(line.text), line.style))
+    return Painted(captured.get().rstrip("\n"))

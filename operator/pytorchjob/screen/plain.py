@@ -7,13 +7,14 @@ from typing import Any
 
 from pytorchjob_operator import names
 from pytorchjob_operator.shown_values import age as age
+from pytorchjob_operator.terminal import visible_cell, visible_yaml
 
 _GAP = "   "
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as kubectl prints it: the widest cell decides a column; the last column is not padded."""
-    table = [list(header), *map(list, rows)]
+    table = [[visible_cell(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(header))]
     padded = (_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table)
     return "\n".join(padded)
@@ -27,7 +28,7 @@ def events(found: Sequence[tuple[str, dict[str, Any]]]) -> str:
             str(event.get("type") or ""),
             str(event.get("reason") or ""),
             f"{str(event['involvedObject'].get('kind') or '').lower()}/{event['involvedObject'].get('name')}",
-            " ".join(str(event.get("message") or "").split()),
+            str(event.get("message") or ""),
         )
         for seen, event in found
     ]
@@ -50,7 +51,8 @@ def objects(found: Sequence[dict[str, Any]], form: str, *, single: bool = False)
         return json.dumps(body, indent=4, ensure_ascii=False)
     import yaml
 
-    return str(yaml.safe_dump(body, sort_keys=False, allow_unicode=True)).rstrip("\n")
+    text = visible_yaml(lambda letters: str(yaml.safe_dump(body, sort_keys=False, allow_unicode=letters)))
+    return text.rstrip("\n")
 
 
 def reference(body: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytorchjob.view.progress import JobProgress
 from pytorchjob_operator.shown_values import age
+from pytorchjob_operator.terminal import visible_cell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,7 +17,7 @@ _STALE_SECONDS = 120
 
 def line(view: JobProgress) -> str:
     """Return one line: job, state, percentage, step, loss, rate, remaining time."""
-    return f"{view.job}: {', '.join([view.state or 'New', *_parts(view)])}"
+    return visible_cell(f"{view.job}: {', '.join([view.state or 'New', *_parts(view)])}")
 
 
 def values(view: JobProgress) -> dict[str, Any]:
@@ -44,10 +45,10 @@ def bar(view: JobProgress, why: str = "") -> "RenderableType":
 
     grid = Table.grid(padding=(0, 1))
     share = view.share
-    cells: list[Any] = [Text(view.job, style="bold"), Text(view.state or "New")]
+    cells: list[Any] = [Text(visible_cell(view.job), style="bold"), Text(visible_cell(view.state or "New"))]
     if share is not None:
         cells.append(ProgressBar(total=1.0, completed=share, width=30))
-    cells.append(Text(": ".join(filter(None, [", ".join(_parts(view)), why]))))
+    cells.append(Text(visible_cell(": ".join(filter(None, [", ".join(_parts(view)), why])))))
     for cell in cells:
         grid.add_column(no_wrap=not why or cell is not cells[-1])
     grid.add_row(*cells)

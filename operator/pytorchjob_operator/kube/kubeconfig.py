@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -43,9 +44,10 @@ def from_kubeconfig(paths: list[Path]) -> Connection:
     if not found:
         raise OperatorError(f"KUBECONFIG: the file {', '.join(map(str, paths))} does not exist; correct the variable")
     source = ", ".join(found)
-    with _explained(source):
+    # The package writes inline certificates and keys to files: they go as soon as they are read.
+    with _explained(source), TemporaryDirectory(prefix="pytorchjob-login-") as scratch:
         name, context, user = _checked(found, source)
-        configuration = _configuration(found, name)
+        configuration = _configuration(found, name, scratch)
         return Connection(
             server=str(configuration.host).rstrip("/"),
             namespace=str(context.get("namespace") or "default"),
@@ -86,15 +88,20 @@ def _token_source(paths: list[str], context: str, configuration: Any, user: _Ent
         raise OperatorError(
             f"{user.folder}: the kubeconfig's login gave no token and no certificate; the log shows why"
         )
-    return LoginToken(configuration, lambda: _configuration(paths, context))
+    return LoginToken(configuration, lambda: _logged_in(paths, context))
 
 
-def _configuration(paths: list[str], context: str) -> Any:
+def _logged_in(paths: list[str], context: str) -> Any:
+    with TemporaryDirectory(prefix="pytorchjob-login-") as scratch:
+        return _configuration(paths, context, scratch)
+
+
+def _configuration(paths: list[str], context: str, scratch: str) -> Any:
     from kubernetes.client import Configuration
     from kubernetes.config import load_kube_config
 
     configuration = Configuration()
-    load_kube_config(os.pathsep.join(paths), context, configuration, persist_config=False)
+    load_kube_config(os.pathsep.join(paths), context, configuration, persist_config=False, temp_file_path=scratch)
     return configuration
 
 

@@ -28,7 +28,7 @@ def asked(template: Mapping[str, Any]) -> int:
     """The number of GPUs that one pod requests."""
     resources = (main_container(dict(template)) or {}).get("resources") or {}
     amount = (resources.get("limits") or {}).get(RESOURCE, 0)
-    return int(amount) if str(amount).isdigit() else 0
+    return int(amount) if str(amount).isdecimal() else 0
 
 
 def total(job: PyTorchJob) -> int:

@@ -74,7 +74,7 @@ def _limits(job: PyTorchJob) -> Iterator[int]:
     """Yield the CPU limits of the roles, as in a cluster."""
     for _, spec in job.spec.pytorch_replica_specs.items():
         number = nproc.per_node("cpu", spec.template)
-        if number is not None and number.isdigit():
+        if number is not None and number.isdecimal():
             yield int(number)
 
 

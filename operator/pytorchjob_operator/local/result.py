@@ -13,13 +13,14 @@ from pytorchjob_operator.local.screen import count_restarts
 from pytorchjob_operator.local.source import STDIN
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.plan import goodput
+from pytorchjob_operator.terminal import visible_yaml
 
 _NOT_REAL = ("uid", "resourceVersion")
 """Metadata that only an API server can set."""
 
 FORMATS: dict[str, Callable[[Any], str]] = {
     "json": lambda obj: json.dumps(obj, indent=2) + "\n",
-    "yaml": lambda obj: str(yaml.safe_dump(obj, sort_keys=False, allow_unicode=True)),
+    "yaml": lambda obj: visible_yaml(lambda letters: str(yaml.safe_dump(obj, sort_keys=False, allow_unicode=letters))),
 }
 
 

@@ -9,6 +9,8 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from pytorchjob_operator.terminal import visible, visible_line
+
 MAX_LINE = 16384
 """A longer line is split into pieces of this many bytes: the output of a replica must not fill the runner's memory."""
 
@@ -108,12 +110,13 @@ class Screen:
     def log(self, label: str, number: int, line: str) -> None:
         """Print one line of a replica."""
         self._wipe()
-        print(prefix(label, colour=number if self._colour else None) + line, file=self._out)
+        shown = visible(line) if self._out.isatty() else line
+        print(prefix(label, colour=number if self._colour else None) + shown, file=self._out)
 
     def message(self, text: str) -> None:
         """Print a message about the run."""
         self._wipe()
-        print(text, file=self._err)
+        print(visible(text), file=self._err)
 
     def progress(self, progress: ProgressLine, elapsed: float) -> None:
         """Show the progress if it has changed; called after each pass of the loop."""
@@ -121,11 +124,11 @@ class Screen:
             shown = (progress, progress.details, int(elapsed))
             if shown != self._shown or not self._drawn:
                 width = shutil.get_terminal_size().columns - 1
-                print(_CLEAR + progress.text(elapsed, live=True)[:width], end="", file=self._err)
+                print(_CLEAR + visible_line(progress.text(elapsed, live=True))[:width], end="", file=self._err)
                 self._drawn = True
             self._shown = shown
         elif self._is_due(progress, elapsed):
-            print(progress.text(elapsed), file=self._err)
+            print(visible_line(progress.text(elapsed)), file=self._err)
             self._shown, self._printed_at = (progress, progress.details, 0), elapsed
         self.flush()
 
