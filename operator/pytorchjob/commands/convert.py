@@ -7,6 +7,7 @@ import click
 from pytorchjob.commands.outcome import INVALID, fail
 from pytorchjob.view import trainjob
 from pytorchjob_operator import names
+from pytorchjob_operator.terminal import say, visible_yaml
 
 
 @click.command("convert")
@@ -38,11 +39,11 @@ def convert_command(file: Any, runtime: str) -> None:
             continue
         name = (body.get("metadata") or {}).get("name")
         for path in new.lost:
-            click.echo(f"lost: {name}: {path}", err=True)
+            say(f"lost: {name}: {path}", err=True)
         for what in new.missing:
-            click.echo(f"missing: {name}: {what}", err=True)
+            say(f"missing: {name}: {what}", err=True)
     found = [new.body if new else body for body, new in zip(objects, converted, strict=True)]
-    click.echo(yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True), nl=False)
+    say(visible_yaml(lambda all_: str(yaml.safe_dump_all(found, sort_keys=False, allow_unicode=all_))), nl=False)
 
 
 def _converted(body: Any, runtime: str) -> trainjob.Converted | None:
