@@ -23,6 +23,7 @@ from typing import Any, TextIO
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
@@ -42,6 +43,7 @@ class Run:
     writer: Any = None
     """The thread or the process that writes."""
     future: Any = None
+    group: Any = None
     table: TextIO | None = None
 
     @property
@@ -230,6 +232,14 @@ def save_two_files(run: Run, state: State) -> None:
     if run.first:
         save(state["model"], run.folder / "model.pt")
         pause()
+        save(state["optimizer"], run.folder / "optimizer.pt")
+
+
+def save_two_files_slowly(run: Run, state: State) -> None:
+    """The optimizer is gathered between the files."""
+    if run.first:
+        save(state["model"], run.folder / "model.pt")
+        time.sleep(1.6)
         save(state["optimizer"], run.folder / "optimizer.pt")
 
 
@@ -533,10 +543,13 @@ def save_dcp(run: Run, state: State) -> None:
 
 
 def save_dcp_in_background(run: Run, state: State) -> None:
-    """The next save waits for the one before."""
+    """The next save waits for the one before; the thread needs a group of its own."""
     if run.future is not None:
         run.future.result()
-    run.future = dcp.async_save(_sharded(run, state), checkpoint_id=run.folder / f"step-{step_of(state)}")
+    if run.group is None:
+        run.group = dist.new_group(backend="gloo")
+    place = run.folder / f"step-{step_of(state)}"
+    run.future = dcp.async_save(_sharded(run, state), checkpoint_id=place, process_group=run.group)
 
 
 def join_future(run: Run) -> None:
@@ -747,11 +760,17 @@ STYLES: dict[str, Style] = {
     "two files": Style(
         save_two_files, load_two_files, "several files", fails="optimizer.pt is moved aside, and nothing is held"
     ),
+    "two files, slowly": Style(save_two_files_slowly, load_two_files, "several files", seconds=0.04),
     "npz and json": Style(save_npz, load_npz, "several files"),
     "marker": Style(save_marked, load_marked, "several files", seconds=0.04),
     "deltas": Style(save_delta, load_delta, "several files"),
     "beside a table": Style(
-        save_renamed, load_latest, "several files", after_step=note_metrics, keeps=("metrics.csv",)
+        save_renamed,
+        load_latest,
+        "several files",
+        after_step=note_metrics,
+        keeps=("metrics.csv",),
+        fails="gone: the table is moved aside",
     ),
     "beside a log": Style(save_numbered, load_numbered, "several files", after_step=note_log, keeps=("train.log",)),
     "beside a history": Style(
@@ -764,7 +783,9 @@ STYLES: dict[str, Style] = {
     "ranks, folder of the rank": Style(
         save_folder_of_rank, load_folder_of_rank, "each rank", own=True, fails="unequal: rank 1 has nothing"
     ),
-    "ranks, one name": Style(save_same_name, load_same_name, "each rank", own=True),
+    "ranks, one name": Style(
+        save_same_name, load_same_name, "each rank", own=True, fails="foreign: rank 1 loads the file of rank 0"
+    ),
     "three ranks": Style(save_by_rank_and_step, load_by_rank_and_step, "each rank", own=True, world=3, seconds=0.04),
     "DCP": Style(save_dcp, load_dcp, "each rank"),
     "DCP in the background": Style(save_dcp_in_background, load_dcp, "each rank", finish=join_future, late=1),
@@ -772,5 +793,7 @@ STYLES: dict[str, Style] = {
     "save_pretrained, folders": Style(save_sharded_epochs, load_sharded_epochs, "libraries", seconds=0.04),
     "Trainer": Style(save_trainer, load_trainer, "libraries", own=True, seconds=0.04),
     "Lightning": Style(save_lightning, load_lightning, "libraries"),
-    "Accelerate": Style(save_accelerate, load_accelerate, "libraries", own=True, seconds=0.04),
+    "Accelerate": Style(
+        save_accelerate, load_accelerate, "libraries", own=True, seconds=0.04, fails="torn: a rank lacks its part"
+    ),
 }
