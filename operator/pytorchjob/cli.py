@@ -16,6 +16,11 @@ try:
     from pytorchjob import __version__
     from pytorchjob.commands.outcome import FAILED, INTERRUPTED, INVALID, explain, fail_unexpected
     from pytorchjob_operator.terminal import say
+except ModuleNotFoundError as error:
+    if (error.name or "").startswith("pytorchjob"):
+        raise
+    # `pip install pytorchjob` alone is the agent of a training image: it brings no other package.
+    sys.exit(f"error: the package {error.name} is missing\nnext: pip install 'pytorchjob[cli]'")
 except KeyboardInterrupt:  # in the first tenth of a second nothing else could catch it
     sys.exit(130)
 
@@ -51,7 +56,7 @@ COMMANDS = {
     "progress": ("pytorchjob.commands.progress:progress_command", "Show how far the training of a job is, live."),
     "report": (
         "pytorchjob.commands.report:report_command",
-        "Write an archive about a job for an issue, without secrets.",
+        "Write an archive about a job for an issue, without known shapes of secrets.",
     ),
     "restart": ("pytorchjob.commands.change:restart_command", "Start all pods of a job again, or one of them."),
     "resume": ("pytorchjob.commands.change:resume_command", "Start a suspended job again."),

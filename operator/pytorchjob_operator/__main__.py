@@ -5,12 +5,18 @@ import os
 import sys
 from dataclasses import replace
 
-import click
+try:
+    import click
 
-from pytorchjob_operator import __version__
-from pytorchjob_operator.errors import OperatorError
-from pytorchjob_operator.plan_command import plan_command
-from pytorchjob_operator.replay import rounds_command
+    from pytorchjob_operator import __version__
+    from pytorchjob_operator.errors import OperatorError
+    from pytorchjob_operator.plan_command import plan_command
+    from pytorchjob_operator.replay import rounds_command
+except ModuleNotFoundError as error:
+    if (error.name or "").startswith("pytorchjob"):
+        raise
+    # `pip install pytorchjob` alone is the agent of a training image: it brings no other package.
+    sys.exit(f"error: the package {error.name} is missing\nnext: pip install 'pytorchjob[operator]'")
 
 
 @click.group(invoke_without_command=True)

@@ -44,7 +44,7 @@ class TrainFunction:
             "image": self.image,
             "command": ["sh", "-c", _START.format(launcher=self.launcher)],
             "env": [
-                {"name": SCRIPT, "value": self.script()},
+                {"name": SCRIPT, "value": _literal(self.script())},
                 *({"name": key, "value": value} for key, value in self.environment.items()),
             ],
         }
@@ -74,6 +74,11 @@ class TrainFunction:
         if len(text.encode()) > _MOST_BYTES:
             raise _invalid(f"it has {len(text.encode())} bytes, {_MOST_BYTES} is the most: put the code into the image")
         return text
+
+
+def _literal(text: str) -> str:
+    """Return the text as a value in which Kubernetes replaces no `$(NAME)` and shortens no `$$`."""
+    return text.replace("$", "$$")
 
 
 def _invalid(message: str) -> InvalidJob:

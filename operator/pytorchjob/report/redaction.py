@@ -29,6 +29,7 @@ from pytorchjob.report.secrets import (
 )
 
 KNOWN, VARIABLE, ASSIGNED, ANNOTATION = "known value", "variable", "assignment", "annotation"
+ENCODED = "encoded text"
 _SHORTEST = 4
 """Shorter values are removed where they are assigned only: they would occur by chance everywhere."""
 _WHOLE = 8
@@ -42,6 +43,7 @@ _COPIES = ("last-applied", "kapp.k14s.io/original", "rio.cattle.io/applied")
 _DROPPED = "managedFields"
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _LIST = re.compile(r"[,;&)}\]]")
+_ENCODED = re.compile(r"(?<![\w+/-])[A-Za-z0-9+/_-]{40,}={0,2}")
 
 
 def marker(kind: str) -> str:
@@ -142,6 +144,7 @@ class Redaction:
         small = text.casefold()
         for shape in _possible(small):
             text = shape.replace(text, lambda found, kind=shape.kind: _kept(found) + marker(kind))  # type: ignore[misc]
+        text = _ENCODED.sub(_clean_encoded, text)
         if not any(hint in small for hint in ASSIGNMENT_HINTS):
             return text
         return "\n".join(self._clean_assignments(line) for line in text.split("\n"))
@@ -174,6 +177,27 @@ class Redaction:
             parts += [line[position : found.start("value")], marker(ASSIGNED)]
             position = found.end()
         return "".join([*parts, line[position:]])
+
+
+def _clean_encoded(found: re.Match[str]) -> str:
+    """Return a word, or a marker if it is a text with a secret, in base64: a kubeconfig, a file of variables."""
+    inner = _decoded(found[0])
+    if inner is None:
+        return found[0]
+    cleaned = Redaction().clean(_parsed(inner) or inner)
+    is_secret = json.dumps(cleaned) != json.dumps(_parsed(inner) or inner)
+    return marker(ENCODED) if is_secret or "-data:" in inner else found[0]
+
+
+def _decoded(word: str) -> str | None:
+    """Return the text that a word is in base64; None if it is none."""
+    body = word.rstrip("=")
+    try:
+        text = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_" if re.search("[-_]", body) else None)
+        found = text.decode()
+    except ValueError:
+        return None
+    return found if all(letter.isprintable() or letter.isspace() for letter in found) else None
 
 
 def _named(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -102,12 +102,24 @@ class Shape:
         return self.pattern.sub(by, text)
 
 
+_PREFIXES = (
+    *("glpat-", "gldt-", "glrt-", "xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "sk-", "aiza"),
+    *("ya29.", "gocspx-", "npm_", "pypi-", "dckr_pat_", "dckr_oat_", "nvapi-", "rk_live_", "sk_live_", "sk_test_"),
+    *("wandb_v1_",),
+    *("sg.", "hvs.", "hvb.", "hvr.", "age-secret-key-", "gsk_", "r8_", "xai-", "pplx-", "tskey-", "glsa_", "glc_"),
+    *("dop_v1_", "shpat_", "shpss_", "sq0csp-", "lin_api_", "ntn_", "atatt3", "nrak-", "sntrys_", "pul-", "figd_"),
+    *("key-", "rubygems_", "ops_", "dp.pt.", "phx_", "whsec_", "ddp_", "cfpat-", "pscale_tkn_", "tvly-", "fw_"),
+)
+"""How the tokens of one vendor each begin; a digit and at least 16 letters follow."""
 _BASE64 = r"[A-Za-z0-9+/=\\]"
 SHAPES = (
     Shape(
         "private key",
-        ("private key-----",),
-        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:(?!-----END)[\s\S])*(?:-----END [A-Z ]*PRIVATE KEY-----)?"),
+        ("private key-----", "private key block-----"),
+        re.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:(?!-----END)[\s\S])*"
+            r"(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)?"
+        ),
         learned=False,
     ),
     Shape(
@@ -126,6 +138,54 @@ SHAPES = (
         re.compile(
             r"(?P<keep>(?i:\b(?:proxy-)?authorization|\b(?:set-)?cookie|\bx-api-key|\bprivate-token)"
             r"\\?[\"']?\s{0,3}[:=]\s{0,3})(?!\\?[\"']?\[redacted)[^\s][^\n]*"
+        ),
+        learned=False,
+    ),
+    Shape("encoded PEM", ("ls0tls1crudjti",), re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/_=-]{16,}")),
+    Shape(
+        "webhook",
+        ("hooks.slack.com", "/api/webhooks/", "webhook.office.com", "office.com/webhook", "chat.googleapis.com"),
+        re.compile(
+            r"(?P<keep>https?://)(?:hooks\.slack\.com|[\w.-]*discord(?:app)?\.com/api/webhooks|[\w.-]*webhook\.office\.com"
+            r"|[\w.-]*office\.com/webhook|chat\.googleapis\.com)/[^\s\"'<>\\]+"
+        ),
+    ),
+    Shape(
+        "basic credentials",
+        ("basic",),
+        re.compile(
+            r"(?P<keep>\b(?i:basic)\s{1,3})(?=[a-z]*[A-Z0-9+/=]|[A-Za-z]{24})[A-Za-z0-9+/_-]{8,}={0,2}(?![\w-])"
+        ),
+    ),
+    Shape(
+        "login",
+        ("-u", "--user", "--proxy-user"),
+        re.compile(r"(?P<keep>(?<!\S)(?:-u|-U|--user|--proxy-user)[\s=]{0,3}[\"']?)[^\s:=\"'/]+:(?!//)[^\s\"']+"),
+    ),
+    Shape(
+        "login",
+        ("machine", "default"),
+        re.compile(
+            r"(?P<keep>\b(?:machine\s{1,8}\S+|default)\s{1,8}login\s{1,8}\S+\s{1,8}(?:account\s{1,8}\S+\s{1,8})?"
+            r"password\s{1,8})(?!\[redacted)\S+"
+        ),
+    ),
+    Shape(
+        "login",
+        ("sshpass", "mysql", "mariadb", "redis-cli"),
+        re.compile(
+            r"(?P<keep>\b(?:sshpass\s+-p\s*|(?:mysql|mariadb)\w*\s(?:[^\n]*?\s)?-p|redis-cli\s(?:[^\n]*?\s)?-a\s+))"
+            r"(?![\s-]|\[redacted)\S+"
+        ),
+    ),
+    Shape(
+        "row of a table",
+        ("\t", "  "),
+        re.compile(
+            r"(?P<keep>(?<![\w.-])(?:(?:[A-Z0-9]+_)*"
+            r"(?:TOKEN|PASSWORD|PASSWD|SECRET|APIKEY|API_KEY|PASSPHRASE|CREDENTIALS?|PWD|SECRET_KEY|ACCESS_KEY)"
+            r"(?:\t+| {2,})"
+            r"|(?:password|passwd|token|secret|api_key|apikey)\t+))(?!\[redacted)[^\s=:]\S{3,}"
         ),
         learned=False,
     ),
@@ -152,10 +212,16 @@ SHAPES = (
     ),
     Shape(
         "token",
-        ("glpat-", "xox", "sk-", "aiza", "ya29.", "npm_", "pypi-", "dckr_pat_", "nvapi-", "_live_", "wandb_v1_", "sg."),
+        _PREFIXES,
         re.compile(
-            r"(?<![A-Za-z0-9])(?:glpat-|xox[a-z]-|sk-|AIza|ya29\.|npm_|pypi-|dckr_pat_|nvapi-|[rs]k_live_|wandb_v1_|SG\.)"
-            r"(?=[A-Za-z_.-]*\d)[A-Za-z0-9_.-]{16,}"
+            rf"(?<![A-Za-z0-9])(?i:{'|'.join(map(re.escape, _PREFIXES))})(?=[A-Za-z_.~-]*\d)[A-Za-z0-9_.~=+/-]{{16,}}"
+        ),
+    ),
+    Shape(
+        "token",
+        ("dapi", "aa", "q~"),
+        re.compile(
+            r"(?<![A-Za-z0-9])(?:dapi[0-9a-f]{32}(?:-\d)?|\d{8,10}:AA[A-Za-z0-9_-]{30,}|[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{30,36})"
         ),
     ),
     Shape(
