@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,20 @@ PLACED = [
 ]
 
 
+_MAIN = "template.spec.containers.0"
+PLACED += [
+    pytest.param('extraEnvFrom=[{"secretRef":{"name":"a"}}]', f"{_MAIN}.envFrom.0.secretRef.name", "a", id="env from"),
+    pytest.param('extraVolumes=[{"name":"a"}]', "template.spec.volumes.1.name", "a", id="volumes"),
+    pytest.param(
+        'extraVolumeMounts=[{"name":"a","mountPath":"/a"}]', f"{_MAIN}.volumeMounts.1.mountPath", "/a", id="mounts"
+    ),
+    pytest.param("strategy.type=Recreate", "strategy.type", "Recreate", id="strategy"),
+    pytest.param("livenessProbe.periodSeconds=7", f"{_MAIN}.livenessProbe.periodSeconds", 7, id="liveness"),
+    pytest.param("readinessProbe.periodSeconds=7", f"{_MAIN}.readinessProbe.periodSeconds", 7, id="readiness"),
+    pytest.param("commonLabels.a=b", "template.metadata.labels.a", "b", id="labels of all"),
+]
+
+
 @pytest.mark.parametrize(("value", "path", "expected"), PLACED)
 def test_deployment_has(template: Any, value: str, path: str, expected: object) -> None:
     assert at(template(value)[DEPLOYMENT]["spec"], path) == expected
@@ -307,6 +322,75 @@ def test_pods_spread_over_nodes_but_never_wait_for_it(template: Any) -> None:
     (spread,) = pod(template())["topologySpreadConstraints"]
     assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
     assert spread["labelSelector"] == template()[DEPLOYMENT]["spec"]["selector"]
+
+
+def test_labels_of_all_objects_replace_none_of_the_charts(template: Any) -> None:
+    made = template('commonLabels={"team":"a","app.kubernetes.io/name":"b"}', "serviceMonitor.enabled=true")
+    labelled = [one["metadata"]["labels"] for (kind, _), one in made.items() if kind != "Pod"]
+    assert {(labels["team"], labels["app.kubernetes.io/name"]) for labels in labelled} == {("a", NAME)}
+    labels = made[DEPLOYMENT]["spec"]["template"]["metadata"]["labels"]
+    assert (labels["team"], labels["app.kubernetes.io/name"]) == ("a", NAME)
+
+
+@pytest.mark.parametrize(
+    ("release", "settings", "name"),
+    [
+        (NAME, [], NAME),
+        ("train", [], f"train-{NAME}"),
+        (f"my-{NAME}", [], f"my-{NAME}"),
+        ("train", ["nameOverride=op"], "train-op"),
+        ("train-op", ["nameOverride=op"], "train-op"),
+        ("train", ["fullnameOverride=x", "nameOverride=op"], "x"),
+    ],
+)
+def test_names_follow_the_release(helm: Callable[..., str], release: str, settings: list[str], name: str) -> None:
+    text = helm("template", release, str(CHART), "--kube-version", KUBE_VERSION, *NAMED, *flags(*settings))
+    made = objects(text)
+    assert {("Deployment", name), ("Service", f"{name}-coordinator"), ("ServiceAccount", name)} <= made.keys()
+    found = made["Deployment", name]["spec"]["template"]["spec"]
+    assert found["serviceAccountName"] == name
+    assert environment(found["containers"][0])["PYTORCHJOB_OPERATOR_COORDINATOR_SECRET"] == f"{name}-coordinator"
+
+
+@pytest.mark.parametrize(("enabled", "there"), [("true", True), ("false", False)])
+def test_a_chart_that_contains_it_can_leave_it_out(
+    helm: Callable[..., str], tmp_path: Path, enabled: str, there: bool
+) -> None:
+    depends = {"name": NAME, "version": __version__, "condition": f"{NAME}.enabled"}
+    chart = {"apiVersion": "v2", "name": "platform", "version": "1.0.0", "dependencies": [depends]}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(chart))
+    shutil.copytree(CHART, tmp_path / "charts" / NAME)
+    values = {"global": {"team": "a"}, NAME: {"image": {"repository": "own/operator"}}}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    switch = ("--set", f"{NAME}.enabled={enabled}")
+    made = objects(helm("template", "platform", str(tmp_path), "--kube-version", KUBE_VERSION, *switch))
+    assert (("Deployment", f"platform-{NAME}") in made) is there
+
+
+def test_objects_of_ones_own_belong_to_the_release(template: Any) -> None:
+    own = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"{{ .Release.Name }}-own"}}'
+    assert ("ConfigMap", f"{NAME}-own") in template(f"extraObjects=[{own}]")
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"), [("pdb.minAvailable=50%", "50%"), ("pdb.minAvailable=1", 1), ("pdb.minAvailable=0", 0)]
+)
+def test_a_budget_of_ones_own(template: Any, setting: str, expected: object) -> None:
+    budget = template(setting)["PodDisruptionBudget", NAME]["spec"]
+    assert (budget["minAvailable"], "maxUnavailable" in budget) == (expected, False)
+
+
+@pytest.mark.parametrize("rules", ["relabelings", "metricRelabelings"])
+@pytest.mark.parametrize(
+    ("value", "key", "endpoints"),
+    [
+        ("serviceMonitor", ("ServiceMonitor", NAME), "endpoints"),
+        ("podMonitor", ("PodMonitor", f"{NAME}-agents"), "podMetricsEndpoints"),
+    ],
+)
+def test_a_monitor_takes_rules(template: Any, value: str, key: tuple[str, str], endpoints: str, rules: str) -> None:
+    made = template(f"{value}.enabled=true", f'{value}.{rules}=[{{"action":"drop"}}]')
+    assert at(made[key], f"spec.{endpoints}.0.{rules}") == [{"action": "drop"}]
 
 
 EXTRA = [

@@ -1,7 +1,25 @@
 {{- /* What several templates share: names, labels, the image and the operator's rights. */ -}}
 
 {{- define "pytorchjob-operator.fullname" -}}
-{{- .Values.fullnameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- $name := .Values.nameOverride | default .Chart.Name -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else if eq (include "pytorchjob-operator.ownsOldName" .) "true" -}}
+{{- .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Whether this release was installed when names did not follow the release. It keeps its names: pods of running jobs know the
+       coordinator's Service by them. */ -}}
+{{- define "pytorchjob-operator.ownsOldName" -}}
+{{- $old := lookup "apps/v1" "Deployment" .Release.Namespace .Chart.Name -}}
+{{- if $old -}}
+{{- eq (dig "metadata" "annotations" "meta.helm.sh/release-name" "" $old) .Release.Name -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Of the coordinator's Service, its Secret and the Role for that; a Service's name has 63 characters at most. */ -}}
@@ -14,11 +32,22 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- /* Labels of a user, without those that this chart sets. */ -}}
+{{- define "pytorchjob-operator.extraLabels" -}}
+{{- $own := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" -}}
+{{- $rest := dict -}}
+{{- range $key, $value := . -}}{{- if not (has $key $own) -}}{{- $_ := set $rest $key $value -}}{{- end -}}{{- end -}}
+{{- if $rest -}}{{ toYaml $rest }}{{- end -}}
+{{- end -}}
+
 {{- define "pytorchjob-operator.labels" -}}
 {{ include "pytorchjob-operator.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with include "pytorchjob-operator.extraLabels" .Values.commonLabels }}
+{{ . }}
+{{- end }}
 {{- end -}}
 
 {{- define "pytorchjob-operator.serviceAccountName" -}}
