@@ -16,8 +16,8 @@ from pytorchjob_operator.model.pod_faults import pod_problems
 from pytorchjob_operator.model.text import TEMPLATE, documents, is_template
 
 _OTHER_KINDS = {
-    "TrainJob": f". A TrainJob is of Kubeflow Trainer v2, which has its own operator: `pytorchjob convert FILE` prints"
-    f" it as a {names.KIND}, and names what its runtime says",
+    "TrainJob": ". A TrainJob is of Kubeflow Trainer v2, which has its own operator: `pytorchjob convert FILE` writes"
+    f" the {names.KIND}, in which trainer.numNodes becomes Worker.replicas and numProcPerNode becomes nprocPerNode",
     "Job": f". A Job becomes a {names.KIND} with its template as that of the Worker, and completions as its replicas;"
     " `pytorchjob init` writes such a file",
 }
