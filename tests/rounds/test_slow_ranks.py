@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from pytorchjob_operator.rounds.slow_ranks import COMPARISONS, OwnTimes, Window, Worker, add, compare
+from pytorchjob_operator.rounds.slow_ranks import COMPARISONS, WARM_UP, OwnTimes, Window, Worker, add, compare
 
 HOUR = 3600 // 4
 """Windows of an hour."""
 
 
-def follow(windows: Iterator[Sequence[float]] | Sequence[Sequence[float]]) -> list[set[int]]:
+def follow(windows: Iterator[Sequence[float]] | Sequence[Sequence[float]], first: int = WARM_UP + 1) -> list[set[int]]:
     """The slow members after each round of windows; one worker each."""
     known, seen = OwnTimes(), []
-    for number, shares in enumerate(windows, 1):
+    for number, shares in enumerate(windows, first):
         for index, share in enumerate(shares):
             known = add(known, {(index, 0): Window(number, share)}, len(shares), 4.0 * number)
         seen.append({index for index, _ in known.slow})
@@ -49,11 +49,21 @@ def test_a_rank_is_slow_if_it_stays_slow(windows: list[tuple[float, ...]], slow:
     assert follow(windows)[-1] == slow
 
 
+def test_the_first_steps_name_no_rank() -> None:
+    compiles = (0.1, 0.1, 1.0)
+    assert follow([compiles, *[LAST_SLOW] * 3, EQUAL], first=1)[-1] == set()
+
+
+def test_a_rank_with_a_long_warm_up_is_not_named_once_most_windows_are_equal() -> None:
+    seen = follow([*[(0.1, 0.1, 1.0)] * 5, *[EQUAL] * 3], first=1)
+    assert ({2} in seen, seen[-1]) == (True, set())
+
+
 def test_a_window_that_is_reported_again_counts_once() -> None:
     known = OwnTimes()
     for _ in range(8):
         for index, share in enumerate(LAST_SLOW):
-            known = add(known, {(index, 0): Window(1, share)}, 3, 1.0)
+            known = add(known, {(index, 0): Window(2, share)}, 3, 1.0)
     assert (len(known.lags), known.known) == (1, False)
 
 
@@ -68,7 +78,7 @@ def test_a_slow_rank_keeps_the_time_at_which_it_was_found() -> None:
     known = OwnTimes()
     for number in range(1, 9):
         for index, share in enumerate(LAST_SLOW):
-            known = add(known, {(index, 0): Window(number, share)}, 3, float(number))
+            known = add(known, {(index, 0): Window(WARM_UP + number, share)}, 3, float(number))
     assert (known.slow, known.percent((2, 0))) == ({(2, 0): float(COMPARISONS)}, 29)
 
 

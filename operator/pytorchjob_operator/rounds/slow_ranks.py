@@ -8,18 +8,21 @@ save, name no rank.
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from pytorchjob_agent.contract.messages import RoundId
 
 COMPARISONS = 4
 """How many comparisons in a row decide. A window is 4 s, so a slow rank is named after 16 to 20 s of short steps."""
+WARM_UP = 1
+"""So many first windows of a worker do not count: its first steps compile, allocate and read for the first time."""
 SLOW = 0.17
 """A rank is slow if its own time is at least this much above the median, on average over the comparisons. A rank that
 is a fifth slower is then found in spite of some noise."""
 ALWAYS_SLOW = 0.10
 """And at least this much in each of them."""
 EQUAL = 0.10
-"""A slow rank is equal again below this, on average over the comparisons."""
+"""A slow rank is equal again once half of the comparisons are below this: one very slow window keeps no name."""
 LEAST_COST = 0.05
 """A rank is slow only if it costs this part of the wall clock: own time hardly matters where ranks only communicate."""
 
@@ -71,6 +74,7 @@ class OwnTimes:
 
 def add(known: OwnTimes, windows: Mapping[Worker, Window], workers: int, now: float) -> OwnTimes:
     """Return the own times with new windows of a member; `workers` is how many the round has."""
+    windows = {worker: window for worker, window in windows.items() if window.number > WARM_UP}
     later = {worker for worker, window in windows.items() if known.windows.get(worker) != window}
     if not later:
         return known
@@ -88,8 +92,8 @@ def compare(shares: Mapping[Worker, float]) -> dict[Worker, Lag]:
     ordered = sorted(shares.values())
     found = {}
     for worker, share in shares.items():
-        median = _median_without(ordered, bisect_left(ordered, share))
-        found[worker] = Lag(share / max(median, 0.001) - 1, share - median)
+        middle = _median_without(ordered, bisect_left(ordered, share))
+        found[worker] = Lag(share / max(middle, 0.001) - 1, share - middle)
     return found
 
 
@@ -97,9 +101,9 @@ def _is_slow(known: OwnTimes, worker: Worker) -> bool:
     found = [lags[worker] for lags in known.lags if worker in lags]
     if len(found) < COMPARISONS:
         return False
-    excess = _mean([lag.excess for lag in found])
     if worker in known.slow:
-        return excess >= EQUAL
+        return median(lag.excess for lag in found) >= EQUAL
+    excess = _mean([lag.excess for lag in found])
     costs = _mean([lag.cost for lag in found]) >= LEAST_COST
     return costs and excess >= SLOW and min(lag.excess for lag in found) >= ALWAYS_SLOW
 

@@ -22,6 +22,7 @@ SIZE = 64
 _BESIDE = f"{__package__}." if __package__ else ""
 _imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
 _own_time: Any = import_module(f"{_BESIDE}pytorchjob_own_time")
+_saves: Any = import_module(f"{_BESIDE}pytorchjob_saves")
 _C10D = "torch.distributed.distributed_c10d"
 _CREATES = "_new_process_group_helper"
 _BROADCASTS = "_broadcast_coalesced"  # DistributedDataParallel's, for its buffers; it waits in C++
@@ -64,6 +65,7 @@ class _Hooks:
         """Hook the wait of `work`, torch's class, and the optimizers."""
         self._file = file
         self._meter = _own_time.OwnTimeMeter(self._publish)
+        _saves.listeners.append(self._meter)
         self._unknown = False
         """True once the ranks' own time cannot be known, or cannot be compared."""
         optimizer: Any = import_module("torch.optim.optimizer")

@@ -27,6 +27,21 @@ class OwnTimeMeter:
         self._begun = 0
         """When the last collective began."""
         self._steps = False
+        self._left_out = 0
+        """Own time of this window that no other rank needs to have: a save is the work of one rank by design."""
+        self._save: tuple[int, int] | None = None
+        """When the save in progress began, and what was waited until then."""
+
+    def save_begins(self, at: int) -> None:
+        """The script saves or loads a checkpoint."""
+        self._save = (at, self._waited)
+
+    def save_ends(self, at: int) -> None:
+        """The call has ended. What it waited for other ranks in between is no own time anyway."""
+        if self._save is not None and self._since is not None:
+            begun, waited = self._save
+            self._left_out += max(at - max(begun, self._since) - max(self._waited - waited, 0), 0)
+        self._save = None
 
     def begin(self, at: int) -> None:
         """A collective begins; the rank may go on computing meanwhile."""
@@ -64,5 +79,5 @@ class OwnTimeMeter:
         if self._since is None or at - self._since < WINDOW or not self._waits:
             return
         wall = at - self._since
-        self._publish(wall - min(self._waited, wall), wall)
-        self._since, self._waited, self._waits = at, 0, 0
+        self._publish(max(wall - self._waited - self._left_out, 0), wall)
+        self._since, self._waited, self._waits, self._left_out = at, 0, 0, 0

@@ -38,6 +38,8 @@ FUNCTIONS: dict[str, dict[str, str]] = {
 """What is measured: by module, the functions with their kind. Lightning saves in memory, and then writes that."""
 _PACKAGES = ("torch", "torch.distributed.checkpoint")
 """Packages that offer these functions under their own names."""
+listeners: list[Any] = []
+"""What hears of each measured call: `save_begins(at)` and `save_ends(at)`, with the clock's nanoseconds."""
 _PAUSE = 1.0
 """Seconds. Libraries write several files: without known steps, a call after a shorter pause is of the same save."""
 
@@ -76,11 +78,15 @@ class Meter:
     def begin(self) -> float:
         """Note that a call begins, and return the time."""
         self._inside = True
+        for listener in listeners:
+            listener.save_begins(time.monotonic_ns())
         return time.monotonic()
 
     def end(self, kind: str, began: float, *, succeeded: bool) -> None:
         """Count a call that has ended."""
         self._inside = False
+        for listener in listeners:
+            listener.save_ends(time.monotonic_ns())
         now, step = time.monotonic(), self._step[0]
         if kind == _LOAD and step < 0:
             self._floats[LOAD_SECONDS] += now - began

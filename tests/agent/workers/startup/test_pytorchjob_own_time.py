@@ -16,7 +16,13 @@ def measure(*calls: Call) -> list[tuple[float, float]]:
     meter = OwnTimeMeter(lambda own, wall: found.append((own / SECOND, wall / SECOND)))
     for what, *at in calls:
         times = [round(seconds * SECOND) for seconds in at]
-        {"begins": meter.begin, "waits": meter.waited, "step": meter.step}[what](*times)
+        {
+            "begins": meter.begin,
+            "waits": meter.waited,
+            "step": meter.step,
+            "saves": meter.save_begins,
+            "saved": meter.save_ends,
+        }[what](*times)
     return found
 
 
@@ -39,6 +45,15 @@ def measure(*calls: Call) -> list[tuple[float, float]]:
         ),
         pytest.param([("begins", 1), ("waits", 1, 4), ("waits", 2, 3), ("step", 8)], [(5, 8)], id="waits that overlap"),
         pytest.param([("begins", 1), ("waits", 1, 2), ("step", 3)], [], id="less than a window"),
+        pytest.param(
+            [("begins", 1), ("waits", 1, 2), ("saves", 3), ("saved", 6), ("step", 8)], [(4, 8)], id="a save by one rank"
+        ),
+        pytest.param(
+            [("saves", 1), ("begins", 2), ("waits", 2, 5), ("saved", 6), ("step", 8)],
+            [(3, 8)],
+            id="a save in which the ranks wait for each other",
+        ),
+        pytest.param([("begins", 1), ("waits", 1, 2), ("saved", 6), ("step", 8)], [(7, 8)], id="an end without begin"),
         pytest.param([("begins", 1), ("waits", 0.5, 9), ("step", 9)], [(0.5, 9)], id="nearly all is waiting"),
     ],
 )
