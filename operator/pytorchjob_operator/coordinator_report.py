@@ -54,6 +54,8 @@ class SlowRank:
     """How much more time it needs than the median of the others."""
     age: float
     """Seconds since it was found."""
+    place: str = ""
+    """The line of the script at which it works while the others do not. Empty: unknown, or all do the same."""
 
 
 @dataclass(frozen=True, slots=True)

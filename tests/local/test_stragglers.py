@@ -34,8 +34,8 @@ while not end:
 """
 
 
-def begin(start: Start, folder: Path, seconds: float) -> Run:
-    (folder / "train.py").write_text(TRAINS.replace("SECONDS", str(seconds)))
+def begin(start: Start, folder: Path, seconds: float, script: str = TRAINS) -> Run:
+    (folder / "train.py").write_text(script.replace("SECONDS", str(seconds)))
     threads = [{"name": "OMP_NUM_THREADS", "value": "1"}]
     return start(job(Master=role(COMMAND, env=threads), Worker=role(COMMAND, replicas=2, env=threads)))
 
@@ -48,6 +48,24 @@ def test_a_slow_rank_is_named_until_it_is_as_fast_as_the_others(start: Start, tm
     run.until("StragglerFound: Rank 1 (tiny-worker-0)")
     (tmp_path / "slow").unlink()
     run.until("StragglerRecovered: Pod tiny-worker-0")
+
+
+LOGS = """
+def log():
+    until = time.monotonic() + 0.08
+    while time.monotonic() < until:
+        sum(range(1000))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.torch
+def test_a_rank_that_works_alone_is_named_with_its_place(start: Start, tmp_path: Path) -> None:
+    alone = TRAINS.replace("    optimizer.step()\n", "    optimizer.step()\n    if dist.get_rank() == 0: log()\n")
+    run = begin(start, tmp_path, 600, alone.replace("class Model", f"{LOGS}\nclass Model", 1))
+    run.until("StragglerFound: Rank 0 (tiny-master-0)")
+    line = next(line for line in (run.out + run.err).splitlines() if "StragglerFound" in line)
+    assert "train.py:" in line, line
 
 
 @pytest.mark.long

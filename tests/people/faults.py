@@ -661,6 +661,29 @@ TRAINING = (
         pod(W1),
     ),
     fault(
+        "a rank that logs alone",
+        "OwnWorkOfRank",
+        job(
+            RUNNING,
+            status={
+                "stragglers": [
+                    {
+                        "rank": 1,
+                        "pod": W0,
+                        "node": "node-1",
+                        "percent": 31,
+                        "since": "2026-11-01T12:00:00Z",
+                        "place": "train.py:9 log",
+                    },
+                    {"rank": 2, "pod": W1, "node": "node-1", "percent": 22, "since": "2026-11-01T12:00:00Z"},
+                ]
+            },
+        ),
+        pod(MASTER),
+        pod(W0),
+        pod(W1),
+    ),
+    fault(
         "unequal versions",
         "UnequalVersions",
         job(

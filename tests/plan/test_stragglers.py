@@ -88,6 +88,11 @@ def test_a_new_straggler_is_an_event_with_its_node() -> None:
     assert event[1].startswith("Rank 1 (x-worker-0 on node n1) needs 25 % more time outside collectives")
 
 
+def test_the_advice_is_about_the_script_where_only_this_rank_works() -> None:
+    (node,), (script,) = told(None, SLOW), told(None, replace(SLOW, place="train.py:9 log"))
+    assert ("train.py:9 log" in script[1], script[1] == node[1]) == (True, False)
+
+
 def test_the_ranks_of_a_pod_are_a_single_event() -> None:
     (event,) = told(None, SLOW, replace(SLOW, rank=2, percent=30))
     assert event[1].startswith("Ranks 1, 2 (x-worker-0 on node n1) need 30 % more time")

@@ -33,6 +33,36 @@ def test_a_slow_rank_is_reported_with_its_pod_and_for_how_long() -> None:
     assert stragglers(job) == (SlowRank(2, "pod-2", 29, 10.0),)
 
 
+@pytest.mark.parametrize(
+    ("places", "named"),
+    [
+        pytest.param(({"0 a.py:1 f": 900.0}, {"0 a.py:1 f": 700.0}), "", id="all are slower where all work: the node"),
+        pytest.param(
+            ({"0 a.py:1 f": 900.0, "0 a.py:7 log": 220.0}, {"0 a.py:1 f": 900.0}),
+            "a.py:7 log",
+            id="only this rank logs",
+        ),
+        pytest.param(
+            ({"0 a.py:1 f": 900.0, "0 a.py:7 log": 30.0}, {"0 a.py:1 f": 700.0}), "", id="what only it does is short"
+        ),
+        pytest.param(({}, {}), "", id="an agent of an earlier version"),
+        pytest.param(({"x": 5000.0, "": 1.0}, {}), "", id="no place of a worker"),
+    ],
+)
+def test_own_work_of_a_slow_rank_is_told_from_a_slow_node(
+    places: tuple[dict[str, float], dict[str, float]], named: str
+) -> None:
+    job, (slow, fast) = running(3), places
+    for number in range(2, 6):
+        job.now += 4
+        for index in range(3):
+            own, at = (SLOW, slow) if index == 2 else (FAST, fast)
+            job.says(index, Heartbeat(own_windows=(number,), own_shares=(own,), own_places=at))
+    found = stragglers(job)
+    assert found is not None
+    assert [(one.rank, one.place) for one in found] == [(2, named)]
+
+
 def test_before_the_ranks_are_compared_often_enough_nothing_is_known() -> None:
     job = running(3)
     measures(job, {0: FAST, 1: FAST, 2: SLOW}, times=3)

@@ -61,3 +61,5 @@ class Heartbeat(Message):
     or an earlier version."""
     own_shares: tuple[int, ...] = some_ints(default=())
     """For each worker: the part of its last window that it spent outside collectives, in thousandths."""
+    own_places: Mapping[str, float] = some_numbers(default_factory=dict)
+    """Where workers work: local rank and line of the script, with its part of the last window in thousandths."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pytorchjob_agent.contract.environment import FIND_STRAGGLERS
-from pytorchjob_agent.workers.startup import pytorchjob_collectives
+from pytorchjob_agent.workers.startup import pytorchjob_collectives, pytorchjob_places
 from pytorchjob_agent.workers.startup.pytorchjob_collectives import OWN_TIME, SIZE
 
 _ALL = 1000
@@ -28,14 +29,22 @@ class OwnTimes:
         """Return the variables that this worker needs."""
         return {OWN_TIME: str(self._paths[local_rank])}
 
-    def report(self) -> dict[str, tuple[int, ...]]:
+    def report(self) -> dict[str, Any]:
         """Return the fields of a heartbeat; none until each worker has written a window."""
         found = [pytorchjob_collectives.read(_read(path)) for path in self._paths]
         known = [each for each in found if each is not None and each[2] > 0]
         if len(known) < len(found):
             return {}
         shares = tuple(min(max(_ALL * own // wall, 0), _ALL) for _, own, wall in known)
-        return {"own_windows": tuple(windows for windows, _, _ in known), "own_shares": shares}
+        return {"own_windows": tuple(windows for windows, _, _ in known), "own_shares": shares, **self._places()}
+
+    def _places(self) -> dict[str, Any]:
+        most = max(pytorchjob_places.PLACES // max(len(self._paths), 1), 1)
+        found: dict[str, float] = {}
+        for local_rank, path in enumerate(self._paths):
+            text = _read(path.with_name(f"{path.name}.places")).decode(errors="replace")
+            found |= {f"{local_rank} {place}": float(part) for place, part in pytorchjob_places.read(text, most)}
+        return {"own_places": found} if found else {}
 
 
 def _read(path: Path) -> bytes:

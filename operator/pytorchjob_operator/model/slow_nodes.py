@@ -23,3 +23,8 @@ class StragglerStatus(Model):
         description="How much more time it needs outside collectives than the median of the other ranks. Example: 25."
     )
     since: Time = Field(description="When it was found.")
+    place: Short = Field(
+        default="",
+        description="The line of the script at which it works while the others do not: then its node is not the cause."
+        " Unset: all ranks do the same work, or it is unknown.",
+    )

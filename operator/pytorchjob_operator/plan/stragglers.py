@@ -60,9 +60,15 @@ def _found(pod: str, status: JobStatus) -> str:
     on = f" on node {mine[0].node}" if mine[0].node else ""
     noun, verb = ("Rank", "needs") if len(mine) == 1 else ("Ranks", "need")
     percent = max(straggler.percent for straggler in mine)
+    place = next((straggler.place for straggler in mine if straggler.place), "")
+    advice = (
+        f"Most of it is work of its own at {place}: do it less often, or share it among the ranks."
+        if place
+        else "Check the node: its clock speed, temperature, memory and neighbours."
+    )
     return (
         f"{noun} {ranks} ({pod}{on}) {verb} {percent} % more time outside collectives than the other ranks, which wait"
-        " for it. Check the node: its clock speed, temperature, memory and neighbours."
+        f" for it. {advice}"
     )
 
 
@@ -73,8 +79,9 @@ def _shown(slow: SlowRank, nodes: dict[str, str], stored: StragglerStatus | None
         node=nodes.get(slow.pod, ""),
         percent=max(slow.percent, 0),
         since=(now - timedelta(seconds=slow.age)).replace(microsecond=0),
+        place=slow.place,
     )
     if stored is None or stored.node != new.node:
         return new
     percent = stored.percent if abs(new.percent - stored.percent) < _CHANGED else new.percent
-    return new.model_copy(update={"since": stored.since, "percent": percent})
+    return new.model_copy(update={"since": stored.since, "percent": percent, "place": new.place or stored.place})

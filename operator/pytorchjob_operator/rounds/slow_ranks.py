@@ -26,6 +26,8 @@ EQUAL = 0.10
 LEAST_COST = 0.05
 """A rank is slow only if it costs this part of the wall clock: own time hardly matters where ranks only communicate."""
 
+MOST_PLACES = 32
+
 Worker = tuple[int, int]
 """A member's index, and the local rank of its worker."""
 
@@ -59,6 +61,8 @@ class OwnTimes:
     """Workers with a window that is not compared yet."""
     lags: tuple[Mapping[Worker, Lag], ...] = ()
     """The last comparisons."""
+    places: Mapping[Worker, Mapping[str, float]] = field(default_factory=dict)
+    """At which lines of the script each worker was lately, as parts of its time."""
     slow: Mapping[Worker, float] = field(default_factory=dict)
     """The slow workers, each with the time at which it was found."""
 
@@ -70,6 +74,29 @@ class OwnTimes:
     def percent(self, worker: Worker) -> int:
         """Return how much slower a worker was in the last comparisons."""
         return round(100 * _mean([lags[worker].excess for lags in self.lags if worker in lags]))
+
+    def own_work(self, worker: Worker) -> str:
+        """Return the line of the script at which a slow worker does what the others do not; empty: there is none.
+
+        A slow node makes the lines of all ranks slower. So the others are hardly at this line, and it explains at
+        least half of what the worker costs.
+        """
+        cost = _mean([lags[worker].cost for lags in self.lags if worker in lags])
+        others = [parts for each, parts in self.places.items() if each != worker]
+        best, largest = "", cost / 2
+        for place, part in self.places.get(worker, {}).items() if others and cost > 0 else ():
+            theirs = median(parts.get(place, 0.0) for parts in others)
+            if theirs < part / 2 and part - theirs > largest:
+                best, largest = place, part - theirs
+        return best
+
+
+def with_places(known: OwnTimes, worker: Worker, parts: Mapping[str, float]) -> OwnTimes:
+    """Return the own times with the places of a worker's new window: half of what is known of it is older."""
+    before = known.places.get(worker, parts)
+    mixed = {place: (before.get(place, 0.0) + parts.get(place, 0.0)) / 2 for place in {**before, **parts}}
+    kept = sorted(mixed, key=lambda place: -mixed[place])[:MOST_PLACES]
+    return replace(known, places={**known.places, worker: {place: mixed[place] for place in kept}})
 
 
 def add(known: OwnTimes, windows: Mapping[Worker, Window], workers: int, now: float) -> OwnTimes:

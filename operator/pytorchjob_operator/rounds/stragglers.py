@@ -29,6 +29,9 @@ def record(transition: Transition, member: Member, message: Heartbeat) -> None:
     pairs = zip(message.own_windows[: member.nproc], message.own_shares, strict=False)
     windows = {(member.index, local): Window(number, share / _WHOLE) for local, (number, share) in enumerate(pairs)}
     found = slow_ranks.add(known, windows, workers, transition.now)
+    for worker, window in windows.items():
+        if window.number > slow_ranks.WARM_UP and known.windows.get(worker) != window:
+            found = slow_ranks.with_places(found, worker, _places(message, worker[1]))
     if found is not state.own_times:
         transition.state = replace(state, own_times=found)
 
@@ -45,9 +48,14 @@ def report(state: JobState, now: float) -> tuple[SlowRank, ...] | None:
         return None
     slow = sorted((ranks[worker], worker, since) for worker, since in own.slow.items())
     return tuple(
-        SlowRank(rank, state.members[worker[0]].pod, own.percent(worker), max(now - since, 0.0))
+        SlowRank(rank, state.members[worker[0]].pod, own.percent(worker), max(now - since, 0.0), own.own_work(worker))
         for rank, worker, since in slow
     )
+
+
+def _places(message: Heartbeat, local: int) -> dict[str, float]:
+    found = ((name.partition(" "), part) for name, part in message.own_places.items())
+    return {place: min(max(part / _WHOLE, 0.0), 1.0) for (rank, _, place), part in found if rank == str(local)}
 
 
 def _workers(state: JobState) -> int | None:

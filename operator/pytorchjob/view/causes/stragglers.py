@@ -22,7 +22,19 @@ SLOW_RANK = Cause(
     ),
     Level.CONSEQUENCE,
 )
-CAUSES = (SLOW_RANK,)
+OWN_WORK = Cause(
+    "OwnWorkOfRank",
+    Symptom.SLOW,
+    "`status.stragglers` names a rank with the line of the script at which only this rank works.",
+    "Rank {rank} ({pod}) needs {percent} % more time outside collectives than the others, mostly at {place}, where only"
+    " it works. Its node is not the cause.",
+    (
+        Step("Do this work less often, on all ranks, or in the background: logs, evaluation and files, for example."),
+        Step("If the rank has more work by design, set `spec.agent.findStragglers: false`."),
+    ),
+    Level.CONSEQUENCE,
+)
+CAUSES = (SLOW_RANK, OWN_WORK)
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -35,6 +47,9 @@ def find(seen: Seen) -> Iterator[Finding]:
         return
     slowest = max(named, key=lambda straggler: reading.whole(straggler.get("percent")) or 0)
     pod, node = str(slowest.get("pod") or ""), str(slowest.get("node") or "NODE")
+    place = str(slowest.get("place") or "")
     values = {"rank": str(slowest["rank"]), "pod": pod, "node": node, "percent": str(slowest.get("percent"))}
+    if place:
+        values["place"] = place
     others = f"{len(named)} ranks are named" if len(named) > 1 else f"since {slowest.get('since')}"
-    yield Finding(SLOW_RANK, values, (Evidence("status.stragglers", others),), (pod,))
+    yield Finding(OWN_WORK if place else SLOW_RANK, values, (Evidence("status.stragglers", others),), (pod,))

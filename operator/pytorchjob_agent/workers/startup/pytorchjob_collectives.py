@@ -6,6 +6,7 @@ collectives of a GPU, nothing is measured: their calls return when work is enque
 """
 
 import atexit
+import contextlib
 import mmap
 import os
 import sys
@@ -22,6 +23,7 @@ SIZE = 64
 _BESIDE = f"{__package__}." if __package__ else ""
 _imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
 _own_time: Any = import_module(f"{_BESIDE}pytorchjob_own_time")
+_places: Any = import_module(f"{_BESIDE}pytorchjob_places")
 _saves: Any = import_module(f"{_BESIDE}pytorchjob_saves")
 _C10D = "torch.distributed.distributed_c10d"
 _CREATES = "_new_process_group_helper"
@@ -66,6 +68,8 @@ class _Hooks:
         self._file = file
         self._meter = _own_time.OwnTimeMeter(self._publish)
         _saves.listeners.append(self._meter)
+        self._sampler = _places.Sampler(f"{os.environ[OWN_TIME]}.places", lambda: not self._meter.saves)
+        self._sampler.start()
         self._unknown = False
         """True once the ranks' own time cannot be known, or cannot be compared."""
         optimizer: Any = import_module("torch.optim.optimizer")
@@ -82,8 +86,11 @@ class _Hooks:
             atexit.register(_unhook, weakref.ref(group))
 
     def _publish(self, own: int, wall: int) -> None:
-        if not self._unknown:
-            self._file.write(own, wall)
+        if self._unknown:
+            return
+        with contextlib.suppress(Exception):  # the time counts without its places
+            self._sampler.write()
+        self._file.write(own, wall)
 
     def _step(self, *_: Any) -> None:
         if not self._compiling():

@@ -32,6 +32,11 @@ class OwnTimeMeter:
         self._save: tuple[int, int] | None = None
         """When the save in progress began, and what was waited until then."""
 
+    @property
+    def saves(self) -> bool:
+        """True while the script saves or loads."""
+        return self._save is not None
+
     def save_begins(self, at: int) -> None:
         """The script saves or loads a checkpoint."""
         self._save = (at, self._waited)
