@@ -1,5 +1,7 @@
 """The time that a rank spends outside collectives, from the times of its waits."""
 
+from collections.abc import Callable
+
 import pytest
 
 from pytorchjob_agent.workers.startup.pytorchjob_own_time import WINDOW, OwnTimeMeter
@@ -16,13 +18,14 @@ def measure(*calls: Call) -> list[tuple[float, float]]:
     meter = OwnTimeMeter(lambda own, wall: found.append((own / SECOND, wall / SECOND)))
     for what, *at in calls:
         times = [round(seconds * SECOND) for seconds in at]
-        {
+        calls_of: dict[str, Callable[..., None]] = {
             "begins": meter.begin,
             "waits": meter.waited,
             "step": meter.step,
             "saves": meter.save_begins,
             "saved": meter.save_ends,
-        }[what](*times)
+        }
+        calls_of[what](*times)
     return found
 
 
