@@ -76,7 +76,8 @@ def _read(command: list[str], limit: float, pod: str) -> bytes:
             fail(f"the pod {pod} has sent no profile for {limit:.0f} s", "repeat the command", TIMED_OUT)
         out.seek(0)
         err.seek(0)
-        text, notes = out.read(), [_shown(line) for line in err.read().decode(errors="replace").splitlines() if line]
+        text, notes = out.read(), err.read().decode(errors="replace").split("\n")
+    notes = [line for line in notes if line.strip()]
     if done.returncode:
         fail(
             f"the pod {pod} gives no profile: {notes[-1] if notes else f'status {done.returncode}'}",
@@ -88,8 +89,3 @@ def _read(command: list[str], limit: float, pod: str) -> bytes:
     if not stacks:
         fail(f"the pod {pod} gives a profile without samples", "repeat the command with more --seconds")
     return b"\n".join([*stacks, b""])
-
-
-def _shown(line: str) -> str:
-    """Return a line of the pod without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
