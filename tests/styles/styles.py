@@ -760,7 +760,9 @@ STYLES: dict[str, Style] = {
     "two files": Style(
         save_two_files, load_two_files, "several files", fails="optimizer.pt is moved aside, and nothing is held"
     ),
-    "two files, slowly": Style(save_two_files_slowly, load_two_files, "several files", seconds=0.04),
+    "two files, slowly": Style(
+        save_two_files_slowly, load_two_files, "several files", seconds=0.04, fails="late: one of two files is held"
+    ),
     "npz and json": Style(save_npz, load_npz, "several files"),
     "marker": Style(save_marked, load_marked, "several files", seconds=0.04),
     "deltas": Style(save_delta, load_delta, "several files"),
@@ -789,8 +791,10 @@ STYLES: dict[str, Style] = {
     "three ranks": Style(save_by_rank_and_step, load_by_rank_and_step, "each rank", own=True, world=3, seconds=0.04),
     "DCP": Style(save_dcp, load_dcp, "each rank"),
     "DCP in the background": Style(save_dcp_in_background, load_dcp, "each rank", finish=join_future, late=1),
-    "save_pretrained": Style(save_sharded, load_sharded, "libraries", seconds=0.04),
-    "save_pretrained, folders": Style(save_sharded_epochs, load_sharded_epochs, "libraries", seconds=0.04),
+    "save_pretrained": Style(save_sharded, load_sharded, "libraries", seconds=0.04, fails="late: a part is held"),
+    "save_pretrained, folders": Style(
+        save_sharded_epochs, load_sharded_epochs, "libraries", seconds=0.04, fails="unequal: nothing is held"
+    ),
     "Trainer": Style(save_trainer, load_trainer, "libraries", own=True, seconds=0.04),
     "Lightning": Style(save_lightning, load_lightning, "libraries"),
     "Accelerate": Style(
