@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from pytorchjob import Job, JobFailedError, PyTorchJobClient, TrainFunction
+from pytorchjob.client.function import SCRIPT
 from pytorchjob.client.on_cluster import ClusterBackend
 from pytorchjob.cluster.errors import JobMissing
 from pytorchjob_operator.errors import InvalidJob
+from pytorchjob_operator.local.translate import expand
 from tests.local.jobs import job, role
 from tests.people.fake_cluster import FakeCluster, a_job, a_pod, an_event
 
@@ -156,6 +158,8 @@ def test_a_function_becomes_a_job() -> None:
     [
         pytest.param(TrainFunction(lambda: None, "x"), "not a plain function", id="a lambda"),
         pytest.param(TrainFunction(print, "x"), "cannot travel", id="a builtin"),
+        pytest.param(TrainFunction(train, "x", {"wrong": 1}), "do not fit", id="an argument that it does not have"),
+        pytest.param(TrainFunction(PyTorchJobClient.local, "x"), "method", id="a bound method"),
         pytest.param(TrainFunction(train, "x", {"rate": object()}), "cannot travel", id="an argument without JSON"),
         pytest.param(TrainFunction(train, "x", {"rate": "x" * 100_000}), "put the code into the image", id="too long"),
     ],
@@ -163,3 +167,17 @@ def test_a_function_becomes_a_job() -> None:
 def test_a_function_that_cannot_travel_is_refused(function: TrainFunction, words: str) -> None:
     with pytest.raises(InvalidJob, match=words):
         function.job("fit")
+
+
+def test_a_dollar_sign_travels() -> None:
+    def fit(text: str) -> None:
+        print(f"{text} $(HOME) $$ $HOME")
+
+    function = TrainFunction(fit, "x", {"text": "$(PATH)$"})
+    job = function.job("fit")
+    (value,) = [
+        each["value"]
+        for each in job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["env"]
+        if each["name"] == SCRIPT
+    ]
+    assert expand(value, {"HOME": "/root", "PATH": "/bin"}) == function.script()

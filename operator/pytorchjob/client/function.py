@@ -61,6 +61,8 @@ class TrainFunction:
 
     def script(self) -> str:
         """Return the source of the function, and a call of it."""
+        if inspect.ismethod(self.function):
+            raise _invalid("it is a method: its object cannot travel, use a plain function")
         try:
             source = textwrap.dedent(inspect.getsource(self.function))
             arguments = json.dumps(dict(self.arguments))
@@ -68,6 +70,10 @@ class TrainFunction:
             raise _invalid("its source cannot be read: define it in a file or a notebook cell") from error
         except TypeError as error:
             raise _invalid(f"the function or its arguments cannot travel: {error}") from error
+        try:
+            inspect.signature(self.function).bind(**self.arguments)
+        except TypeError as error:
+            raise _invalid(f"the arguments do not fit: {error}") from error
         if not source.startswith("def "):
             raise _invalid("it is not a plain function: use `def`, without a decorator, and no lambda or method")
         text = f"import json\n\n{source}\n\n{self.function.__name__}(**json.loads({arguments!r}))\n"
