@@ -13,16 +13,37 @@ from pytorchjob_operator import __version__
 
 if TYPE_CHECKING:
     from pytorchjob.client.api import PyTorchJobClient
+    from pytorchjob.client.backend import UnsupportedError
     from pytorchjob.client.function import TrainFunction
     from pytorchjob.client.values import Job, JobFailedError
+    from pytorchjob.cluster.errors import ClusterError, JobMissing
+    from pytorchjob_operator.errors import CannotRun, InvalidJob, PyTorchJobError
 
 _OFFERED = {
+    "CannotRun": "pytorchjob_operator.errors",
+    "ClusterError": "pytorchjob.cluster.errors",
+    "InvalidJob": "pytorchjob_operator.errors",
+    "JobMissing": "pytorchjob.cluster.errors",
+    "PyTorchJobError": "pytorchjob_operator.errors",
+    "UnsupportedError": "pytorchjob.client.backend",
     "Job": "pytorchjob.client.values",
     "JobFailedError": "pytorchjob.client.values",
     "PyTorchJobClient": "pytorchjob.client.api",
     "TrainFunction": "pytorchjob.client.function",
 }
-__all__ = ["Job", "JobFailedError", "PyTorchJobClient", "TrainFunction", "__version__"]
+__all__ = [
+    "CannotRun",
+    "ClusterError",
+    "InvalidJob",
+    "Job",
+    "JobFailedError",
+    "JobMissing",
+    "PyTorchJobClient",
+    "PyTorchJobError",
+    "TrainFunction",
+    "UnsupportedError",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,11 @@ from typing import Any, NamedTuple
 _MAX_MESSAGE = 4096
 
 
-class OperatorError(Exception):
+class PyTorchJobError(Exception):
+    """What the client, the command line and the operator raise for a reason that a person can act on."""
+
+
+class OperatorError(PyTorchJobError):
     """Root of all errors that this operator raises on purpose."""
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from pytorchjob import JobFailedError, PyTorchJobClient
 from pytorchjob.client.backend import UnsupportedError
+from pytorchjob.cluster.errors import JobMissing
 from pytorchjob_operator.errors import CannotRun
 from tests.local.jobs import job, python
 from tests.waiting import until
@@ -48,9 +49,9 @@ def test_a_running_job_is_deleted_with_its_processes(client: PyTorchJobClient, t
 @pytest.mark.parametrize(
     ("verb", "error", "words"),
     [
-        ("get_job", CannotRun, "there is no job named missing"),
-        ("delete_job", CannotRun, "there is no job named missing"),
-        ("suspend_job", CannotRun, "there is no job named missing"),
+        ("get_job", JobMissing, "there is no job named missing"),
+        ("delete_job", JobMissing, "there is no job named missing"),
+        ("suspend_job", JobMissing, "there is no job named missing"),
     ],
 )
 def test_what_is_not_there_is_named(client: PyTorchJobClient, verb: str, error: type[Exception], words: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import pytorchjob
 from pytorchjob import Job, JobFailedError, PyTorchJobClient, TrainFunction
 from pytorchjob.client.function import SCRIPT
 from pytorchjob.client.on_cluster import ClusterBackend
@@ -181,3 +182,14 @@ def test_a_dollar_sign_travels() -> None:
         if each["name"] == SCRIPT
     ]
     assert expand(value, {"HOME": "/root", "PATH": "/bin"}) == function.script()
+
+
+def test_a_missing_job_is_the_same_error_everywhere() -> None:
+    for missing in (PyTorchJobClient.local(), PyTorchJobClient(ClusterBackend(FakeCluster()))):
+        with pytest.raises(pytorchjob.JobMissing):
+            missing.get_job("nowhere")
+
+
+@pytest.mark.parametrize("name", [name for name in pytorchjob.__all__ if name.endswith(("Error", "Missing", "Run"))])
+def test_the_errors_have_one_base(name: str) -> None:
+    assert issubclass(getattr(pytorchjob, name), pytorchjob.PyTorchJobError)

@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from pytorchjob_operator.errors import PyTorchJobError
+
 Object = dict[str, Any]
 
 
-class UnsupportedError(Exception):
+class UnsupportedError(PyTorchJobError):
     """This back end lacks a verb. The message names the verb and an alternative."""
 
 
 class Backend(Protocol):
-    """Where jobs run. Methods raise `ClusterError` in a cluster and `OperatorError` on this machine."""
+    """Where jobs run. Methods raise kinds of `PyTorchJobError`: `JobMissing` if there is no such job."""
 
     def create(self, job: Object) -> Object:
         """Start a job whose file is valid."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorchjob.client.backend import Object, UnsupportedError
+from pytorchjob.cluster.errors import JobMissing
 from pytorchjob.logs.ranks import Ranks, parse_ranks
 from pytorchjob_operator.errors import CannotRun
 from pytorchjob_operator.names import ReplicaType
@@ -130,7 +131,7 @@ class MachineBackend:
     def _run(self, name: str) -> _Run:
         run = self._runs.get(name)
         if run is None:
-            raise CannotRun(f"there is no job named {name} here; there are: {', '.join(self._runs) or 'none'}")
+            raise JobMissing(f"there is no job named {name} here; there are: {', '.join(self._runs) or 'none'}")
         return run
 
     def _last_line(self, run: _Run) -> str:

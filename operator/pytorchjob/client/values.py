@@ -6,12 +6,13 @@ from typing import Any
 
 from pytorchjob.view.listing import job_line
 from pytorchjob.view.reading import ended
+from pytorchjob_operator.errors import PyTorchJobError
 from pytorchjob_operator.terminal import visible
 
 SUCCEEDED = "Succeeded"
 
 
-class JobFailedError(Exception):
+class JobFailedError(PyTorchJobError):
     """The job ended in another state than the expected one; `job` has its state, reason and message."""
 
     def __init__(self, job: "Job") -> None:

@@ -4,10 +4,11 @@
 
 from typing import Any
 
+from pytorchjob_operator.errors import PyTorchJobError
 from pytorchjob_operator.terminal import visible
 
 
-class ClusterError(Exception):
+class ClusterError(PyTorchJobError):
     """A request failed. `str()` is the sentence with its cause; `remedy` is what to do next, or empty."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
