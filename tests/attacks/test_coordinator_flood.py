@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob_agent.contract.unauthenticated import Stage
 from pytorchjob_operator.coordinator.capacity import raise_open_files
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import ACCEPTS_AT_ONCE
-from pytorchjob_operator.coordinator.unauthenticated import Stage
 from tests.attacks.agents import calm_agent, form_round
 from tests.attacks.bystander import Bystander
 from tests.attacks.target import CALM, MEMBERS, VICTIM, Target, other_process

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Done, Heartbeat, Join, Message, Refused, Resumed, RoundId
+from pytorchjob_agent.contract.unauthenticated import Stage
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
-from pytorchjob_operator.coordinator.unauthenticated import Stage
 from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.rounds.phases import Running
 from pytorchjob_operator.rounds.state import JobSynced

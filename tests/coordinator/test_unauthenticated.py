@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from pytorchjob_operator.coordinator.unauthenticated import Shares, Stage, Unauthenticated, group
+from pytorchjob_agent.contract.unauthenticated import Shares, Stage, Unauthenticated, group
 
 FOUR = dict.fromkeys(Stage, 4)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from pytorchjob_agent.contract.unauthenticated import Stage
 from pytorchjob_operator.coordinator.limits import MIB, Limits
-from pytorchjob_operator.coordinator.unauthenticated import Stage
 from pytorchjob_operator.coordinator.usage import Title, Usage
 
 FIRST, SECOND, OTHER = Title("first", "team"), Title("second", "team"), Title("third", "others")

@@ -43,13 +43,12 @@ class RoundKeys:
             context = _for_client(self.certificate)
         return context.wrap_socket(sock, server_hostname=SERVER_NAME)
 
-    def as_server(self, sock: socket.socket) -> socket.socket:
-        """Return the connection to use after `accept`. Raises OSError: the peer has not the keys of this round."""
+    def server_context(self) -> ssl.SSLContext | None:
+        """Return what encrypts the connections of a server; None: nothing does. Raises OSError and ValueError."""
         if not self.certificate:
-            return sock
+            return None
         with _making:
-            context = _for_server(self.certificate)
-        return context.wrap_socket(sock, server_side=True)
+            return _for_server(self.certificate)
 
 
 @lru_cache(maxsize=1)

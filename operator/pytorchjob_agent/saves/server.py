@@ -1,17 +1,23 @@
 """Serves the members of a round on a port: each request in a thread of its own, with the keys of the round."""
 
 import socket
-import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, PeerRefusedError
+from pytorchjob_agent.saves.wire import (
+    CALL_SECONDS,
+    LINE_LIMIT,
+    PATIENCE,
+    Challenge,
+    Connection,
+    PeerRefusedError,
+)
 from pytorchjob_agent.system.console import say
+from pytorchjob_agent.system.port import Entrance, NotAdmittedError, Port, Rules, Task
 
-_MOST_CONNECTIONS, _PAUSE = 16, 0.5
+_BACKLOG = 4096
 
 Handler = Callable[[Connection, dict[str, Any]], None]
 
@@ -25,17 +31,13 @@ class PeerServer:
         `what` names the subject of requests in the log. `refusals`: errors of `handle` whose text the peer receives.
         """
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        self._listener = socket.create_server((address, 0), family=family, backlog=64)
+        listener = socket.create_server((address, 0), family=family, backlog=_BACKLOG)
+        self.port = int(listener.getsockname()[1])
+        """The port."""
         self._what, self._handle = what, handle
         self._refusals: tuple[type[Exception], ...] = (PeerRefusedError, *refusals)
-        self._keys, self._closed = RoundKeys(), False
-        self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        threading.Thread(target=self._serve, name=what, daemon=True).start()
-
-    @property
-    def port(self) -> int:
-        """The port."""
-        return int(self._listener.getsockname()[1])
+        self._keys = RoundKeys()
+        self._port = Port(listener, what, self._enter, Rules(CALL_SECONDS, LINE_LIMIT))
 
     def use(self, keys: RoundKeys) -> None:
         """Serve the members of a new round, which have these keys; without a secret: no peer."""
@@ -43,42 +45,36 @@ class PeerServer:
 
     def close(self) -> None:
         """Close the port."""
-        self._keys, self._closed = RoundKeys(), True
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self._keys = RoundKeys()
+        self._port.close()
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                if self._closed:
-                    return
-                time.sleep(_PAUSE)  # no descriptor is free now
-                continue
-            if not self._slots.acquire(blocking=False):
-                sock.close()
-                continue
-            threading.Thread(target=self._answer, args=(sock,), name=self._what, daemon=True).start()
-
-    def _answer(self, sock: socket.socket) -> None:
+    def _enter(self) -> Entrance:
+        """Demand the proof of a new connection."""
         keys = self._keys
-        try:
-            sock.settimeout(CALL_SECONDS)
-            self._converse(Connection(keys.as_server(sock), keys.secret))
-        except (OSError, ValueError):
-            pass  # the peer has other keys or is gone, or the pod's memory is full; the peer notices each
-        finally:
-            sock.close()
-            self._slots.release()
+        challenge = Challenge(keys.secret)
 
-    def _converse(self, connection: Connection) -> None:
+        def read(data: bytearray) -> Task | None:
+            if not data.endswith(b"\n"):
+                return None
+            try:
+                request = challenge.request(bytes(data))
+            except PeerRefusedError as error:
+                raise NotAdmittedError(challenge.refusal(error)) from None
+            return lambda sock: self._answer(sock, keys, challenge.nonces, request)
+
+        return Entrance(read, keys.server_context(), challenge.line, PATIENCE)
+
+    def _answer(self, sock: socket.socket, keys: RoundKeys, nonces: str, request: dict[str, Any]) -> None:
+        if keys != self._keys:
+            return  # it has waited for so long that its round is over
+        connection = Connection(sock, keys.secret, nonces)
         try:
-            self._handle(connection, connection.greet())
+            self._handle(connection, request)
         except self._refusals as error:
             say(f"a peer's request for {self._what} is refused: {error}")
             with suppress(OSError):
                 connection.reply({"error": str(error)})
+        except (OSError, ValueError, ArithmeticError):
+            pass  # the peer is gone, or the pod's memory is full; the peer notices each
         finally:
             connection.close()

@@ -20,7 +20,9 @@ from pytorchjob_agent.saves.manifest import MOST_BYTES, HeldFile
 
 CALL_SECONDS = 10.0
 """A peer that sends nothing for this long is given up."""
-_LINE_LIMIT = 2 * MOST_BYTES + 65_536
+LINE_LIMIT = 2 * MOST_BYTES + 65_536
+PATIENCE = b" "
+"""What a server that is busy sends before its answer, so that the client goes on waiting: JSON may begin with it."""
 _CHUNK = 1 << 20
 _NONCE_BYTES = 16
 
@@ -42,13 +44,34 @@ class Pace:
             time.sleep(ahead)
 
 
+class Challenge:
+    """What a server demands of a new client: a proof for this connection that it knows the secret of the round."""
+
+    def __init__(self, secret: str) -> None:
+        """Draw a random text."""
+        self._secret, self._nonce = secret, os.urandom(_NONCE_BYTES).hex()
+        self.nonces = ""
+        """The random texts of both sides, once the client has answered."""
+        self.line = _line({"nonce": self._nonce})
+
+    def request(self, line: bytes) -> dict[str, Any]:
+        """Return the request in the client's first line. Raises PeerRefusedError if it proves nothing."""
+        values = _object(line)
+        self.nonces = f"{self._nonce}{values.get('nonce', '')}"
+        return _verified(values, "request", self._secret, self.nonces)
+
+    def refusal(self, error: Exception) -> bytes:
+        """Return the answer to a client that has proved nothing; without the secret it is worth nothing."""
+        return _line({"answer": json.dumps({"error": str(error)}), "mac": ""})
+
+
 class Connection:
     """One authenticated conversation of two agents. Raises OSError and PeerRefusedError."""
 
-    def __init__(self, sock: socket.socket, secret: str) -> None:
-        """Take over a connected socket."""
+    def __init__(self, sock: socket.socket, secret: str, nonces: str = "") -> None:
+        """Take over a connected socket; a server has the nonces of the `Challenge`."""
         sock.settimeout(CALL_SECONDS)
-        self._sock, self._secret, self._nonces = sock, secret, ""
+        self._sock, self._secret, self._nonces = sock, secret, nonces
         self._stream: BinaryIO = sock.makefile("rb")
         self.goes_on: Callable[[], bool] = lambda: True
         """Asked between two pieces of a file that is received; False: the round has ended."""
@@ -57,23 +80,17 @@ class Connection:
         """As the client: send the request with the proof, and return the answer."""
         theirs, own = self._read().get("nonce", ""), os.urandom(_NONCE_BYTES).hex()
         self._nonces, text = f"{theirs}{own}", json.dumps(request)
-        self._write({"nonce": own, "request": text, "mac": self._mac("request", text)})
+        self._write({"nonce": own, "request": text, "mac": _mac(self._secret, "request", self._nonces, text)})
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
         """As the client: return one answer of the server."""
-        return self._verified("answer")
-
-    def greet(self) -> dict[str, Any]:
-        """As the server: return the request of a client that knows the secret."""
-        own = os.urandom(_NONCE_BYTES).hex()
-        self._write({"nonce": own})
-        return self._verified("request", own)
+        return _verified(self._read(), "answer", self._secret, self._nonces)
 
     def reply(self, values: dict[str, Any]) -> None:
         """As the server: answer."""
         text = json.dumps(values)
-        self._write({"answer": text, "mac": self._mac("answer", text)})
+        self._write({"answer": text, "mac": _mac(self._secret, "answer", self._nonces, text)})
 
     def send_file(self, path: Path, size: int, pace: Pace) -> None:
         """Send a file's bytes, not faster than the pace."""
@@ -118,29 +135,38 @@ class Connection:
         self._sock.close()
 
     def _write(self, values: dict[str, Any]) -> None:
-        self._sock.sendall(json.dumps(values).encode() + b"\n")
+        self._sock.sendall(_line(values))
 
     def _read(self) -> dict[str, Any]:
-        line = self._stream.readline(_LINE_LIMIT)
+        line = self._stream.readline(LINE_LIMIT)
         if not line.endswith(b"\n"):
             raise PeerRefusedError("the peer sent no whole line within the limit")
         return _object(line)
 
-    def _verified(self, kind: str, nonce: str = "") -> dict[str, Any]:
-        values = self._read()
-        text, mac = values.get(kind), values.get("mac")
-        if nonce:
-            self._nonces = f"{nonce}{values.get('nonce', '')}"
-        known = isinstance(text, str) and isinstance(mac, str) and bool(self._secret)
-        if not known or not hmac.compare_digest(str(mac).encode(), self._mac(kind, str(text)).encode()):
-            raise PeerRefusedError("the peer does not know the secret of this round")
-        found = _object(str(text))
-        if found.get("error"):
-            raise PeerRefusedError(str(found["error"])[:256])
-        return found
 
-    def _mac(self, kind: str, text: str) -> str:
-        return hmac.new(self._secret.encode(), f"{kind} {self._nonces} {text}".encode(), sha256).hexdigest()
+def _verified(values: dict[str, Any], kind: str, secret: str, nonces: str) -> dict[str, Any]:
+    """Return what a line says, if whoever wrote it knows the secret: without one, no peer is trusted."""
+    text, mac = values.get(kind), values.get("mac")
+    known = isinstance(text, str) and isinstance(mac, str) and bool(secret)
+    if not known or not hmac.compare_digest(_bytes(mac), _mac(secret, kind, nonces, str(text)).encode()):
+        raise PeerRefusedError("the peer does not know the secret of this round")
+    found = _object(str(text))
+    if found.get("error"):
+        raise PeerRefusedError(str(found["error"])[:256])
+    return found
+
+
+def _mac(secret: str, kind: str, nonces: str, text: str) -> str:
+    return hmac.new(secret.encode(), _bytes(f"{kind} {nonces} {text}"), sha256).hexdigest()
+
+
+def _bytes(text: Any) -> bytes:
+    """Return bytes of any text: JSON may have halves of characters."""
+    return str(text).encode(errors="surrogatepass")
+
+
+def _line(values: dict[str, Any]) -> bytes:
+    return json.dumps(values).encode() + b"\n"
 
 
 def _object(text: str | bytes) -> dict[str, Any]:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Message, Refused
+from pytorchjob_agent.contract.unauthenticated import Stage, group
 from pytorchjob_operator.coordinator.inbound import Inbound
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
 from pytorchjob_operator.coordinator.opening import Opening
 from pytorchjob_operator.coordinator.tls import TlsSession
 from pytorchjob_operator.coordinator.turns import UNIT, Turns
-from pytorchjob_operator.coordinator.unauthenticated import Stage, group
 from pytorchjob_operator.coordinator.usage import UNNAMED
 
 _READ = 16 * 1024

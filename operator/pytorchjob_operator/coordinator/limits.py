@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from pytorchjob_agent.contract.messages import HELLO_LIMIT
-from pytorchjob_operator.coordinator.unauthenticated import Stage
+from pytorchjob_agent.contract.unauthenticated import Stage
 
 MIB = 1024 * 1024
 LINK_BYTES = 40 * 1024

@@ -23,12 +23,12 @@ from pytorchjob_agent.contract.messages import (
     Refused,
     read_from_agent,
 )
+from pytorchjob_agent.contract.unauthenticated import Stage, Unauthenticated
 from pytorchjob_operator.coordinator import authentication
 from pytorchjob_operator.coordinator.authentication import Authenticator
 from pytorchjob_operator.coordinator.connection import Connection, Shared
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
-from pytorchjob_operator.coordinator.unauthenticated import Stage, Unauthenticated
 
 _log = logging.getLogger(__name__)
 _TICK = 0.25

@@ -24,7 +24,7 @@ from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
 from tests.agent.rendezvous.stores import Store
-from tests.agent.saves.keys import KEYS, draw
+from tests.agent.saves.keys import KEYS, draw, greet
 
 KEY = "key"
 FILES = {
@@ -140,8 +140,7 @@ def pretend(answers: Conversation) -> tuple[str, int]:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
-        connection = Connection(KEYS.as_server(listener.accept()[0]), KEYS.secret)
-        connection.greet()
+        connection, _ = greet(KEYS, listener.accept()[0])
         answers(connection)
         connection.close()
         listener.close()

@@ -1,8 +1,11 @@
-"""The keys of a round, as the coordinator draws them."""
+"""The keys of a round, as the coordinator draws them, and the server's side of a conversation."""
 
+import socket
 from datetime import UTC, datetime
+from typing import Any
 
 from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.saves.wire import Challenge, Connection
 from pytorchjob_operator.kube import certificate
 
 
@@ -12,3 +15,20 @@ def draw(secret: str) -> RoundKeys:
 
 
 KEYS = draw("secret")
+
+
+def as_server(keys: RoundKeys, sock: socket.socket) -> socket.socket:
+    """The connection to use after `accept`."""
+    context = keys.server_context()
+    return sock if context is None else context.wrap_socket(sock, server_side=True)
+
+
+def greet(keys: RoundKeys, sock: socket.socket) -> tuple[Connection, dict[str, Any]]:
+    """The server's side of a new connection, and the request of its client."""
+    challenge, sock = Challenge(keys.secret), as_server(keys, sock)
+    sock.sendall(challenge.line)
+    line = b""
+    while not line.endswith(b"\n"):
+        line += sock.recv(65_536)
+    request = challenge.request(line)
+    return Connection(sock, keys.secret, challenge.nonces), request

@@ -11,7 +11,7 @@ import pytest
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from tests.agent.saves.keys import KEYS, draw
+from tests.agent.saves.keys import KEYS, as_server, draw
 
 Client = Callable[[socket.socket], socket.socket]
 
@@ -21,7 +21,7 @@ def connected(keys: RoundKeys, client: Client | None = None) -> Iterator[tuple[s
     """Both ends of a connection that has carried data both ways. Raises OSError as the client has it."""
     near, far = socket.socketpair()
     with near, far, ThreadPoolExecutor(1) as pool:
-        server = pool.submit(keys.as_server, far)
+        server = pool.submit(as_server, keys, far)
         with (client or keys.as_client)(near) as ours, server.result() as theirs:
             assert isinstance(ours, ssl.SSLSocket)
             assert isinstance(theirs, ssl.SSLSocket)

@@ -1,9 +1,9 @@
-"""Connections whose hello has not been accepted: how many there may be, and which goes if there are more. Pure.
+"""Connections that have not proved themselves: how many there may be, and which goes if there are more. Pure.
 
-A connection passes through the stages. Each stage has a limit of its own, so that silent peers cannot displace a peer
-that makes progress. A connection that enters a full stage displaces the oldest one of the address that has most of
-them. So a flood displaces itself. An agent's connection needs milliseconds for a stage that a flood needs longer to
-fill.
+The coordinator's port and the open ports of an agent have this rule. A connection passes through the stages. Each stage
+has a limit of its own, so that silent peers cannot displace a peer that makes progress. A connection that enters a full
+stage displaces the oldest one of the address that has most of them. So a flood displaces itself. An honest connection
+needs milliseconds for a stage that a flood needs longer to fill.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
