@@ -12,6 +12,7 @@ from pathlib import Path
 from pytorchjob_agent.caches import listing
 from pytorchjob_agent.caches.listing import CachedFile, unit_of
 from pytorchjob_agent.caches.settings import FOLDERS, HEADERS, INDUCTOR
+from pytorchjob_agent.saves.directory import make_parent
 
 REST_NS = 2 * 10**9
 """A file is offered once it has not changed for this time."""
@@ -132,10 +133,7 @@ class CacheFolder:
 
     def place(self, staged: Path, path: str) -> bool:
         """Give a file, or a unit, that has arrived its name; False if the folder has it already. Raises OSError."""
-        target = self.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.parent.resolve().is_relative_to(self.root.resolve()):
-            raise OSError(f"{path} leads out of the caches")
+        target = make_parent(self.root, path)
         if staged.is_dir():
             with suppress(OSError):
                 target.rmdir()  # the empty folder of a cache

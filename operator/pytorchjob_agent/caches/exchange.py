@@ -21,7 +21,7 @@ from pytorchjob_agent.saves import directory
 from pytorchjob_agent.saves.manifest import HeldFile
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
-from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, Pace, PeerRefusedError
+from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, Pace, PeerRefusedError, refusing_nonsense
 
 _CHUNK = 1 << 20
 _SPARE = 2
@@ -95,11 +95,12 @@ class Fetch:
         self._sock = self._keys.as_client(socket.create_connection(peer, timeout=CALL_SECONDS))
         connection = Connection(self._sock, self._keys.secret)
         try:
-            offered = listing.from_json(connection.ask({"caches": self._key}).get("files"))
-            wanted = [place for place, file in enumerate(offered) if self._lacks(file)]
-            self._check_room(sum(offered[place].size for place in wanted))
-            connection.write_places(wanted)
-            _Arrival(self._folder, offered, self._count).receive(connection, wanted)
+            with refusing_nonsense():
+                offered = listing.from_json(connection.ask({"caches": self._key}).get("files"))
+                wanted = [place for place, file in enumerate(offered) if self._lacks(file)]
+                self._check_room(sum(offered[place].size for place in wanted))
+                connection.write_places(wanted)
+                _Arrival(self._folder, offered, self._count).receive(connection, wanted)
         finally:
             connection.close()
             self._folder.clear_incoming()
@@ -149,8 +150,7 @@ class _Arrival:
         header = connection.answer()
         if header.get("place") != place:
             raise PeerRefusedError("the peer sends another file than the next one")
-        target = self._staged / file.path
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = directory.make_parent(self._staged, file.path)
         if file.link:
             os.symlink(file.link, target)
         elif not header.get("gone"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytorchjob_agent.caches.settings import CUDA, FOLDERS, HUB
-from pytorchjob_agent.saves.manifest import link_stays_inside
+from pytorchjob_agent.saves.manifest import are_apart, is_name, link_stays_inside
 from pytorchjob_agent.saves.wire import PeerRefusedError
 
 MOST_FILES = 8192
@@ -74,8 +74,8 @@ def from_json(text: Any) -> list[CachedFile]:
         found = [_file(entry) for entry in entries]
     except (ValueError, TypeError, RecursionError) as error:
         raise PeerRefusedError(f"the peer sent no list of caches: {str(error)[:120]}") from None
-    if sum(file.size for file in found) > MOST_BYTES or len({file.path for file in found}) < len(found):
-        raise PeerRefusedError("the peer offers more than the limit, or a name twice")
+    if sum(file.size for file in found) > MOST_BYTES or not are_apart([file.path for file in found]):
+        raise PeerRefusedError("the peer offers more than the limit, or a name twice or below another one")
     return found
 
 
@@ -97,7 +97,7 @@ def _file(entry: Any) -> CachedFile:
 def is_cached(path: str) -> bool:
     """Return whether a path names a file of one of the caches that may be copied: no temporary one, no lock."""
     parts = path.split("/")
-    plain = all(part not in ("", ".", "..") and min(map(ord, part)) >= _CONTROL for part in parts)
+    plain = all(part not in ("", ".", "..") and min(map(ord, part)) >= _CONTROL for part in parts) and is_name(path)
     deep = len(parts) > (2 if parts[0] == HUB else 1)
     return plain and deep and len(path) <= _LONGEST_PATH and parts[0] in FOLDERS and not is_temporary(path)
 

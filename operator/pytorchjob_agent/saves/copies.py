@@ -5,12 +5,21 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from pytorchjob_agent.contract.fields import MAX_COUNT, MAX_MEMBERS
 from pytorchjob_agent.contract.held_saves import SaveId, round_of
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
-from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, Pace, PeerRefusedError, copy_file, places
+from pytorchjob_agent.saves.wire import (
+    CALL_SECONDS,
+    Connection,
+    Pace,
+    PeerRefusedError,
+    copy_file,
+    places,
+    refusing_nonsense,
+)
 
 _GONE = "this save is not held here any more"
 
@@ -26,6 +35,7 @@ class SaveServer(PeerServer):
     def _handle_request(self, connection: Connection, request: dict[str, Any]) -> None:
         if "put" in request:
             manifest = Manifest.from_json(str(request["put"]))
+            self._check(manifest)
             receive(self._held, manifest, _ServerSide(connection))
             connection.reply({"kept": True})
             return
@@ -34,6 +44,17 @@ class SaveServer(PeerServer):
             raise PeerRefusedError(_GONE)
         connection.reply({"manifest": found.to_json()})
         send(self._held, found, connection.read_places(len(found.files)), (connection, self._pace))
+
+    def _check(self, manifest: Manifest) -> None:
+        """Refuse a save that no member can have made, or that is another one under a name which is taken."""
+        id_, keys = manifest.id, self.keys
+        if keys.round is not None and (id_.round > keys.round or (id_.round, id_.owner) == (keys.round, keys.rank)):
+            raise PeerRefusedError(f"a save of round {id_.round}, rank {id_.owner} is nobody's but its own")
+        if id_.owner > MAX_MEMBERS or id_.number > MAX_COUNT:
+            raise PeerRefusedError("nobody has so many members or saves")
+        known = self._held.get(id_)
+        if known is not None and known.held() != manifest.held():
+            raise PeerRefusedError("another save has this number already")
 
 
 class _ServerSide:
@@ -93,9 +114,10 @@ def put(held: HeldSaves, manifest: Manifest, peer: tuple[str, int], keys: RoundK
     """Copy a save to a peer. Raises PeerRefusedError with the peer's reason, and OSError."""
     connection = _connect(peer, keys)
     try:
-        answer = connection.ask({"put": manifest.to_json()})
-        send(held, manifest, places(answer, len(manifest.files)), (connection, Pace()))
-        connection.answer()
+        with refusing_nonsense():
+            answer = connection.ask({"put": manifest.to_json()})
+            send(held, manifest, places(answer, len(manifest.files)), (connection, Pace()))
+            connection.answer()
     finally:
         connection.close()
 
@@ -110,12 +132,13 @@ def get(
     connection = _connect(peer, keys)
     connection.goes_on = goes_on
     try:
-        answer = connection.ask({"get": [str(id_.round), id_.owner, id_.number]})
-        manifest = Manifest.from_json(str(answer.get("manifest")))
-        if manifest.id != id_:
-            raise PeerRefusedError("the peer sends another save")
-        receive(held, manifest, _ClientSide(connection))
-        return manifest
+        with refusing_nonsense():
+            answer = connection.ask({"get": [str(id_.round), id_.owner, id_.number]})
+            manifest = Manifest.from_json(str(answer.get("manifest")))
+            if manifest.id != id_:
+                raise PeerRefusedError("the peer sends another save")
+            receive(held, manifest, _ClientSide(connection))
+            return manifest
     finally:
         connection.close()
 
@@ -132,5 +155,5 @@ def _id(value: Any) -> SaveId:
         if found is None:
             raise ValueError
         return SaveId(found, int(owner), int(number))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, ArithmeticError):
         raise PeerRefusedError("the request names no save") from None

@@ -46,6 +46,22 @@ def still(before: Iterable[SeenFile], now: Iterable[SeenFile], written: Collecti
     ]
 
 
+def make_parent(root: Path, path: str) -> Path:
+    """Make the folders above a file, which is named below `root`, and return where it belongs.
+
+    A link on the way may not lead out: each folder is checked before the next one is made. Raises OSError.
+    """
+    real, folder = root.resolve(), root
+    *above, name = path.split("/")
+    for part in above:
+        folder /= part
+        if not folder.is_symlink():
+            folder.mkdir(exist_ok=True)
+        if not folder.resolve().is_relative_to(real):
+            raise OSError(f"{path} leads out of {root}")
+    return folder / name
+
+
 def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
     count, folders = 0, [str(root)]
     while folders:

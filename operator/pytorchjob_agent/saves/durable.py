@@ -29,6 +29,7 @@ from pytorchjob_agent.contract.held_saves import (
     complete,
 )
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves.directory import make_parent
 from pytorchjob_agent.saves.held import SourceError
 from pytorchjob_agent.saves.manifest import MOST_BYTES, HeldFile, Manifest, ManifestError, id_of
 
@@ -150,8 +151,9 @@ class DurableSaves:
         for place, file in enumerate(manifest.files):
             step(0)
             target = new / _FILES / file.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            folders.add(target.parent)
+            if target.parent not in folders:
+                make_parent(new / _FILES, file.path)
+                folders.add(target.parent)
             if file.link:
                 os.symlink(file.link, target)
             else:

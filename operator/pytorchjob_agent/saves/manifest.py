@@ -13,6 +13,8 @@ MOST_FILES = 4096
 MOST_BYTES = 2 * 2**20
 """Bytes of a manifest; a save with a longer one is not held."""
 _LONGEST_PATH, _DIGITS, _MOST = 1024, 64, 2**53
+_LATEST = 2**63
+"""Above all times of change in nanoseconds that a file can have."""
 
 
 class ManifestError(ValueError):
@@ -77,10 +79,10 @@ class Manifest:
             job, writers, label = values["job"], values["writers"], values["label"]
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ManifestError(f"not a manifest: {str(error)[:120]}") from None
-        texts = isinstance(job, str) and isinstance(label, str) and len(label) <= LABEL_LIMIT
+        texts = isinstance(job, str) and isinstance(label, str) and len(label) <= LABEL_LIMIT and is_name(label)
         counts = all(_is_count(count) for count in (owner, number, writers))
-        if id_ is None or not texts or not counts or len({file.path for file in files}) < len(files):
-            raise ManifestError("not a manifest: a field is wrong, or a name occurs twice")
+        if id_ is None or not texts or not counts or not are_apart([file.path for file in files]):
+            raise ManifestError("not a manifest: a field is wrong, or a name occurs twice, or lies below another one")
         return cls(job, SaveId(id_, owner, number), files, writers, label)
 
 
@@ -96,20 +98,34 @@ def id_of(name: str) -> SaveId | None:
 def is_inside(path: str) -> bool:
     """Return whether a path with slashes stays below the directory, and out of the agent's own folder."""
     parts = path.split("/")
-    plain = all(part not in ("", ".", "..") and "\0" not in part for part in parts)
+    plain = all(part not in ("", ".", "..") for part in parts) and is_name(path)
     return plain and len(path) <= _LONGEST_PATH and parts[0] != naming.OWN_FOLDER
 
 
 def link_stays_inside(path: str, target: str) -> bool:
-    """Return whether a symbolic link leads to another place of the directory."""
-    if target.startswith("/") or len(target) > _LONGEST_PATH:
+    """Return whether a symbolic link leads to another place of the directory: up first, and then only down.
+
+    A way up after a name may begin elsewhere than it seems, because the name may be that of a link.
+    """
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
+    plain = not target.startswith("/") and len(target) <= _LONGEST_PATH and is_name(target)
+    return plain and ".." not in parts[up:] and up <= path.count("/")
+
+
+def is_name(text: str) -> bool:
+    """Return whether a file may have this name: JSON may have halves of characters that no file system takes."""
+    try:
+        return b"\0" not in text.encode(errors="surrogateescape")
+    except ValueError:
         return False
-    depth = path.count("/")
-    for part in target.split("/"):
-        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
-        if depth < 0:
-            return False
-    return True
+
+
+def are_apart(paths: Sequence[str]) -> bool:
+    """Return whether no path is there twice or lies below another one: that one may be a link to anywhere."""
+    known = set(paths)
+    above = {path[:at] for path in known for at, letter in enumerate(path) if letter == "/"}
+    return len(known) == len(paths) and known.isdisjoint(above)
 
 
 def union(manifests: Sequence[Manifest]) -> Mapping[str, tuple[Manifest, int]]:
@@ -133,8 +149,9 @@ def _file(entry: Any) -> HeldFile:
         raise ValueError(f"{str(path)[:80]!r} leaves the directory")
     if not (isinstance(link, str) and (not link or link_stays_inside(path, link))):
         raise ValueError(f"{path[:80]!r} leads out of the directory")
-    whole = isinstance(digest, str) and (bool(link) or len(digest) == _DIGITS)
-    if not whole or not _is_count(size) or type(mtime_ns) is not int or (link and size):
+    whole = isinstance(digest, str) and digest.isascii() and (bool(link) or len(digest) == _DIGITS)
+    timed = type(mtime_ns) is int and abs(mtime_ns) < _LATEST
+    if not whole or not _is_count(size) or not timed or (link and size):
         raise ValueError(f"{path[:80]!r} has a wrong size, time or checksum")
     return HeldFile(path, size, mtime_ns, digest, link)
 

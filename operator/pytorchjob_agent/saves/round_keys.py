@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
-from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.contract.messages import Assigned, RoundId
 
 _making = threading.Lock()
 
@@ -29,11 +29,15 @@ class RoundKeys:
     """Empty: no peer is trusted."""
     certificate: str = field(default="", repr=False)
     """A certificate with its private key, as PEM. Empty: connections are not encrypted."""
+    round: RoundId | None = None
+    """None: unknown, and with it the rank."""
+    rank: int = 0
+    """This member's own."""
 
     @classmethod
     def of(cls, assigned: Assigned) -> "RoundKeys":
         """Return the keys that an assignment carries."""
-        return cls(assigned.secret, assigned.certificate)
+        return cls(assigned.secret, assigned.certificate, assigned.round, assigned.rank)
 
     def as_client(self, sock: socket.socket) -> socket.socket:
         """Return the connection to use after `connect`. Raises OSError: the peer has not the keys of this round."""

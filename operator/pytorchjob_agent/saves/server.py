@@ -36,21 +36,22 @@ class PeerServer:
         """The port."""
         self._what, self._handle = what, handle
         self._refusals: tuple[type[Exception], ...] = (PeerRefusedError, *refusals)
-        self._keys = RoundKeys()
+        self.keys = RoundKeys()
+        """Those of the round."""
         self._port = Port(listener, what, self._enter, Rules(CALL_SECONDS, LINE_LIMIT))
 
     def use(self, keys: RoundKeys) -> None:
         """Serve the members of a new round, which have these keys; without a secret: no peer."""
-        self._keys = keys
+        self.keys = keys
 
     def close(self) -> None:
         """Close the port."""
-        self._keys = RoundKeys()
+        self.keys = RoundKeys()
         self._port.close()
 
     def _enter(self) -> Entrance:
         """Demand the proof of a new connection."""
-        keys = self._keys
+        keys = self.keys
         challenge = Challenge(keys.secret)
 
         def read(data: bytearray) -> Task | None:
@@ -65,7 +66,7 @@ class PeerServer:
         return Entrance(read, keys.server_context(), challenge.line, PATIENCE)
 
     def _answer(self, sock: socket.socket, keys: RoundKeys, nonces: str, request: dict[str, Any]) -> None:
-        if keys != self._keys:
+        if keys != self.keys:
             return  # it has waited for so long that its round is over
         connection = Connection(sock, keys.secret, nonces)
         try:

@@ -10,13 +10,14 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pytorchjob_agent.saves.manifest import MOST_BYTES, HeldFile
+from pytorchjob_agent.saves.manifest import MOST_BYTES, HeldFile, ManifestError
 
 CALL_SECONDS = 10.0
 """A peer that sends nothing for this long is given up."""
@@ -29,6 +30,17 @@ _NONCE_BYTES = 16
 
 class PeerRefusedError(Exception):
     """A peer refuses, or sends what it must not; the text has the reason."""
+
+
+@contextmanager
+def refusing_nonsense() -> Iterator[None]:
+    """Refuse a peer that sends values which no call takes: a caller expects no error of a single call."""
+    try:
+        yield
+    except (OSError, ManifestError):
+        raise
+    except (ValueError, ArithmeticError) as error:
+        raise PeerRefusedError(f"the peer sent what no member sends: {error!r:.120}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,9 @@ def _refusal(transition: Transition, message: Hello) -> Refused | None:
         return Refused(
             f"protocol version {message.version}: this operator supports version {VERSION}; use this operator's agent"
         )
-    if message.round is not None and is_implausible(transition.state, message.round):
-        return implausible(message.round)
+    for reported in (message.round, message.last_round):
+        if reported is not None and is_implausible(transition.state, reported):
+            return implausible(reported)
     pod, known = transition.state.pods.get(message.index), transition.state.members.get(message.index)
     uid = pod.pod_uid if pod is not None else ""
     if uid and message.pod_uid and uid != message.pod_uid:

@@ -24,7 +24,13 @@ from pytorchjob_agent.contract.messages import (
 from pytorchjob_operator.rounds import accounting, budget, endings, formation, rendezvous, shown_progress
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
-from pytorchjob_operator.rounds.plausibility import believed_request, believed_restarts, implausible, is_implausible
+from pytorchjob_operator.rounds.plausibility import (
+    believed_request,
+    believed_restarts,
+    believed_saves,
+    implausible,
+    is_implausible,
+)
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round, TrainingReason
 
@@ -94,6 +100,7 @@ def join(transition: Transition, member: Member, message: Join) -> None:
     if round_ is not None and round_.has(member.index) and message.round is not None and message.round < round_.id:
         _late_join(transition, member, round_)
         return
+    message = believed_saves(transition.state, message)
     member = replace(member, port=message.port, held=message.held, durable=message.durable, parts=message.parts)
     member = transition.put(member)
     transition.reason = f"{member.pod} waits for a round"

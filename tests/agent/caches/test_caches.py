@@ -124,6 +124,16 @@ def test_a_directory_that_cannot_be_written_changes_nothing(tmp_path: Path, caps
     assert "no caches are kept" in capsys.readouterr().err
 
 
+def test_nothing_is_placed_through_a_folder_that_leads_out(tmp_path: Path, folder: CacheFolder) -> None:
+    outside, staged = tmp_path / "outside", tmp_path / "staged"
+    outside.mkdir()
+    staged.write_bytes(b"x")
+    (folder.root / "inductor/ab").symlink_to(outside)
+    with pytest.raises(OSError, match="leads out"):
+        folder.place(staged, "inductor/ab/cd/x.py")
+    assert not [*outside.iterdir()]
+
+
 def test_torch_finds_its_precompiled_headers_in_the_cache(tmp_path: Path, folder: CacheFolder) -> None:
     place = tmp_path / f"torchinductor_{getpass.getuser()}" / "precompiled_headers"
     for newer in (folder, CacheFolder(tmp_path / "caches of another image")):

@@ -169,6 +169,18 @@ def outside(connection: Connection) -> None:
     connection.reply({"files": json.dumps([["inductor/../../x", 3, 1, ""]])})
 
 
+def below_a_link(connection: Connection) -> None:
+    connection.reply({"files": json.dumps([["hub/m/u", 0, 1, "a"], ["hub/m/u/x", 3, 1, ""]])})
+
+
+def halves_of_characters(connection: Connection) -> None:
+    connection.reply({"files": json.dumps([["inductor/\ud800/x.py", 3, 1, ""]])})
+
+
+def out_through_a_link(connection: Connection) -> None:
+    connection.reply({"files": json.dumps([["hub/m/a/u", 0, 1, ".."], ["hub/m/a/o", 0, 1, "u/../../.."]])})
+
+
 def too_few(connection: Connection) -> None:
     offer(connection, ["inductor/ab/x.py", 3, 1, ""])
     connection.reply({"place": 0, "sha256": sha256(b"abc").hexdigest()})
@@ -179,6 +191,9 @@ def too_few(connection: Connection) -> None:
     pytest.param(wrong_bytes, "the checksum is not", id="other bytes"),
     pytest.param(another_file, "another file", id="another file"),
     pytest.param(outside, "not in a cache", id="a name outside"),
+    pytest.param(below_a_link, "below another one", id="a name below a link"),
+    pytest.param(halves_of_characters, "not in a cache", id="a name of no file system"),
+    pytest.param(out_through_a_link, "leads out", id="a link out of the cache through another link"),
     pytest.param(too_few, "less than announced", id="too few bytes"),
 ])  # fmt: skip
 def test_a_peer_that_lies_is_refused(own: CacheFolder, answers: Conversation, reason: str) -> None:

@@ -4,11 +4,12 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, l
 from pytorchjob_agent.saves.placing import place
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
-from tests.agent.saves.keys import KEYS, draw
+from tests.agent.saves.keys import KEYS, draw, greet
 
 ROUND = RoundId(1, 1)
 PLAIN = replace(KEYS, certificate="")
@@ -33,14 +34,16 @@ def held_by(folder: Path, limit: int = 10**6, job: str = "job") -> HeldSaves:
     return HeldSaves(folder, job, limit)
 
 
-def make(held: HeldSaves, files: dict[str, bytes], number: int = 1, owner: int = 0) -> Manifest:
+def make(
+    held: HeldSaves, files: dict[str, bytes], number: int = 1, owner: int = 0, round_: RoundId = ROUND
+) -> Manifest:
     """Hold files as a save of this owner."""
     folder, listed = held.new_folder(), []
     for position, (path, content) in enumerate(files.items()):
         (folder / str(position)).write_bytes(content)
         mtime = os.stat(folder / str(position)).st_mtime_ns
         listed.append(HeldFile(path, len(content), mtime, sha256(content).hexdigest()))
-    manifest = Manifest("job", SaveId(ROUND, owner, number), tuple(listed))
+    manifest = Manifest("job", SaveId(round_, owner, number), tuple(listed))
     held.keep(manifest, folder)
     return manifest
 
@@ -315,10 +318,95 @@ def test_a_manifest_names_no_file_outside(path: str) -> None:
         ("latest", "../other", False),
         ("latest", "/etc", False),
         ("a/b", "../../x", False),
+        ("a/b/u", "../..", True),
+        ("a/b/o", "u/../..", False),
+        ("latest", "half of \ud800", False),
     ],
 )
 def test_a_link_stays_inside(path: str, target: str, inside: bool) -> None:
     assert link_stays_inside(path, target) is inside
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param([["u", 0, 0, "", "d"], ["u/x", 0, 0, "0" * 64, ""]], id="below a link"),
+        pytest.param([["a/u/b/x", 0, 0, "0" * 64, ""], ["a/u", 0, 0, "", "b"]], id="far below a later link"),
+        pytest.param([["a", 0, 0, "0" * 64, ""], ["a/b", 0, 0, "0" * 64, ""]], id="below a file"),
+        pytest.param([["a", 0, 2**100, "0" * 64, ""]], id="a time of no file"),
+        pytest.param([["\ud800", 0, 0, "0" * 64, ""]], id="half a character"),
+    ],
+)
+def test_a_manifest_has_only_files_that_a_directory_can_have(files: list[object]) -> None:
+    text = json.dumps({"job": "job", "id": ["1.1", 0, 1], "writers": 1, "label": "", "files": files})
+    with pytest.raises(ManifestError):
+        Manifest.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("id_", "refusal"),
+    [
+        pytest.param(SaveId(ROUND, 0, 9), "nobody's but its own", id="in the name of the one that receives it"),
+        pytest.param(SaveId(RoundId(1, 2), 1, 9), "nobody's but its own", id="of a later round"),
+        pytest.param(SaveId(ROUND, 1, 2**40), "so many", id="with a number that leaves no room for others"),
+        pytest.param(SaveId(ROUND, 1, 1), "this number already", id="another one than is held"),
+        pytest.param(SaveId(RoundId(1, 0), 0, 1), "", id="of an earlier round"),
+        pytest.param(SaveId(ROUND, 1, 2), "", id="of another member"),
+    ],
+)
+def test_whose_saves_a_member_takes(own: HeldSaves, theirs: HeldSaves, id_: SaveId, refusal: str) -> None:
+    mine, known = make(theirs, {"latest.pt": b"mine"}), make(theirs, {"latest.pt": b"known"}, owner=1)
+    server = SaveServer(theirs, "127.0.0.1")
+    server.use(replace(KEYS, round=ROUND, rank=0))
+    sent = make(own, {"latest.pt": b"sent"}, id_.number, id_.owner, id_.round)
+    if refusal:
+        with pytest.raises(PeerRefusedError, match=refusal):
+            copies.put(own, sent, ("127.0.0.1", server.port), KEYS)
+    else:
+        copies.put(own, sent, ("127.0.0.1", server.port), KEYS)
+    server.close()
+    assert theirs.path(mine, 0).read_bytes() == b"mine"
+    assert theirs.path(known, 0).read_bytes() == b"known"
+    assert (theirs.get(id_) == sent) is not bool(refusal)
+
+
+def answers(*lines: Callable[[Connection], None]) -> tuple[str, int]:
+    """A peer that knows the secret, and answers as it likes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = greet(KEYS, listener.accept()[0])
+        for line in lines:
+            line(connection)
+        connection.close()
+        listener.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return ("127.0.0.1", listener.getsockname()[1])
+
+
+def test_another_save_than_the_one_asked_for_is_not_kept(own: HeldSaves) -> None:
+    file = HeldFile("latest.pt", 5, 1_000_000_000, sha256(b"whole").hexdigest())
+    manifest = Manifest("job", SaveId(ROUND, 0, 2), (file,))
+    peer = answers(
+        lambda connection: connection.reply({"manifest": manifest.to_json()}),
+        lambda connection: connection._sock.sendall(b"whole"),
+    )
+    with pytest.raises(PeerRefusedError, match="another save"):
+        copies.get(own, SaveId(ROUND, 0, 1), peer, KEYS)
+    assert own.list() == ()
+
+
+@pytest.mark.parametrize("request_", [
+    {"get": ["1.1", 1e999, 0]}, {"get": ["9" * 5000 + ".1", 0, 0]}, {"get": {}}, {"put": "\ud800"}, {"put": 1e999}, {},
+])  # fmt: skip
+def test_whatever_a_member_asks_it_is_answered(
+    own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int], request_: dict[str, Any]
+) -> None:
+    connection = Connection(KEYS.as_client(socket.create_connection(peer)), KEYS.secret)
+    with pytest.raises(PeerRefusedError):
+        connection.ask(request_)
+    connection.close()
 
 
 def test_nothing_is_placed_through_a_folder_that_leads_out(own: HeldSaves, tmp_path: Path) -> None:

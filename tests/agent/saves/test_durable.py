@@ -62,6 +62,15 @@ def test_a_link_stays_a_link(saves: DurableSaves) -> None:
     assert saves.stored()[0].file(1).read_bytes() == b"weights"
 
 
+def test_no_file_is_written_through_a_link_of_the_save(saves: DurableSaves, tmp_path: Path) -> None:
+    """A manifest with such files is refused before. If one comes all the same, it makes nothing outside."""
+    manifest = made({"u/new/x.pt": b"x"})
+    link = HeldFile("u", 0, 0, "", str(tmp_path))
+    with pytest.raises(OSError, match="leads out"):
+        write(saves, replace(manifest, files=(link, *manifest.files)), {"u": b"", "u/new/x.pt": b"x"})
+    assert not (tmp_path / "new").exists()
+
+
 class CutError(BaseException):
     """The machine is gone: nothing is cleared up."""
 
