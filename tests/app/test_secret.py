@@ -95,32 +95,52 @@ async def test_an_api_server_that_is_away_is_waited_for(
 
 async def test_the_leader_publishes_the_next_certificate_and_others_read_it(api: FakeApi, client: ApiClient) -> None:
     made = await load_credentials(client, *PLACE)
-    assert await renew_credentials(client, *PLACE, None) == made
-    renewed = await renew_credentials(client, *PLACE, client)
+    assert await renew_credentials(client, *PLACE, made, None) == made
+    renewed = await renew_credentials(client, *PLACE, made, client)
     assert renewed.ca.startswith(made.ca[:100])
     assert renewed.next_certificate_pem
-    assert await renew_credentials(client, *PLACE, None) == renewed
+    assert await renew_credentials(client, *PLACE, made, None) == renewed
     assert api.count("update") == 1
 
 
 async def test_labels_that_others_have_added_stay(api: FakeApi, client: ApiClient) -> None:
-    body = credentials.to_secret(credentials.make(now()), *PLACE)
+    made = credentials.make(now())
+    body = credentials.to_secret(made, *PLACE)
     body["metadata"]["labels"] = {"team": "a"}
     api.put(SECRETS, body)
-    assert (await renew_credentials(client, *PLACE, client)).next_certificate_pem
+    assert (await renew_credentials(client, *PLACE, made, client)).next_certificate_pem
     (stored,) = api.objects[SECRETS].values()
     assert stored["metadata"]["labels"] == {"team": "a"}
 
 
 async def test_of_two_leaders_the_one_that_is_late_changes_nothing(api: FakeApi, client: ApiClient) -> None:
-    await load_credentials(client, *PLACE)
+    made = await load_credentials(client, *PLACE)
     api.failing = refusing("update", 409, "Conflict")
     with pytest.raises(Conflict):
-        await renew_credentials(client, *PLACE, client)
+        await renew_credentials(client, *PLACE, made, client)
 
 
 async def test_the_right_to_update_that_is_missing_is_named(api: FakeApi, client: ApiClient) -> None:
-    await load_credentials(client, *PLACE)
+    made = await load_credentials(client, *PLACE)
     api.failing = refusing("update", 403, "Forbidden")
     with pytest.raises(OperatorError, match="permission to update secrets named coordinator in namespace system"):
-        await renew_credentials(client, *PLACE, client)
+        await renew_credentials(client, *PLACE, made, client)
+
+
+async def test_a_secret_that_is_gone_is_written_again_by_the_leader_alone(api: FakeApi, client: ApiClient) -> None:
+    """Else the next leader would make certificates that no running pod trusts."""
+    made = await load_credentials(client, *PLACE)
+    api.objects[SECRETS].clear()
+    assert await renew_credentials(client, *PLACE, made, None) == made
+    assert api.count("create") == 1
+    renewed = await renew_credentials(client, *PLACE, made, client)
+    assert (renewed.key, renewed.certificate_pem) == (made.key, made.certificate_pem)
+    assert await load_credentials(client, *PLACE) == renewed
+
+
+async def test_the_right_to_write_it_again_that_is_missing_is_named(api: FakeApi, client: ApiClient) -> None:
+    made = await load_credentials(client, *PLACE)
+    api.objects[SECRETS].clear()
+    api.failing = refusing("create", 403, "Forbidden")
+    with pytest.raises(OperatorError, match="permission to create secrets in namespace system"):
+        await renew_credentials(client, *PLACE, made, client)

@@ -151,6 +151,7 @@ def _metrics(given: Any) -> Iterator[tuple[str, float]]:
         if not isinstance(name, str) or not name or len(json.dumps(name)) > LONGEST_NAME:
             continue
         try:
+            name.encode()  # JSON may have halves of characters, which no reader of metrics takes
             number = float(value)  # type: ignore[arg-type]
         except (ValueError, TypeError, OverflowError):
             continue

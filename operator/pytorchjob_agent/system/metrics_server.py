@@ -1,20 +1,19 @@
-"""Serves one text to Prometheus at GET /metrics, in a thread of its own.
+"""Serves one text to Prometheus at GET /metrics, one scrape after the other.
 
-It answers one connection after the other, and gives each of them two seconds to ask and two to read: a client that does
-neither delays the next scrape, and nothing else.
+Clients that ask for nothing displace each other, and have two seconds. They delay no scrape.
 """
 
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-_SECONDS = 2.0
-_LONGEST = 4096
-"""Bytes of a request that are read; Prometheus sends fewer, in one piece."""
-_WAITING = 4
-"""Connections that may wait for their turn."""
+from pytorchjob_agent.system.console import say
+from pytorchjob_agent.system.port import Entrance, NotAdmittedError, Port, Rules, Task
+
+_RULES = Rules(seconds=2.0, most_bytes=4096, threads=1)
+_BACKLOG = 1024
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METRICS = b"GET /metrics "
 
 
 class MetricsServer:
@@ -22,44 +21,48 @@ class MetricsServer:
 
     def __init__(self, port: int, text: Callable[[], str]) -> None:
         """Listen; raises OSError if the port is taken. `text` is called by another thread, once for each scrape."""
-        self._text = text
-        self._listener = _listen(port)
-        self.port: int = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
-        self._thread.start()
+        self._text, self._failed = text, ""
+        listener = _listen(port)
+        self.port: int = listener.getsockname()[1]
+        self._port = Port(listener, "metrics", lambda: Entrance(self._read), _RULES)
 
     def close(self) -> None:
-        """Stop listening. Wait for an answer that is being sent, at most for its time limit."""
+        """Stop listening."""
+        self._port.close()
+
+    def _read(self, request: bytearray) -> Task | None:
+        """Answer once the first line is there: the rest of a request says nothing."""
+        if len(request) < len(_METRICS) and _METRICS.startswith(bytes(request)):
+            return None
+        if not request.startswith(_METRICS):
+            raise NotAdmittedError(_response("404 Not Found", "only GET /metrics is served\n"))
+        return self._answer
+
+    def _answer(self, connection: socket.socket) -> None:
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which `close` alone does not
-        self._thread.join(2 * _SECONDS)
-        self._listener.close()
+            connection.sendall(self._scraped())
+            connection.shutdown(socket.SHUT_WR)
 
-    def _run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            with connection, suppress(OSError):
-                connection.settimeout(_SECONDS)
-                connection.sendall(self._answer(connection.recv(_LONGEST)))
-                connection.shutdown(socket.SHUT_WR)
-
-    def _answer(self, request: bytes) -> bytes:
-        if request.split(b" ")[:2] != [b"GET", b"/metrics"]:
-            return _response("404 Not Found", "only GET /metrics is served\n")
-        return _response("200 OK", self._text())
+    def _scraped(self) -> bytes:
+        """Return the metrics. A defect of theirs fails scrapes, so that it is noticed, and nothing else."""
+        try:
+            return _response("200 OK", self._text())
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}"
+            if words != self._failed:
+                say(f"warning: no metrics: {words}")
+            self._failed = words
+            return _response("500 Internal Server Error", "the metrics could not be read\n")
 
 
 def _listen(port: int) -> socket.socket:
     if socket.has_dualstack_ipv6():
         with suppress(OSError):  # IPv6 may be compiled in and switched off
-            return socket.create_server(("", port), family=socket.AF_INET6, backlog=_WAITING, dualstack_ipv6=True)
-    return socket.create_server(("", port), backlog=_WAITING)
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=_BACKLOG)
 
 
 def _response(status: str, text: str) -> bytes:
-    body = text.encode()
+    body = text.encode(errors="replace")
     head = f"HTTP/1.1 {status}\r\nContent-Type: {_TYPE}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return head.encode() + body

@@ -38,8 +38,8 @@ OnChange = Callable[[str, tuple[JobEvent, ...]], None]
 logger = logging.getLogger(__name__)
 LAG_SECONDS = 15.0
 """A coordinator whose thread has been silent for this long is stuck; it restarts itself if it can."""
-RENEW_SECONDS = 600.0
-"""How often the credentials are read again."""
+RENEW_SECONDS = 60.0
+"""How often the credentials are read again: the leader then notices that their Secret is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,8 @@ class CoordinatorService:
             self._due.clear()
             try:
                 writer = cluster.writer if cluster.may_write() and self._coordinator is not None else None
-                self._use(await renew_credentials(cluster.client, cluster.namespace, name, writer))
+                assert self._credentials is not None
+                self._use(await renew_credentials(cluster.client, cluster.namespace, name, self._credentials, writer))
             except OperatorError as error:
                 logger.warning("the coordinator's certificate could not be renewed: %s", error)
 

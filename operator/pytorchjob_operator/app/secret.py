@@ -25,13 +25,22 @@ async def load_credentials(client: ApiClient, namespace: str, name: str) -> Cred
     return credentials.from_secret(secret, datetime.now(UTC))
 
 
-async def renew_credentials(client: ApiClient, namespace: str, name: str, writer: ApiClient | None) -> Credentials:
+async def renew_credentials(
+    client: ApiClient, namespace: str, name: str, used: Credentials, writer: ApiClient | None
+) -> Credentials:
     """Read the Secret again, and return what it has. With a writer, rotate the certificates when they are due.
 
-    `writer` is the leader's client; None: this process does not lead.
+    `writer` is the leader's client; None: this process does not lead. `used`: what running pods trust. If the Secret
+    is gone, the leader writes them back: the next leader would make others, which no running pod trusts.
     Raises ApiError, and OperatorError if the Secret is invalid or a permission is missing.
     """
-    secret, now = await client.get(SECRETS, namespace, name), datetime.now(UTC)
+    now = datetime.now(UTC)
+    try:
+        secret = await client.get(SECRETS, namespace, name)
+    except NotFound:
+        if writer is None:
+            return used
+        secret = await _write_back(writer, namespace, name, used)
     current = credentials.from_secret(secret, now)
     due = credentials.rotate(current, now)
     if due == current or writer is None:
@@ -43,6 +52,15 @@ async def renew_credentials(client: ApiClient, namespace: str, name: str, writer
         _refused(error, "update", f"secrets named {name} in namespace {namespace}")
     logger.info("the coordinator's certificate is valid until %s; the next one is known to new pods", due.expiry)
     return due
+
+
+async def _write_back(writer: ApiClient, namespace: str, name: str, used: Credentials) -> Object:
+    try:
+        stored = await writer.create(SECRETS, namespace, credentials.to_secret(used, namespace, name))
+    except Refused as error:
+        _refused(error, "create", f"secrets in namespace {namespace}")
+    logger.warning("the Secret %s/%s of the coordinator was gone: it is written again", namespace, name)
+    return stored
 
 
 async def _read_or_create(client: ApiClient, namespace: str, name: str) -> Object:

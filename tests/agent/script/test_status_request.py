@@ -81,7 +81,15 @@ END = {
         pytest.param({"progressPercentage": 12.7}, Observation(percent=12), id="half a percent"),
         pytest.param({"progressPercentage": None, "metrics": None}, Observation(), id="null is unset"),
         pytest.param(
-            {"metrics": [*metrics(loss="nan", a="inf", b="text", c="", d=1), {}, 5, {"name": 5, "value": "1"}]},
+            {
+                "metrics": [
+                    *metrics(loss="nan", a="inf", b="text", c="", d=1),
+                    {},
+                    5,
+                    {"name": 5, "value": "1"},
+                    {"name": "\ud800", "value": "1"},
+                ]
+            },
             Observation(metrics={"d": 1.0}),
             id="metrics that cannot be shown",
         ),

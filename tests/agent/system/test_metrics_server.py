@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytorchjob_agent.system.metrics_server import MetricsServer
+from tests.agent.crowd import Crowd
 
 
 @pytest.fixture
@@ -42,9 +44,36 @@ def test_bytes_that_are_not_a_request_end_with_their_connection(server: MetricsS
     assert get(server, "/metrics") == "steps 7\n"
 
 
-def test_a_client_that_asks_nothing_delays_the_next_scrape_and_no_more(server: MetricsServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30):
-        assert get(server, "/metrics") == "steps 7\n"
+@pytest.mark.parametrize("size", [16, 1000])
+def test_clients_that_ask_nothing_keep_no_scrape_out(server: MetricsServer, size: int) -> None:
+    with Crowd(server.port, size):
+        assert [get(server, "/metrics") for _ in range(5)] == ["steps 7\n"] * 5
+
+
+def test_a_request_may_come_in_pieces(server: MetricsServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for piece in (b"GE", b"T /metr", b"ics HTTP/1.1\r\n\r\n"):
+            client.sendall(piece)
+            time.sleep(0.05)
+        assert b"steps 7" in client.makefile("rb").read()
+
+
+@pytest.mark.parametrize("text", ["half a character: \ud800\n", ValueError("a defect")], ids=str)
+def test_whatever_the_text_is_the_next_scrape_is_answered(text: str | Exception) -> None:
+    texts: list[str | Exception] = [text, "steps 8\n"]
+
+    def scraped() -> str:
+        found = texts.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    server = MetricsServer(0, scraped)
+    with contextlib.suppress(urllib.error.HTTPError):
+        get(server, "/metrics")
+    assert get(server, "/metrics") == "steps 8\n"
+    server.close()
 
 
 def test_its_port_is_free_once_it_is_closed() -> None:
