@@ -764,7 +764,7 @@ STYLES: dict[str, Style] = {
         save_two_files_slowly, load_two_files, "several files", seconds=0.04, fails="late: one of two files is held"
     ),
     "npz and json": Style(save_npz, load_npz, "several files"),
-    "marker": Style(save_marked, load_marked, "several files", seconds=0.04),
+    "marker": Style(save_marked, load_marked, "several files", seconds=0.04, fails="unequal: nothing is held"),
     "deltas": Style(save_delta, load_delta, "several files"),
     "beside a table": Style(
         save_renamed,
