@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from pytorchjob_agent.contract.printed_error import last_error
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_operator import names
@@ -120,12 +121,11 @@ def find_crash(status: Json) -> Crash | None:
 
 
 def last_words(text: str) -> tuple[str, str]:
-    """Return reason and message of an agent's termination message; of any other text, no reason and its last line."""
+    """Return reason and message of an agent's termination message; of any other text, no reason and its last error."""
     try:
         message = TerminationMessage.from_json(text)
     except ContractError:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return "", lines[-1][:_MAX_LINE] if lines else ""
+        return "", last_error(text)[:_MAX_LINE]
     return message.reason[:_MAX_REASON], message.message[:_MAX_MESSAGE]
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from pytorchjob_agent.contract.root_cause import Evidence
 from pytorchjob_operator.local.failure import report, with_place
 from pytorchjob_operator.local.log_filter import Place
 from pytorchjob_operator.local.node import ReplicaEnd
@@ -9,7 +10,8 @@ from tests.local.jobs import job, role
 PLACE = Place("train.py", 6, "step")
 RANK = "rank 1 (tiny-worker-0) exited with code 1 at step 5: ValueError: x. All 2 restarts are used up"
 COUNTED = "PyTorchJob tiny is failed because 1 Worker replica(s) failed."
-PEER = ReplicaEnd("worker-1", "exited with 1", "", "RuntimeError: Connection closed by peer")
+GONE = Evidence(0.0, 1, 1, ("torch.distributed.DistNetworkError",))
+PEER = ReplicaEnd("worker-1", "exited with 1", "", "DistNetworkError: Connection closed by peer", GONE)
 CAUSE = ReplicaEnd("worker-0", "exited with 3", "", "ValueError: x")
 READ = "next: read the lines above, or run again with --verbose, which prints every line of all replicas"
 NO_SCRIPT = "rank 1 (tiny-worker-0) exited with code 2: python: can't open file '/app/train.py': [Errno 2] No such file"

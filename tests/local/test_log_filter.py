@@ -62,7 +62,78 @@ def test_two_ranks_of_a_replica_may_write_at_once() -> None:
 def test_the_consequence_for_a_peer_is_one_line() -> None:
     (line,) = fed(LogFilter(), "worker-1", of_rank(2, GLOO))
     assert line.startswith("[rank2]: RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer")
-    assert line.endswith("(follows from the failure of another process; its traceback is left out)")
+
+
+def test_the_traceback_of_a_lost_peer_is_kept_for_the_report() -> None:
+    log_filter = LogFilter(cwd="/app")
+    fed(log_filter, "worker-1", of_rank(2, GLOO))
+    assert str(log_filter.place(2, "")) == "train.py:7, in step"
+    assert log_filter.withheld(2, "") == of_rank(2, GLOO)
+    assert log_filter.withheld(2, "") == []
+
+
+TORCHRUN = [ERROR[0], '  File "/usr/bin/torchrun", line 10, in <module>', "    sys.exit(main())",
+            "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "=" * 60, "train.py FAILED",
+            "-" * 60, "Root Cause (first observed failure):", "  rank      : 1 (local_rank: 1)",
+            "  exitcode  : -11 (pid: 7)", "=" * 60, "after"]  # fmt: skip
+
+
+def test_torchruns_own_report_is_left_out_and_is_no_cause() -> None:
+    log_filter = LogFilter()
+    assert fed(log_filter, "worker-0", [*ERROR, *TORCHRUN]) == [*ERROR, "after"]
+    assert str(log_filter.place(None, "worker-0")) == "/app/train.py:6, in step"
+    found = log_filter.error("worker-0")
+    assert found is not None
+    assert found.text == "ValueError: x"
+
+
+def test_torchruns_report_counts_where_no_error_was_printed() -> None:
+    log_filter = LogFilter()
+    fed(log_filter, "worker-0", TORCHRUN)
+    found = log_filter.error("worker-0")
+    assert found is not None
+    assert (found.is_peer_gone, "rank 1" in found.text, "-11" in found.text) == (True, True, True)
+    assert log_filter.place(None, "worker-0") is None
+
+
+CRASH = ["Fatal Python error: Segmentation fault", "", "Current thread 0x7 (most recent call first):",
+         '  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at',
+         '  File "/app/train.py", line 4 in step', '  File "/app/train.py", line 9 in <module>']  # fmt: skip
+
+
+def test_a_crash_in_native_code_has_its_place_in_the_users_code() -> None:
+    log_filter = LogFilter()
+    assert fed(log_filter, "worker-0", CRASH) == CRASH
+    assert str(log_filter.place(None, "worker-0")) == "/app/train.py:4, in step"
+
+
+LOADER = [*ERROR[:3], *GLOO[3:5] * 5, "ValueError: Caught ValueError in DataLoader worker process 0.",
+          "Original Traceback (most recent call last):", '  File "/v/site-packages/torch/worker.py", line 3, in _loop',
+          '  File "/app/data.py", line 3, in __getitem__', "    raise ValueError(i)", "ValueError: 7"]  # fmt: skip
+
+
+def test_an_error_of_a_data_loader_is_its_workers_own_in_a_few_lines() -> None:
+    log_filter = LogFilter()
+    assert len(fed(log_filter, "worker-0", LOADER)) < len(LOADER)
+    assert str(log_filter.place(None, "worker-0")) == "/app/data.py:3, in __getitem__"
+    found = log_filter.error("worker-0")
+    assert found is not None
+    assert found.text == "ValueError: 7"
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        pytest.param("/home/me/torch/train.py", "/home/me/torch/train.py:6, in step", id="a folder of the user's"),
+        pytest.param("/v/lib/pytorchjob_agent/workers/startup/pytorchjob_saves.py", None, id="our own file"),
+        pytest.param("/v/site-packages/torch/serialization.py", None, id="torch's"),
+    ],
+)
+def test_which_files_are_the_users(path: str, place: str | None) -> None:
+    log_filter = LogFilter()
+    fed(log_filter, "worker-0", [line.replace("/app/train.py", path) for line in ERROR])
+    found = log_filter.place(None, "worker-0")
+    assert (str(found) if found else None) == place
 
 
 @pytest.mark.parametrize(
@@ -101,7 +172,6 @@ def test_the_place_is_in_the_users_code() -> None:
     fed(log_filter, "worker-1", of_rank(2, GLOO))
     place = Place("/app/train.py", 6, "step")
     assert (log_filter.place(1, ""), log_filter.place(None, "worker-0")) == (place, place)
-    assert (log_filter.place(2, ""), log_filter.place(None, "worker-1")) == (None, None)
     assert str(place) == "/app/train.py:6, in step"
 
 

@@ -41,7 +41,19 @@ def failure() -> Recorded:
     job.fails(1)
     job.says(1, Failed(FIRST, 1, 0, 9, "the same again"))
     job.joins(1)
-    job.says(0, Failed(FIRST, 0, 0, 1, "Connection closed by peer", "File x", age=0.5))
+    job.says(
+        0,
+        Failed(
+            FIRST,
+            0,
+            0,
+            1,
+            "DistNetworkError: Connection closed by peer",
+            "File x",
+            age=0.5,
+            errors=("torch.distributed.DistNetworkError",),
+        ),
+    )
     job.joins(0)
     job.says(0, Failed(FIRST, 0, 0, 1, "late"))
     job.says(0, Done(FIRST))
@@ -116,7 +128,7 @@ def frozen_member() -> Recorded:
     job.passes(6, silent=[1])
     job.hello(1, round=FIRST, rank=1, size=3)
     job.joins(0)
-    job.fails(2, "Connection closed by peer")
+    job.fails(2, "DistNetworkError: Connection closed by peer")
     job.joins(2)
     job.says(1, Join(20001, FIRST))
     return job

@@ -34,6 +34,14 @@ from pytorchjob_operator.rounds.values import End, ExpectedPod, Policy
 STEP = 0.25
 
 
+def error_types(message: str) -> tuple[str, ...]:
+    """The types that an agent reports with such a message."""
+    name = message.partition(":")[0]
+    if not name.endswith("Error"):
+        return ()
+    return (f"torch.distributed.{name}" if name.startswith("Dist") else name,)
+
+
 class Job:
     """A job of so many replicas, of which nobody has come yet."""
 
@@ -116,7 +124,9 @@ class Job:
     def fails(self, index: int, message: str = "ValueError: no", **said: Any) -> None:
         assert self.round is not None
         rank = self.ranks.index(index)
-        self.says(index, Failed(self.round, rank, 0, said.pop("exit_code", 1), message, **said))
+        self.says(
+            index, Failed(self.round, rank, 0, said.pop("exit_code", 1), message, errors=error_types(message), **said)
+        )
 
     def breaks(self, *indices: int) -> None:
         """Connections end."""

@@ -328,7 +328,7 @@ def test_interruptions(end: Callable[[], Job], interruptions: int) -> None:
 
 def crashes_because_a_pod_is_lost() -> Job:
     job = trained()
-    job.fails(0, "RuntimeError: Connection closed by peer")
+    job.fails(0, "DistNetworkError: Connection closed by peer")
     job.breaks(1)
     del job.links[1]
     job.passes(RECONNECT_SECONDS, silent=(1,))

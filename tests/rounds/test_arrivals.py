@@ -192,7 +192,7 @@ def test_who_was_done_and_comes_after_the_success_is_finished() -> None:
 @pytest.mark.parametrize(
     ("failure", "restarts"),
     [
-        pytest.param("Connection closed by peer", 0, id="a consequence"),
+        pytest.param("DistNetworkError: Connection closed by peer", 0, id="a consequence"),
         pytest.param("ValueError: no", 1, id="a failure of its own"),
     ],
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 from pytorchjob_operator.rounds.budget import root_cause
 from pytorchjob_operator.rounds.values import Failure
 from tests.rounds.story import Job, another_leader, pause_before_restart, running, stopped
@@ -171,16 +172,66 @@ def test_who_waits_during_a_pause_hears_of_it() -> None:
     assert "the next round starts" in job.heard(0).reason
 
 
+BACKEND, PLAIN = ("torch.distributed.DistBackendError",), ("RuntimeError",)
+
+
 def failure(rank: int, message: str, at: float, **more: object) -> Failure:
-    return Failure(rank, rank, 1, message, "", at, **more)  # type: ignore[arg-type]
+    return Failure(rank, rank, more.pop("exit_code", 1), message, "", at, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("failures", "rank"),
     [
         pytest.param([failure(0, "a", 2.0), failure(1, "b", 1.0)], 1, id="the earliest"),
-        pytest.param([failure(0, "NCCL timeout", 1.0), failure(1, "b", 2.0)], 1, id="not an echo"),
-        pytest.param([failure(0, "reset by peer", 2.0), failure(1, "socket", 1.0)], 1, id="of echoes the earliest"),
+        pytest.param([failure(0, "NCCL timeout", 1.0, errors=BACKEND), failure(1, "b", 2.0)], 1, id="not an echo"),
+        pytest.param(
+            [failure(0, "reset", 2.0, errors=BACKEND), failure(1, "b", 1.0, errors=("ConnectionResetError",))],
+            1,
+            id="of echoes the earliest",
+        ),
+        pytest.param(
+            [failure(0, "cannot restore optimizer", 1.0), failure(1, "unrelated follow-up", 5.0)],
+            0,
+            id="words count for nothing",
+        ),
+        pytest.param(
+            [failure(0, "no GPU", 1.0, errors=BACKEND), failure(1, "no GPU", 1.5, errors=BACKEND)],
+            0,
+            id="no peer is lost",
+        ),
+        pytest.param(
+            [failure(0, "", 1.0, errors=PLAIN, raised_in="torch.distributed.c10d_logger"), failure(1, "", 2.0)],
+            1,
+            id="gloo raises a plain error in a collective",
+        ),
+        pytest.param(
+            [failure(0, "", 1.0, errors=PLAIN, raised_in="torch.distributed.checkpoint.planner"), failure(1, "", 2.0)],
+            0,
+            id="a checkpoint is no collective",
+        ),
+        pytest.param(
+            [failure(0, "", 1.0, errors=PLAIN, raised_in="torch.distributed_shapes"), failure(1, "", 2.0)],
+            0,
+            id="nor is a module with a similar name",
+        ),
+        pytest.param(
+            [failure(0, "", 2.0, errors=("KeyError",)), failure(1, "", 1.0, errors=(*BACKEND, "KeyError"))],
+            1,
+            id="a collective in the handler of an error is not its cause",
+        ),
+        pytest.param(
+            [failure(0, "", 1.0, errors=("ValueError", *BACKEND)), failure(1, "", 2.0)],
+            1,
+            id="an error of the script about a lost peer",
+        ),
+        pytest.param(
+            [failure(0, "", 1.0, errors=(CHILD_FAILED,)), failure(1, "", 2.0)], 1, id="torchrun knows no reason"
+        ),
+        pytest.param([failure(0, "", 1.0, exit_code=134), failure(1, "", 2.0)], 1, id="torch aborts for a lost peer"),
+        pytest.param([failure(0, "", 1.0, exit_code=137), failure(1, "", 2.0)], 0, id="a kill is a cause"),
+        pytest.param(
+            [failure(0, "", 1.0, exit_code=201), failure(1, "", 2.0)], 1, id="an agent without a peer's store"
+        ),
         pytest.param([failure(0, "b", 2.0), failure(1, "", 3.0, hang=True)], 0, id="what hangs later follows"),
         pytest.param(
             [failure(0, "", 1.0, hang=True, waits=True), failure(1, "", 2.0, hang=True)],

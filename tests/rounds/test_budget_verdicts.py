@@ -75,10 +75,18 @@ def test_a_failure_in_words(failures: list[Failure], words: str) -> None:
     ("failures", "rank"),
     [
         pytest.param(
-            [failure(0, 2.0, "", hang=True), failure(1, 1.0, "NCCL timeout")], 0, id="a hang outweighs an echo"
+            [
+                failure(0, 2.0, "", hang=True),
+                failure(1, 1.0, "NCCL timeout", errors=("torch.distributed.DistBackendError",)),
+            ],
+            0,
+            id="a hang outweighs an echo",
         ),
         pytest.param(
-            [failure(0, 2.0, "NCCL timeout"), failure(1, 1.0, "", hang=True, waits=True)],
+            [
+                failure(0, 2.0, "NCCL timeout", errors=("torch.distributed.DistBackendError",)),
+                failure(1, 1.0, "", hang=True, waits=True),
+            ],
             0,
             id="an echo outweighs a rank that waits",
         ),

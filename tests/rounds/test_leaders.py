@@ -9,7 +9,7 @@ from pytorchjob_agent.contract.messages import Failed, Join, Restart, RoundId
 from pytorchjob_operator.rounds.state import JobSynced
 from pytorchjob_operator.rounds.summary import summarize
 from pytorchjob_operator.rounds.values import EndReason
-from tests.rounds.story import Job, another_leader, expected, running
+from tests.rounds.story import Job, another_leader, error_types, expected, running
 
 
 def leader_between_rounds(before: Job, **policy: Any) -> Job:
@@ -20,12 +20,15 @@ def leader_between_rounds(before: Job, **policy: Any) -> Job:
     return after
 
 
+ECHO = "DistNetworkError: Connection closed by peer"
+
+
 def comes_back(job: Job, index: int, last: RoundId, restarts: int = 0, failure: str = "", **join: Any) -> None:
     """A member without workers reports how its last round ended, and waits."""
     past = {name: join.pop(name) for name in ("past_failures", "past_age") if name in join}
     job.hello(index, last_round=last, rank=index, size=len(job.pods), restarts=restarts, **past)
     if failure:
-        job.says(index, Failed(last, index, 0, 1, failure))
+        job.says(index, Failed(last, index, 0, 1, failure, errors=error_types(failure)))
     job.says(index, Join(20000 + index, last, **join))
 
 
@@ -34,8 +37,8 @@ def comes_back(job: Job, index: int, last: RoundId, restarts: int = 0, failure: 
     [
         pytest.param({}, 4, id="nothing failed"),
         pytest.param({1: "ValueError: no"}, 5, id="a worker failed"),
-        pytest.param({0: "Connection closed by peer", 2: "ValueError: no"}, 5, id="a failure and its echo"),
-        pytest.param({0: "Connection closed by peer"}, 5, id="an echo, and nobody was lost"),
+        pytest.param({0: ECHO, 2: "ValueError: no"}, 5, id="a failure and its echo"),
+        pytest.param({0: ECHO}, 5, id="an echo, and nobody was lost"),
     ],
 )
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
@@ -53,7 +56,7 @@ def test_a_new_leader_counts_the_failure_that_ended_the_last_round(
 @pytest.mark.parametrize("caused", [True, False])
 def test_a_new_leader_learns_from_a_member_that_the_last_round_was_ended_for_another_reason(caused: bool) -> None:
     job = leader_between_rounds(running(2))
-    comes_back(job, 0, RoundId(1, 1), failure="Connection closed by peer")
+    comes_back(job, 0, RoundId(1, 1), failure=ECHO)
     comes_back(job, 1, RoundId(1, 1), caused=caused)
     assert job.state.restarts == (0 if caused else 1)
 
@@ -63,7 +66,7 @@ def test_also_from_a_member_that_knows_of_a_later_round_which_it_never_began(cau
     job = leader_between_rounds(running(2))
     job.hello(1, last_round=RoundId(1, 1), rank=1, size=2)
     job.says(1, Join(20001, RoundId(1, 2), caused=caused))
-    comes_back(job, 0, RoundId(1, 1), failure="Connection closed by peer")
+    comes_back(job, 0, RoundId(1, 1), failure=ECHO)
     assert job.state.restarts == (0 if caused else 1)
 
 
@@ -89,7 +92,7 @@ def test_eight_failures_and_as_many_leaders_end_a_job_with_two_restarts() -> Non
 def test_a_new_leader_waits_for_the_members_of_the_last_round_before_it_counts() -> None:
     """The first member reports an echo; who failed first connects later."""
     job = leader_between_rounds(running(3, min_members=1, last_call_timeout=3.0))
-    comes_back(job, 0, RoundId(1, 1), failure="Connection closed by peer")
+    comes_back(job, 0, RoundId(1, 1), failure=ECHO)
     job.passes(9.5)
     assert (job.runs, job.state.restarts) == (False, 0)
     comes_back(job, 1, RoundId(1, 1), failure="ValueError: no")
@@ -149,7 +152,7 @@ def test_a_job_that_ended_well_before_the_leader_changed_does_not_begin_again() 
 
 def test_what_fails_because_a_member_was_cut_off_costs_nothing_although_its_peers_report_first() -> None:
     job = running(2)
-    job.fails(0, "Connection closed by peer")
+    job.fails(0, ECHO)
     job.joins(0)
     job.says(1, Join(20001, job.round, caused=True))
     assert (job.runs, job.state.restarts) == (True, 0)

@@ -329,7 +329,7 @@ def test_one_done_pod_is_not_two_ranks() -> None:
 def test_a_coordinator_that_slept_gives_members_the_usual_time_to_stop_and_to_be_lost() -> None:
     job = running(3, min_members=2)
     job.passes(1, silent=[1])
-    job.fails(0, "RuntimeError: Connection closed by peer")
+    job.fails(0, "DistNetworkError: Connection closed by peer")
     job.joins(0, 2)
     job.now += 11
     job.feed(Tick())

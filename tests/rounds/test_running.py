@@ -20,7 +20,7 @@ from pytorchjob_agent.contract.messages import (
 )
 from tests.rounds.story import Job, another_leader, expected, running, stopped
 
-ECHO = "RuntimeError: Connection closed by peer"
+ECHO = "DistNetworkError: Connection closed by peer"
 
 
 # Failures.
@@ -561,7 +561,7 @@ def test_what_fails_because_a_member_did_not_agree_on_the_round_costs_nothing() 
     agreed = RoundId(1, 1, 1)
     job.says(0, Resumed(agreed, 1, "a worker failed"))
     job.says(1, Join(20001, RoundId(1, 1)))
-    job.fails(0, "Connection closed by peer")
+    job.fails(0, "DistNetworkError: Connection closed by peer")
     job.says(0, Join(20000, agreed))
     job.says(1, Join(20001, agreed))
     assert (job.runs, job.state.restarts) == (True, 1)

@@ -30,7 +30,7 @@ from .clock import Action, Sleeper
 from .leader import JOB, TOKENS
 from .network import Link
 from .store import Client, RoundStore
-from .workers import REAL, RoundWorkers
+from .workers import ECHO, ECHO_TYPE, REAL, RoundWorkers
 
 if TYPE_CHECKING:
     from .world import World
@@ -297,6 +297,7 @@ class Agent(Sleeper):
             local_rank=0,
             message=text,
             traceback=f"Traceback\n{text}\x1b" * 30,
+            errors=(ECHO_TYPE if text == ECHO else "ValueError",),
         )
         failed = failure_messages.message(self.assigned, report)
         self.log(f"workers {'hang' if hang else 'failed'}: {text[:60]}")

@@ -8,7 +8,8 @@ from pytorchjob_agent.rendezvous.decide import Workers
 if TYPE_CHECKING:
     from .agent import Agent
 
-REAL, ECHO = "ValueError: bad batch", "RuntimeError: Connection closed by peer"
+REAL, ECHO = "ValueError: bad batch", "DistNetworkError: Connection closed by peer"
+ECHO_TYPE = "torch.distributed.DistNetworkError"
 
 
 class RoundWorkers:

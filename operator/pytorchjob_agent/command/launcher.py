@@ -35,7 +35,7 @@ from pytorchjob_agent.rendezvous.failure_messages import failure
 from pytorchjob_agent.system import network, open_files
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.system.ports import LOOPBACK
-from pytorchjob_agent.workers import warm
+from pytorchjob_agent.workers import uncaught_error, warm
 from pytorchjob_agent.workers.failure_report import explain_failures
 from pytorchjob_agent.workers.fork_client import ForkServer
 from pytorchjob_agent.workers.torch_output import PipedLogs
@@ -147,6 +147,7 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
         return _run_elastic(config, (command, command_args), start)
     if early is not None:
         early.close()
+    uncaught_error.use_hook(os.environ)
     _wait_for_endpoint(config)
     agent = _agent(config, command, command_args)
     try:

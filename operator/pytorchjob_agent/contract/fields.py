@@ -12,7 +12,7 @@ MAX_COUNT = 2**31 - 1
 """The most rounds of a term, and of attempts of a round: one each millisecond for three weeks."""
 _MAX_INT = 2**53
 _MAX_NUMBER = 1e299
-_MAX_TEXTS, _MAX_NUMBERS = 32, 16
+_MAX_TEXTS, _MAX_NUMBERS, _MAX_NAMES = 32, 16, 8
 _NAME_LIMIT, _TEXT_LIMIT = 64, 256
 _SHORT_TEXT = 256
 """Texts with a lower limit are names and the like: a count of what is missing would not fit."""
@@ -147,6 +147,23 @@ def some_ints(**more: Any) -> Any:
         "form": "a list of whole numbers",
         "read": tuple,
         "bound": bound,
+        "shorten": lambda value, most: value[:most],
+    }
+    return field(metadata=metadata, **more)
+
+
+def some_names(**more: Any) -> Any:
+    """A few names of types; a sender drops the last ones."""
+
+    def check(value: Any) -> bool:
+        few = isinstance(value, list) and len(value) <= _MAX_NAMES
+        return few and all(_is_text(name, _TEXT_LIMIT) for name in value)
+
+    metadata = {
+        "check": check,
+        "form": f"at most {_MAX_NAMES} texts",
+        "read": lambda value: tuple(map(_clean, value)),
+        "bound": lambda value: [_clean(name[:_TEXT_LIMIT]) for name in value[:_MAX_NAMES]],
         "shorten": lambda value, most: value[:most],
     }
     return field(metadata=metadata, **more)

@@ -17,6 +17,7 @@ from .fields import (
     a_text,
     an_int,
     some_ints,
+    some_names,
     some_texts,
 )
 from .fields import ProtocolError as ProtocolError
@@ -125,6 +126,9 @@ class Failed(Message):
     """Seconds between the failure and the sending of this message."""
     idle: float = a_number(default=0.0)
     """Of a hang: seconds between the last progress and the failure. 0: unknown, or an earlier version."""
+    errors: tuple[str, ...] = some_names(default=())
+    raised_in: str = a_text(256, default="")
+    """Types of the error, and the module that raised it (`root_cause`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,9 @@ class TerminationMessage:
     message: str = ""
     traceback: str = ""
     failed_after: tuple[int, ...] = ()
+    errors: tuple[str, ...] = ()
+    """Types of the first failure's error, and the module that raised it (`root_cause`)."""
+    raised_in: str = ""
     version: int = 1
 
     def to_json(self) -> str:
@@ -79,6 +82,8 @@ class TerminationMessage:
             message=self.message[head],
             traceback=self.traceback[tail],
             failed_after=self.failed_after[:1024],
+            errors=tuple(name[:128] for name in self.errors[:4]),
+            raised_in=self.raised_in[:128],
         )
 
     def _shorter(self) -> Self:
@@ -106,5 +111,7 @@ class TerminationMessage:
             message=fields.text("message"),
             traceback=fields.text("traceback"),
             failed_after=fields.whole_numbers("failed_after"),
+            errors=tuple(name for name in fields.items("errors") if isinstance(name, str)),
+            raised_in=fields.text("raised_in"),
             version=version,
         )

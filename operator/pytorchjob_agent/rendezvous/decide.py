@@ -92,7 +92,7 @@ def decide(snapshot: Snapshot) -> Step:
         reason = inbox.restart.reason or "the coordinator asks for another round"
         return Step(Kind.REGROUP, reason, caused=inbox.restart.caused)
     if inbox.assigned is not None:
-        return Step(Kind.REGROUP, f"round {inbox.assigned.round} has begun")
+        return Step(Kind.REGROUP, f"round {inbox.assigned.round} has begun", caused=True)
     if snapshot.peers_restart is not None and snapshot.away > AWAY_SECONDS:  # the coordinator decides while it answers
         return Step(Kind.REGROUP, snapshot.peers_restart, by_members=True)
     return _quiet(snapshot)

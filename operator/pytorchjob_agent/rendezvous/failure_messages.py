@@ -8,7 +8,7 @@ from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
 from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
 from pytorchjob_agent.hangs.stack_analysis import Place, describe_ranks
-from pytorchjob_agent.workers import failure_report
+from pytorchjob_agent.workers import failure_report, uncaught_error
 
 _NO_STACK = "it gives no stack: it is frozen, or inside a call that does not return"
 
@@ -34,12 +34,14 @@ def explain(result: Any, group: Any, killed: Collection[int], logs: Any) -> Term
 def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
     """Read torch's ProcessFailure."""
     data = failed.error_file_data if os.path.isfile(failed.error_file) else {}  # torch's placeholder has no content
+    noted = uncaught_error.read(failed.error_file, failed.pid)
     return failure_report.WorkerFailure(
         rank=rank,
         local_rank=failed.local_rank,
         returncode=failed.exitcode,
-        timestamp=failed.timestamp,
+        timestamp=noted.at or failed.timestamp,
         error=data if isinstance(data, dict) else {},
+        noted=noted,
         tail=logs.tail(failed.local_rank) if logs is not None else "",
     )
 
@@ -111,6 +113,8 @@ def message(
         age=age,
         idle=idle,
         places=places[:1024],
+        errors=report.errors,
+        raised_in=report.raised_in,
     )
 
 

@@ -22,6 +22,7 @@ from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR,
 from pytorchjob_agent.contract.environment import DEFAULT_FENCE, FENCE, PET_NPROC_PER_NODE, ROUND_ID
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed, Hello, Message
 from pytorchjob_agent.contract.reading import ContractError, seconds
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.rendezvous import exit_barrier, own_endpoint, waiting
 from pytorchjob_agent.rendezvous.coordinator_client import Client
@@ -129,7 +130,7 @@ def _exit_code(end: waiting.End) -> int:
 def _unexplained(membership: Membership) -> Failed:
     assigned = membership.assigned
     assert assigned is not None
-    return Failed(assigned.round, assigned.first_rank, 0, 1, CAUSE_UNKNOWN)
+    return Failed(assigned.round, assigned.first_rank, 0, 1, CAUSE_UNKNOWN, errors=(CHILD_FAILED,))
 
 
 def member(

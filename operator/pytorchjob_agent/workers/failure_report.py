@@ -4,10 +4,11 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from signal import SIGABRT, SIGTERM, Signals
+from signal import SIGTERM, Signals
 from typing import Any
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.root_cause import Evidence, choose
 from pytorchjob_agent.contract.termination import (
     TERMINATION_LOG_PATH,
     ExitCode,
@@ -16,6 +17,7 @@ from pytorchjob_agent.contract.termination import (
     exit_code_of,
 )
 from pytorchjob_agent.workers.output import rank_prefix
+from pytorchjob_agent.workers.uncaught_error import UncaughtError
 
 _log = logging.getLogger(__name__)
 _TAIL_LINES = 50
@@ -28,21 +30,21 @@ class WorkerFailure:
     rank: int
     local_rank: int
     returncode: int
-    timestamp: int = 0
+    timestamp: float = 0
     error: Mapping[str, Any] = field(default_factory=dict)
     tail: str = ""
+    noted: UncaughtError = field(default_factory=UncaughtError)
+
+    @property
+    def evidence(self) -> Evidence:
+        """Return what decides whether this failure caused the others; an error file is older than any signal."""
+        code = ExitCode.WORKER_FAILED if self.error else exit_code_of(self.returncode)
+        return Evidence(self.timestamp, self.rank, code, self.noted.errors, self.noted.raised_in)
 
 
 def first_failure(failures: Sequence[WorkerFailure]) -> WorkerFailure:
-    """Return the root cause: the earliest failure; within one second, the one that most likely caused the others."""
-    return min(failures, key=lambda failure: (failure.timestamp, _doubt(failure), failure.rank))
-
-
-def _doubt(failure: WorkerFailure) -> int:
-    """Return how unlikely a root cause it is; a worker that recorded its error failed before it was stopped."""
-    if failure.error:
-        return 0
-    return {-SIGTERM: 2, -SIGABRT: 1}.get(failure.returncode, 0)  # stopped by the agent; aborted by torch: peer lost
+    """Return the failure that caused the others."""
+    return choose(failures, lambda failure: failure.evidence)
 
 
 def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
@@ -54,15 +56,17 @@ def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
         exit_code=_code(first),
         rank=first.rank,
         local_rank=first.local_rank,
-        message=message or _from_output(first),
-        traceback=traceback or "\n".join(first.tail.splitlines()[-_TAIL_LINES:]),
+        message=first.noted.message or message or _from_output(first),
+        traceback=first.noted.traceback or traceback or "\n".join(first.tail.splitlines()[-_TAIL_LINES:]),
+        errors=first.noted.errors,
+        raised_in=first.noted.raised_in,
         failed_after=tuple(sorted(failure.rank for failure in failures if failure is not first)),
     )
 
 
 def _code(failure: WorkerFailure) -> int:
     """Return the worker's exit code; a worker that was stopped after its error had no time to set one."""
-    if failure.returncode == -SIGTERM and failure.error:
+    if failure.returncode == -SIGTERM and (failure.error or failure.noted.errors):
         return ExitCode.WORKER_FAILED
     return exit_code_of(failure.returncode)
 

@@ -19,7 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pytorchjob_agent.workers.startup import pytorchjob_collectives, pytorchjob_saves, pytorchjob_startup
+from pytorchjob_agent.workers.startup import (
+    pytorchjob_collectives,
+    pytorchjob_ending,
+    pytorchjob_saves,
+    pytorchjob_startup,
+)
 
 _UNBUFFERED, _MODULE = "-u", "-m"
 _OMP = "OMP_NUM_THREADS"
@@ -111,6 +116,7 @@ class Program:
         os.environ.update(self.env)
         os.chdir(self.cwd)
         pytorchjob_startup.register()
+        pytorchjob_ending.show_crashes()
         pytorchjob_collectives.register()
         with suppress(OSError, ValueError):
             pytorchjob_saves.register()

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 
+from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
+from pytorchjob_agent.contract.root_cause import choose
 from pytorchjob_operator.local.log_filter import Place
 from pytorchjob_operator.local.node import ReplicaEnd
 from pytorchjob_operator.model import ConditionType, PyTorchJob
-from pytorchjob_operator.rounds.budget import sounds_like_consequence
 
-_RANK = re.compile(r"rank (\d+) \(")
+_RANK = re.compile(r"rank (\d+) \(([^)]+)\)")
 """How the coordinator's messages begin."""
 _KILLED = re.compile(r"SIGKILL|exit(?:ed with)?(?: code)? 137\b")
 
@@ -17,22 +18,51 @@ _NO_SCRIPT = re.compile(r"can't open file '([^']+)': \[Errno 2\]")
 _NO_PROGRAM = re.compile(r"cannot start '([^']+)' on this machine .*: No such file")
 """The words of a local run (`supervisor.py`)."""
 
+_NO_MODULE = re.compile(r"No module named '([^']+)'")
+_PACKAGES = {"PIL": "pillow", "cv2": "opencv-python", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+_STEPS = {
+    r"at least one CUDA device|no GPUs found|only supported with GPUs|NCCL (?:is not|isn't) |have NCCL built in":
+        "no GPU here: use gloo",
+    r"Found no NVIDIA driver|No CUDA GPUs are available|not compiled with CUDA":
+        "no GPU here: let the script use the CPU where torch.cuda.is_available() is false",
+    r"EADDRINUSE|[Aa]ddress already in use":
+        "end the process that has the port, or let the script take the port from MASTER_PORT",
+    r"\bMemoryError\b": "memory ran out: start fewer processes (spec.nprocPerNode), or load less",
+}  # fmt: skip
+"""What Python, torch and the system write, and the next step. The words choose the advice, never the cause."""
+
 FindPlace = Callable[[int | None, str], Place | None]
+Blamed = tuple[int | None, str]
+"""A rank, or a replica by its label."""
+
+
+def blamed(job: PyTorchJob, ends: Sequence[ReplicaEnd]) -> Blamed | None:
+    """Return who caused the failure; `ends` are the replicas that ended without success just before the job did."""
+    rank = _RANK.match(_message(job))
+    first = None if rank else _root_cause(ends)
+    if rank is None:
+        return (None, first.label) if first else None
+    # torchrun tells the coordinator no rank: what its replica has printed counts.
+    return int(rank[1]), rank[2].removeprefix(f"{job.metadata.name}-") if CAUSE_UNKNOWN in rank.string else ""
 
 
 def report(job: PyTorchJob, ends: Sequence[ReplicaEnd], find_place: FindPlace) -> list[str]:
     """Return the lines of the report; `ends` are the replicas that ended without success just before the job did."""
-    failed = job.status.condition(ConditionType.FAILED)
-    message = failed.message if failed else ""
-    rank = _RANK.match(message)
-    first = None if rank else _root_cause(ends)
+    message = _message(job)
+    who = blamed(job, ends)
+    first = _root_cause(ends) if who is not None and who[0] is None else None
     lines = [message]
     if first is not None and f"{job.metadata.name}-{first.label}" not in message:
         lines.append(f"{first.label}: {first.how}{f': {first.why}' if first.why else ''}")
-    place = find_place(int(rank[1]), "") if rank else find_place(None, first.label) if first else None
+    place = find_place(*who) if who else None
     if place is not None:
         lines.append(f"at {place}; the traceback is above")
     return [*lines, f"next: {_next_step(' '.join(lines), place)}"]
+
+
+def _message(job: PyTorchJob) -> str:
+    failed = job.status.condition(ConditionType.FAILED)
+    return failed.message if failed else ""
 
 
 def with_place(message: str, find_place: FindPlace) -> str:
@@ -43,11 +73,17 @@ def with_place(message: str, find_place: FindPlace) -> str:
 
 
 def _root_cause(ends: Sequence[ReplicaEnd]) -> ReplicaEnd | None:
-    """Return the first replica whose end does not look like the consequence of another's."""
-    return min(ends, key=lambda end: sounds_like_consequence(end.why), default=None)
+    """Return the replica whose end caused the others'."""
+    return choose(ends, lambda end: end.evidence) if ends else None
 
 
 def _next_step(text: str, place: Place | None) -> str:
+    if module := _NO_MODULE.search(text):
+        name = module[1].partition(".")[0]
+        return f"install {_PACKAGES.get(name, name)} for the Python of this machine, or correct the import"
+    for words, step in _STEPS.items():
+        if re.search(words, text):
+            return step
     if place is not None:
         return f"correct {place.path}, line {place.line}, and run the job again"
     if script := _NO_SCRIPT.search(text):

@@ -1,28 +1,29 @@
 """Keeps one failure from filling the screen: each traceback once, and one line for each consequence of it. Pure.
 
 When a rank fails, its peers lose their connections and print tracebacks of their own, and the same error comes again
-after each restart. The filter holds a traceback until its last line shows what it is.
+after each restart. The filter holds a traceback until its last line shows what it is. The report of a failed job has
+the traceback of the process that caused it, if the filter has left that out.
 """
 
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytorchjob_operator.rounds.budget import sounds_like_consequence
+from pytorchjob_agent.contract.printed_error import BEGIN, ELSEWHERE, FRAME, PrintedError, last_error, of_traceback
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 
 MAX_HELD = 400
 """Lines of a traceback that are held; a longer one is printed as it comes."""
 _MAX_KNOWN = 1000
 _RANK = re.compile(r"(?:\[rank(\d+)\]: ?)?")
-_BEGIN = "Traceback (most recent call last):"
-_FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?')
 _NOT_PYTHON = re.compile(r'  File ".+", line \d+')
 """How Python begins with a script that it cannot parse: there is no line `Traceback` before it."""
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen |/torch/")
-_CONSEQUENCES = re.compile(
-    r"(?:RuntimeError|ConnectionError|Connection\w+Error|BrokenPipeError|(?:\w+\.)*Dist\w+Error):"
-)
-"""Types of errors with which torch reports a lost peer."""
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<frozen |/pytorchjob_agent/|/bin/torchrun$")
+_CRASH = "Fatal Python error: "
+_CRASH_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
+"""How Python begins with a crash in native code, and writes its frames."""
+_FEW = 3
+"""So many frames of libraries are shown."""
 _REPEATED = re.compile(
     r"pytorchjob-agent: (?:WorkerFailed|WorkerHangs): "
     r"|[WE]\d{4} .* torch/distributed/elastic/multiprocessing/api\.py:\d+\] (?:failed \(exitcode|Sending process)"
@@ -52,6 +53,13 @@ class LogFilter:
         self._held: dict[tuple[str, str], list[str]] = {}
         self._known: dict[tuple[str, ...], str] = {}
         self._places: dict[str, Place] = {}
+        self._doubtful: dict[str, Place] = {}
+        self._withheld: dict[str, list[str]] = {}
+        self._errors: dict[str, PrintedError] = {}
+        self._peers: dict[str, PrintedError] = {}
+        self._reports: dict[str, PrintedError] = {}
+        self._inside: dict[str, list[str]] = {}
+        self._crashed = ""
 
     def feed(self, label: str, line: str) -> list[str]:
         """Return the lines to print now that the replica has written this one."""
@@ -60,15 +68,15 @@ class LogFilter:
         key, text = (label, found[1] or ""), line[found.end() :]
         held = self._held.get(key)
         if held is None:
-            if text == _BEGIN or _NOT_PYTHON.fullmatch(text):
+            if text in (BEGIN, ELSEWHERE) or _NOT_PYTHON.fullmatch(text):
                 self._held[key] = [line]
                 return []
-            return [line] if self._verbose or not _REPEATED.match(text) else []
+            return self._pass(label, f"rank {key[1]}" if key[1] else label, line, text)
         held.append(line)
         if len(held) < MAX_HELD and (not text or text[0].isspace()):
             return []
         del self._held[key]
-        return self._judge(key, held, text, found[0])
+        return self._judge(key, held, found[0])
 
     def flush(self, label: str) -> list[str]:
         """Return what is held of a replica that has ended."""
@@ -77,29 +85,79 @@ class LogFilter:
 
     def place(self, rank: int | None, label: str) -> Place | None:
         """Return where the last traceback of a rank, or else of a replica, ends in the user's code."""
-        return self._places.get(f"rank {rank}") or self._places.get(label)
+        names = (f"rank {rank}", label)
+        found = (places.get(name) for name in names for places in (self._places, self._doubtful))
+        return next(filter(None, found), None)
+
+    def withheld(self, rank: int | None, label: str) -> list[str]:
+        """Return the traceback of a rank, or else of a replica, that was left out as a consequence."""
+        return self._withheld.pop(f"rank {rank}", None) or self._withheld.pop(label, [])
+
+    def error(self, label: str) -> PrintedError | None:
+        """Return the last error of a replica, but its workers' instead of torchrun's own."""
+        return self._errors.get(label) or self._peers.get(label) or self._reports.get(label)
+
+    def begin(self, label: str) -> None:
+        """Forget the errors of a replica that starts again."""
+        for errors in (self._errors, self._peers, self._reports):
+            errors.pop(label, None)
+        self._inside.pop(label, None)
 
     def forget_places(self) -> None:
         """Forget where scripts failed: a new round has begun."""
         self._places.clear()
+        self._doubtful.clear()
+        self._withheld.clear()
 
-    def _judge(self, key: tuple[str, str], lines: list[str], error: str, before: str) -> list[str]:
+    def _pass(self, label: str, name: str, line: str, text: str) -> list[str]:
+        """Return a line outside of tracebacks, unless it only repeats a failure."""
+        if text.startswith(_CRASH):
+            self._crashed = name
+        elif self._crashed == name and (frame := _CRASH_FRAME.match(text)) and not _LIBRARY.search(frame[1]):
+            self._note(self._places, label, name, Place(frame[1], int(frame[2]), frame[3]))
+            self._crashed = ""
+        lines = self._inside.get(label)
+        if lines is not None:
+            lines.append(text)
+            if lines[0] == text and len(lines) > 1:  # its last line is as its first one
+                del self._inside[label]
+                self._reports[label] = PrintedError((CHILD_FAILED,), "", last_error("\n".join(lines)))
+            return [line] if self._verbose else []
+        return [line] if self._verbose or not _REPEATED.match(text) else []
+
+    def _note(self, places: dict[str, Place], label: str, name: str, place: Place) -> None:
+        place = place._replace(path=place.path.removeprefix(self._cwd))
+        places |= {name: place, label: place}
+
+    def _judge(self, key: tuple[str, str], lines: list[str], before: str) -> list[str]:
         """Return a traceback, or one line in place of it."""
         label, rank = key
-        if _CONSEQUENCES.match(error) and sounds_like_consequence(error):
-            note = "follows from the failure of another process; its traceback is left out"
-            return lines if self._verbose else [f"{before}{error} ({note})"]
-        name = f"rank {rank}" if rank else label
-        place = next(_places(lines), None)
+        texts = [line[_end(line) :] for line in lines]
+        found = of_traceback(texts)
+        if found.is_torchruns:
+            self._inside[label] = []
+            return lines if self._verbose else []
+        name, error = f"rank {rank}" if rank else label, texts[-1]
+        place = next(_places(texts), None)
+        if found.is_peer_gone:
+            self._peers[label] = found
+            if place is not None:
+                self._note(self._doubtful, label, name, place)
+            if self._verbose:
+                return lines
+            self._withheld |= {name: lines, label: lines}
+            return [f"{before}{error} (it may follow from the failure of another process: no traceback yet)"]
+        self._errors[label] = found
         if place is not None:
-            place = place._replace(path=place.path.removeprefix(self._cwd))
-            self._places |= {name: place, label: place}
-        content = tuple(line[_end(line) :] for line in lines)
+            self._note(self._places, label, name, place)
+        content = tuple(texts)
         first = self._known.get(content)
         if first is None and len(self._known) < _MAX_KNOWN:
             self._known[content] = name
-        if first is None or self._verbose:
+        if self._verbose:
             return lines
+        if first is None:
+            return _without_libraries(lines)
         return [f"{before}{error} (the traceback is the same as that of {first} above)"]
 
 
@@ -114,8 +172,26 @@ def _end(line: str) -> int:
 
 
 def _places(lines: list[str]) -> Iterator[Place]:
-    """Yield the frames of a traceback, those of the user's code first, each from the innermost on."""
-    frames = [_FRAME.match(without_rank(line)) for line in reversed(lines)]
-    found = [Place(frame[1], int(frame[2]), frame[3] or "") for frame in frames if frame]
-    yield from (place for place in found if not _LIBRARY.search(place.path))
-    yield from found
+    """Yield the frames of the user's code in a traceback, from the innermost on."""
+    for frame in filter(None, map(FRAME.match, reversed(lines))):
+        if not _LIBRARY.search(frame[1]):
+            yield Place(frame[1], int(frame[2]), frame[3] or "")
+
+
+def _without_libraries(lines: list[str]) -> list[str]:
+    """Return a traceback of the user's code without the frames of libraries; any other one as it is."""
+    kept, left_out, skips = [], 0, False
+    for line in lines:
+        text = line[_end(line) :]
+        frame = FRAME.match(text)
+        if frame:
+            skips = _LIBRARY.search(frame[1]) is not None
+            left_out += skips
+        elif not text.startswith("    "):
+            skips = False
+        if not skips:
+            kept.append(line)
+    if left_out <= _FEW or not any(FRAME.match(line[_end(line) :]) for line in kept):
+        return lines
+    before = lines[0][: _end(lines[0])]
+    return [*kept[:-1], f"{before}  ({left_out} frames of libraries are left out; --verbose shows them)", kept[-1]]

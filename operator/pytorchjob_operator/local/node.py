@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.printed_error import is_rule
 from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.root_cause import Evidence
 from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, TerminationMessage
 from pytorchjob_operator.local import kubelet, replica_process
 from pytorchjob_operator.local.gpus import Pool
@@ -30,6 +32,8 @@ DEFAULT_GRACE = 5.0
 """Seconds between SIGTERM and SIGKILL if the template sets none; a cluster uses 30, an interactive user expects less.
 """
 
+_UNCAUGHT = 1
+"""The exit code of a Python program that an error has ended."""
 _NOT_ENDED = (PodPhase.PENDING, PodPhase.RUNNING)
 
 
@@ -43,6 +47,8 @@ class ReplicaEnd(NamedTuple):
     """Why it ended, as its agent or the system reports it; empty if neither does."""
     last_line: str
     """The last line that it wrote."""
+    evidence: Evidence = Evidence(0.0, 0)
+    """What decides whether its failure caused the others."""
 
     @property
     def why(self) -> str:
@@ -227,6 +233,7 @@ class Node:
     def _start(self, pod: LocalPod, now: float) -> None:
         Path(pod.command.env[TERMINATION_LOG]).unlink(missing_ok=True)
         pod.last_line = ""
+        self._filter.begin(pod.label)
         pod.started, again = now, pod.phase is PodPhase.RUNNING
         pod.phase = PodPhase.RUNNING
         pod.restarts += again
@@ -253,7 +260,8 @@ class Node:
     def _print(self, pod: LocalPod, line: str) -> None:
         for shown in self._filter.feed(pod.label, line):
             self._screen.log(pod.label, pod.number, shown)
-        pod.last_line = without_rank(line).strip() or pod.last_line
+        if not is_rule(line):
+            pod.last_line = without_rank(line).strip() or pod.last_line
 
     def _release(self, pod: LocalPod) -> None:
         """Print the last lines of an ended process and close its descriptors."""
@@ -282,15 +290,30 @@ class Node:
         pod.crash = self._crash(pod, ended, exits.same) if ended.code and exits.same else None
         if decision.phase is not PodPhase.SUCCEEDED:
             self._exits[pod.name] = exits
+            reported = _termination_message(pod)
+            why = f"{reported.reason}: {reported.message}" if reported else ended.error
             self._ends.append(
-                ReplicaEnd(pod.label, decision.reason, _termination_message(pod) or ended.error, pod.last_line)
+                ReplicaEnd(
+                    pod.label, decision.reason, why, self._last_line(pod), self._evidence(pod, ended, reported, now)
+                )
             )
 
-    @staticmethod
-    def _crash(pod: LocalPod, ended: ProcessEnd, times: int) -> Crash:
+    def _evidence(self, pod: LocalPod, ended: ProcessEnd, reported: TerminationMessage | None, now: float) -> Evidence:
+        printed = self._filter.error(pod.label) if ended.code == _UNCAUGHT else None
+        errors, raised_in = (printed.errors, printed.raised_in) if printed else ((), "")
+        if reported is not None:
+            errors, raised_in = reported.errors, reported.raised_in
+        return Evidence(ended.at or now, pod.number, ended.code, errors, raised_in)
+
+    def _last_line(self, pod: LocalPod) -> str:
+        """Return the error that ended the program, or the last line that it wrote."""
+        printed = self._filter.error(pod.label) if pod.exit_code == _UNCAUGHT else None
+        return printed.text if printed else pod.last_line
+
+    def _crash(self, pod: LocalPod, ended: ProcessEnd, times: int) -> Crash:
         """Return the early exit: the agent's words, or the last line that the container wrote."""
         reason, message = last_words(_termination_log(pod))
-        return Crash(times, ended.code, reason, message or ended.error or last_words(pod.last_line)[1])
+        return Crash(times, ended.code, reason, message or ended.error or last_words(self._last_line(pod))[1])
 
     def _remove(self, pod: LocalPod) -> None:
         self._gpus.give_back(pod.name)
@@ -306,12 +329,11 @@ class Node:
         return pod.process is None and not pod.deleting and pod.phase in _NOT_ENDED
 
 
-def _termination_message(pod: LocalPod) -> str:
-    """Return why the container ended, as its agent reports it; empty without an agent."""
+def _termination_message(pod: LocalPod) -> TerminationMessage | None:
+    """Return why the container ended, as its agent reports it; None without an agent."""
     with suppress(ContractError):
-        message = TerminationMessage.from_json(_termination_log(pod))
-        return f"{message.reason}: {message.message}"
-    return ""
+        return TerminationMessage.from_json(_termination_log(pod))
+    return None
 
 
 def _termination_log(pod: LocalPod) -> str:

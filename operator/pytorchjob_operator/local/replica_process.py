@@ -27,6 +27,8 @@ class ProcessEnd:
 
     code: int
     error: str = ""
+    at: float = 0.0
+    """The time of the end, in monotonic seconds; 0 if it is not known."""
 
 
 class ReplicaProcess:
@@ -67,7 +69,7 @@ class ReplicaProcess:
             if supervisor.ERROR in line:
                 return ProcessEnd(START_ERROR, str(line[supervisor.ERROR]))
             if supervisor.EXITED in line:
-                return ProcessEnd(int(line[supervisor.EXITED]))
+                return ProcessEnd(int(line[supervisor.EXITED]), at=float(line[supervisor.AT]))
         return ProcessEnd(_KILLED) if self._reports_ended else None
 
     def read(self) -> bytes | None:

@@ -113,6 +113,9 @@ class Runner:
         self._report_ends()
         if status is ExitStatus.SUCCEEDED:
             self._show()
+        if status is ExitStatus.FAILED and (who := failure.blamed(self._job, self._ends)):
+            for line in log_filter.withheld(*who):
+                self._screen.message(line)
         why = failure.report(self._job, self._ends, log_filter.place) if status is ExitStatus.FAILED else []
         return RunResult(self._job, status, _monotonic() - self._start, self._restarts(), tuple(why), spent)
 

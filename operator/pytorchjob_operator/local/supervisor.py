@@ -12,6 +12,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -21,7 +22,7 @@ from pytorchjob_operator.local import process_tree
 
 TERMINATE = b"T"
 """Written to the control pipe: send SIGTERM to the command. The end of the pipe means SIGKILL to every process."""
-STARTED, EXITED, ERROR = "started", "exited", "error"
+STARTED, EXITED, ERROR, AT = "started", "exited", "error", "at"
 """Keys of the one-line JSON reports."""
 
 
@@ -97,8 +98,9 @@ def _run(command: Command, control: int, report: int, wakeup: int) -> None:
                 os.read(wakeup, 512)
             if control in ready and not _forward_sigterm(control, started.pid):
                 return
+    at = time.monotonic()
     process_tree.kill_descendants()
-    _send(report, EXITED, code)
+    os.write(report, json.dumps({EXITED: code, AT: at}).encode() + b"\n")
 
 
 def _forward_sigterm(control: int, pid: int) -> bool:

@@ -25,6 +25,8 @@ from pytorchjob_operator.plan import credential, inject
 HOSTNAME = "HOSTNAME"
 PATH = "PATH"
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_CRASHES = "PYTHONFAULTHANDLER"
+"""Python prints where a program was that crashes in native code."""
 _LOCAL_ADDR = "PET_LOCAL_ADDR"
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
@@ -142,6 +144,7 @@ def _local_env(pod: Mapping[str, Any], machine: LocalMachine, gpus: str | None) 
     env = dict.fromkeys((variable for variable in _INTERFACES if variable not in machine.env), _LOOPBACK_INTERFACE)
     env |= {
         HOSTNAME: name,
+        _CRASHES: "1",
         _LOCAL_ADDR: machine.addresses.of(*replica(pod)),
         environment.TERMINATION_LOG: termination_log(machine.scratch, name),
     }

@@ -1,7 +1,7 @@
 """What follows when workers fail: another round, after a pause, or the end of the job; and the reason.
 
-Only failures count, never changes of members. The cause is the earliest failure that does not sound like the
-consequence of another one; the message counts the other ranks that failed too.
+Only failures count, never changes of members. `root_cause` chooses the failure that caused the others; the message
+counts the other ranks that failed too.
 """
 
 import re
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
+from pytorchjob_agent.contract.root_cause import choose, doubt
 from pytorchjob_operator.rounds import past_failures
 from pytorchjob_operator.rounds.phases import Rendezvous
 from pytorchjob_operator.rounds.state import JobState
@@ -29,12 +30,6 @@ SHORT_SECONDS = 20.0
 """Where no worker ever reported a step: a round that fails sooner made no progress."""
 LONGEST_PAUSE = 60.0
 _HISTORY = 200
-_CONSEQUENCE = re.compile(
-    r"connection (closed|reset|refused)|broken pipe|socket|peer|timed? ?out|nccl|gloo|distbackend|store", re.IGNORECASE
-)
-"""What an error sounds like that another one has caused."""
-_ABORTED = 134
-"""The exit code of a worker that torch aborts because it lost a peer (128 + SIGABRT)."""
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -51,25 +46,13 @@ class FailureVerdict:
 
 
 def root_cause(failures: Sequence[Failure]) -> Failure:
-    """Return the earliest failure that does not look like the consequence of another one."""
-    return min(failures, key=lambda failure: (_doubt(failure), failure.at, failure.rank))
+    """Return the failure that caused the others."""
+    return choose(failures, lambda failure: failure.evidence)
 
 
 def may_be_consequence(failure: Failure) -> bool:
-    """True if a lost member may have caused the failure: it sounds like that, or has no message."""
-    return _doubt(failure) > 0 or (not failure.hang and failure.message in ("", CAUSE_UNKNOWN))
-
-
-def sounds_like_consequence(message: str) -> bool:
-    """True for an error that another error usually causes, such as a lost connection."""
-    return _CONSEQUENCE.search(message) is not None
-
-
-def _doubt(failure: Failure) -> int:
-    if failure.hang:
-        return 2 if failure.waits else 0
-    sounds = sounds_like_consequence(failure.message) or failure.exit_code == _ABORTED
-    return 1 if sounds else 0
+    """True if a lost member may have caused the failure: its type says that, or it has no message."""
+    return doubt(failure.evidence) > 0 or (not failure.hang and failure.message in ("", CAUSE_UNKNOWN))
 
 
 def describe(state: JobState, failures: Sequence[Failure]) -> str:

@@ -32,6 +32,8 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
         waits=message.waits,
         idle=max(message.idle, 0.0),
         places=message.places if whole else "",
+        errors=message.errors,
+        raised_in=message.raised_in,
     )
 
 

@@ -277,7 +277,7 @@ def _resumed_too_late(transition: Transition, member: Member, message: Resumed) 
     """The other members are in another round by now."""
     phase, round_ = transition.state.phase, transition.state.round
     id_ = message.round if round_ is None else max(round_.id, message.round)
-    transition.send(member, Restart(id_, f"the other members have left round {message.round}"))
+    transition.send(member, Restart(id_, f"the other members have left round {message.round}", caused=True))
     if isinstance(phase, Running) and phase.round.has(member.index):
         rendezvous.begin(transition, Trigger.WORKERS_STOPPED, f"{member.pod} was in round {message.round}")
     transition.reason = f"{member.pod} reports round {message.round}, which is over"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pytorchjob_agent.contract.fields import RoundId
 from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave
+from pytorchjob_agent.contract.root_cause import Evidence
 
 
 class TrainingReason(StrEnum):
@@ -217,6 +218,15 @@ class Failure:
     """Of a hang: seconds without progress before `at`, as the member measured them."""
     places: str = ""
     """Of a hang: where each rank of the pod is."""
+    errors: tuple[str, ...] = ()
+    raised_in: str = ""
+
+    @property
+    def evidence(self) -> Evidence:
+        """Return what decides whether this failure caused the others."""
+        return Evidence(
+            self.at, self.rank, self.exit_code, self.errors, self.raised_in, hang=self.hang, waits=self.waits
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     RoundId: ROUND,
     RoundId | None: st.none() | ROUND,
     tuple[int, ...]: RANKS,
+    tuple[str, ...]: st.lists(TEXT, max_size=12).map(tuple),
     tuple[DurableParts, ...]: st.lists(PARTS, max_size=20).map(tuple),
     tuple[HeldSave, ...]: st.lists(SAVES, max_size=20).map(tuple),
     Mapping[str, str | None]: st.dictionaries(TEXT, st.none() | TEXT, max_size=40),

@@ -1,4 +1,4 @@
-"""Runs in a worker: ends a program that an error has ended, as soon as its exit handlers have run.
+"""Runs in a worker: notes the error that ends a program, and ends it as soon as its exit handlers have run.
 
 After them the interpreter frees every module. With torch this takes seconds on a busy machine. Meanwhile the agent
 waits for the process, and all other members wait for the agent.
@@ -7,13 +7,23 @@ It imports nothing else of the agent, because the worker's Python may not find t
 """
 
 import atexit
+import faulthandler
 import gc
 import io
 import os
 import sys
+import time
 from contextlib import suppress
 from types import TracebackType
 
+SUFFIX = ".uncaught"
+_ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+_ELSEWHERE = "Original Traceback (most recent call last):"
+"""How torch begins with the traceback of another process."""
+_MOST_TEXT = 16 * 1024
+_LONGEST_CHAIN = 20
+_noted: "set[int]" = set()
+"""The pid, once an error is noted: a fork inherits the set."""
 _UNCAUGHT = 1
 """The interpreter's own exit code after an uncaught error."""
 _RUNNERS = ("<string>", "<frozen runpy>", "runpy.py", "forked_program.py", "fork_server.py")
@@ -24,12 +34,83 @@ _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.Buffered
 def register() -> bool:
     """Have the program end so. Call it before anything else registers exit handlers: the first one runs last."""
     atexit.register(_leave)
+    hook = sys.excepthook
+
+    def note_and_show(
+        kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None"
+    ) -> None:  # the time of the error itself: exit handlers may take long
+        if _has_left_main(trace):
+            _note(error)
+        hook(kind, error, trace)
+
+    sys.excepthook = note_and_show
+    show_crashes()
     return True
+
+
+def show_crashes() -> None:
+    """Print the stacks of a worker that crashes in native code."""
+    if _ERROR_FILE in os.environ and not faulthandler.is_enabled():
+        with suppress(RuntimeError, ValueError, OSError):  # there is no stderr
+            faulthandler.enable()
+
+
+def _note(error: "BaseException | None") -> None:
+    """Write types, time and text of the error beside torch's error file, unless that is done."""
+    path = os.environ.get(_ERROR_FILE)
+    if not path or not isinstance(error, Exception) or os.getpid() in _noted:
+        return
+    _noted.add(os.getpid())
+    with suppress(Exception):  # the traceback is printed in any case
+        import json
+        import traceback
+
+        chain = _chain(error)
+        trace, raised_in = chain[-1].__traceback__, ""
+        while trace is not None:
+            raised_in, trace = str(trace.tb_frame.f_globals.get("__name__", "")), trace.tb_next
+        text = "".join(traceback.format_exception(error))
+        found = {
+            "pid": os.getpid(),
+            "at": time.time(),
+            "errors": [_qualified(type(each)) for each in (*chain[:3], *chain[3:][-1:])],
+            "raised_in": raised_in,
+            "message": _summary("".join(traceback.format_exception_only(error))),
+            "traceback": text[-_MOST_TEXT:],
+        }
+        with open(f"{path}{SUFFIX}.{os.getpid()}", "w", encoding="utf-8", errors="replace") as file:
+            json.dump(found, file)
+        os.replace(file.name, f"{path}{SUFFIX}")
+
+
+def _chain(error: BaseException) -> "list[BaseException]":
+    """Return the error and those that it followed from."""
+    chain = [error]
+    while len(chain) < _LONGEST_CHAIN:
+        last = chain[-1]
+        before = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if not isinstance(before, Exception) or before in chain:
+            break
+        chain.append(before)
+    return chain
+
+
+def _qualified(kind: type) -> str:
+    """Return the name of an error's type as a traceback has it."""
+    plain = kind.__module__ in ("builtins", "__main__")
+    return kind.__qualname__ if plain else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _summary(text: str) -> str:
+    """Return one line. An error of another process, such as a DataLoader's, ends with that process's own error."""
+    lines = [line.strip() for line in text.strip().splitlines()] or [""]
+    return lines[-1] if _ELSEWHERE in lines else lines[0]
 
 
 def _leave() -> None:
     error, trace = getattr(sys, "last_value", None), getattr(sys, "last_traceback", None)
     if isinstance(error, Exception) and _has_left_main(trace) and not sys.flags.interactive:
+        _note(error)  # unless the hook has: the program may have replaced it
         _flush()
         os._exit(_UNCAUGHT)
 

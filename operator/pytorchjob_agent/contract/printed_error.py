@@ -1,0 +1,81 @@
+"""Reads the errors in what a program has printed: Python's tracebacks, and torchrun's report of its workers. Pure."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .root_cause import CHILD_FAILED, is_peer_gone
+
+BEGIN = "Traceback (most recent call last):"
+ELSEWHERE = f"Original {BEGIN}"
+"""How torch begins with the traceback of another process, such as a DataLoader's."""
+FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?')
+_PREFIX = re.compile(r"(?:\[(?:rank\d+|[\w.-]+)\]: ?)?")
+_ERROR = re.compile(r"(?P<kind>[A-Za-z_][\w.]*)(?::.*)?")
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/(.+)\.py$")
+_RULE = re.compile(r"[=-]{20,}")
+"""A line of torchrun's report."""
+_FIELD = re.compile(r"  (?P<name>rank|exitcode) +: (?P<value>-?\d+)")
+
+
+class PrintedError(NamedTuple):
+    """An error that was printed with its traceback."""
+
+    errors: tuple[str, ...]
+    raised_in: str
+    text: str
+    """The error in one line."""
+
+    @property
+    def is_torchruns(self) -> bool:
+        """True for the error with which torchrun ends after its workers have failed."""
+        return CHILD_FAILED in self.errors
+
+    @property
+    def is_peer_gone(self) -> bool:
+        """True if the error says no more than that a peer is gone."""
+        return is_peer_gone(self.errors, self.raised_in)
+
+
+def of_traceback(lines: Sequence[str]) -> PrintedError:
+    """Return the error of a traceback whose last line names it."""
+    frames = [found[1] for line in lines if (found := FRAME.match(line))]
+    error = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    kind = _ERROR.fullmatch(error)
+    module = _PACKAGE.search(frames[-1]) if frames else None
+    return PrintedError((kind["kind"],) if kind else (), module[1].replace("/", ".") if module else "", error)
+
+
+def is_rule(line: str) -> bool:
+    """Return whether a line is one of those that frame torchrun's report."""
+    return _RULE.fullmatch(line.strip()) is not None
+
+
+def last_error(text: str) -> str:
+    """Return the last error in a program's output, but its workers' instead of torchrun's own; else the last line."""
+    lines = [line[match.end() :] for line in text.splitlines() if (match := _PREFIX.match(line))]
+    found = [error for error in map(of_traceback, tracebacks(lines)) if error.errors]
+    own = [error for error in found if not error.is_torchruns]
+    causes = [error for error in own if not error.is_peer_gone]
+    if own and len(found) > len(own):
+        return (causes or own)[-1].text
+    report = [match for line in lines if (match := _FIELD.match(line))]
+    if report and any(map(is_rule, lines)):
+        values = {match["name"]: match["value"] for match in report}  # its root cause comes last
+        return f"rank {values.get('rank', '?')} exited with code {values.get('exitcode', '?')} (torchrun)"
+    return next((line.strip() for line in reversed(lines) if line.strip() and not is_rule(line)), "")
+
+
+def tracebacks(lines: Sequence[str]) -> list[list[str]]:
+    """Return the tracebacks in these lines, each from its first line to the error."""
+    found: list[list[str]] = []
+    current: list[str] | None = None
+    for line in lines:
+        if line in (BEGIN, ELSEWHERE):
+            current = [line]
+        elif current is not None:
+            current.append(line)
+            if line and not line[0].isspace():
+                found.append(current)
+                current = None
+    return found

@@ -1,0 +1,72 @@
+"""Chooses the failure that caused the others: by the types of the errors, exit codes and times, never by words. Pure.
+
+The agent uses it for the workers of a pod, the coordinator for the members of a round, and a local run for its
+replicas. A lost peer raises errors of certain types. Such a failure is the cause if there is no other one, or if it is
+the earliest of its kind.
+"""
+
+from collections.abc import Callable, Sequence
+from signal import SIGABRT, SIGTERM
+from typing import NamedTuple, TypeVar
+
+from .termination import ExitCode, exit_code_of
+
+CHILD_FAILED = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
+"""torchrun raises it after its workers have failed; their own errors come first."""
+_PEER_GONE = frozenset(
+    {
+        *(f"torch.distributed.Dist{kind}Error" for kind in ("", "Backend", "Network", "Store")),
+        *("ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"),
+        *("BrokenPipeError", CHILD_FAILED, "torch.distributed.elastic.multiprocessing.api.SignalException"),
+    }
+)
+_PLAIN = "RuntimeError"
+"""gloo has no type of its own. Its errors come from these modules; a script's own ones do not."""
+_COLLECTIVES = ("torch.distributed.", "torch.nn.parallel.", "torch.autograd.")
+_FILES = "torch.distributed.checkpoint."
+_CODES = frozenset({exit_code_of(-SIGABRT), exit_code_of(-SIGTERM), ExitCode.RENDEZVOUS})
+"""Of workers that torch aborts for a lost peer, or that the agent stops, and of agents that lack a peer's store."""
+
+Kind = TypeVar("Kind")
+
+
+class Evidence(NamedTuple):
+    """What is known of a failure."""
+
+    at: float
+    rank: int
+    exit_code: int = 0
+    """As a shell reports it: 128 and the signal's number."""
+    errors: tuple[str, ...] = ()
+    """Types of the uncaught error and of those that it followed from, the uncaught one first; empty: not known."""
+    raised_in: str = ""
+    """The module that raised the last of them."""
+    hang: bool = False
+    waits: bool = False
+    """Of a hang: True if the rank waits for another rank."""
+
+
+def choose(failures: Sequence[Kind], evidence: Callable[[Kind], Evidence]) -> Kind:
+    """Return the earliest failure that does not only say that a peer is gone; without one, the earliest."""
+
+    def order(failure: Kind) -> tuple[int, float, int]:
+        known = evidence(failure)
+        return doubt(known), known.at, known.rank
+
+    return min(failures, key=order)
+
+
+def doubt(known: Evidence) -> int:
+    """Return 0 for a cause, 1 for what another failure may have caused, 2 for a rank that waits for another one."""
+    if known.hang:
+        return 2 if known.waits else 0
+    return int(is_peer_gone(known.errors, known.raised_in) or (not known.errors and known.exit_code in _CODES))
+
+
+def is_peer_gone(errors: Sequence[str], raised_in: str) -> bool:
+    """Return whether errors of these types say no more than that a peer is gone."""
+    if not errors:
+        return False
+    last, module = errors[-1], f"{raised_in}."
+    collective = module.startswith(_COLLECTIVES) and not module.startswith(_FILES)
+    return last in _PEER_GONE or (last == _PLAIN and collective)
