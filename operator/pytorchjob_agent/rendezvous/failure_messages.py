@@ -34,7 +34,9 @@ def explain(result: Any, group: Any, killed: Collection[int], logs: Any) -> Term
 def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
     """Read torch's ProcessFailure."""
     data = failed.error_file_data if os.path.isfile(failed.error_file) else {}  # torch's placeholder has no content
-    noted = uncaught_error.read(failed.error_file, failed.pid)
+    # torch forgets the path of an error file that does not exist.
+    path = failed.error_file if logs is None else logs.error_file(failed.local_rank)
+    noted = uncaught_error.read(path, failed.pid)
     return failure_report.WorkerFailure(
         rank=rank,
         local_rank=failed.local_rank,

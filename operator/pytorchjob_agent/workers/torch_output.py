@@ -17,6 +17,7 @@ class PipedLogs(DefaultLogsSpecs):
         """Keep everything below `directory`, which the caller removes."""
         super().__init__(log_dir=str(directory))
         self._rounds = 0
+        self._error_files: dict[int, str] = {}
         self._pump: Pump | None = None
         self._streams: dict[int, tuple[Stream, Stream]] = {}
 
@@ -24,6 +25,7 @@ class PipedLogs(DefaultLogsSpecs):
         """Create the pipes of one round."""
         self.close()
         destinations = super().reify(envs)
+        self._error_files = dict(destinations.error_files)
         self._rounds += 1
         directory = Path(self.root_log_dir) / f"pipes-{self._rounds}"
         directory.mkdir()
@@ -53,6 +55,10 @@ class PipedLogs(DefaultLogsSpecs):
     def streams(self) -> dict[int, Stream]:
         """Return the error stream of each worker by local rank; the agent's lines about a worker go there."""
         return {local_rank: err for local_rank, (_, err) in self._streams.items()}
+
+    def error_file(self, local_rank: int) -> str:
+        """Return the path of torch's error file for the worker, whether it exists or not."""
+        return self._error_files.get(local_rank, "")
 
     def tail(self, local_rank: int) -> str:
         """Return the end of the worker's error output, or of its standard output if there is none."""
