@@ -136,6 +136,22 @@ def test_a_wrong_command_line_is_not_tried_again(seconds: float, step: int | Non
     assert end(job) == reason
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        pytest.param("ModuleNotFoundError: no", "PermanentError", id="a module that is not in the image"),
+        pytest.param("SyntaxError: no", "PermanentError", id="a script that is not Python"),
+        pytest.param("OSError: no", None, id="another error"),
+        pytest.param("no ImportError", None, id="another error with these words"),
+    ],
+)
+@pytest.mark.parametrize("step", [None, 5])
+def test_errors_of_the_code_are_not_tried_again(error: str, reason: str | None, step: int | None) -> None:
+    job = running(2)
+    lives(job, 2, error, step)
+    assert end(job) == reason
+
+
 def test_other_errors_are_tried_on() -> None:
     job = running(2)
     for number in range(8):

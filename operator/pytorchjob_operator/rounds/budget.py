@@ -24,6 +24,8 @@ _HANG_SECONDS = 3600.0
 """Hangs that are further apart are not the same: a script that reports no steps has trained between them."""
 _USAGE = 2
 """The exit code of argparse, and of Python for a script that does not exist."""
+_REPEATED = frozenset({"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError"})
+"""Errors of the code itself: another round has the same code."""
 NO_PROGRESS = 3
 """This many failures in a row that do not get past the step of the failures before end the job."""
 SHORT_SECONDS = 20.0
@@ -139,6 +141,8 @@ def _find_end(
     if 0 < first.exit_code < policy.first_retryable_exit_code:
         limit = policy.first_retryable_exit_code
         return EndReason.PERMANENT, f"Exit codes below {limit} are permanent (restartPolicy ExitCode)"
+    if not _REPEATED.isdisjoint(first.errors[:1]):
+        return EndReason.PERMANENT, f"Every start repeats {first.errors[0]}: correct the image or the script"
     if no_progress and not first.hang and first.exit_code == _USAGE:
         return EndReason.PERMANENT, (
             f"Exit code {_USAGE} before the first step means a wrong command line or script: every start repeats it"

@@ -47,6 +47,28 @@ def saved(folder: Path) -> bool:
     return (folder / "saved").exists() and len([*folder.glob("ended-*")]) == 2
 
 
+@pytest.mark.parametrize(
+    ("code", "end"),
+    [
+        pytest.param("import nothing_of_this_name", ExitCode.WORKER_FAILED, id="a module that is missing"),
+        pytest.param("def f(:", ExitCode.WORKER_FAILED, id="no Python"),
+        pytest.param("import argparse; argparse.ArgumentParser().parse_args(['--lrr'])", 2, id="a wrong argument"),
+        pytest.param(None, 2, id="no such script"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["cold", pytest.param("warm", marks=pytest.mark.long)])
+def test_what_every_start_repeats_ends_the_job_at_once(
+    job: Job, tmp_path: Path, code: str | None, end: int, mode: str
+) -> None:
+    script = tmp_path / "script.py"
+    if code is not None:
+        script.write_text(code)
+    for index in range(2):
+        job.start(index, command=(*AGENT[:-1], str(script)), PYTORCHJOB_START_MODE=mode)
+    assert job.end() == [end] * 2
+    assert job.report().restarts == 0
+
+
 @pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("mode", ["cold", pytest.param("warm", marks=pytest.mark.long)])
 def test_all_pods_of_a_job_are_deleted(job: Job, tmp_path: Path, how: str, mode: str, times: int) -> None:

@@ -39,7 +39,7 @@ def register() -> bool:
     def note_and_show(
         kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None"
     ) -> None:  # the time of the error itself: exit handlers may take long
-        if _has_left_main(trace):
+        if _has_left_main(trace) or (isinstance(error, SyntaxError) and _own(trace) is None):  # in the script itself
             _note(error)
         hook(kind, error, trace)
 
@@ -117,12 +117,18 @@ def _leave() -> None:
 
 def _has_left_main(trace: "TracebackType | None") -> bool:
     """Return whether an error has left the program. Others are printed too: of callbacks, and in a console."""
-    while trace is not None and os.path.basename(trace.tb_frame.f_code.co_filename) in _RUNNERS:
-        trace = trace.tb_next
+    trace = _own(trace)
     if trace is None:
         return False
     frame = trace.tb_frame
     return frame.f_code.co_name == "<module>" and frame.f_globals is vars(sys.modules["__main__"])
+
+
+def _own(trace: "TracebackType | None") -> "TracebackType | None":
+    """Return the traceback from the program's own first frame on."""
+    while trace is not None and os.path.basename(trace.tb_frame.f_code.co_filename) in _RUNNERS:
+        trace = trace.tb_next
+    return trace
 
 
 def _flush() -> None:
