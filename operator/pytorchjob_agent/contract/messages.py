@@ -23,7 +23,6 @@ from .fields import (
 from .fields import ProtocolError as ProtocolError
 from .fields import RoundId as RoundId
 from .heartbeat import Heartbeat as Heartbeat
-from .held_saves import DurableParts, HeldSave, some_durable_parts, some_saves
 from .message import HELLO_LIMIT as HELLO_LIMIT
 from .message import LINE_LIMIT as LINE_LIMIT
 from .message import Message as Message
@@ -96,11 +95,6 @@ class Join(Message):
     caused: bool = a_flag(default=False)
     """True if that round ended for another reason than a failure: the coordinator reported it, or the agent
     heard no other process. What fails in it as a consequence costs no restart."""
-    held: tuple[HeldSave, ...] = some_saves(default=())
-    durable: tuple[HeldSave, ...] = some_saves(default=())
-    """The checkpoints that it holds, and a part of each that is whole on durable storage; the newest first."""
-    parts: tuple[DurableParts, ...] = some_durable_parts(default=())
-    """Those of which only some parts are on durable storage; members may hold the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +212,6 @@ class Assigned(Message):
     other. Empty: the operator's TLS is off."""
     past_failures: tuple[int, ...] = some_ints(default=())
     """The job's last failures, for the next coordinator (`rounds/past_failures`). The agent repeats them unread."""
-    checkpoint: str = a_text(256, default="")
-    """The `Choice` of the checkpoint that all members start with. Empty: each continues with what it has."""
     zone: str = a_text(256, default="")
     """The zone of this pod's node: copies of checkpoints go to other zones first. Empty: unknown."""
 

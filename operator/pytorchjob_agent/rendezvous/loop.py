@@ -28,6 +28,7 @@ from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError, describe
 from pytorchjob_agent.rendezvous.roles import MemberRole
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
+from pytorchjob_agent.rendezvous.save_agreement import NotStartedError, RoundEndedError
 from pytorchjob_agent.rendezvous.tools import Tools
 from pytorchjob_agent.rendezvous.wakeup import Wakeup
 from pytorchjob_agent.system import processes
@@ -114,10 +115,15 @@ class ElasticAgent(LocalElasticAgent):
             try:
                 self._membership.next_round(*reports, by_members=by_members, caused=caused)
                 break
-            except PeerError as error:
+            except RoundEndedError as error:
+                say(str(error))
+                reports, by_members, caused = (), False, True
+            except (NotStartedError, PeerError) as error:
                 assigned = self._assigned()
+                say(f"the workers do not start: {error}")
                 failed = Failed(assigned.round, assigned.first_rank, 0, ExitCode.RENDEZVOUS, str(error)[:4096])
-                reports, by_members, caused = (failed,), False, False
+                by_members = isinstance(error, NotStartedError) and self._membership.client.away() > 0.0
+                reports, caused = (failed,), False
         self._initialize_workers(group)
         self._wakeup.handle_signals()
 

@@ -95,13 +95,12 @@ class Membership:
         """Wait for the next round and open or join its store; the coordinator receives the reports first.
 
         `by_members` tries to agree with the other members before. `caused`: the last round ended for another reason
-        than a failure. Raises NoRoundError and PeerError.
+        than a failure. Raises NoRoundError, PeerError and NotStartedError.
         """
         listener = round_store.listen(self._address)
         try:
-            ended, saves = commands.ended(self.client.inbox), self.saves
-            offered = (saves.held(), saves.durable(), saves.parts())
-            join = Join(listener.getsockname()[1], ended, caused, *offered)
+            self.saves.prepare()
+            join = Join(listener.getsockname()[1], commands.ended(self.client.inbox), caused)
             ended_at = time.monotonic()
             assigned, agreed = self._wait(reports, join, by_members)
             begin = partial(Session.begin, assigned=assigned, agreed=agreed, reports=reports, ended_at=ended_at)
@@ -203,7 +202,10 @@ class Membership:
         self._bring_files(assigned)
 
     def _bring_files(self, assigned: Assigned) -> None:
-        """Bring the chosen checkpoint and the caches to this pod, before its workers start."""
+        """Bring the agreed checkpoint and the caches to this pod, before its workers start.
+
+        Raises NotStartedError and PeerError.
+        """
 
         def connect() -> SignedStore:
             return self._second_connection(assigned)
@@ -213,7 +215,10 @@ class Membership:
 
         assert self._peers is not None
         self.caches.open(self._peers, connect, goes_on)  # it fetches while the checkpoint is restored
-        self.saves.open(assigned, connect, goes_on)
+        try:
+            self.saves.open(assigned, connect, goes_on)
+        except RuntimeError as error:
+            raise PeerError(f"the store of round {assigned.round} does not answer: {error}") from error
         self.caches.wait(goes_on)
 
     def _open(self, assigned: Assigned, listener: socket.socket, *, keep_old: bool) -> None:

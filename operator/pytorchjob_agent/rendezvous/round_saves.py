@@ -1,28 +1,31 @@
 """The checkpoints in memory of one agent, from round to round: what it offers, what it restores, what it watches."""
 
+import json
 import os
 import socket
 import time
 from collections.abc import Callable, Collection, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
-from pytorchjob_agent.contract.held_saves import Choice, DurableParts, HeldSave
 from pytorchjob_agent.contract.messages import Assigned
-from pytorchjob_agent.rendezvous.published import Awaited, Published
+from pytorchjob_agent.rendezvous.save_agreement import SaveAgreement
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
-from pytorchjob_agent.saves import placing
+from pytorchjob_agent.saves import directory, placing
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.drain import RoundOfDrains
 from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import FullError, HeldSaves
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave
 from pytorchjob_agent.saves.manifest import Manifest
-from pytorchjob_agent.saves.peers import Peer, shares_directory, targets
+from pytorchjob_agent.saves.peers import Peer, targets
 from pytorchjob_agent.saves.recognition import Local, SeenFile
 from pytorchjob_agent.saves.restore import Fetching, MissingError, Sources
 from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.saves.round_start import Start, StartKind
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from pytorchjob_agent.system.console import say
@@ -31,9 +34,8 @@ _SETTLE_SECONDS = 10.0
 """How long a pod that leaves waits for the copy of its last save to peers, and then to durable storage."""
 _DRAINED = "durable"
 """The key under which rank 0 announces what is copied to durable storage."""
-_PUBLISHED_SECONDS = 30.0
-"""After this time the others count as agents without checkpoints in memory, such as those of an earlier version. It is
-longer than for caches, because no worker waits for it."""
+_NO_PORT = 1
+"""A member that holds nothing serves nothing; its place has a port all the same."""
 
 
 class RoundSaves(Protocol):
@@ -55,17 +57,14 @@ class RoundSaves(Protocol):
     def leave(self, by: float) -> None:
         """The agent ends: wait until the newest save is durable, up to this monotonic time and ten seconds at most."""
 
-    def held(self) -> tuple[HeldSave, ...]:
-        """Return what this agent holds."""
-
-    def durable(self) -> tuple[HeldSave, ...]:
-        """Return what this agent finds whole on durable storage."""
-
-    def parts(self) -> tuple[DurableParts, ...]:
-        """Return the saves of which `durable` found only some parts."""
+    def prepare(self) -> None:
+        """The agent is about to join: read what durable storage has."""
 
     def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
-        """A round begins: restore the checkpoint that the coordinator chose. `goes_on`: the round has not ended."""
+        """A round begins: return once all members have the files of the save that they agreed on.
+
+        `goes_on`: the round has not ended. Raises NotStartedError if a member has none, RuntimeError without a store.
+        """
 
     def begin(self, pids: Collection[int]) -> None:
         """The workers of the round have started."""
@@ -75,11 +74,11 @@ class RoundSaves(Protocol):
 
 
 class NoSaves:
-    """Without spec.agent.checkpoint: nothing is held and nothing restored."""
+    """Nothing is held. With a problem, the job has spec.agent.checkpoint, but this member cannot use its directory."""
 
-    def __init__(self, problem: str = "") -> None:
+    def __init__(self, problem: str = "", address: str = "") -> None:
         """Take the reason, if the job wants checkpoints."""
-        self._problem = problem
+        self._problem, self._address = problem, address
 
     @property
     def problem(self) -> str:
@@ -100,20 +99,15 @@ class NoSaves:
     def leave(self, by: float) -> None:
         """Do nothing."""
 
-    def held(self) -> tuple[HeldSave, ...]:
-        """Return nothing."""
-        return ()
-
-    def durable(self) -> tuple[HeldSave, ...]:
-        """Return nothing."""
-        return ()
-
-    def parts(self) -> tuple[DurableParts, ...]:
-        """Return nothing."""
-        return ()
+    def prepare(self) -> None:
+        """Do nothing."""
 
     def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
-        """Do nothing."""
+        """Start the round only if no other member starts from a save."""
+        if self._problem:
+            agreement = SaveAgreement(connect(), goes_on)
+            start = agreement.decide(Peer(assigned.rank, self._address, _NO_PORT, "", ""))
+            agreement.confirm(self._problem if start.kind is StartKind.RESTORE else "")
 
     def begin(self, pids: Collection[int]) -> None:
         """Do nothing."""
@@ -137,7 +131,8 @@ class MemorySaves:
         self._node = os.environ.get(NODE) or socket.gethostname()
         self._placed: list[SeenFile] = []
         self._round: RoundOfSaves | None = None
-        self._shared = False
+        self._stored: tuple[HeldSave, ...] = ()
+        self._shared = self._said_shared = False
         self._settle_by: float | None = None
 
     @property
@@ -170,50 +165,43 @@ class MemorySaves:
         if self._tier is not None:
             self._tier.drain.leave(min(by - time.monotonic(), _SETTLE_SECONDS))
 
-    def held(self) -> tuple[HeldSave, ...]:
-        """Return what this agent offers."""
-        return () if self._shared else self._held.list()
-
-    def durable(self) -> tuple[HeldSave, ...]:
-        """Return what this agent finds whole on durable storage."""
-        return () if self._tier is None or self._shared else self._tier.offered()
-
-    def parts(self) -> tuple[DurableParts, ...]:
-        """Return the saves of which `durable` found only some parts."""
-        return () if self._tier is None or self._shared else self._tier.parts()
+    def prepare(self) -> None:
+        """Read what durable storage has, while the agent has no workers."""
+        self._stored = () if self._tier is None else self._tier.offered()
 
     def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
-        """Publish what is held, and restore the chosen save. A failure is printed; the workers start all the same."""
-        self._server.use(RoundKeys.of(assigned))
+        """Agree on a save, bring it in place, and wait until all members have it."""
+        keys = RoundKeys.of(assigned)
+        self._server.use(keys)
         if self._tier is not None:
             self._tier.drain.stop()
         self._placed, self._round, self._drains, self._settle_by = [], None, None, None
         if not assigned.secret:
             self._watcher.report("no checkpoint is copied: this operator gives rounds no secret")
             return
-        where = self._rules.directory
+        store = connect()
+        agreement = SaveAgreement(store, goes_on)
+        own = self._offer(assigned)
+        start = agreement.decide(own)
+        failure = ""
         try:
-            store = connect()
-            own = self._own(assigned)
-            _published(store).write(own.to_json())
-        except (OSError, RuntimeError) as error:
-            self._watcher.report(f"no checkpoint is copied in this round: {error}")
-            return
-        restored = True
-        try:
-            self._restore(assigned, lambda: _read_peers(store), goes_on)
-            if self._tier is not None:
-                _published(store).write(self._own(assigned).to_json())  # for members without the storage
-        except (MissingError, FullError, OSError, RuntimeError) as error:
-            restored = False
-            self._watcher.report(f"CheckpointNotRestored: {error}; the workers start with what is in {where}")
-        if restored or assigned.rank == 0:  # the saves of other ranks count only upon the same base
-            self._round = self._make_round(assigned, store, own)
-            self._drains = _drains(assigned, connect, restored=restored)
+            self._carry_out(start, assigned, agreement)
+        except (MissingError, FullError, OSError) as error:
+            failure = f"CheckpointNotRestored: {error}"
+            self._watcher.report(failure)
+        agreement.confirm(failure)
+        if start.choice is not None:
+            self._held.drop_before(start.choice)  # all members have fetched it
+        self._shared = start.kind is StartKind.SHARED
+        if self._shared:
+            self._share()
+        else:
+            self._round = self._make_round(assigned, agreement, own)
+            self._drains = _drains(assigned, connect, start.choice)
 
     def begin(self, pids: Collection[int]) -> None:
         """Watch the directory while these workers run."""
-        if self._round is None or self._shared:
+        if self._round is None:
             return
         try:
             self._watcher.begin(self._round, pids, self._placed)
@@ -234,54 +222,79 @@ class MemorySaves:
         if self._tier is not None:
             self._tier.drain.close()
 
-    def _own(self, assigned: Assigned) -> Peer:
-        place = (assigned.rank, self._address, self._server.port, self._node)
-        return Peer(*place, self._held.identity(), self._held.list(), assigned.zone)
+    def _offer(self, assigned: Assigned) -> Peer:
+        return Peer(
+            assigned.rank,
+            self._address,
+            self._server.port,
+            self._node,
+            self._held.identity(),
+            () if self._shared else self._held.list(),
+            assigned.zone,
+            () if self._shared else self._stored,
+            () if self._shared or self._tier is None else self._tier.parts(),
+            _fingerprint(self._rests()),
+            self._held.left,
+        )
 
-    def _restore(self, assigned: Assigned, peers: Callable[[], Sequence[Peer]], goes_on: Callable[[], bool]) -> None:
-        choice = Choice.from_text(assigned.checkpoint)
-        if choice is None or self._shared:
-            return
-        started = time.monotonic()
-        sources = Sources(RoundKeys.of(assigned), peers, assigned.size - 1, self._tier, goes_on)
-        parts = Fetching(self._held, choice, sources).all()
-        self._placed, aside = placing.place(self._held, parts)
-        self._held.drop_before(choice)
-        size = self._held.reserve = sum(part.size for part in parts)  # the next save is as large as the last
+    def _rests(self) -> list[SeenFile]:
+        return self._watcher.rests(directory.read(self._held.root))
+
+    def _carry_out(self, start: Start, assigned: Assigned, agreement: SaveAgreement) -> None:
+        """Bring this member's files in place. Raises MissingError, FullError and OSError."""
+        match start.kind:
+            case StartKind.RESTORE:
+                self._restore(start, assigned, agreement)
+            case StartKind.SET_ASIDE:
+                if aside := placing.set_aside(self._held, self._rests()):
+                    say(
+                        "no save is complete at all members, so the workers start without one;"
+                        f" moved to {self._held.folder}/aside: {', '.join(aside)[:500]}"
+                    )
+            case StartKind.LEAVE:
+                if self._held.left:
+                    say(f"the files in {self._rules.directory} are left to the script: {self._watcher.problem}")
+            case StartKind.NOTHING | StartKind.SHARED:
+                pass
+            case _:
+                assert_never(start.kind)
+
+    def _restore(self, start: Start, assigned: Assigned, agreement: SaveAgreement) -> None:
+        choice, started = start.choice, time.monotonic()
+        assert choice is not None
+
+        def sources(owner: int) -> list[Peer]:
+            return agreement.peers(start.sources(owner, assigned.rank, assigned.size))
+
+        from_ = Sources(RoundKeys.of(assigned), sources, self._tier, agreement.goes_on)
+        parts = Fetching(self._held, choice, from_).all(start.needed_by(assigned.rank, assigned.size))
+        self._placed, aside = placing.place(self._held, parts, self._rests())
+        self._held.reserve = sum(part.size for part in parts if part.id.owner == assigned.rank)
         self._watcher.make_room()
-        say(f"checkpoint {choice.to_text()}: {size} bytes are in place after {time.monotonic() - started:.2f} s")
+        seconds, size = time.monotonic() - started, sum(part.size for part in parts)
+        say(f"checkpoint {choice.to_text()}: {size} bytes are in place after {seconds:.2f} s")
         if aside:
             say(f"moved aside, because it is not whole or not held by enough members: {', '.join(aside)[:500]}")
 
-    def _make_round(self, assigned: Assigned, store: SignedStore, own: Peer) -> RoundOfSaves:
-        others = Awaited(_published(store), _others(store), time.monotonic() + _PUBLISHED_SECONDS)
-
-        def ready() -> bool:
-            over = others.over(time.monotonic())
-            if shares_directory(own, others.found):
-                self._share()
-            return over and not self._shared
-
+    def _make_round(self, assigned: Assigned, agreement: SaveAgreement, own: Peer) -> RoundOfSaves:
         return RoundOfSaves(
-            Writer(self._job, assigned.round, assigned.rank, assigned.size),
+            Writer(self._job, assigned.round, assigned.rank, assigned.size, assigned.world_size),
             Local(assigned.first_rank, self._nproc, assigned.world_size),
             RoundKeys.of(assigned),
             self._rules.copies,
-            ready,
-            lambda: targets(own, _read_peers(store)),
+            lambda: targets(own, agreement.all_peers(own)[1:]),
         )
 
     def _share(self) -> None:
-        """Keep nothing from now on: what one member saves, all of them find."""
-        if not self._shared:
-            self._shared = True
+        """Keep nothing: what one member saves, all of them find."""
+        if self._held.list():
             self._held.clear()
-            if self._tier is not None:
-                self._tier.drain.stop()
+        if not self._said_shared:
+            self._said_shared = True
             say(f"{self._rules.directory} is shared with other members: nothing is copied")
 
 
-def _drains(assigned: Assigned, connect: Callable[[], SignedStore], *, restored: bool) -> RoundOfDrains:
+def _drains(assigned: Assigned, connect: Callable[[], SignedStore], base: Choice | None) -> RoundOfDrains:
     """Return what the thread that copies to durable storage needs; it connects to the store once it needs it."""
     connected: list[SignedStore] = []
 
@@ -293,23 +306,15 @@ def _drains(assigned: Assigned, connect: Callable[[], SignedStore], *, restored:
         found = store().read(_DRAINED, 0)
         return "" if found is None else found.value
 
-    base = Choice.from_text(assigned.checkpoint) if restored else None
     return RoundOfDrains(
         assigned.round, assigned.rank, assigned.size, base, lambda text: store().write(_DRAINED, text), announced
     )
 
 
-def _published(store: SignedStore) -> Published[Peer]:
-    return Published(store, "saves", Peer.from_json)
-
-
-def _others(store: SignedStore) -> list[int]:
-    return [rank for rank in range(store.assigned.size) if rank != store.assigned.rank]
-
-
-def _read_peers(store: SignedStore) -> list[Peer]:
-    """Return the other members that have published what they hold. Raises RuntimeError without the store."""
-    return [peer for peer in _published(store).read(_others(store)).values() if peer is not None]
+def _fingerprint(files: Sequence[SeenFile]) -> str:
+    """Return a text that is equal for equal files; empty without any."""
+    listed = sorted([file.path, file.size, file.mtime_ns, file.link] for file in files)
+    return sha256(json.dumps(listed).encode()).hexdigest()[:32] if listed else ""
 
 
 def create(rules: CheckpointRules | None, job: str, address: str, nproc: int) -> RoundSaves:
@@ -321,4 +326,4 @@ def create(rules: CheckpointRules | None, job: str, address: str, nproc: int) ->
     except OSError as error:
         problem = f"CheckpointDirectoryUnusable: no checkpoint is kept in memory: {error}"
         say(f"warning: {problem}")
-        return NoSaves(problem)
+        return NoSaves(problem, address)

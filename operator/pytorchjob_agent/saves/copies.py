@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pytorchjob_agent.contract.fields import MAX_COUNT, MAX_MEMBERS
-from pytorchjob_agent.contract.held_saves import SaveId, round_of
 from pytorchjob_agent.saves.held import FullError, HeldSaves
+from pytorchjob_agent.saves.held_saves import Choice
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
@@ -39,7 +39,8 @@ class SaveServer(PeerServer):
             receive(self._held, manifest, _ServerSide(connection))
             connection.reply({"kept": True})
             return
-        found = self._held.get(_id(request.get("get")))
+        choice, owner = _part(request.get("get"))
+        found = self._held.part(choice, owner)
         if found is None:
             raise PeerRefusedError(_GONE)
         connection.reply({"manifest": found.to_json()})
@@ -123,9 +124,14 @@ def put(held: HeldSaves, manifest: Manifest, peer: tuple[str, int], keys: RoundK
 
 
 def get(
-    held: HeldSaves, id_: SaveId, peer: tuple[str, int], keys: RoundKeys, goes_on: Callable[[], bool] = lambda: True
+    held: HeldSaves,
+    choice: Choice,
+    owner: int,
+    peer: tuple[str, int],
+    keys: RoundKeys,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Manifest:
-    """Fetch a save from a peer and keep it; stop if it need not go on.
+    """Fetch the part of a chosen save that this owner wrote, and keep it; stop if it need not go on.
 
     Raises PeerRefusedError, ManifestError, FullError and OSError.
     """
@@ -133,9 +139,9 @@ def get(
     connection.goes_on = goes_on
     try:
         with refusing_nonsense():
-            answer = connection.ask({"get": [str(id_.round), id_.owner, id_.number]})
+            answer = connection.ask({"get": [choice.to_text(), owner]})
             manifest = Manifest.from_json(str(answer.get("manifest")))
-            if manifest.id != id_:
+            if manifest.id.owner != owner or not choice.includes(manifest.held()):
                 raise PeerRefusedError("the peer sends another save")
             receive(held, manifest, _ClientSide(connection))
             return manifest
@@ -148,12 +154,12 @@ def _connect(peer: tuple[str, int], keys: RoundKeys) -> Connection:
     return Connection(keys.as_client(sock), keys.secret)
 
 
-def _id(value: Any) -> SaveId:
+def _part(value: Any) -> tuple[Choice, int]:
     try:
-        round_, owner, number = value
-        found = round_of(str(round_))
-        if found is None:
+        text, owner = value
+        choice = Choice.from_text(str(text))
+        if choice is None or type(owner) is not int:
             raise ValueError
-        return SaveId(found, int(owner), int(number))
+        return choice, owner
     except (ValueError, TypeError, ArithmeticError):
         raise PeerRefusedError("the request names no save") from None

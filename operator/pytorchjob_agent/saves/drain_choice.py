@@ -5,8 +5,8 @@ Rank 0 chooses for all, so that the parts of several writers are of one save, an
 
 from dataclasses import dataclass
 
-from pytorchjob_agent.contract.held_saves import Choice, HeldSave, choice_of
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, choice_of
 
 _ADOPTED = 0
 """The term of a save that lies in the durable directory already: an earlier job wrote it."""

@@ -19,18 +19,16 @@ from pathlib import Path
 
 from pytorchjob_agent.checkpoint import fence
 from pytorchjob_agent.contract.fields import MAX_MEMBERS
-from pytorchjob_agent.contract.held_saves import (
-    MOST_INCOMPLETE,
-    MOST_SAVES,
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves.directory import make_parent
+from pytorchjob_agent.saves.held import SourceError
+from pytorchjob_agent.saves.held_saves import (
     Choice,
     DurableParts,
     HeldSave,
     SaveId,
     complete,
 )
-from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves.directory import make_parent
-from pytorchjob_agent.saves.held import SourceError
 from pytorchjob_agent.saves.manifest import MOST_BYTES, HeldFile, Manifest, ManifestError, id_of
 
 CHUNK = 8 << 20
@@ -38,6 +36,8 @@ CHUNK = 8 << 20
 _FILES, _LIST, _SPARED, _NEW, _OLD = "files", "manifest.json", "spared", ".new-", ".old-"
 _MOST_FOLDERS = 20_000
 _DIGITS = 2**31 - 1
+_MOST_LISTED, _MOST_INCOMPLETE = 8, 4
+"""Saves, and those with missing parts, that a member lists for the others: the newest."""
 
 Read = Callable[[int, int], bytes]
 """Returns bytes of the file at a place of the manifest, from an offset on."""
@@ -191,7 +191,7 @@ def offered(stored: Sequence[Stored]) -> tuple[HeldSave, ...]:
         )
         for choice in _newest(stored)
     ]
-    return tuple(first[:MOST_SAVES])
+    return tuple(first[:_MOST_LISTED])
 
 
 def incomplete(stored: Sequence[Stored]) -> tuple[DurableParts, ...]:
@@ -205,7 +205,7 @@ def incomplete(stored: Sequence[Stored]) -> tuple[DurableParts, ...]:
     ordered = sorted(found.items(), key=lambda item: (item[0][0], max(item[1].values())), reverse=True)
     return tuple(
         DurableParts(round_, numbers.get(0, 0), writers, label, sum(1 << owner for owner in numbers))
-        for (round_, writers, label), numbers in ordered[:MOST_INCOMPLETE]
+        for (round_, writers, label), numbers in ordered[:_MOST_INCOMPLETE]
         if writers <= MAX_MEMBERS
     )
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
-from pytorchjob_agent.contract.held_saves import Choice, DurableParts, HeldSave
 from pytorchjob_agent.saves import durable
 from pytorchjob_agent.saves.bounded import STORAGE, Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain
 from pytorchjob_agent.saves.durable import DurableSaves, Stored
 from pytorchjob_agent.saves.held import HeldSaves, SourceError
+from pytorchjob_agent.saves.held_saves import Choice, DurableParts, HeldSave
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.system.background import Call
 from pytorchjob_agent.system.console import say

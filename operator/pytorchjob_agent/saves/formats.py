@@ -23,6 +23,12 @@ def is_whole(path: str, size: int, head: bytes, tail: bytes) -> bool:
     return not path.endswith((".pt", ".pth", ".ckpt", ".bin", ".distcp")) or not _ZIP.startswith(head)
 
 
+def is_proved(path: str, size: int, head: bytes, tail: bytes) -> bool:
+    """Return True only if the format shows that the file is whole: its writer writes a directory or a length."""
+    known = path.endswith(".safetensors") or head.startswith(_ZIP)
+    return known and is_whole(path, size, head, tail)
+
+
 def _has_directory(tail: bytes) -> bool:
     """Return whether the end of a ZIP archive is there: a record, whose last two bytes count those of a comment."""
     start = tail.rfind(_ZIP_END)

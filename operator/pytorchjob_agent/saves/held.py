@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pytorchjob_agent.contract.held_saves import MOST_SAVES, Choice, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import directory, naming
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError
 
 KEPT = 2
 """Saves of each owner that are kept."""
-_LIST, _NEW, _ASIDE, _IDENTITY, _LOCK = "manifest.json", "new-", "aside", "identity", "lock"
+_LIST, _NEW, _ASIDE, _IDENTITY, _LOCK, _LEFT = "manifest.json", "new-", "aside", "identity", "lock", "left"
 _LONGEST_JOB = 1024
 
 
@@ -58,7 +58,7 @@ class HeldSaves:
                 if not self._is_unchanged(manifest):
                     self._drop(manifest.id)
             ordered = sorted(self._saves.values(), key=lambda each: (each.id.round, each.id.number), reverse=True)
-            return tuple(manifest.held() for manifest in ordered[:MOST_SAVES])
+            return tuple(manifest.held() for manifest in ordered)
 
     def get(self, id_: SaveId) -> Manifest | None:
         """Return a save that is held and unchanged."""
@@ -104,6 +104,11 @@ class HeldSaves:
                     return os.pread(source.fileno(), most, offset)
         raise SourceError(f"{file.path} is not held any more")
 
+    @property
+    def folder(self) -> Path:
+        """The agent's own folder."""
+        return self._own
+
     def path(self, manifest: Manifest, place: int) -> Path:
         """Return where a file of a save is held."""
         return self._own / manifest.name / str(place)
@@ -131,7 +136,7 @@ class HeldSaves:
             self._count += 1
             folder = self._own / f"{_NEW}{self._count}"
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        folder.mkdir(parents=True)  # the script may have removed all that was in its directory
         return folder
 
     def keep(self, manifest: Manifest, folder: Path) -> None:
@@ -178,17 +183,33 @@ class HeldSaves:
 
     def identity(self) -> str:
         """Return a text that only agents with the same directory have in common. Raises OSError."""
+        self._own.mkdir(parents=True, exist_ok=True)
         path = self._own / _IDENTITY
         with suppress(FileExistsError), path.open("x") as file:
             file.write(os.urandom(16).hex())
         return path.read_text()
 
     def aside(self) -> Path:
-        """Return an empty folder for files that the script must not find."""
-        folder = self._own / _ASIDE
-        shutil.rmtree(folder, ignore_errors=True)
+        """Return a new folder for files that the script must not find. They stay until memory is short."""
+        parent = self._own / _ASIDE
+        parent.mkdir(parents=True, exist_ok=True)
+        folder = parent / str(len(list(parent.iterdir())))
         folder.mkdir()
         return folder
+
+    @property
+    def left(self) -> bool:
+        """True if this script's saves cannot be held: its files are left to the script. It outlives the agent."""
+        return (self._own / _LEFT).exists()
+
+    @left.setter
+    def left(self, value: bool) -> None:
+        with suppress(OSError):
+            if value:
+                self._own.mkdir(parents=True, exist_ok=True)
+                (self._own / _LEFT).touch()
+            else:
+                (self._own / _LEFT).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let another job use the directory; the end of the process does the same."""

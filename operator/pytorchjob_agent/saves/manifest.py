@@ -3,11 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, Self
 
-from pytorchjob_agent.contract.held_saves import LABEL_LIMIT, HeldSave, SaveId, round_of
 from pytorchjob_agent.saves import naming
+from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, HeldSave, SaveId, round_of
 
 MOST_FILES = 4096
 MOST_BYTES = 2 * 2**20
@@ -57,10 +56,9 @@ class Manifest:
         return f"{self.id.round}_{self.id.owner}_{self.id.number}"
 
     def held(self) -> HeldSave:
-        """Return what a request to join lists."""
-        text = json.dumps([[file.path, file.size, file.sha256, file.link] for file in self.files])
-        digest = sha256(text.encode()).hexdigest()[:32]
-        return HeldSave(self.id, self.size, digest, self.writers, self.label)
+        """Return what this member lists for the others of a round."""
+        own = self.writers > 1 and all(naming.is_own(file.path) for file in self.files)
+        return HeldSave(self.id, self.size, self.writers, self.label, own)
 
     def to_json(self) -> str:
         """Return one line that `from_json` reads."""

@@ -5,8 +5,7 @@ folder with a step in its name.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from typing import TypeVar
+from collections.abc import Collection, Iterable
 
 from pytorchjob_agent.contract.checkpoint_rules import read_marker
 
@@ -18,11 +17,10 @@ _DCP_SUFFIX = ".distcp"
 _TEMPORARY = re.compile(r"(^[.~])|(\.(tmp|temp|part|partial|incomplete|swp)([.\-_]?\w*)?$)|(^(tmp|temp)[-_.])", re.I)
 _LOG = re.compile(r"(^events\.out\.tfevents)|(\.(log|out|err)$)", re.I)
 _STEP_FOLDER = re.compile(r"(^\d+$)|((checkpoint|ckpt|step|iter|iteration|epochs?)[-_=]?\d+)", re.I)
-_RANK = re.compile(r"(?P<before>rank[-_=]?|rng_state_|^__)(?P<rank>\d+)(?=[^0-9]|$)", re.I)
+_RANK = re.compile(r"(?P<before>(?<![a-z])rank[-_=]?|rng_state_|random_states_|^__)(?P<rank>\d+)(?=[^0-9]|$)", re.I)
 _HUGGING_FACE, _HUGGING_FACE_LAST = frozenset({"optimizer.pt", "scheduler.pt"}), "trainer_state.json"
-_NEWEST = 2
-"""Saves of one kind that are kept: a script may keep many, each with another step in its name."""
-T = TypeVar("T")
+_TRAINER_FOLDER = re.compile(r"checkpoint-\d+")
+"""Hugging Face's Trainer saves below it. Other scripts have files of the same names."""
 
 
 def is_temporary(path: str) -> bool:
@@ -35,10 +33,18 @@ def is_log(path: str) -> bool:
     return _LOG.search(path.rpartition("/")[2]) is not None
 
 
-def rank_of(path: str) -> int | None:
-    """Return the rank in a file's name; None without one."""
-    found = _RANK.search(path.rpartition("/")[2])
-    return None if found is None else int(found["rank"])
+def rank_of(path: str, world: int) -> int | None:
+    """Return the rank, of `world`, in the name of a file or of a folder that it is in; None without one."""
+    found = [int(match["rank"]) for part in path.split("/") for match in _RANK.finditer(part)]
+    return next((rank for rank in reversed(found) if rank < world), None)
+
+
+def is_own(path: str) -> bool:
+    """Return whether a file is named for the rank that wrote it, so that no other rank loads it.
+
+    Ranks load each other's files of `torch.distributed.checkpoint`.
+    """
+    return not path.endswith(_DCP_SUFFIX) and any(_RANK.search(part) for part in path.split("/"))
 
 
 def unit_of(path: str) -> str:
@@ -46,8 +52,12 @@ def unit_of(path: str) -> str:
     parts = path.split("/")
     for depth, part in enumerate(parts[:-1], 1):
         if _STEP_FOLDER.search(part) is not None:
-            return "/".join(parts[:depth])
-    return "/".join((*parts[:-1], _RANK.sub(r"\g<before>*", parts[-1])))
+            return _without_rank("/".join(parts[:depth]))
+    return _without_rank(path)
+
+
+def _without_rank(path: str) -> str:
+    return "/".join(_RANK.sub(r"\g<before>*", part) for part in path.split("/"))
 
 
 def numbers(unit: str) -> tuple[int, ...]:
@@ -93,27 +103,9 @@ def lacks_commit(unit: str, paths: Collection[str]) -> bool:
     if is_committed(unit, paths):
         return False
     without_index = any(f"{folder}/{DCP_INDEX}" not in paths for folder in _dcp_folders(paths))
-    return without_index or any(path.rpartition("/")[2] in _HUGGING_FACE for path in paths)
+    trainer = _TRAINER_FOLDER.fullmatch(unit.rpartition("/")[2]) is not None
+    return without_index or (trainer and any(path.rpartition("/")[2] in _HUGGING_FACE for path in paths))
 
 
 def _dcp_folders(paths: Iterable[str]) -> set[str]:
     return {path.rpartition("/")[0] for path in paths if path.endswith(_DCP_SUFFIX)}
-
-
-def newest(units: Collection[T], unit: Callable[[T], str], changed: Callable[[T], int]) -> list[T]:
-    """Return the two newest of each kind, by the numbers in their names and by their time of change."""
-    kinds: dict[str, list[T]] = {}
-    for each in units:
-        kinds.setdefault(kind(unit(each)), []).append(each)
-    kept: list[T] = []
-    for found in kinds.values():
-        by_name = sorted(found, key=lambda each: numbers(unit(each)))[-_NEWEST:]
-        by_time = sorted(found, key=changed)[-_NEWEST:]
-        kept += [each for each in found if each in by_name or each in by_time]
-    return kept
-
-
-def is_older(unit: str, others: Iterable[str]) -> bool:
-    """Return whether all of the others of its kind have higher numbers, and there are some."""
-    same = [numbers(other) for other in others if kind(other) == kind(unit)]
-    return bool(same) and numbers(unit) < min(same)

@@ -5,9 +5,16 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-from pytorchjob_agent.contract.held_saves import Choice, HeldSave, SaveId, round_of
+from pytorchjob_agent.saves.held_saves import (
+    DurableParts,
+    HeldSave,
+    read_parts,
+    read_saves,
+    write_parts,
+    write_saves,
+)
 
 _MAX_PORT = 65535
 _LONGEST = 256
@@ -28,38 +35,36 @@ class Peer:
     zone: str = ""
     """The zone of its node. Empty: unknown."""
 
+    durable: tuple[HeldSave, ...] = ()
+    """The saves that it finds whole on durable storage."""
+    parts: tuple[DurableParts, ...] = ()
+    """Those of which it finds only some parts there."""
+    files: str = ""
+    """Equal for members with the same files of saves in their directories. Empty: there are none."""
+    left: bool = False
+    """True if it holds no saves of this script: its files are left to the script."""
+
     def to_json(self) -> str:
         """Return what `from_json` reads."""
-        saves = [[str(save.id.round), save.id.owner, save.id.number, save.writers, save.label] for save in self.held]
-        return json.dumps([self.address, self.port, self.node, self.directory, saves, self.zone])
+        place = [self.address, self.port, self.node, self.directory, self.zone, self.files, int(self.left)]
+        saves = [write_saves(self.held), write_saves(self.durable), write_parts(self.parts)]
+        return json.dumps([place, *saves], separators=(",", ":"))
 
     @classmethod
     def from_json(cls, rank: int, text: str) -> Self:
         """Read what another member published. Raises ValueError."""
         try:
-            address, port, node, directory, saves, zone = json.loads(text)
-            held = tuple(_save(entry) for entry in saves)
+            place, held, durable, parts = json.loads(text)
+            address, port, node, directory, zone, files, left = place
         except (TypeError, AttributeError, RecursionError) as error:
             raise ValueError(str(error)) from None
-        texts = (address, node, directory, zone)
+        texts = (address, node, directory, zone, files)
         if not all(isinstance(each, str) and len(each) <= _LONGEST for each in texts) or type(port) is not int:
             raise ValueError("not a peer")
         if not 0 < port <= _MAX_PORT:
             raise ValueError("not a port")
-        return cls(rank, address, port, node, directory, held, zone)
-
-    def has(self, choice: Choice, owner: int) -> SaveId | None:
-        """Return the newest part of a chosen save that this member holds of this owner."""
-        found = [save.id for save in self.held if choice.includes(save) and save.id.owner == owner]
-        return max(found, default=None)
-
-
-def _save(entry: Any) -> HeldSave:
-    round_, owner, number, writers, label = entry
-    id_ = round_of(round_)
-    if id_ is None or not all(type(count) is int for count in (owner, number, writers)) or not isinstance(label, str):
-        raise ValueError("not a save")
-    return HeldSave(SaveId(id_, owner, number), 0, "", writers, label)
+        saves = read_saves(held), zone, read_saves(durable), read_parts(parts)
+        return cls(rank, address, port, node, directory, *saves, files, left == 1)
 
 
 def targets(own: Peer, others: Iterable[Peer]) -> list[Peer]:
@@ -109,8 +114,3 @@ def _beyond(own: Peer, members: Sequence[Peer], group: Callable[[Peer], Hashable
     start = (inside.index(own) + most - len(inside)) % len(outside)
     turned = outside[start:] + outside[:start]
     return [peer for first in range(most) for peer in turned[first::most]]
-
-
-def shares_directory(own: Peer, others: Sequence[Peer]) -> bool:
-    """Return whether another member has the same directory."""
-    return any(peer.directory == own.directory for peer in others)

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pytorchjob_agent.saves import directory, naming
@@ -12,19 +12,32 @@ from pytorchjob_agent.saves.recognition import SeenFile
 from pytorchjob_agent.saves.wire import copy_file
 
 
-def place(held: HeldSaves, parts: Sequence[Manifest]) -> tuple[list[SeenFile], list[str]]:
+def place(held: HeldSaves, parts: Sequence[Manifest], rests: Sequence[SeenFile]) -> tuple[list[SeenFile], list[str]]:
     """Make the directory have these parts of a save; return its files as they are now, and the units moved aside.
 
+    `rests` are the files that the script may take for a save: those that the save lacks are newer, or not whole.
     Raises OSError.
     """
     wanted = union(parts)
-    present = directory.read(held.root)
-    same = {file.path for file in present if file.path in wanted and _is_same(held, file, *wanted[file.path])}
-    aside = _move_aside(held, [file for file in present if file.path not in same], wanted)
+    same = {file.path for file in rests if file.path in wanted and _is_same(held, file, *wanted[file.path])}
+    aside = set_aside(held, (file for file in rests if file.path not in same))
     for path, (manifest, position) in wanted.items():
         if path not in same:
             _bring(held, manifest, position)
     return [file for file in directory.read(held.root) if file.path in wanted], aside
+
+
+def set_aside(held: HeldSaves, files: Iterable[SeenFile]) -> list[str]:
+    """Move files into the agent's own folder; return the names of their units. Raises OSError."""
+    moved, folder = set[str](), None
+    for file in files:
+        folder = held.aside() if folder is None else folder
+        target = folder / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.rename(held.root / file.path, target)
+        moved.add(naming.unit_of(file.path))
+        _remove_empty((held.root / file.path).parent, held.root)
+    return sorted(moved)
 
 
 def _is_same(held: HeldSaves, present: SeenFile, manifest: Manifest, position: int) -> bool:
@@ -33,21 +46,6 @@ def _is_same(held: HeldSaves, present: SeenFile, manifest: Manifest, position: i
     if present.link or wanted.link:
         return present.link == wanted.link
     return present.inode == held.path(manifest, position).stat().st_ino
-
-
-def _move_aside(held: HeldSaves, others: Sequence[SeenFile], wanted: Collection[str]) -> list[str]:
-    """Move away what is not part of the save, but for older saves of the same kind and logs."""
-    chosen = {naming.unit_of(path) for path in wanted}
-    moved, folder = [], held.aside()
-    for number, file in enumerate(others):
-        unit = naming.unit_of(file.path)
-        if naming.is_log(file.path) or naming.is_temporary(file.path):
-            continue
-        if unit in chosen or not naming.is_older(unit, chosen):
-            os.rename(held.root / file.path, folder / str(number))
-            moved.append(unit)
-            _remove_empty((held.root / file.path).parent, held.root)
-    return sorted(set(moved))
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
@@ -60,9 +58,7 @@ def _remove_empty(folder: Path, root: Path) -> None:
 def _bring(held: HeldSaves, manifest: Manifest, position: int) -> None:
     file = manifest.files[position]
     target = held.root / file.path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.parent.resolve().is_relative_to(held.root.resolve()):
-        raise OSError(f"{file.path} leads out of the checkpoint directory")
+    _make_folder(held.root, target.parent)
     folder = held.new_folder()
     try:
         if file.link:
@@ -72,3 +68,12 @@ def _bring(held: HeldSaves, manifest: Manifest, position: int) -> None:
         os.replace(folder / "file", target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_folder(root: Path, folder: Path) -> None:
+    """Make a folder below the directory, never through a link: it may lead out. Raises OSError."""
+    for each in [*reversed(folder.relative_to(root).parents), folder.relative_to(root)]:
+        path = root / each
+        if path != root and path.is_symlink():
+            raise OSError(f"{folder} leads through the link {path}")
+        path.mkdir(exist_ok=True)

@@ -5,7 +5,7 @@ A folder in which ranks have marked their parts has appeared as a whole, and is 
 A file that was being written when the workers were killed never is: later it does not differ from a whole file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -105,6 +105,8 @@ class Recognition:
     _known: set[str] = field(default_factory=set)
     """Units that were complete once."""
     _apart_since: float | None = None
+    kept_open: set[str] = field(default_factory=set)
+    """Files that the script kept open until its workers ended, such as tables: they are in no save."""
 
     def accept(self, files: Sequence[SeenFile]) -> None:
         """Take these files as complete: nothing has written them since they were verified."""
@@ -161,24 +163,27 @@ class Recognition:
         closed = [self._tracked[file.path].closed_since for file in members]
         return max(inf if at is None else at for at in closed)
 
-    def end(self, scan: Scan, *, clean: bool) -> Found:
+    def end(self, scan: Scan, *, clean: bool, is_proved: Callable[[SeenFile], bool] = lambda _: False) -> Found:
         """Return what is complete after the end of all workers; `clean`: all of them ended with success.
 
-        After any other end, what was being written stays torn for good.
+        After any other end, what was being written stays torn for good, unless its format proves that it is whole.
         """
+        self.kept_open = {path for path, file in self._tracked.items() if _is_kept_open(file, scan.at)}
         found = self.follow(scan)
         units = dict(found.units)
+        late = False
         for name, members in _by_unit([file for file in scan.files if not _ignored(file)]).items():
             if name in units:
                 continue
-            whole = clean and self._has_all(name, members) and not any(self._is_torn(file) for file in members)
-            if whole:
+            whole = self._has_all(name, members) and not any(self._is_torn(file) for file in members)
+            if whole and (clean or all(self._is_done(file) or is_proved(file) for file in members)):
                 self.accept(members)
                 units[name] = members
-            else:
+            elif not all(file.path in self.kept_open for file in members):
+                late = late or not found.together
                 self.reject([file for file in members if not self._is_done(file)])
         self._tracked.clear()
-        return Found(units)
+        return Found(units, together=not late)
 
     def _track(self, scan: Scan) -> list[SeenFile]:
         """Note the changes since the last scan; return the files that may be checkpoints."""
@@ -256,7 +261,7 @@ class Recognition:
         paths = [file.path for file in members]
         if naming.is_marked(paths):
             return naming.has_marked(paths)
-        ranks = {rank for path in paths if (rank := naming.rank_of(path)) is not None}
+        ranks = {rank for path in paths if (rank := naming.rank_of(path, self.local.world)) is not None}
         own = set(range(self.local.first, self.local.first + self.local.count))
         if ranks and not ranks >= own:
             return False
@@ -278,6 +283,10 @@ def _had_temporary_folder(before: SeenFile | None, now: SeenFile, scan: Scan) ->
     if before is None or not (scan.alive or (before.identity == now.identity and not before.writing)):
         return None
     return naming.is_temporary(before.path.rpartition("/")[0])
+
+
+def _is_kept_open(file: _Tracked, now: float) -> bool:
+    return file.open_since is not None and now - file.open_since >= FOLDER_REST_SECONDS
 
 
 def _ignored(file: SeenFile) -> bool:

@@ -2,26 +2,23 @@
 the durable directory.
 """
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pytorchjob_agent.contract.held_saves import Choice
 from pytorchjob_agent.saves import copies
 from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import FullError, HeldSaves, SourceError
+from pytorchjob_agent.saves.held_saves import Choice
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import PeerRefusedError
 
 HOLDER_SECONDS = 30.0
-"""How long a member waits for a peer that holds a part."""
-PUBLISHED_SECONDS = 5.0
-"""How long it waits until all members have published what they hold, before it reads the durable directory."""
-_PAUSE = 0.05
+"""How long a member tries to get a part while none of those that hold it answers with it."""
+_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _AT_ONCE = 4
 
 
@@ -35,69 +32,57 @@ class Sources:
 
     keys: RoundKeys
     """The round's."""
-    peers: Callable[[], Sequence[Peer]]
-    """Returns the other members that have published what they hold, so far."""
-    others: int
-    """How many other members there are."""
+    peers: Callable[[int], Sequence[Peer]]
+    """Returns the members to ask for the part of an owner, in this order: the last ones hold it."""
     durable: DurableTier | None
     goes_on: Callable[[], bool]
-    """False: the round has ended."""
+    """False: the round has ended, or another member cannot have its files."""
 
 
 class Fetching:
-    """Fetches the parts of one chosen save."""
+    """Fetches the parts of one chosen save that this member needs."""
 
     def __init__(self, held: HeldSaves, choice: Choice, sources: Sources) -> None:
         """Prepare."""
         self._held, self._choice, self._sources = held, choice, sources
-        self._store = threading.Lock()
 
-    def all(self) -> list[Manifest]:
-        """Return all parts, once they are held here. Raises MissingError and RuntimeError."""
+    def all(self, owners: Sequence[int]) -> list[Manifest]:
+        """Return the parts of these owners, once they are held here. Raises MissingError and RuntimeError."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            return list(pool.map(self._part, self._choice.owners))
+            return list(pool.map(self._part, owners))
 
     def _part(self, owner: int) -> Manifest:
         found = self._held.part(self._choice, owner)
         if found is not None:
             return found
-        started, tried, reasons = time.monotonic(), set[int](), list[str]()
-        reads = self._sources.durable is not None and self._sources.durable.offers(self._choice, owner)
-        while self._sources.goes_on() and time.monotonic() - started < HOLDER_SECONDS:
-            peers = self._peers()
+        peers, reasons = self._sources.peers(owner), dict[str, None]()
+        since, pause = time.monotonic(), _PAUSE
+        while self._sources.goes_on():
             for peer in peers:
-                if peer.rank not in tried and peer.has(self._choice, owner) is not None:
-                    tried.add(peer.rank)
-                    if (found := self._ask(peer, owner, reasons)) is not None:
-                        return found
-            waited = time.monotonic() - started > PUBLISHED_SECONDS
-            if reads and (waited or len(peers) == self._sources.others):
-                reads = False
-                if (found := self._read(owner, reasons)) is not None:
+                if (found := self._ask(peer, owner, reasons)) is not None:
                     return found
-            if tried and not reads and len(tried) == self._sources.others:
+            if (found := self._read(owner, reasons)) is not None:
+                return found
+            if not peers or time.monotonic() - since > HOLDER_SECONDS:
                 break
-            time.sleep(_PAUSE)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
         raise MissingError("; ".join(reasons)[:1000] or f"no member offers the part of rank {owner}")
 
-    def _peers(self) -> Sequence[Peer]:
-        with self._store:
-            return self._sources.peers()
-
-    def _ask(self, peer: Peer, owner: int, reasons: list[str]) -> Manifest | None:
-        id_ = peer.has(self._choice, owner)
-        assert id_ is not None
+    def _ask(self, peer: Peer, owner: int, reasons: dict[str, None]) -> Manifest | None:
         try:
             address = (peer.address, peer.port)
-            return copies.get(self._held, id_, address, self._sources.keys, self._sources.goes_on)
+            return copies.get(self._held, self._choice, owner, address, self._sources.keys, self._sources.goes_on)
         except (PeerRefusedError, ManifestError, FullError, OSError) as error:
-            reasons.append(f"node {peer.rank}: {error}")
+            reasons[f"node {peer.rank}: {error}"] = None
             return None
 
-    def _read(self, owner: int, reasons: list[str]) -> Manifest | None:
-        assert self._sources.durable is not None
+    def _read(self, owner: int, reasons: dict[str, None]) -> Manifest | None:
+        durable = self._sources.durable
+        if durable is None or not durable.offers(self._choice, owner):
+            return None
         try:
-            return self._sources.durable.fetch(self._choice, owner, self._sources.goes_on)
+            return durable.fetch(self._choice, owner, self._sources.goes_on)
         except (SourceError, FullError, OSError) as error:
-            reasons.append(f"the durable directory: {error}")
+            reasons[f"the durable directory: {error}"] = None
             return None

@@ -3,19 +3,22 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
-from pytorchjob_agent.contract.held_saves import LABEL_LIMIT, SaveId
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import formats, naming
 from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, SaveId
 from pytorchjob_agent.saves.manifest import MOST_BYTES, MOST_FILES, HeldFile, Manifest
 from pytorchjob_agent.saves.recognition import Identity, SeenFile
 
 _CHUNK = 1 << 20
+ALONE_SECONDS = 10.0
+"""After this time without its other files, a part of a known save is a save of its own."""
 
 
 class StoppedError(Exception):
@@ -45,30 +48,80 @@ class Writer:
     """The rank of this member."""
     members: int
     """Members of the round."""
+    world: int
+    """Workers of the round."""
+
+
+class Bursts:
+    """Which kinds of units the script writes together, and at least how many of each: learned from its saves. Pure.
+
+    A save of several files has no last file that its names show. What was written together once is awaited together.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._known: dict[frozenset[str], Counter[str]] = {}
+        self._pending: tuple[Counter[str], float] | None = None
+
+    def is_whole(self, changed: Collection[str], now: float, *, ended: bool = False) -> bool:
+        """Return whether these changed units are all of a save. `now` in seconds.
+
+        `ended`: the workers have been killed. A part of a known save counts as a save of its own after ten seconds.
+        """
+        kinds = Counter(map(naming.kind, changed))
+        known = self._known.get(frozenset(kinds))
+        if known is not None and all(kinds[kind] >= count for kind, count in known.items()):
+            self._pending = None
+            return True
+        if not any(kinds.keys() <= names for names in self._known):
+            return not (ended and self._known)
+        if self._pending is None or self._pending[0] != kinds:
+            self._pending = (kinds, now)
+        return not ended and now - self._pending[1] >= ALONE_SECONDS
+
+    def learn(self, changed: Collection[str]) -> None:
+        """Note that a save has changed these units, and no others."""
+        kinds = Counter(map(naming.kind, changed))
+        self._known[frozenset(kinds)] = kinds & self._known.get(frozenset(kinds), kinds)
+
+    @property
+    def knows(self) -> bool:
+        """True once a save is known."""
+        return bool(self._known)
 
 
 class Taking:
     """Takes one save after the other of one round."""
 
-    def __init__(self, held: HeldSaves, writer: Writer, base: Mapping[str, tuple[SeenFile, ...]]) -> None:
+    def __init__(
+        self, held: HeldSaves, writer: Writer, base: Mapping[str, tuple[SeenFile, ...]], bursts: Bursts | None = None
+    ) -> None:
         """Start a round; `base` are the complete units with which it starts."""
-        self._held, self._writer = held, writer
+        self._held, self._writer, self._bursts = held, writer, bursts or Bursts()
         self._units = dict(base)
         self._checksums: dict[Identity, str] = {}
         self._writers, self._label = 1, ""
         self._labels: set[str] = set()
+        self.awaits = False
+        """True if the last units were not all that the script saves together."""
 
-    def take(self, units: Mapping[str, tuple[SeenFile, ...]], goes_on: Callable[[], bool] | None) -> Manifest | None:
-        """Hold these units as one save, if any has changed; None otherwise.
+    def take(
+        self, units: Mapping[str, tuple[SeenFile, ...]], goes_on: Callable[[], bool] | None, *, ended: bool = False
+    ) -> Manifest | None:
+        """Hold these units as one save, if any has changed or is gone and nothing more is awaited; None otherwise.
+
+        `ended`: the workers have been killed.
 
         `goes_on` is asked now and then, and makes the reading slow; None: read at full speed. Raises NotTakenError,
         TornError, StoppedError and OSError.
         """
-        wanted = naming.newest([*units.items()], lambda unit: unit[0], _changed_at)
-        changed = {name: files for name, files in wanted if self._units.get(name) != files}
-        if not changed:
+        changed = {name: files for name, files in units.items() if self._units.get(name) != files}
+        if not changed and (not units or self._units.keys() <= units.keys()):
             return None
-        files = [file for _, members in wanted for file in members]
+        self.awaits = bool(changed) and not self._bursts.is_whole(changed, time.monotonic(), ended=ended)
+        if self.awaits:
+            return None
+        files = [file for members in units.values() for file in members]
         if len(files) > MOST_FILES:
             raise NotTakenError(f"{len(files)} files are more than a save may have")
         writers, label = self._together(changed)
@@ -76,12 +129,19 @@ class Taking:
         manifest = self._link(Manifest(self._writer.job, id_, (), writers, label), files, goes_on)
         self._units, self._writers, self._label = dict(units), writers, label
         self._labels |= {label}
-        self._held.reserve = sum(file.size for members in changed.values() for file in members)
+        if changed:
+            self._bursts.learn(changed)
+            self._held.reserve = sum(file.size for members in changed.values() for file in members)
         return manifest
 
     def _together(self, changed: Mapping[str, tuple[SeenFile, ...]]) -> tuple[int, str]:
         """Return how many members wrote this save, and the name that their parts have in common."""
-        parts = [name for name, files in changed.items() if any(_has_rank(file) for file in files)]
+        world = self._writer.world
+        parts = [
+            name
+            for name, files in changed.items()
+            if any(naming.rank_of(file.path, world) is not None for file in files)
+        ]
         if self._writer.members == 1 or not parts:
             return self._writers, self._label
         label = max(parts, key=naming.numbers)
@@ -124,12 +184,14 @@ class Taking:
             raise TornError(file, "has changed")
 
 
-def _has_rank(file: SeenFile) -> bool:
-    return naming.rank_of(file.path) is not None
-
-
-def _changed_at(unit: tuple[str, tuple[SeenFile, ...]]) -> int:
-    return max(file.mtime_ns for file in unit[1])
+def is_proved(path: Path, file: SeenFile) -> bool:
+    """Return whether the format of a file shows that it is whole. Raises OSError."""
+    if file.link:
+        return True
+    with path.open("rb") as source:
+        head = source.read(formats.HEAD_BYTES)
+        source.seek(max(file.size - formats.TAIL_BYTES, 0))
+        return formats.is_proved(file.path, file.size, head, source.read())
 
 
 def _checksum(file: SeenFile, path: Path, goes_on: Callable[[], bool] | None) -> str:

@@ -7,23 +7,23 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from pytorchjob_agent.saves import copies, directory
+from pytorchjob_agent.saves import copies, directory, naming
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local, Recognition, Scan, SeenFile
 from pytorchjob_agent.saves.rename_watch import RenameWatch
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.taking import NotTakenError, StoppedError, Taking, TornError, Writer
+from pytorchjob_agent.saves.taking import Bursts, NotTakenError, StoppedError, Taking, TornError, Writer, is_proved
 from pytorchjob_agent.saves.wire import PeerRefusedError
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.system.console import say
 
 SCAN_SECONDS, _LEAST_SECONDS = 0.25, 0.05
 """Between two scans: at most, and at least, however often the script renames files."""
+_REST_FACTOR = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,6 @@ class RoundOfSaves:
     local: Local
     keys: RoundKeys
     copies: int
-    ready: Callable[[], bool]
-    """Asks whether this member keeps its saves: not if another one has the same directory. May raise RuntimeError."""
     peers: Callable[[], Sequence[Peer]]
     """Asks for the peers that may keep copies, the best first; may raise RuntimeError."""
 
@@ -50,7 +48,10 @@ class SaveWatcher:
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._round: RoundOfSaves | None = None
         self._taking: Taking | None = None
-        self._active = self._ready = False
+        self._bursts = Bursts()
+        self._active = False
+        self._scan_cost = 0.0
+        """Seconds of the last scan that found nothing changed."""
         self._busy = ""
         self._settling: bool | None = None
         self._settled = False
@@ -72,9 +73,9 @@ class SaveWatcher:
             self._renames.take()
             files = directory.read(self._held.root)
             base = self._recognition.follow(Scan(tuple(files), time.monotonic(), alive=False)).units if placed else {}
-            self._taking = Taking(self._held, round_.writer, base)
+            self._taking = Taking(self._held, round_.writer, base, self._bursts)
             self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
-            self._active, self._ready = True, False
+            self._active = True
             self._settling, self._settled = None, False
 
     def end(self, *, clean: bool) -> None:
@@ -87,16 +88,16 @@ class SaveWatcher:
                 renamed = self._renames.take()
                 files = directory.read(self._held.root)
                 scan = Scan(tuple(files), time.monotonic(), alive=False, renamed=renamed)
-                units = self._recognition.end(scan, clean=clean).units
-                if self._ready:
-                    self._take(units, None)
+                found = self._recognition.end(scan, clean=clean, is_proved=self._is_proved)
+                if found.together:
+                    self._take(found.units, None, ended=not clean)
             except OSError as error:
                 self.report(f"the last checkpoint is not kept: {error}")
             self._taking = None
 
     def settle(self, *, ended: bool) -> bool:
         """Return whether the last save is held and copied; call again. `ended`: all workers ended with success."""
-        if not self._active or not self._ready:
+        if not self._active:
             return True
         if self._settling is None or ended > self._settling:
             self._settling, self._settled = ended, False
@@ -118,10 +119,9 @@ class SaveWatcher:
         while not self._ended.wait(_LEAST_SECONDS):
             try:
                 self._pause()
-                self._ask()
                 settling = self._settling
                 with self._lock:
-                    if self._active and self._ready:
+                    if self._active:
                         self._scan(ended=bool(settling))
                 self._send()
                 if settling is not None and settling == self._settling:
@@ -133,28 +133,24 @@ class SaveWatcher:
         self._renames.close()
 
     def _pause(self) -> None:
-        """Wait for a rename that may end a save, or until it is time to scan again."""
-        seconds = SCAN_SECONDS - _LEAST_SECONDS
-        if self._active and self._ready:
+        """Wait for a rename that may end a save, or until it is time to scan again.
+
+        A directory that does not change is read in at most one hundredth of the time, however many files it has.
+        """
+        seconds = max(SCAN_SECONDS - _LEAST_SECONDS, _REST_FACTOR * self._scan_cost)
+        if self._active:
             self._renames.wait(seconds)
         else:
             self._ended.wait(seconds)
 
-    def _ask(self) -> None:
-        """Ask whether this round's saves are kept; the store may take seconds to answer, so no lock is held."""
-        round_ = self._round
-        if self._ready or not self._active or round_ is None:
-            return
-        with suppress(RuntimeError):  # the round's store is gone, and so is the round
-            if round_.ready():
-                with self._lock:
-                    self._ready = self._round is round_
-
     def _scan(self, *, ended: bool) -> None:
         renamed = self._renames.take()
+        started = time.monotonic()
         before = directory.read(self._held.root)
         if before == self._last:
+            self._scan_cost = time.monotonic() - started
             return
+        self._scan_cost = 0.0
         opened = directory.open_for_writing(self._held.root, os.getpid())
         files = directory.read(self._held.root, opened)
         alive = all(processes.is_alive(pid) for pid in self._pids)
@@ -167,25 +163,47 @@ class SaveWatcher:
         if found.together:
             self._take(found.units, lambda: self._active)
         elif found.restless:
+            self._held.left = not self._held.list()
             self.report(
                 f"CheckpointsNeverRest: no checkpoint is kept: {found.busy} and what belongs to it change all the time;"
                 " save less often, or rename each save from a temporary name"
             )
 
-    def _take(self, units: Mapping[str, tuple[SeenFile, ...]], goes_on: Callable[[], bool] | None) -> None:
+    def _is_proved(self, file: SeenFile) -> bool:
+        """Return whether a file that a kill may have cut is whole by its format, and others of a save are known."""
+        try:
+            return self._bursts.knows and is_proved(self._held.root / file.path, file)
+        except OSError:
+            return False
+
+    def rests(self, files: Sequence[SeenFile]) -> list[SeenFile]:
+        """Return the files that the script may take for a save: not logs, and not what it kept open."""
+        return [
+            file
+            for file in files
+            if not (naming.is_log(file.path) or naming.is_temporary(file.path))
+            and file.path not in self._recognition.kept_open
+        ]
+
+    def _take(
+        self, units: Mapping[str, tuple[SeenFile, ...]], goes_on: Callable[[], bool] | None, *, ended: bool = False
+    ) -> None:
         assert self._taking is not None
         try:
-            taken = self._taking.take(units, goes_on)
+            taken = self._taking.take(units, goes_on, ended=ended)
         except TornError as error:
             self._recognition.reject((error.file,))
             self._last = None  # the other files are taken without it
             self.report(f"no checkpoint: {error}")
             return
         except NotTakenError as error:
+            self._held.left = True
             self.report(f"no checkpoint is kept: {error}")
             return
+        if self._taking.awaits:
+            self._last = None
         if taken is not None:
-            self._unsent = taken
+            self._unsent, self._held.left = taken, False
             if not self.make_room():
                 self.on_full(taken)
 
@@ -196,7 +214,7 @@ class SaveWatcher:
             return True
         except FullError as error:
             self._held.clear()
-            self._unsent = None
+            self._unsent, self._held.left = None, True
             self.report(f"CheckpointMemoryFull: no checkpoint is kept in memory: {error}")
             return False
 

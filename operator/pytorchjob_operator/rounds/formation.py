@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from pytorchjob_agent.contract.messages import Assigned, Hold, RoundId
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_operator.rounds import checkpoint_choice, checkpoint_problems, endings, past_failures, versions
+from pytorchjob_operator.rounds import checkpoint_problems, endings, past_failures, versions
 from pytorchjob_operator.rounds.phases import Rendezvous, Running, Trigger
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import End, EndReason, Member, Round, TrainingReason, count
@@ -82,7 +82,7 @@ def _next_id(transition: Transition) -> RoundId:
 def _assign_all(transition: Transition, round_: Round, chosen: Sequence[Member], reason: str) -> None:
     """Send each member its place. Member 0 hosts the round's store."""
     past = past_failures.encode(transition.state.history, transition.now)
-    checkpoint, pods = checkpoint_choice.choose(chosen), transition.state.pods
+    pods = transition.state.pods
     master, first_ranks = chosen[0], accumulate([0, *(member.nproc for member in chosen[:-1])])
     for rank, (member, first_rank) in enumerate(zip(chosen, first_ranks, strict=True)):
         neighbour = chosen[(rank + 1) % len(chosen)]
@@ -98,7 +98,6 @@ def _assign_all(transition: Transition, round_: Round, chosen: Sequence[Member],
                 master_port=master.port or 1,
                 restarts=transition.state.restarts,
                 past_failures=past,
-                checkpoint=checkpoint,
                 neighbour="" if neighbour is member else f"{neighbour.address}:{neighbour.port}",
                 reason=reason,
                 zone=pods[member.index].zone if member.index in pods else "",

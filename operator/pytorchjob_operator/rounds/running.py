@@ -100,8 +100,7 @@ def join(transition: Transition, member: Member, message: Join) -> None:
     if round_ is not None and round_.has(member.index) and message.round is not None and message.round < round_.id:
         _late_join(transition, member, round_)
         return
-    message = believed_saves(transition.state, message)
-    member = replace(member, port=message.port, held=message.held, durable=message.durable, parts=message.parts)
+    member = replace(member, port=message.port)
     member = transition.put(member)
     transition.reason = f"{member.pod} waits for a round"
     phase = transition.state.phase

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from pytorchjob_agent.contract.fields import RoundId
-from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave
 from pytorchjob_agent.contract.root_cause import Evidence
 
 
@@ -140,12 +139,6 @@ class Member:
     versions: Mapping[str, str | None] = field(default_factory=dict)
     tolerates_versions: bool = True
     """False: unequal versions end the job."""
-    held: tuple[HeldSave, ...] = ()
-    """The checkpoints that it held when it last waited for a round."""
-    durable: tuple[HeldSave, ...] = ()
-    """The checkpoints that it had then found whole on durable storage."""
-    parts: tuple[DurableParts, ...] = ()
-    """Those of which it had then found only some parts there."""
     checkpoint_problem: str = ""
     """Why it keeps no checkpoint, or has no copy of its last one."""
     clock_offset: float | None = None

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytorchjob_agent.contract.fields import MAX_COUNT, cut
-from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import (
     TRACEBACK_LIMIT,
     Checkpoint,
@@ -37,8 +36,6 @@ TEXT = st.builds(lambda unit, times: unit * times, st.sampled_from(UNITS), st.in
 WHOLE = st.integers(-(2**70), 2**70) | st.integers(0, 100)
 ROUND = st.builds(RoundId, st.integers(0, 2**53), st.integers(0, MAX_COUNT), st.integers(0, MAX_COUNT))
 RANKS = st.builds(lambda number, times: (number,) * times, WHOLE, st.integers(0, 20_000))
-SAVES = st.builds(HeldSave, st.builds(SaveId, ROUND, WHOLE, WHOLE), WHOLE, TEXT, WHOLE, TEXT)
-PARTS = st.builds(DurableParts, ROUND, WHOLE, WHOLE, TEXT, WHOLE | st.just(2**10_000 - 1))
 BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: WHOLE,
@@ -49,8 +46,6 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     RoundId | None: st.none() | ROUND,
     tuple[int, ...]: RANKS,
     tuple[str, ...]: st.lists(TEXT, max_size=12).map(tuple),
-    tuple[DurableParts, ...]: st.lists(PARTS, max_size=20).map(tuple),
-    tuple[HeldSave, ...]: st.lists(SAVES, max_size=20).map(tuple),
     Mapping[str, str | None]: st.dictionaries(TEXT, st.none() | TEXT, max_size=40),
     Mapping[str, float]: st.dictionaries(TEXT, st.floats() | WHOLE, max_size=20),
 }

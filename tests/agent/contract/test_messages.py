@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import (
     LINE_LIMIT,
     Assigned,
@@ -40,13 +39,9 @@ from pytorchjob_agent.contract.messages import (
 
 ROUND = RoundId(3, 7, 1)
 HELLO = Hello("job", "pod", "token", 0, "10.0.0.1", 8, "first", round=ROUND, rank=1, size=2, versions={"cuda": None})
-SAVE = [[3, 7, 1], 0, 7, 5, "digest", 1, ""]
 FROM_AGENT: list[Message] = [
     HELLO,
     Join(4321),
-    Join(4321, ROUND, held=(HeldSave(SaveId(ROUND, 0, 7), 2**40, "d" * 32, 2, "step-5"),)),
-    Join(4321, ROUND, durable=(HeldSave(SaveId(RoundId(0, 1, 7), 0, 7), 2**40, "d" * 32),)),
-    Join(4321, ROUND, parts=(DurableParts(ROUND, 7, 3, "step-5", 0b101),)),
     Heartbeat(step=5, total=10, metrics={"loss": 0.5}, heard=(0, 2), heard_ages=(3, 12), cooperative=True, answered=3),
     Heartbeat(heard=(1,), heard_ages=(3,), heard_in=ROUND, saves_on_request=True),
     Heartbeat(),
@@ -126,11 +121,6 @@ def changed(message: Message, **changes: Any) -> bytes:
         pytest.param(changed(Join(1), port=0), "a whole number 1..65535", id="a port of 0"),
         pytest.param(changed(Join(1), port=True), "port", id="true for a number"),
         pytest.param(changed(Join(1), port="1"), "port", id="text for a number"),
-        pytest.param(changed(Join(1), held=[[]]), "at most 8 held saves", id="a save without fields"),
-        pytest.param(changed(Join(1), held=[SAVE] * 9), "at most 8 held saves", id="too many saves"),
-        pytest.param(changed(Join(1), held=[[*SAVE[:6], "x" * 129]]), "held", id="a label that is too long"),
-        pytest.param(changed(Join(1), held=[[[1, 2], *SAVE[1:]]]), "held", id="a save of half a round"),
-        pytest.param(changed(Join(1), held=[[*SAVE[:5], 0, ""]]), "held", id="a save of no writer"),
         pytest.param(changed(HELLO, pod=5), "pod: '5' is not text of at most 253", id="a number for a text"),
         pytest.param(changed(HELLO, pod="x" * 254), "pod", id="a text that is too long"),
         pytest.param(changed(HELLO, index=-1), "index", id="a negative index"),

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.held_saves import SaveId
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves import copies
+from pytorchjob_agent.saves import copies, directory
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import FullError, HeldSaves
+from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, link_stays_inside
 from pytorchjob_agent.saves.placing import place
 from pytorchjob_agent.saves.round_keys import RoundKeys
@@ -97,24 +97,24 @@ def test_a_save_is_fetched_and_put_in_place(own: HeldSaves, theirs: HeldSaves, p
     (own.root / "step-6" / "a.pt").write_bytes(b"to")
     (own.root / "step-4").mkdir()
     (own.root / "step-4" / "a.pt").write_bytes(b"older")
-    found = copies.get(own, SaveId(ROUND, 0, 1), peer, KEYS)
-    files, aside = place(own, [found])
+    found = copies.get(own, Choice(ROUND, 0, 1), 0, peer, KEYS)
+    files, aside = place(own, [found], directory.read(own.root))
     assert (own.root / "step-5" / "a.pt").read_bytes() == b"whole"
-    assert ([file.path for file in files], aside) == (["step-5/a.pt"], ["step-6"])
+    assert ([file.path for file in files], aside) == (["step-5/a.pt"], ["step-4", "step-6"])
     assert not (own.root / "step-6").exists()
-    assert (own.root / "step-4").exists()
+    assert not (own.root / "step-4").exists()
 
 
 def test_a_torn_file_under_the_chosen_name_is_replaced(own: HeldSaves) -> None:
     manifest = make(own, {"latest.pt": b"whole"})
     (own.root / "latest.pt").write_bytes(b"torn!")
-    place(own, [manifest])
+    place(own, [manifest], directory.read(own.root))
     assert (own.root / "latest.pt").read_bytes() == b"whole"
 
 
 def test_a_file_that_the_script_overwrites_in_place_is_not_offered(own: HeldSaves) -> None:
     manifest = make(own, {"latest.pt": b"whole"})
-    place(own, [manifest])
+    place(own, [manifest], directory.read(own.root))
     (own.root / "latest.pt").write_bytes(b"next save")
     assert own.list() == ()
 
@@ -184,7 +184,7 @@ def test_a_peer_without_the_keys_of_the_round_gets_nothing(
 ) -> None:
     make(theirs, {"latest.pt": b"whole"})
     with pytest.raises((PeerRefusedError, OSError)):
-        copies.get(own, SaveId(ROUND, 0, 1), peer, keys)
+        copies.get(own, Choice(ROUND, 0, 1), 0, peer, keys)
     assert own.list() == ()
 
 
@@ -413,6 +413,6 @@ def test_nothing_is_placed_through_a_folder_that_leads_out(own: HeldSaves, tmp_p
     manifest = make(own, {"sub/a.pt": b"whole"})
     (tmp_path / "outside").mkdir()
     (own.root / "sub").symlink_to(tmp_path / "outside")
-    with pytest.raises(OSError, match="leads out"):
-        place(own, [manifest])
+    with pytest.raises(OSError, match="leads through the link"):
+        place(own, [manifest], directory.read(own.root))
     assert not [*(tmp_path / "outside").iterdir()]

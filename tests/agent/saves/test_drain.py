@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
-from pytorchjob_agent.contract.held_saves import Choice, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import drain_choice, durable
 from pytorchjob_agent.saves.bounded import Progress, while_it_moves
@@ -20,6 +19,7 @@ from pytorchjob_agent.saves.drain_choice import DrainView
 from pytorchjob_agent.saves.durable import DurableSaves
 from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
@@ -31,8 +31,8 @@ from tests.waiting import again, until
 PATIENT, IMPATIENT = Patience(), Patience(1.5, 5.0, 1.5)
 """The second is for storage that is given up. A thread that gets no CPU for this time is given up too."""
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)
-OWN = HeldSave(SaveId(TWO, 0, 5), 1, "d")
-PART = HeldSave(SaveId(TWO, 1, 5), 1, "d", 2, "step-5")
+OWN = HeldSave(SaveId(TWO, 0, 5), 1)
+PART = HeldSave(SaveId(TWO, 1, 5), 1, 2, "step-5")
 BASE, ADOPTED = Choice(ONE, 0, 3), Choice(RoundId(0, 1, 7), 0, 3)
 OWN_CHOICE, PARTS = Choice(TWO, 0, 5), Choice(TWO, 0, 5, 2, "step-5")
 
@@ -42,7 +42,7 @@ def view(rank: int = 0, newest: HeldSave | None = None, base: Choice | None = No
     return DrainView(TWO, rank, 2, newest, base, **values)  # type: ignore[arg-type]
 
 
-OTHER = HeldSave(SaveId(TWO, 1, 5), 1, "d")
+OTHER = HeldSave(SaveId(TWO, 1, 5), 1)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_full_memory_leaves_the_saves_to_the_durable_directory(tmp_path: Path)
     agent = Agent(tmp_path, interval=0.1, limit=10_000)
     watcher = SaveWatcher(agent.held)
     watcher.on_full = lambda manifest: setattr(agent.drain, "loose", manifest)
-    writer = Writer("job", ONE, 0, 2)
+    writer = Writer("job", ONE, 0, 2, 2)
     watcher.begin(RoundOfSaves(writer, Local(0, 1, 2), KEYS, 1, lambda: True, list), [os.getpid()], [])
     agent.begin()
     for content in (b"x" * 20_000, b"y" * 20_000):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.checkpoint.fence import FencedError
-from pytorchjob_agent.contract.held_saves import Choice, DurableParts, SaveId
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import durable
 from pytorchjob_agent.saves.durable import CHUNK, DurableSaves
 from pytorchjob_agent.saves.held import SourceError
+from pytorchjob_agent.saves.held_saves import Choice, DurableParts, SaveId
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest
 
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.held_saves import Choice, SaveId
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import copies, directory, formats
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import ManifestError
 from pytorchjob_agent.saves.recognition import Recognition, Scan
 from pytorchjob_agent.saves.taking import Taking, Writer
@@ -119,7 +119,7 @@ def hold(own: HeldSaves) -> None:
     recognition, files = Recognition(), tuple(directory.read(own.root))
     recognition.follow(Scan(files, 0.0))
     units = recognition.follow(Scan(files, 5.0)).units
-    assert Taking(own, Writer("job", RoundId(1, 1), 0, 1), {}).take(units, None) is not None
+    assert Taking(own, Writer("job", RoundId(1, 1), 0, 1, 1), {}).take(units, None) is not None
 
 
 def copied(copy: Copy, own: HeldSaves, theirs: HeldSaves, cut: tuple[str, int]) -> bool:

@@ -1,14 +1,15 @@
 """Which peers keep the copies of a member's saves, from the nodes and the zones of all members."""
 
+import json
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytorchjob_agent.contract.held_saves import HeldSave, SaveId
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves.peers import Peer, shares_directory, targets
+from pytorchjob_agent.saves.held_saves import DurableParts, HeldSave, SaveId
+from pytorchjob_agent.saves.peers import Peer, targets
 
 
 def peer(rank: int, node: str, directory: str = "", zone: str = "") -> Peer:
@@ -113,15 +114,18 @@ def test_copies_are_spread_evenly_over_the_peers(zones: list[str]) -> None:
     assert max(best.values()) <= (max(1, -(-largest // others)) if others else 1)
 
 
-def test_members_with_one_directory_are_known() -> None:
-    assert shares_directory(peer(0, "a", "same"), [peer(1, "b", "same")])
-    assert not shares_directory(peer(0, "a"), [peer(1, "a")])
-
-
 def test_what_a_member_publishes_comes_back_as_it_was() -> None:
-    held = HeldSave(SaveId(RoundId(1, 2), 0, 3), 0, "", 2, "step-5")
-    own = Peer(3, "10.0.0.1", 4000, "node", "directory", (held,), "eu-1a")
+    held = HeldSave(SaveId(RoundId(1, 2), 0, 3), 7, 2, "step-5", own=True)
+    parts = DurableParts(RoundId(1, 2), 7, 3, "step-5", 0b101)
+    own = Peer(3, "10.0.0.1", 4000, "node", "directory", (held,), "eu-1a", (held,), (parts,), "files", left=True)
     assert Peer.from_json(3, own.to_json()) == own
+
+
+def changed(**fields: object) -> str:
+    """What a member publishes, with other fields."""
+    return json.dumps(
+        [*{"place": ["a", 1, "n", "d", "", "", 0], "held": [], "durable": [], "parts": [], **fields}.values()]
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,9 +134,19 @@ def test_what_a_member_publishes_comes_back_as_it_was() -> None:
         "",
         "[]",
         "7",
-        '["a", 0, "n", "d", [], ""]',
-        '["a", 1, "n", "d", [["x"]], ""]',
-        '["a", 1, "n", "d", [], 5]',
+        changed(place=["a", 0, "n", "d", "", "", 0]),
+        changed(place=["a", 1, "n", "d", 5, "", 0]),
+        changed(place=["a", 1, "n", "d"]),
+        changed(held=[["x"]]),
+        changed(held={}),
+        changed(held=[[[1, 2], 0, 7, 5, 1, "", 0]]),
+        changed(held=[[[1, 2, 0], 0, 2**60, 5, 1, "", 0]]),
+        changed(held=[[[1, 2, 0], 0, 7, 5, 0, "", 0]]),
+        changed(held=[[[1, 2, 0], 0, 7, 5, 1, "x" * 129, 0]]),
+        changed(held=[[[1, 2, 0], 0, 7, 5, 1, "\ud800", 0]]),
+        changed(parts=[[[1, 2, 0], 7, 2, "step-5", "f"]]),
+        changed(parts=[[[1, 2, 0], 7, 2, "", "1"]]),
+        changed(parts=[[[1, 2, 0], 7, 1, "step-5", "1"]]),
         "null",
     ],
 )

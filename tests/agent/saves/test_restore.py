@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
-from pytorchjob_agent.contract.held_saves import Choice, SaveId
 from pytorchjob_agent.saves import copies
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.durable import DurableSaves
 from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.restore import Fetching, MissingError, Sources
@@ -42,7 +42,7 @@ class Member:
     def fetch(self, *, goes_on: bool = True) -> list[Manifest]:
         """Fetch the chosen save; the peer has published what it holds."""
         peer = Peer(1, "127.0.0.1", self.port, "node", "directory", self.theirs.list())
-        return Fetching(self.held, CHOICE, Sources(KEYS, lambda: [peer], 1, self.tier, lambda: goes_on)).all()
+        return Fetching(self.held, CHOICE, Sources(KEYS, lambda _: [peer], self.tier, lambda: goes_on)).all([0])
 
     def content(self) -> bytes:
         """The file that the member holds now."""
@@ -103,5 +103,5 @@ def test_a_fetch_ends_with_its_round(member: Member) -> None:
     with pytest.raises(MissingError):
         member.fetch(goes_on=False)
     with pytest.raises(PeerRefusedError, match="the round has ended"):
-        copies.get(member.held, SaveId(ROUND, 0, 1), ("127.0.0.1", member.server.port), KEYS, lambda: False)
+        copies.get(member.held, CHOICE, 0, ("127.0.0.1", member.server.port), KEYS, lambda: False)
     assert member.held.list() == ()

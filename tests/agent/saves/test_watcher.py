@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.held_saves import HeldSave
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.held_saves import HeldSave
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
@@ -24,7 +24,7 @@ class Member:
     """An agent's memory with a peer beside it."""
 
     def __init__(self, folder: Path, limit: int, members: int = 2, peer_limit: int = 10**6) -> None:
-        self.root, self.ready = folder / "own", True
+        self.root = folder / "own"
         (folder / "peer").mkdir()
         self.root.mkdir()
         self.held, self.peer = HeldSaves(self.root, "job", limit), HeldSaves(folder / "peer", "job", peer_limit)
@@ -34,8 +34,8 @@ class Member:
         self.begin(1, members)
 
     def begin(self, number: int, members: int) -> None:
-        writer = Writer("job", RoundId(1, number), 0, members)
-        round_ = RoundOfSaves(writer, Local(0, 1, members), KEYS, 1, lambda: self.ready, self.peers)
+        writer = Writer("job", RoundId(1, number), 0, members, members)
+        round_ = RoundOfSaves(writer, Local(0, 1, members), KEYS, 1, self.peers)
         self.watcher.begin(round_, [os.getpid()], [])
 
     def peers(self) -> Sequence[Peer]:
@@ -163,14 +163,6 @@ def test_a_file_of_torch_save_that_is_cut_is_not_held(member: Member) -> None:
     (member.root / "b.pt").write_bytes(b"whole")
     save = until(member.newest)
     assert [file.path for file in member.held.get(save.id).files] == ["b.pt"]  # type: ignore[union-attr]
-
-
-def test_a_member_with_the_directory_of_another_keeps_nothing(member: Member) -> None:
-    member.ready = False
-    (member.root / "latest.pt").write_bytes(b"first")
-    time.sleep(2.0)  # longer than a save rests
-    member.watcher.end(clean=True)
-    assert member.held.list() == ()
 
 
 def test_a_limit_below_the_save_leaves_the_memory_to_the_script(

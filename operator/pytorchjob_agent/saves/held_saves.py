@@ -1,4 +1,4 @@
-"""What an agent holds of the job's checkpoints, as its request to join lists it, and the id of a chosen save. Pure.
+"""What an agent holds of the job's checkpoints, as it lists it for the others of a round, and the id of a save. Pure.
 
 A held save is what one owner had in its checkpoint directory at a moment when no file was being written. Scripts in
 which only rank 0 saves need the save of one owner. Scripts in which each rank saves need those of all owners that have
@@ -6,21 +6,15 @@ the same label.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
-from .fields import MAX_MEMBERS, ProtocolError, RoundId
+from pytorchjob_agent.contract.fields import MAX_MEMBERS, ProtocolError, RoundId
 
-MOST_SAVES = 8
-"""Held saves that one request to join lists."""
 LABEL_LIMIT = 128
 """Characters of a label; a save with a longer one is not offered."""
-MOST_INCOMPLETE = 4
-"""Saves of which only some parts are on durable storage, that one request to join lists."""
-_DIGEST_LIMIT = 64
 _MAX_INT = 2**53
-_PARTS, _PARTS_OF_PARTS = 7, 5
 _HEXADECIMAL = re.compile(rf"[0-9a-f]{{1,{MAX_MEMBERS // 4 + 1}}}")
 
 
@@ -41,12 +35,12 @@ class HeldSave:
     id: SaveId
     size: int
     """Bytes."""
-    digest: str
-    """Of the names, sizes and checksums of its files."""
     writers: int = 1
     """How many members wrote it together. Above 1, the others have parts with the same label."""
     label: str = ""
     """The name that the parts of several writers have in common."""
+    own: bool = False
+    """True if each of its files is named for the rank that wrote it: no other rank loads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ class Choice:
     label: str = ""
 
     def to_text(self) -> str:
-        """Return the text that an assignment carries."""
+        """Return the text that `from_text` reads."""
         first = f"{self.round}/{self.owner}/{self.number}"
         return first if self.writers == 1 else f"{first}/{self.writers}/{self.label}"
 
@@ -154,74 +148,73 @@ def round_of(text: str) -> RoundId | None:
         return None
 
 
-def some_saves(**more: Any) -> Any:
-    """Some held saves, the newest first; a sender drops the rest."""
-    metadata = {
-        "check": lambda value: isinstance(value, list) and len(value) <= MOST_SAVES and all(map(_is_save, value)),
-        "form": f"at most {MOST_SAVES} held saves",
-        "read": lambda value: tuple(map(_read, value)),
-        "bound": lambda value: [_write(save) for save in value[:MOST_SAVES] if _fits(save)],
-        "shorten": lambda value, most: value[:most],
-    }
-    return field(metadata=metadata, **more)
+def write_saves(saves: Iterable[HeldSave]) -> list[Any]:
+    """Return what `read_saves` reads."""
+    return [
+        [_write_round(save.id.round), save.id.owner, save.id.number, save.size, save.writers, save.label, int(save.own)]
+        for save in saves
+    ]
 
 
-def some_durable_parts(**more: Any) -> Any:
-    """Some incomplete saves on durable storage, the newest first; a sender drops the rest."""
-    metadata = {
-        "check": lambda value: isinstance(value, list) and len(value) <= MOST_INCOMPLETE and all(map(_is_parts, value)),
-        "form": f"at most {MOST_INCOMPLETE} incomplete saves",
-        "read": lambda value: tuple(map(_read_parts, value)),
-        "bound": lambda value: [row for row in map(_write_parts, value[:MOST_INCOMPLETE]) if _is_parts(row)],
-        "shorten": lambda value, most: value[:most],
-    }
-    return field(metadata=metadata, **more)
+def read_saves(rows: Any) -> tuple[HeldSave, ...]:
+    """Read the saves that another member lists. Raises ValueError."""
+    return tuple(map(_read_save, _list(rows)))
 
 
-def _write_parts(parts: DurableParts) -> list[Any]:
-    round_ = [parts.round.term, parts.round.number, parts.round.attempt]
-    return [round_, parts.number, parts.writers, parts.label, f"{parts.owners:x}"]
+def write_parts(parts: Iterable[DurableParts]) -> list[Any]:
+    """Return what `read_parts` reads."""
+    return [[_write_round(each.round), each.number, each.writers, each.label, f"{each.owners:x}"] for each in parts]
 
 
-def _read_parts(value: Sequence[Any]) -> DurableParts:
-    round_, number, writers, label, owners = value
-    return DurableParts(RoundId(*round_), number, writers, label, int(owners, 16))
+def read_parts(rows: Any) -> tuple[DurableParts, ...]:
+    """Read the incomplete saves that another member lists. Raises ValueError."""
+    return tuple(map(_read_parts, _list(rows)))
 
 
-def _is_parts(value: Any) -> bool:
-    if not (isinstance(value, list) and len(value) == _PARTS_OF_PARTS):
-        return False
-    round_, number, writers, label, owners = value
-    if not (type(number) is int and 0 <= number <= _MAX_INT and type(writers) is int and 1 < writers <= MAX_MEMBERS):
-        return False
-    hexadecimal = isinstance(owners, str) and _HEXADECIMAL.fullmatch(owners) is not None
-    known = hexadecimal and int(owners, 16) < 1 << writers
-    return known and _is_round(round_) and _is_text(label, LABEL_LIMIT) and bool(label)
+def _list(rows: Any) -> list[Any]:
+    if not isinstance(rows, list):
+        raise ValueError("not a list of saves")
+    return rows
 
 
-def _fits(save: HeldSave) -> bool:
-    return _is_save(_write(save))
-
-
-def _write(save: HeldSave) -> list[Any]:
-    id_ = save.id
-    round_ = [id_.round.term, id_.round.number, id_.round.attempt]
-    return [round_, id_.owner, id_.number, save.size, save.digest, save.writers, save.label]
-
-
-def _read(value: Sequence[Any]) -> HeldSave:
-    round_, owner, number, size, digest, writers, label = value
-    return HeldSave(SaveId(RoundId(*round_), owner, number), size, digest, writers, label)
-
-
-def _is_save(value: Any) -> bool:
-    if not (isinstance(value, list) and len(value) == _PARTS):
-        return False
-    round_, owner, number, size, digest, writers, label = value
+def _read_save(row: Any) -> HeldSave:
+    round_, owner, number, size, writers, label, own = _row(row, 7)
     bounds = ((owner, 0, MAX_MEMBERS), (number, 0, _MAX_INT), (size, 0, _MAX_INT), (writers, 1, MAX_MEMBERS))
     if not all(type(count) is int and low <= count <= high for count, low, high in bounds):
-        return False
-    return _is_round(round_) and _is_text(digest, _DIGEST_LIMIT) and _is_text(label, LABEL_LIMIT)
+        raise ValueError("a number of a save is out of bounds")
+    if not _is_text(label, LABEL_LIMIT):
+        raise ValueError("the label of a save is no text, or too long")
+    return HeldSave(SaveId(_read_round(round_), owner, number), size, writers, label, own == 1)
+
+
+def _read_parts(row: Any) -> DurableParts:
+    round_, number, writers, label, owners = _row(row, 5)
+    if not (type(number) is int and 0 <= number <= _MAX_INT and type(writers) is int and 1 < writers <= MAX_MEMBERS):
+        raise ValueError("a number of an incomplete save is out of bounds")
+    if not (isinstance(owners, str) and _HEXADECIMAL.fullmatch(owners) and int(owners, 16) < 1 << writers):
+        raise ValueError("the owners of an incomplete save are not known")
+    if not (_is_text(label, LABEL_LIMIT) and label):
+        raise ValueError("the label of an incomplete save is no text, or too long")
+    return DurableParts(_read_round(round_), number, writers, label, int(owners, 16))
+
+
+def _row(row: Any, length: int) -> list[Any]:
+    if not (isinstance(row, list) and len(row) == length):
+        raise ValueError("not a save")
+    return row
+
+
+def _write_round(round_: RoundId) -> list[int]:
+    return [round_.term, round_.number, round_.attempt]
+
+
+def _read_round(value: Any) -> RoundId:
+    if not (isinstance(value, list) and len(value) == 3 and all(type(number) is int for number in value)):
+        raise ValueError("not a round")
+    try:
+        return RoundId(*value)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
 
 
 def _is_text(value: Any, most: int) -> bool:
@@ -229,13 +222,3 @@ def _is_text(value: Any, most: int) -> bool:
     if not isinstance(value, str) or len(value) > most:
         return False
     return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _is_round(value: Any) -> bool:
-    if not (isinstance(value, list) and len(value) == 3 and all(type(number) is int for number in value)):
-        return False
-    try:
-        RoundId(*value)
-    except ProtocolError:
-        return False
-    return True

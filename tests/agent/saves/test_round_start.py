@@ -1,4 +1,4 @@
-"""Which checkpoint a round starts with, from what its members hold."""
+"""What all members of a round start with, from what each of them offers."""
 
 from dataclasses import replace
 
@@ -6,25 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytorchjob_agent.contract.held_saves import Choice, DurableParts, HeldSave, SaveId
-from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
-from pytorchjob_operator.rounds.checkpoint_choice import choose
-from pytorchjob_operator.rounds.values import Member
-from tests.rounds.story import Job, expected, running
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves.held_saves import Choice, DurableParts, HeldSave, SaveId
+from pytorchjob_agent.saves.peers import Peer
+from pytorchjob_agent.saves.round_start import Part, Start, StartKind, decide
 
-ONE, TWO = RoundId(1, 1), RoundId(1, 2)
+ONE, TWO, NOW = RoundId(1, 1), RoundId(1, 2), RoundId(1, 3)
 
 
 def save(round_: RoundId, owner: int, number: int, writers: int = 1, label: str = "") -> HeldSave:
-    return HeldSave(SaveId(round_, owner, number), 5, "digest", writers, label)
+    return HeldSave(SaveId(round_, owner, number), 5, writers, label)
 
 
 def part(owner: int, number: int, label: str, round_: RoundId = ONE) -> HeldSave:
     return save(round_, owner, number, 2, label)
 
 
-def member(index: int, *held: HeldSave) -> Member:
-    return Member(index, f"pod-{index}", "", "x", 1, "10.0.0.1", 1, 0.0, held=held)
+def member(rank: int, *held: HeldSave, files: str = "", left: bool = False, directory: str = "") -> Peer:
+    return Peer(rank, "10.0.0.1", 1, "node", directory or f"directory-{rank}", held, files=files, left=left)
+
+
+def choose(members: list[Peer]) -> str:
+    """The chosen save; empty: none."""
+    start = decide(members, NOW)
+    assert (start.choice is None) == (start.kind is not StartKind.RESTORE)
+    return "" if start.choice is None else start.choice.to_text()
 
 
 @pytest.mark.parametrize(
@@ -41,6 +47,9 @@ def member(index: int, *held: HeldSave) -> Member:
         pytest.param([[part(0, 1, "step-5")], [part(1, 1, "step-6")]], "", id="parts of different saves"),
         pytest.param([[part(0, 1, "step-5")], [part(1, 1, "step-5", TWO)]], "", id="parts of different rounds"),
         pytest.param([[part(0, 1, ""), part(1, 1, "")]], "", id="parts without a name in common"),
+        pytest.param([[save(RoundId(9, 1), 0, 1)], [save(ONE, 1, 1)]], "1.1/1/1", id="none of a later round: a lie"),
+        pytest.param([[save(NOW, 0, 1)], []], "", id="none of this round: a lie"),
+        pytest.param([[save(ONE, 0, number) for number in range(40)], []], "1.1/0/39", id="the newest of many"),
         pytest.param(
             [[part(0, 1, "a-5"), part(0, 2, "a-6")], [part(1, 1, "a-5"), part(1, 2, "a-6")]],
             "1.1/0/2/2/a-6",
@@ -154,33 +163,73 @@ def test_a_choice_comes_back_as_it_was(choice: Choice) -> None:
     assert Choice.from_text(choice.to_text()) == choice
 
 
-def test_all_members_of_a_round_receive_the_choice() -> None:
-    job = running(2)
-    first = job.round
-    assert first is not None
-    assert [job.assigned(index).checkpoint for index in range(2)] == ["", ""]
-    job.fails(0)
-    job.says(0, Join(20000, first, held=(save(first, 0, 1),)))
-    job.says(1, Join(20001, first, held=(save(first, 0, 2),)))
-    job.passes(5)
-    assert [job.assigned(index).checkpoint for index in range(2)] == [f"{first}/0/2"] * 2
+@pytest.mark.parametrize(
+    ("members", "kind"),
+    [
+        pytest.param([member(0), member(1)], StartKind.NOTHING, id="no files"),
+        pytest.param([member(0, files="a"), member(1, files="a")], StartKind.NOTHING, id="the same files"),
+        pytest.param([member(0, files="a"), member(1)], StartKind.SET_ASIDE, id="one member has files"),
+        pytest.param([member(0, files="a"), member(1, files="b")], StartKind.SET_ASIDE, id="files differ"),
+        pytest.param([member(0, files="a", left=True), member(1)], StartKind.LEAVE, id="a style that is not held"),
+        pytest.param(
+            [member(0, save(ONE, 0, 1), files="a", left=True), member(1)], StartKind.RESTORE, id="but one was held"
+        ),
+        pytest.param([member(0, directory="d"), member(1, directory="d")], StartKind.SHARED, id="one directory"),
+        pytest.param([member(0), Peer(1, "10.0.0.1", 1, "", "")], StartKind.NOTHING, id="a member without directory"),
+        pytest.param(
+            [Peer(0, "10.0.0.1", 1, "", ""), Peer(1, "10.0.0.1", 1, "", "")], StartKind.NOTHING, id="two without"
+        ),
+    ],
+)
+def test_what_members_start_with(members: list[Peer], kind: StartKind) -> None:
+    assert decide(members, NOW).kind is kind
 
 
-def test_each_member_of_a_round_receives_its_zone() -> None:
-    job = Job(2)
-    job.expect({0: expected(0, zone="eu-1a"), 1: expected(1)})
-    job.waits(0, 1)
-    assert [job.assigned(index).zone for index in range(2)] == ["eu-1a", ""]
+def own(owner: int) -> HeldSave:
+    """A part that only its own rank loads."""
+    return HeldSave(SaveId(ONE, owner, 1), 5, 3, "step-5", own=True)
 
 
-def test_a_member_without_checkpoints_is_a_problem_of_the_job_until_it_keeps_them_again() -> None:
-    job = running(2)
-    job.says(0, Heartbeat(checkpoint_problem="the memory is full"))
-    assert job.problem("CheckpointsNotKept") == "pod-0: the memory is full"
-    job.says(1, Heartbeat(checkpoint_problem="no room either"))
-    assert job.problem("CheckpointsNotKept") == "pod-0: the memory is full (and 1 more)"
-    job.says(0, Heartbeat())
-    assert job.problem("CheckpointsNotKept") == "pod-1: no room either"
-    job.says(1, Heartbeat())
-    assert job.problem("CheckpointsNotKept") is None
-    assert [event.partition(":")[0] for event in job.events].count("CheckpointsNotKept") == 1
+@pytest.mark.parametrize(
+    ("offers", "rank", "size", "needed"),
+    [
+        pytest.param([[own(0)], [own(1)], [own(2)]], 1, 3, [1], id="its own part of a save by rank"),
+        pytest.param([[own(0), own(1)], [own(2)]], 1, 2, [0, 1, 2], id="all, as the number of members has changed"),
+        pytest.param([[part(0, 1, "a-5")], [part(1, 1, "a-5")]], 1, 2, [0, 1], id="all parts of a common save"),
+        pytest.param([[save(ONE, 0, 1)], [], []], 2, 3, [0], id="the part of the rank that saves"),
+    ],
+)
+def test_the_parts_that_a_member_fetches(offers: list[list[HeldSave]], rank: int, size: int, needed: list[int]) -> None:
+    assert decide([member(at, *held) for at, held in enumerate(offers)], NOW).needed_by(rank, size) == needed
+
+
+@given(st.integers(1, 300), st.integers(1, 4))
+def test_a_member_asks_above_it_first_and_no_member_serves_many(size: int, holders: int) -> None:
+    held = tuple(range(min(holders, size)))
+    start = Start(StartKind.RESTORE, Choice(ONE), {0: Part(held)})
+    served: dict[int, int] = {}
+    for rank in range(len(held), size):
+        first, *others = start.sources(0, rank, size)
+        served[first] = served.get(first, 0) + 1
+        assert rank not in (first, *others)
+        assert {*held} <= {first, *others}
+        seen = {rank}
+        while first not in held:  # the way up ends at a holder
+            assert first not in seen
+            seen.add(first)
+            first = start.sources(0, first, size)[0]
+    assert all(count <= 4 * (1 + (rank in held)) for rank, count in served.items())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '["restore", "", []]', '["else", "", []]', '["nothing", "1.1/0/1", []]']
+)
+def test_a_text_that_is_no_decision_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        Start.from_json(text)
+
+
+def test_a_decision_comes_back_as_it_was() -> None:
+    start = decide([member(0, own(0)), member(1, own(1)), member(2, own(2), own(0))], NOW)
+    assert start.parts[0] == Part((0, 2), own=True)
+    assert Start.from_json(start.to_json()) == start

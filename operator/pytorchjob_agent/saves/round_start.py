@@ -1,0 +1,149 @@
+"""What all members of a round start with: one decision for each round, with or without a coordinator. Pure.
+
+Rank 0's agent decides from what every member offers. Either all members start from one save, or none gets one. A later
+round's save comes before an earlier round's, because the later round started from the earlier one's save. Within a
+round the saves of the lowest rank count: other ranks may write tables and the like.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Self
+
+from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, choice_of, complete
+from pytorchjob_agent.saves.peers import Peer
+
+_MOST_HOLDERS = 4
+"""Holders of each part that the decision lists: further members fetch from those that have fetched."""
+
+
+class StartKind(StrEnum):
+    """What the members do before their workers start."""
+
+    RESTORE = "restore"
+    """Each brings the files of the chosen save in place."""
+    NOTHING = "nothing"
+    """No member has a file of a save, or all have the same files."""
+    SET_ASIDE = "set-aside"
+    """No save is complete, and the files of members differ: each moves its rests away, and all start without a save."""
+    LEAVE = "leave"
+    """The files are left to the script: a member cannot hold the saves of this script."""
+    SHARED = "shared"
+    """Members have the same directory: what one of them saves, all find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one member wrote of the chosen save."""
+
+    holders: tuple[int, ...] = ()
+    """Ranks of the round that hold it, or find it on durable storage."""
+    own: bool = False
+    """True if only the rank that wrote it loads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The decision."""
+
+    kind: StartKind
+    choice: Choice | None = None
+    """The chosen save; only with RESTORE."""
+    parts: Mapping[int, Part] = field(default_factory=dict)
+    """Its parts by the rank that wrote them."""
+
+    def to_json(self) -> str:
+        """Return what `from_json` reads."""
+        parts = [[owner, int(part.own), *part.holders] for owner, part in self.parts.items()]
+        chosen = "" if self.choice is None else self.choice.to_text()
+        return json.dumps([self.kind, chosen, parts], separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a decision. Raises ValueError."""
+        try:
+            kind, chosen, entries = json.loads(text)
+            parts = {int(owner): Part(tuple(map(int, holders)), bool(own)) for owner, own, *holders in entries}
+            start = cls(StartKind(kind), Choice.from_text(chosen), parts)
+        except (TypeError, AttributeError, RecursionError, OverflowError) as error:
+            raise ValueError(f"not a decision: {error}") from None
+        if (start.kind is StartKind.RESTORE) != (start.choice is not None):
+            raise ValueError("not a decision: a save is named for another kind, or none for a restore")
+        return start
+
+    def needed_by(self, rank: int, size: int) -> list[int]:
+        """Return the owners of the parts that the workers of a member load; `size`: members of the round.
+
+        A part that only its own rank loads goes to that rank alone, as long as there is one member for each part.
+        """
+        alone = len(self.parts) == size
+        return [owner for owner, part in self.parts.items() if owner == rank or not (alone and part.own)]
+
+    def sources(self, owner: int, rank: int, size: int) -> list[int]:
+        """Return the ranks that a member asks for a part, in this order.
+
+        The members form a tree below the holders, so that each serves a few others, and no holder serves all.
+        """
+        holders = list(self.parts[owner].holders)
+        readers = [each for each in range(size) if each not in holders and owner in self.needed_by(each, size)]
+        turn = readers.index(rank) if rank in readers else 0
+        first = _parent(turn, holders, readers)
+        last = holders[turn % len(holders) :] + holders[: turn % len(holders)] if holders else []
+        return [each for each in dict.fromkeys([*first, *last]) if each != rank]
+
+
+def _parent(turn: int, holders: Sequence[int], readers: Sequence[int]) -> list[int]:
+    """Return the member above a reader in the tree: the first ones read from the holders."""
+    below = _MOST_HOLDERS * len(holders)
+    if not holders:
+        return []
+    return [holders[turn % len(holders)]] if turn < below else [readers[(turn - below) // _MOST_HOLDERS]]
+
+
+def decide(offers: Sequence[Peer], round_: RoundId) -> Start:
+    """Return what the members of a round start with; `offers`: what each of them holds, in the order of ranks."""
+    directories = [offer.directory for offer in offers if offer.directory]
+    if len(set(directories)) < len(directories):
+        return Start(StartKind.SHARED)
+    choice = _newest(offers, round_)
+    if choice is not None:
+        return Start(StartKind.RESTORE, choice, {owner: _part(offers, choice, owner) for owner in choice.owners})
+    if any(offer.left for offer in offers):
+        return Start(StartKind.LEAVE)
+    equal = len({offer.files for offer in offers}) == 1
+    return Start(StartKind.NOTHING if equal else StartKind.SET_ASIDE)
+
+
+def _newest(offers: Sequence[Peer], round_: RoundId) -> Choice | None:
+    """Return the newest complete save. What claims to be of a later round than this one is not a save of this job."""
+    held = _of_earlier((save for offer in offers for save in offer.held), round_)
+    durable = _of_earlier((save for offer in offers for save in offer.durable), round_)
+    parts = {each for offer in offers for each in offer.parts if each.round < round_}
+    whole = {choice_of(save) for save in durable}
+    return max([*complete(held, parts), *whole], key=lambda choice: choice.age, default=None)
+
+
+def _of_earlier(saves: Iterable[HeldSave], round_: RoundId) -> list[HeldSave]:
+    return list({save.id: save for save in saves if save.id.round < round_}.values())
+
+
+def _part(offers: Sequence[Peer], choice: Choice, owner: int) -> Part:
+    found = [(offer.rank, save) for offer in offers for save in offer.held if _is(save, choice, owner)]
+    stored = [offer.rank for offer in offers if _stores(offer, choice, owner)]
+    ranks = [*dict.fromkeys(rank for rank, _ in found)] or stored
+    return Part(tuple(ranks[:_MOST_HOLDERS]), bool(found) and all(save.own for _, save in found))
+
+
+def _is(save: HeldSave, choice: Choice, owner: int) -> bool:
+    return choice.includes(save) and save.id.owner == owner
+
+
+def _stores(offer: Peer, choice: Choice, owner: int) -> bool:
+    """Return whether a member finds a part on durable storage."""
+    whole = any(choice.includes(save) for save in offer.durable)
+    return whole or any(
+        owner in each.numbers and (each.round, each.writers, each.label) == (choice.round, choice.writers, choice.label)
+        for each in offer.parts
+    )
