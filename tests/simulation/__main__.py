@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from multiprocessing import get_context
 
-from . import schedule
+from . import saves, schedule
 from .faults import LEASE, TOGETHER
 
 _CHUNK = 25
@@ -22,12 +22,27 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this schedule alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: print what happens")
     parser.add_argument("--keep-going", action="store_true", help="run all schedules, whatever fails")
+    parser.add_argument("--saves", action="store_true", help="rounds that start from checkpoints (saves.py)")
     options = parser.parse_args()
+    if options.saves:
+        return _saves(range(options.first, options.first + options.seeds), options.jobs)
     if options.seed is not None:
         failure = schedule.run(options.seed, print if options.trace else None)
         print(f"seed {options.seed}: {failure.problem if failure else 'ok'}")
         return 1 if failure else 0
     return _many(options)
+
+
+def _saves(seeds: range, jobs: int) -> int:
+    started, failed = time.monotonic(), 0
+    chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
+    with get_context("fork").Pool(jobs) as pool:
+        for found in pool.imap_unordered(saves.found, chunks):
+            failed += len(found)
+            for seed, problem in found:
+                print(f"seed {seed}: {problem}", flush=True)
+    print(f"{len(seeds)} schedules of saves in {time.monotonic() - started:.1f} s: {failed} failed")
+    return 1 if failed else 0
 
 
 def _many(options: argparse.Namespace) -> int:

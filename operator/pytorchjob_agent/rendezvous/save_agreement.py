@@ -5,7 +5,6 @@ Rank 0 publishes that all may start, or why none does. Workers start only after 
 coordinator, and needs nothing but the round's store.
 """
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,8 @@ from pytorchjob_agent.saves.round_start import Start
 _START, _RESTORED, _FAILED, _GO = "start", "restored", "failed", "go-ahead"
 _OFFER_SECONDS = 60.0
 """How long rank 0 waits for what the others offer."""
+_RESTORE_SECONDS = 1800.0
+"""How long it waits until all have their files. With a coordinator, a member that is lost ends the round before."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
 _ALL_WELL = "ok"
 
@@ -34,9 +35,11 @@ class RoundEndedError(NotStartedError):
 class SaveAgreement:
     """One member's part in the agreement of one round. Each call may raise RuntimeError: the store is gone."""
 
-    def __init__(self, store: SignedStore, goes_on: Callable[[], bool]) -> None:
-        """`goes_on`: False once the round has ended."""
-        self._store, self._goes_on = store, goes_on
+    def __init__(
+        self, store: SignedStore, goes_on: Callable[[], bool], sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """`goes_on`: False once the round has ended. `sleep` pauses between two reads of the store, for seconds."""
+        self._store, self._goes_on, self._sleep = store, goes_on, sleep
         self._peers = Published(store, "saves", Peer.from_json)
         self._read: dict[int, Peer] = {}
         self._lock = threading.Lock()
@@ -86,9 +89,10 @@ class SaveAgreement:
         self._store.write(f"{_RESTORED}/{assigned.rank}", _ALL_WELL)
         if assigned.rank == 0:
             ranks = range(assigned.size)
-            self._await(lambda: self._store.has_all([f"{_RESTORED}/{rank}" for rank in ranks], ranks))
+            keys = [f"{_RESTORED}/{rank}" for rank in ranks]
+            self._await(lambda: self._store.has_all(keys, ranks), _RESTORE_SECONDS)
             self._store.write(_GO, _ALL_WELL)
-        self._await(lambda: self._store.read(_GO, 0) is not None)
+        self._await(lambda: self._store.read(_GO, 0) is not None, _RESTORE_SECONDS + _OFFER_SECONDS)
 
     def goes_on(self) -> bool:
         """Return whether the round goes on, and all members may still get their files."""
@@ -97,7 +101,7 @@ class SaveAgreement:
         with self._lock:
             return self._store.read(_FAILED) is None
 
-    def _await(self, is_there: Callable[[], bool], longest: float = math.inf) -> None:
+    def _await(self, is_there: Callable[[], bool], longest: float) -> None:
         """Wait until something is in the store. Raises NotStartedError."""
         pause, since = _FIRST_PAUSE, time.monotonic()
         while not is_there():
@@ -107,5 +111,5 @@ class SaveAgreement:
                 raise NotStartedError(f"node {failed.rank}: {failed.value}")
             if time.monotonic() - since > longest:
                 raise NotStartedError(f"a member has published nothing for {longest:.0f} s")
-            time.sleep(pause)
+            self._sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

@@ -1,6 +1,5 @@
 """Copies saves between agents: a server for peers, and the two requests, `put` a copy and `get` a save."""
 
-import shutil
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -85,10 +84,7 @@ def receive(held: HeldSaves, manifest: Manifest, side: _ServerSide | _ClientSide
     if manifest.job != held.job:
         raise PeerRefusedError("the save is of another job")
     wanted = [place for place, file in enumerate(manifest.files) if not file.link and held.find(file) is None]
-    if held.get(manifest.id) is None:
-        held.make_room(sum(manifest.files[place].size for place in wanted), keep=(manifest.id,))
-    folder = held.new_folder()
-    try:
+    with held.receiving(sum(manifest.files[place].size for place in wanted), keep=(manifest.id,)) as folder:
         for place, file in enumerate(manifest.files):
             if not file.link and place not in wanted:
                 source = held.find(file)
@@ -99,9 +95,6 @@ def receive(held: HeldSaves, manifest: Manifest, side: _ServerSide | _ClientSide
         for place in wanted:
             side.connection.receive_file(folder / str(place), manifest.files[place])
         held.keep(manifest, folder)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def send(held: HeldSaves, manifest: Manifest, wanted: list[int], to: tuple[Connection, Pace]) -> None:

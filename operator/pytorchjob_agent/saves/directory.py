@@ -115,10 +115,16 @@ def _writes(pid: int, name: str) -> bool:
     return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
 
-def used(root: Path) -> int:
-    """Return the bytes of all files below the directory, each file once whatever its number of names."""
+def used(root: Path, without: Collection[Path] = ()) -> int:
+    """Return the bytes of all files below the directory, each file once whatever its number of names.
+
+    Folders of `without` do not count.
+    """
     sizes: dict[int, int] = {}
+    left_out = {str(folder) for folder in without}
     for folder, _, names in os.walk(root):
+        if folder in left_out:
+            continue
         for name in names:
             with suppress(OSError):
                 found = os.lstat(os.path.join(folder, name))

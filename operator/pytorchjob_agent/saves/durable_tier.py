@@ -3,7 +3,6 @@
 Every call blocks for a bounded time, whatever the storage does.
 """
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,15 +73,10 @@ class DurableTier:
 
     def _bring(self, stored: Stored, progress: Progress) -> Manifest:
         manifest = stored.manifest
-        self._held.make_room(manifest.size, keep=(manifest.id,))
-        folder = self._held.new_folder()
-        try:
+        with self._held.receiving(manifest.size, keep=(manifest.id,)) as folder:
             for place, file in enumerate(manifest.files):
                 if not file.link:
                     durable.copy_out(stored, place, folder / str(place), progress.step)
             progress.step()
             self._held.keep(manifest, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
         return manifest

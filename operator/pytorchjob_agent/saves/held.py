@@ -45,6 +45,8 @@ class HeldSaves:
         self._saves: dict[SaveId, Manifest] = {}
         self._count = 0
         self._pinned: SaveId | None = None
+        self._coming: dict[Path, int] = {}
+        """Folders of copies that are being received, with the bytes that they will have."""
         self.reserve = 0
         """Bytes that the script is expected to need for its next save."""
         self._own.mkdir(parents=True, exist_ok=True)
@@ -139,12 +141,30 @@ class HeldSaves:
         folder.mkdir(parents=True)  # the script may have removed all that was in its directory
         return folder
 
+    @contextmanager
+    def receiving(self, size: int, keep: Sequence[SaveId] = ()) -> Iterator[Path]:
+        """Reserve room for a copy, and return an empty folder for its files; it is gone afterwards, unless kept.
+
+        Raises FullError.
+        """
+        with self._lock:
+            self.make_room(size, keep)
+            folder = self.new_folder()
+            self._coming[folder] = size
+        try:
+            yield folder
+        finally:
+            with self._lock:
+                self._coming.pop(folder, None)
+            shutil.rmtree(folder, ignore_errors=True)
+
     def keep(self, manifest: Manifest, folder: Path) -> None:
         """Keep the files of this folder as a save. Raises OSError."""
         (folder / _LIST).write_text(manifest.to_json())
         with self._lock:
             shutil.rmtree(self._own / manifest.name, ignore_errors=True)
             folder.rename(self._own / manifest.name)
+            self._coming.pop(folder, None)
             self._saves[manifest.id] = manifest
             self._trim()
 
@@ -156,7 +176,7 @@ class HeldSaves:
             spare = [id_ for id_ in oldest if id_ not in (*keep, self._pinned) and last[id_.owner] != id_]
             if self._is_above(size):
                 shutil.rmtree(self._own / _ASIDE, ignore_errors=True)
-            while (used := directory.used(self.root)) + size + self.reserve > self._limit:
+            while (used := self._used()) + size + self.reserve > self._limit:
                 if not (spare or size) and self._pinned in self._saves and self._pinned not in last.values():
                     spare.append(self._pinned)  # the script's own save comes first
                 if not spare:
@@ -167,7 +187,11 @@ class HeldSaves:
                 self._drop(spare.pop(0))
 
     def _is_above(self, size: int) -> bool:
-        return directory.used(self.root) + size + self.reserve > self._limit
+        return self._used() + size + self.reserve > self._limit
+
+    def _used(self) -> int:
+        """Return the bytes in use, with all those of copies that are being received."""
+        return directory.used(self.root, [*self._coming]) + sum(self._coming.values())
 
     def clear(self) -> None:
         """Drop all saves, so that the script has the memory for itself."""

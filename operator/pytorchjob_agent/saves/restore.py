@@ -59,8 +59,12 @@ class Fetching:
         since, pause = time.monotonic(), _PAUSE
         while self._sources.goes_on():
             for peer in peers:
-                if (found := self._ask(peer, owner, reasons)) is not None:
-                    return found
+                try:
+                    return self._get(peer, owner)
+                except (PeerRefusedError, ManifestError, FullError, OSError) as error:
+                    reasons[f"node {peer.rank}: {error}"] = None
+                    if isinstance(error, PeerRefusedError) and not self._has(peer, owner):
+                        since = time.monotonic()  # it fetches the part itself, from above
             if (found := self._read(owner, reasons)) is not None:
                 return found
             if not peers or time.monotonic() - since > HOLDER_SECONDS:
@@ -69,13 +73,13 @@ class Fetching:
             pause = min(2 * pause, _LONGEST_PAUSE)
         raise MissingError("; ".join(reasons)[:1000] or f"no member offers the part of rank {owner}")
 
-    def _ask(self, peer: Peer, owner: int, reasons: dict[str, None]) -> Manifest | None:
-        try:
-            address = (peer.address, peer.port)
-            return copies.get(self._held, self._choice, owner, address, self._sources.keys, self._sources.goes_on)
-        except (PeerRefusedError, ManifestError, FullError, OSError) as error:
-            reasons[f"node {peer.rank}: {error}"] = None
-            return None
+    def _get(self, peer: Peer, owner: int) -> Manifest:
+        address = (peer.address, peer.port)
+        return copies.get(self._held, self._choice, owner, address, self._sources.keys, self._sources.goes_on)
+
+    def _has(self, peer: Peer, owner: int) -> bool:
+        """Return whether a member held the part when the round began."""
+        return any(self._choice.includes(save) and save.id.owner == owner for save in peer.held)
 
     def _read(self, owner: int, reasons: dict[str, None]) -> Manifest | None:
         durable = self._sources.durable

@@ -18,7 +18,7 @@ from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import copies, directory, formats
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import HeldSaves
-from pytorchjob_agent.saves.held_saves import Choice, SaveId
+from pytorchjob_agent.saves.held_saves import Choice
 from pytorchjob_agent.saves.manifest import ManifestError
 from pytorchjob_agent.saves.recognition import Recognition, Scan
 from pytorchjob_agent.saves.taking import Taking, Writer
@@ -88,7 +88,7 @@ def put(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
 
 def get(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
     """A new pod fetches the owner's save."""
-    copies.get(theirs, SaveId(RoundId(1, 1), 0, 1), peer, PLAIN)
+    copies.get(theirs, Choice(RoundId(1, 1), 0, 1), 0, peer, PLAIN)
 
 
 @pytest.mark.parametrize("copy", [put, get])
