@@ -1,0 +1,66 @@
+"""Which files a script saves together: what is taken as a save, and what waits for the rest."""
+
+import pytest
+
+from pytorchjob_agent.saves.taking import ALONE_SECONDS, Bursts
+
+PAIR = ("model.pt", "optimizer.pt")
+SHARDS = ("model-1-of-3.pt", "model-2-of-3.pt", "model-3-of-3.pt")
+
+
+@pytest.mark.parametrize(
+    ("before", "changed", "is_whole"),
+    [
+        pytest.param([], PAIR[:1], True, id="the first save: nothing else is known"),
+        pytest.param([PAIR], PAIR, True, id="both files again"),
+        pytest.param([PAIR], PAIR[:1], False, id="one of two"),
+        pytest.param([PAIR, PAIR[:1]], PAIR[:1], True, id="one that was a save of its own before"),
+        pytest.param([PAIR], (*PAIR, "best.pt"), True, id="one more than before"),
+        pytest.param([PAIR], ("best.pt",), True, id="another file"),
+        pytest.param([SHARDS], SHARDS[:2], False, id="two of three shards"),
+        pytest.param([("step-10.pt", "step-20.pt"), ("step-30.pt",)], ("step-40.pt",), True, id="the least counts"),
+        pytest.param([("step-10.pt",)], ("step-20.pt", "step-30.pt"), True, id="two saves at once"),
+    ],
+)
+def test_what_was_written_together_is_awaited_together(
+    before: list[tuple[str, ...]], changed: tuple[str, ...], is_whole: bool
+) -> None:
+    assert learned(before).is_whole(changed, 0.0) is is_whole
+
+
+@pytest.mark.parametrize(
+    ("before", "changed", "is_whole"),
+    [
+        pytest.param([], PAIR[:1], True, id="the first save"),
+        pytest.param([PAIR], PAIR, True, id="both files"),
+        pytest.param([PAIR], PAIR[:1], False, id="one of two"),
+        pytest.param([PAIR], ("best.pt",), False, id="a file of which nothing is known"),
+    ],
+)
+def test_after_a_kill_only_what_is_known_to_be_whole_counts(
+    before: list[tuple[str, ...]], changed: tuple[str, ...], is_whole: bool
+) -> None:
+    assert learned(before).is_whole(changed, 0.0, ended=True) is is_whole
+
+
+def learned(saves: list[tuple[str, ...]]) -> Bursts:
+    """What is known after these saves."""
+    bursts = Bursts()
+    for save in saves:
+        bursts.learn(save)
+    return bursts
+
+
+def test_a_part_that_stays_alone_is_a_save_of_its_own() -> None:
+    bursts = Bursts()
+    bursts.learn(PAIR)
+    assert not bursts.is_whole(PAIR[:1], 5.0)
+    assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS - 1)
+    assert bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS)
+
+
+def test_a_part_at_the_end_of_the_workers_is_no_save_however_long_it_was_alone() -> None:
+    bursts = Bursts()
+    bursts.learn(PAIR)
+    assert not bursts.is_whole(PAIR[:1], 5.0)
+    assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS, ended=True)
