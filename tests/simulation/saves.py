@@ -277,7 +277,7 @@ class Schedule:
         label = f"step-{self.step}" if self.each_rank and self.size > 1 else ""
         writers = self.size if label else 1
         save_id = SaveId(id_, owner, number)
-        pod.held[save_id] = HeldSave(save_id, 1, writers, label, self.own and writers > 1)
+        pod.held[save_id] = HeldSave(save_id, 1, writers, label, own=self.own and writers > 1)
         pod.steps[save_id] = self.step
         mine = sorted(each for each in pod.held if each.owner == owner)
         for old in mine[:-2]:

@@ -252,7 +252,12 @@ class MemorySaves:
                         f" moved to {self._held.folder}/aside: {', '.join(aside)[:500]}"
                     )
             case StartKind.LEAVE:
-                if self._held.left:
+                if start.rivals:
+                    self._watcher.report(
+                        f"CheckpointsOfOneName: the files are left to the script: each rank saves {start.rivals},"
+                        " so nothing shows which of them belong together; put the rank and the step into the name"
+                    )
+                elif self._held.left:
                     say(f"the files in {self._rules.directory} are left to the script: {self._watcher.problem}")
             case StartKind.NOTHING | StartKind.SHARED:
                 pass

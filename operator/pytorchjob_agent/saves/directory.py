@@ -80,13 +80,21 @@ def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
 def _is_ours(root: Path, entry: os.DirEntry[str]) -> bool:
     if entry.is_file(follow_symlinks=False):
         return True
-    return entry.is_symlink() and manifest.link_stays_inside(_path(root, entry), os.readlink(entry.path))
+    return entry.is_symlink() and manifest.link_stays_inside(_path(root, entry), _target(root, entry))
+
+
+def _target(root: Path, entry: os.DirEntry[str]) -> str:
+    """Return the target of a link; of an absolute one below the directory the relative path, which other pods share."""
+    target = os.readlink(entry.path)
+    if not target.startswith(f"{root}/"):
+        return target
+    return os.path.relpath(target, os.path.dirname(entry.path))
 
 
 def _seen(root: Path, entry: os.DirEntry[str], opened: set[tuple[int, int]]) -> SeenFile:
     found, path = entry.stat(follow_symlinks=False), _path(root, entry)
     if entry.is_symlink():
-        return SeenFile(path, 0, found.st_mtime_ns, found.st_ino, link=os.readlink(entry.path))
+        return SeenFile(path, 0, found.st_mtime_ns, found.st_ino, link=_target(root, entry))
     writing = (found.st_dev, found.st_ino) in opened
     return SeenFile(path, found.st_size, found.st_mtime_ns, found.st_ino, writing)
 

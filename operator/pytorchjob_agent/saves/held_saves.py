@@ -14,6 +14,7 @@ from pytorchjob_agent.contract.fields import MAX_MEMBERS, ProtocolError, RoundId
 
 LABEL_LIMIT = 128
 """Characters of a label; a save with a longer one is not offered."""
+_DIGEST_LIMIT = 64
 _MAX_INT = 2**53
 _HEXADECIMAL = re.compile(rf"[0-9a-f]{{1,{MAX_MEMBERS // 4 + 1}}}")
 
@@ -38,7 +39,9 @@ class HeldSave:
     writers: int = 1
     """How many members wrote it together. Above 1, the others have parts with the same label."""
     label: str = ""
-    """The name that the parts of several writers have in common."""
+    """The name that the parts of several writers have in common; of a single one, the largest file that it changed."""
+    digest: str = ""
+    """Of the content of that file; of a single writer alone."""
     own: bool = False
     """True if each of its files is named for the rank that wrote it: no other rank loads them."""
 
@@ -111,7 +114,9 @@ class Choice:
 
 def choice_of(save: HeldSave) -> Choice:
     """Return the choice of a save whose parts, if it has several, are held."""
-    return Choice(save.id.round, save.id.owner if save.writers == 1 else 0, save.id.number, save.writers, save.label)
+    if save.writers == 1:
+        return Choice(save.id.round, save.id.owner, save.id.number)
+    return Choice(save.id.round, 0, save.id.number, save.writers, save.label)
 
 
 def complete(held: Iterable[HeldSave], durable: Iterable[DurableParts] = ()) -> Iterator[Choice]:
@@ -151,7 +156,16 @@ def round_of(text: str) -> RoundId | None:
 def write_saves(saves: Iterable[HeldSave]) -> list[Any]:
     """Return what `read_saves` reads."""
     return [
-        [_write_round(save.id.round), save.id.owner, save.id.number, save.size, save.writers, save.label, int(save.own)]
+        [
+            _write_round(save.id.round),
+            save.id.owner,
+            save.id.number,
+            save.size,
+            save.writers,
+            save.label,
+            save.digest,
+            int(save.own),
+        ]
         for save in saves
     ]
 
@@ -178,13 +192,13 @@ def _list(rows: Any) -> list[Any]:
 
 
 def _read_save(row: Any) -> HeldSave:
-    round_, owner, number, size, writers, label, own = _row(row, 7)
+    round_, owner, number, size, writers, label, digest, own = _row(row, 8)
     bounds = ((owner, 0, MAX_MEMBERS), (number, 0, _MAX_INT), (size, 0, _MAX_INT), (writers, 1, MAX_MEMBERS))
     if not all(type(count) is int and low <= count <= high for count, low, high in bounds):
         raise ValueError("a number of a save is out of bounds")
-    if not _is_text(label, LABEL_LIMIT):
+    if not (_is_text(label, LABEL_LIMIT) and _is_text(digest, _DIGEST_LIMIT)):
         raise ValueError("the label of a save is no text, or too long")
-    return HeldSave(SaveId(_read_round(round_), owner, number), size, writers, label, own == 1)
+    return HeldSave(SaveId(_read_round(round_), owner, number), size, writers, label, digest, own == 1)
 
 
 def _read_parts(row: Any) -> DurableParts:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Self
 
 from pytorchjob_agent.saves import naming
@@ -58,7 +59,11 @@ class Manifest:
     def held(self) -> HeldSave:
         """Return what this member lists for the others of a round."""
         own = self.writers > 1 and all(naming.is_own(file.path) for file in self.files)
-        return HeldSave(self.id, self.size, self.writers, self.label, own)
+        checksums = [
+            file.sha256 for file in self.files if self.writers == 1 and naming.unit_of(file.path) == self.label
+        ]
+        digest = sha256("".join(checksums).encode()).hexdigest()[:32] if checksums else ""
+        return HeldSave(self.id, self.size, self.writers, self.label, digest, own)
 
     def to_json(self) -> str:
         """Return one line that `from_json` reads."""

@@ -53,20 +53,22 @@ class Start:
     """The chosen save; only with RESTORE."""
     parts: Mapping[int, Part] = field(default_factory=dict)
     """Its parts by the rank that wrote them."""
+    rivals: str = ""
+    """With LEAVE: the name under which several members save different files."""
 
     def to_json(self) -> str:
         """Return what `from_json` reads."""
         parts = [[owner, int(part.own), *part.holders] for owner, part in self.parts.items()]
         chosen = "" if self.choice is None else self.choice.to_text()
-        return json.dumps([self.kind, chosen, parts], separators=(",", ":"))
+        return json.dumps([self.kind, chosen, parts, self.rivals], separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read a decision. Raises ValueError."""
         try:
-            kind, chosen, entries = json.loads(text)
+            kind, chosen, entries, rivals = json.loads(text)
             parts = {int(owner): Part(tuple(map(int, holders)), bool(own)) for owner, own, *holders in entries}
-            start = cls(StartKind(kind), Choice.from_text(chosen), parts)
+            start = cls(StartKind(kind), Choice.from_text(chosen), parts, str(rivals))
         except (TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise ValueError(f"not a decision: {error}") from None
         if (start.kind is StartKind.RESTORE) != (start.choice is not None):
@@ -107,6 +109,8 @@ def decide(offers: Sequence[Peer], round_: RoundId) -> Start:
     directories = [offer.directory for offer in offers if offer.directory]
     if len(set(directories)) < len(directories):
         return Start(StartKind.SHARED)
+    if rivals := _rivals(offers, round_):
+        return Start(StartKind.LEAVE, rivals=rivals)
     choice = _newest(offers, round_)
     if choice is not None:
         return Start(StartKind.RESTORE, choice, {owner: _part(offers, choice, owner) for owner in choice.owners})
@@ -123,6 +127,33 @@ def _newest(offers: Sequence[Peer], round_: RoundId) -> Choice | None:
     parts = {each for offer in offers for each in offer.parts if each.round < round_}
     whole = {choice_of(save) for save in durable}
     return max([*complete(held, parts), *whole], key=lambda choice: choice.age, default=None)
+
+
+def _rivals(offers: Sequence[Peer], round_: RoundId) -> str:
+    """Return the name under which other members than rank 0 save files of their own in the newest round, if any.
+
+    Nothing shows which of these files belong together. If a file of rank 0 is the same, one may stand for all.
+    """
+    alone = [
+        save for save in _of_earlier((save for offer in offers for save in offer.held), round_) if save.writers == 1
+    ]
+    last = max((save.id.round for save in alone), default=None)
+    content: dict[int, dict[str, set[str]]] = {}
+    newest: dict[int, HeldSave] = {}
+    for save in sorted((save for save in alone if save.id.round == last and save.label), key=lambda save: save.id):
+        content.setdefault(save.id.owner, {}).setdefault(save.label, set()).add(save.digest)
+        newest[save.id.owner] = save
+    first = newest.pop(0, None)
+    if first is None:
+        return ""
+    return next(
+        (
+            first.label
+            for owner, save in newest.items()
+            if save.label == first.label and not content[owner][save.label] & content[0][first.label]
+        ),
+        "",
+    )
 
 
 def _of_earlier(saves: Iterable[HeldSave], round_: RoundId) -> list[HeldSave]:

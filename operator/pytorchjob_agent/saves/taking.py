@@ -143,7 +143,7 @@ class Taking:
             if any(naming.rank_of(file.path, world) is not None for file in files)
         ]
         if self._writer.members == 1 or not parts:
-            return self._writers, self._label
+            return (1, _largest(changed)) if self._writers == 1 else (self._writers, self._label)
         label = max(parts, key=naming.numbers)
         if not naming.has_step(label) or label in self._labels or len(label) > LABEL_LIMIT:
             raise NotTakenError(
@@ -182,6 +182,12 @@ class Taking:
         found = os.lstat(link)
         if (found.st_size, found.st_mtime_ns, found.st_ino) != (file.size, file.mtime_ns, file.inode):
             raise TornError(file, "has changed")
+
+
+def _largest(changed: Mapping[str, tuple[SeenFile, ...]]) -> str:
+    """Return the name of the unit with most bytes; empty if it is too long, or files are only gone."""
+    found = max(changed, key=lambda name: sum(file.size for file in changed[name]), default="")
+    return found if len(found) <= LABEL_LIMIT else ""
 
 
 def is_proved(path: Path, file: SeenFile) -> bool:

@@ -163,6 +163,11 @@ def test_a_choice_comes_back_as_it_was(choice: Choice) -> None:
     assert Choice.from_text(choice.to_text()) == choice
 
 
+def named(owner: int, digest: str, label: str = "state.pt") -> HeldSave:
+    """A save of one writer, with the largest file that it changed."""
+    return HeldSave(SaveId(ONE, owner, 1), 5, 1, label, digest)
+
+
 @pytest.mark.parametrize(
     ("members", "kind"),
     [
@@ -173,6 +178,16 @@ def test_a_choice_comes_back_as_it_was(choice: Choice) -> None:
         pytest.param([member(0, files="a", left=True), member(1)], StartKind.LEAVE, id="a style that is not held"),
         pytest.param(
             [member(0, save(ONE, 0, 1), files="a", left=True), member(1)], StartKind.RESTORE, id="but one was held"
+        ),
+        pytest.param(
+            [member(0, named(0, "a")), member(1, named(1, "b"))], StartKind.LEAVE, id="each its own, of one name"
+        ),
+        pytest.param(
+            [member(0, named(0, "a"), named(1, "b")), member(1)], StartKind.LEAVE, id="also if one pod is lost"
+        ),
+        pytest.param([member(0, named(0, "a")), member(1, named(1, "a"))], StartKind.RESTORE, id="all the same file"),
+        pytest.param(
+            [member(0, named(0, "a")), member(1, named(1, "b", "table.csv"))], StartKind.RESTORE, id="a table of rank 1"
         ),
         pytest.param([member(0, directory="d"), member(1, directory="d")], StartKind.SHARED, id="one directory"),
         pytest.param([member(0), Peer(1, "10.0.0.1", 1, "", "")], StartKind.NOTHING, id="a member without directory"),
