@@ -106,7 +106,7 @@ class Recognition:
     """Units that were complete once."""
     _apart_since: float | None = None
     kept_open: set[str] = field(default_factory=set)
-    """Files that the script kept open until its workers ended, such as tables: they are in no save."""
+    """Files that the script keeps open, or kept open until its workers ended, such as tables: they are in no save."""
 
     def accept(self, files: Sequence[SeenFile]) -> None:
         """Take these files as complete: nothing has written them since they were verified."""
@@ -136,6 +136,7 @@ class Recognition:
                 self.reject(members)
             elif self._delays(members, scan.at):
                 late[name] = members
+        late = {name: members for name, members in late.items() if not self._is_beside(members, complete)}
         together = self._are_together(complete, late)
         self._apart_since = None if together else scan.at if self._apart_since is None else self._apart_since
         restless = self._apart_since is not None and scan.at - self._apart_since >= RESTLESS_SECONDS
@@ -168,7 +169,6 @@ class Recognition:
 
         After any other end, what was being written stays torn for good, unless its format proves that it is whole.
         """
-        self.kept_open = {path for path, file in self._tracked.items() if _is_kept_open(file, scan.at)}
         found = self.follow(scan)
         units = dict(found.units)
         late = False
@@ -201,6 +201,10 @@ class Recognition:
             now.open_since = (scan.at if opened is None else opened) if file.writing else None
             now.closed_since = None if file.writing else (scan.at if now.closed_since is None else now.closed_since)
             tracked[file.path] = now
+            if now.open_since is not None and scan.at - now.open_since >= FOLDER_REST_SECONDS:
+                self.kept_open.add(file.path)
+            elif scan.alive and not file.writing:
+                self.kept_open.discard(file.path)
         self._tracked = tracked
         self._note_renames(files, scan)
         self._done = {path: identity for path, identity in self._done.items() if path in tracked}
@@ -267,6 +271,14 @@ class Recognition:
             return False
         return self.local.first > 0 or not naming.lacks_commit(unit, paths)
 
+    def _is_beside(self, members: Sequence[SeenFile], complete: Mapping[str, tuple[SeenFile, ...]]) -> bool:
+        """Return whether a unit was opened before another one was written, and is still open: a table beside it."""
+        unfinished = [self._tracked[file.path] for file in members if not self._is_done(file)]
+        opened = [file.open_since for file in unfinished if file.open_since is not None]
+        if not opened or len(opened) < len(unfinished):
+            return False
+        return any(max(opened) < self._written(others) < inf for others in complete.values())
+
     def _delays(self, members: Sequence[SeenFile], now: float) -> bool:
         """Return whether a unit that is not complete may become so: then no save of the directory is taken."""
         if all(self._is_torn(file) or self._is_done(file) for file in members):
@@ -283,10 +295,6 @@ def _had_temporary_folder(before: SeenFile | None, now: SeenFile, scan: Scan) ->
     if before is None or not (scan.alive or (before.identity == now.identity and not before.writing)):
         return None
     return naming.is_temporary(before.path.rpartition("/")[0])
-
-
-def _is_kept_open(file: _Tracked, now: float) -> bool:
-    return file.open_since is not None and now - file.open_since >= FOLDER_REST_SECONDS
 
 
 def _ignored(file: SeenFile) -> bool:

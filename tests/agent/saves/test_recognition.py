@@ -488,3 +488,26 @@ def test_a_worker_that_ends_with_success_has_finished_its_save() -> None:
     recognition = Recognition()
     recognition.follow(Scan(files, 0.0))
     assert list(recognition.end(Scan(files, 0.1, alive=False), clean=True).units) == ["a.pt"]
+
+
+def test_a_table_that_is_kept_open_delays_no_save_and_is_in_none() -> None:
+    """It was opened before the save was written. A kill closes it, and it is still known for what it is."""
+    recognition = Recognition()
+    table, save = SeenFile("metrics.csv", 5, 1, 1, writing=True), SeenFile("latest.pt", 9, 2, 2)
+    recognition.follow(Scan((table,), 0.0))
+    recognition.follow(Scan((table, replace(save, writing=True)), 1.0))
+    recognition.follow(Scan((table, save), 2.0))
+    found = recognition.follow(Scan((table, save), 3.5))
+    assert (set(found.units), found.together) == ({"latest.pt"}, True)
+    recognition.follow(Scan((replace(table, writing=False), save), 4.0, alive=False))
+    found = recognition.end(Scan((replace(table, writing=False), save), 4.1, alive=False), clean=False)
+    assert (set(found.units), found.together) == ({"latest.pt"}, True)
+    assert recognition.kept_open == {"metrics.csv"}
+
+
+def test_a_file_that_is_opened_after_another_delays_it() -> None:
+    recognition = Recognition()
+    model, other = SeenFile("model.pt", 9, 2, 2), SeenFile("optimizer.pt", 5, 1, 1, writing=True)
+    recognition.follow(Scan((model,), 0.0))
+    recognition.follow(Scan((model, other), 1.0))
+    assert not recognition.follow(Scan((model, replace(other, size=7)), 2.0)).together
