@@ -1,9 +1,9 @@
 """Counters that no job can have reached wedge none: there is always a next round, and a next request."""
 
 import pytest
+from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave, SaveId
 
 from pytorchjob_agent.contract.fields import MAX_COUNT
-from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave, SaveId
 from pytorchjob_agent.contract.messages import Failed, Heartbeat, Join, Resumed, RoundId
 from pytorchjob_operator.rounds.failures import MOST_FAILURES, WHOLE_FAILURES
 from pytorchjob_operator.rounds.phases import Rendezvous

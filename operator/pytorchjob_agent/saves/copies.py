@@ -53,7 +53,7 @@ class SaveServer(PeerServer):
         if id_.owner > MAX_MEMBERS or id_.number > MAX_COUNT:
             raise PeerRefusedError("nobody has so many members or saves")
         known = self._held.get(id_)
-        if known is not None and known.held() != manifest.held():
+        if known is not None and known != manifest:
             raise PeerRefusedError("another save has this number already")
 
 

@@ -126,10 +126,11 @@ class HeldSaves:
                             return path
         return None
 
-    def number(self) -> int:
-        """Return a number above those of all saves that this agent has known."""
+    def number(self, round_: RoundId, owner: int) -> int:
+        """Return a number above those of all saves of this owner in a round; what others send does not count."""
         with self._lock:
-            self._count = max([self._count, *(id_.number for id_ in self._saves)]) + 1
+            own = [id_.number for id_ in self._saves if (id_.round, id_.owner) == (round_, owner)]
+            self._count = max([self._count, *own]) + 1
             return self._count
 
     def new_folder(self) -> Path:

@@ -125,7 +125,8 @@ class Taking:
         if len(files) > MOST_FILES:
             raise NotTakenError(f"{len(files)} files are more than a save may have")
         writers, label = self._together(changed)
-        id_ = SaveId(self._writer.round, self._writer.rank, self._held.number())
+        writer = self._writer.round, self._writer.rank
+        id_ = SaveId(*writer, self._held.number(*writer))
         manifest = self._link(Manifest(self._writer.job, id_, (), writers, label), files, goes_on)
         self._units, self._writers, self._label = dict(units), writers, label
         self._labels |= {label}

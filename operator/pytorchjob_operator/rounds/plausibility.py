@@ -4,10 +4,8 @@ A new coordinator learns rounds and requests from the agents, and continues afte
 job can have reached would leave no room for later ones, and the job could never train again.
 """
 
-from dataclasses import replace
-
 from pytorchjob_agent.contract.fields import MAX_COUNT
-from pytorchjob_agent.contract.messages import Join, Refused, RoundId
+from pytorchjob_agent.contract.messages import Refused, RoundId
 from pytorchjob_operator.rounds.state import JobState
 
 TERMS_AHEAD = 1_000_000
@@ -24,16 +22,6 @@ def is_implausible(state: JobState, id_: RoundId) -> bool:
 def implausible(id_: RoundId) -> Refused:
     """Return the answer to an agent that reports such a round."""
     return Refused(f"round {id_} cannot have existed: its term is too high", again=True)
-
-
-def believed_saves(state: JobState, message: Join) -> Join:
-    """Return a request to join without saves of rounds that cannot have existed: the newest save is chosen for all."""
-    return replace(
-        message,
-        held=tuple(save for save in message.held if not is_implausible(state, save.id.round)),
-        durable=tuple(save for save in message.durable if not is_implausible(state, save.id.round)),
-        parts=tuple(parts for parts in message.parts if not is_implausible(state, parts.round)),
-    )
 
 
 def believed_request(state: JobState, answered: int) -> int:

@@ -27,7 +27,6 @@ from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalle
 from pytorchjob_operator.rounds.plausibility import (
     believed_request,
     believed_restarts,
-    believed_saves,
     implausible,
     is_implausible,
 )
