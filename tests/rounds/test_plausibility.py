@@ -1,7 +1,6 @@
 """Counters that no job can have reached wedge none: there is always a next round, and a next request."""
 
 import pytest
-from pytorchjob_agent.contract.held_saves import DurableParts, HeldSave, SaveId
 
 from pytorchjob_agent.contract.fields import MAX_COUNT
 from pytorchjob_agent.contract.messages import Failed, Heartbeat, Join, Resumed, RoundId
@@ -61,16 +60,6 @@ def test_a_last_round_that_cannot_have_been_is_refused_and_changes_nothing(id_: 
     assert job.round is None
     job.waits(0, 1)
     assert job.round == RoundId(1, 1)
-
-
-def test_a_save_of_a_round_that_cannot_have_been_is_not_chosen() -> None:
-    """Of whatever kind: all members would look for it, and none would find it."""
-    job, never, real = Job(2), RoundId(2**53, 1), RoundId(1, 3)
-    lie, true = (HeldSave(SaveId(round_, 0, 7), 1, "") for round_ in (never, real))
-    job.hello(0)
-    job.says(0, Join(20000, held=(lie, true), durable=(lie,), parts=(DurableParts(never, 1, 2, "step", 3),)))
-    job.waits(1)
-    assert [job.assigned(index).checkpoint for index in range(2)] == ["1.3/0/7"] * 2
 
 
 def test_a_round_that_a_member_knows_to_be_over_is_not_formed_again() -> None:

@@ -15,6 +15,8 @@ DCP_INDEX = ".metadata"
 """`torch.distributed.checkpoint` writes it last, at its coordinator rank."""
 _DCP_SUFFIX = ".distcp"
 _TEMPORARY = re.compile(r"(^[.~])|(\.(tmp|temp|part|partial|incomplete|swp)([.\-_]?\w*)?$)|(^(tmp|temp)[-_.])", re.I)
+_MARKER = re.compile(r"\.(complete|completed|committed|done|finished|ready|success|whole)", re.I)
+"""Scripts write such a file last, and load nothing without it."""
 _LOG = re.compile(r"(^events\.out\.tfevents)|(\.(log|out|err)$)", re.I)
 _STEP_FOLDER = re.compile(r"(^\d+$)|((checkpoint|ckpt|step|iter|iteration|epochs?)[-_=]?\d+)", re.I)
 _RANK = re.compile(r"(?P<before>(?<![a-z])rank[-_=]?|rng_state_|random_states_|^__)(?P<rank>\d+)(?=[^0-9]|$)", re.I)
@@ -25,7 +27,10 @@ _TRAINER_FOLDER = re.compile(r"checkpoint-\d+")
 
 def is_temporary(path: str) -> bool:
     """Return whether a script will rename this file, or the folder that it is in."""
-    return any(part not in ("", DCP_INDEX) and _TEMPORARY.search(part) is not None for part in path.split("/"))
+    return any(
+        part not in ("", DCP_INDEX) and _TEMPORARY.search(part) is not None and _MARKER.fullmatch(part) is None
+        for part in path.split("/")
+    )
 
 
 def is_log(path: str) -> bool:

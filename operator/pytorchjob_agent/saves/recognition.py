@@ -105,8 +105,8 @@ class Recognition:
     _known: set[str] = field(default_factory=set)
     """Units that were complete once."""
     _apart_since: float | None = None
-    kept_open: set[str] = field(default_factory=set)
-    """Files that the script keeps open, or kept open until its workers ended, such as tables: they are in no save."""
+    kept_open: dict[str, int] = field(default_factory=dict)
+    """Files that the script has kept open, such as tables, with their inodes: they are in no save."""
 
     def accept(self, files: Sequence[SeenFile]) -> None:
         """Take these files as complete: nothing has written them since they were verified."""
@@ -136,7 +136,8 @@ class Recognition:
                 self.reject(members)
             elif self._delays(members, scan.at):
                 late[name] = members
-        late = {name: members for name, members in late.items() if not self._is_beside(members, complete)}
+        for name in [name for name, members in late.items() if self._is_beside(name, members, complete)]:
+            self.kept_open |= {file.path: file.inode for file in late.pop(name) if file.writing}
         together = self._are_together(complete, late)
         self._apart_since = None if together else scan.at if self._apart_since is None else self._apart_since
         restless = self._apart_since is not None and scan.at - self._apart_since >= RESTLESS_SECONDS
@@ -172,14 +173,14 @@ class Recognition:
         found = self.follow(scan)
         units = dict(found.units)
         late = False
-        for name, members in _by_unit([file for file in scan.files if not _ignored(file)]).items():
+        for name, members in _by_unit([file for file in scan.files if not self._is_ignored(file)]).items():
             if name in units:
                 continue
             whole = self._has_all(name, members) and not any(self._is_torn(file) for file in members)
             if whole and (clean or all(self._is_done(file) or is_proved(file) for file in members)):
                 self.accept(members)
                 units[name] = members
-            elif not all(file.path in self.kept_open for file in members):
+            else:
                 late = late or not found.together
                 self.reject([file for file in members if not self._is_done(file)])
         self._tracked.clear()
@@ -192,7 +193,8 @@ class Recognition:
         for file in scan.files:
             if naming.is_temporary(file.path):
                 self._temporary[file.inode] = file
-        files = [file for file in scan.files if not _ignored(file)]
+        self.kept_open = {path: inode for path, inode in self.kept_open.items() if inode in present}
+        files = [file for file in scan.files if not self._is_ignored(file)]
         tracked: dict[str, _Tracked] = {}
         for file in files:
             known = self._tracked.get(file.path)
@@ -201,10 +203,8 @@ class Recognition:
             now.open_since = (scan.at if opened is None else opened) if file.writing else None
             now.closed_since = None if file.writing else (scan.at if now.closed_since is None else now.closed_since)
             tracked[file.path] = now
-            if now.open_since is not None and scan.at - now.open_since >= FOLDER_REST_SECONDS:
-                self.kept_open.add(file.path)
-            elif scan.alive and not file.writing:
-                self.kept_open.discard(file.path)
+            if now.open_since is not None and scan.at - now.open_since >= LONG_OPEN_SECONDS:
+                self.kept_open[file.path] = file.inode
         self._tracked = tracked
         self._note_renames(files, scan)
         self._done = {path: identity for path, identity in self._done.items() if path in tracked}
@@ -271,13 +271,21 @@ class Recognition:
             return False
         return self.local.first > 0 or not naming.lacks_commit(unit, paths)
 
-    def _is_beside(self, members: Sequence[SeenFile], complete: Mapping[str, tuple[SeenFile, ...]]) -> bool:
+    def _is_ignored(self, file: SeenFile) -> bool:
+        kept_open = self.kept_open.get(file.path) == file.inode
+        return kept_open or naming.is_temporary(file.path) or naming.is_log(file.path)
+
+    def _is_beside(self, name: str, members: Sequence[SeenFile], complete: Mapping[str, tuple[SeenFile, ...]]) -> bool:
         """Return whether a unit was opened before another one was written, and is still open: a table beside it."""
         unfinished = [self._tracked[file.path] for file in members if not self._is_done(file)]
         opened = [file.open_since for file in unfinished if file.open_since is not None]
         if not opened or len(opened) < len(unfinished):
             return False
-        return any(max(opened) < self._written(others) < inf for others in complete.values())
+        return any(
+            max(opened) < self._written(others) < inf
+            for other, others in complete.items()
+            if naming.kind(other) != naming.kind(name)
+        )
 
     def _delays(self, members: Sequence[SeenFile], now: float) -> bool:
         """Return whether a unit that is not complete may become so: then no save of the directory is taken."""
@@ -295,10 +303,6 @@ def _had_temporary_folder(before: SeenFile | None, now: SeenFile, scan: Scan) ->
     if before is None or not (scan.alive or (before.identity == now.identity and not before.writing)):
         return None
     return naming.is_temporary(before.path.rpartition("/")[0])
-
-
-def _ignored(file: SeenFile) -> bool:
-    return naming.is_temporary(file.path) or naming.is_log(file.path)
 
 
 def _by_unit(files: Sequence[SeenFile]) -> dict[str, tuple[SeenFile, ...]]:

@@ -61,6 +61,8 @@ class Bursts:
     def __init__(self) -> None:
         """Know nothing."""
         self._known: dict[frozenset[str], Counter[str]] = {}
+        self._last: Counter[str] = Counter()
+        """What has changed since a kind changed twice: perhaps not yet all of a save."""
         self._pending: tuple[Counter[str], float] | None = None
 
     def is_whole(self, changed: Collection[str], now: float, *, ended: bool = False) -> bool:
@@ -69,25 +71,33 @@ class Bursts:
         `ended`: the workers have been killed. A part of a known save counts as a save of its own after ten seconds.
         """
         kinds = Counter(map(naming.kind, changed))
-        known = self._known.get(frozenset(kinds))
-        if known is not None and all(kinds[kind] >= count for kind, count in known.items()):
+        saves = [*self._known.values(), *([self._last] if self._last else [])]
+        if any(save.keys() == kinds.keys() and save <= kinds for save in saves):
             self._pending = None
             return True
-        if not any(kinds.keys() <= names for names in self._known):
-            return not (ended and self._known)
+        if not any(kinds.keys() <= save.keys() for save in saves):
+            return not (ended and saves)
         if self._pending is None or self._pending[0] != kinds:
             self._pending = (kinds, now)
         return not ended and now - self._pending[1] >= ALONE_SECONDS
 
     def learn(self, changed: Collection[str]) -> None:
-        """Note that a save has changed these units, and no others."""
+        """Note that a save has changed these units, and no others.
+
+        A save is what changes until one of its kinds changes again, however long the script pauses between its files.
+        """
         kinds = Counter(map(naming.kind, changed))
-        self._known[frozenset(kinds)] = kinds & self._known.get(frozenset(kinds), kinds)
+        if not kinds.keys() & self._last.keys():
+            self._last += kinds
+            return
+        known = self._known.get(frozenset(self._last), self._last)
+        self._known[frozenset(self._last)] = known & self._last
+        self._last = kinds
 
     @property
     def knows(self) -> bool:
         """True once a save is known."""
-        return bool(self._known)
+        return bool(self._last)
 
 
 class Taking:

@@ -182,7 +182,7 @@ class SaveWatcher:
             file
             for file in files
             if not (naming.is_log(file.path) or naming.is_temporary(file.path))
-            and file.path not in self._recognition.kept_open
+            and self._recognition.kept_open.get(file.path) != file.inode
         ]
 
     def _take(

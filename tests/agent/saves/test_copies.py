@@ -393,7 +393,7 @@ def test_another_save_than_the_one_asked_for_is_not_kept(own: HeldSaves) -> None
         lambda connection: connection._sock.sendall(b"whole"),
     )
     with pytest.raises(PeerRefusedError, match="another save"):
-        copies.get(own, SaveId(ROUND, 0, 1), peer, KEYS)
+        copies.get(own, Choice(ROUND, 0, 1), 0, peer, KEYS)
     assert own.list() == ()
 
 

@@ -215,7 +215,7 @@ def test_a_full_memory_leaves_the_saves_to_the_durable_directory(tmp_path: Path)
     watcher = SaveWatcher(agent.held)
     watcher.on_full = lambda manifest: setattr(agent.drain, "loose", manifest)
     writer = Writer("job", ONE, 0, 2, 2)
-    watcher.begin(RoundOfSaves(writer, Local(0, 1, 2), KEYS, 1, lambda: True, list), [os.getpid()], [])
+    watcher.begin(RoundOfSaves(writer, Local(0, 1, 2), KEYS, 1, list), [os.getpid()], [])
     agent.begin()
     for content in (b"x" * 20_000, b"y" * 20_000):
         (agent.held.root / "new.tmp").write_bytes(content)

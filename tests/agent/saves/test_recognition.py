@@ -502,7 +502,7 @@ def test_a_table_that_is_kept_open_delays_no_save_and_is_in_none() -> None:
     recognition.follow(Scan((replace(table, writing=False), save), 4.0, alive=False))
     found = recognition.end(Scan((replace(table, writing=False), save), 4.1, alive=False), clean=False)
     assert (set(found.units), found.together) == ({"latest.pt"}, True)
-    assert recognition.kept_open == {"metrics.csv"}
+    assert recognition.kept_open == {"metrics.csv": 1}
 
 
 def test_a_file_that_is_opened_after_another_delays_it() -> None:
