@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from pytorchjob_agent.saves import directory, naming
@@ -12,15 +12,20 @@ from pytorchjob_agent.saves.recognition import SeenFile
 from pytorchjob_agent.saves.wire import copy_file
 
 
-def place(held: HeldSaves, parts: Sequence[Manifest], rests: Sequence[SeenFile]) -> tuple[list[SeenFile], list[str]]:
+def place(
+    held: HeldSaves, parts: Sequence[Manifest], rests: Sequence[SeenFile], open_: Collection[str] = ()
+) -> tuple[list[SeenFile], list[str]]:
     """Make the directory have these parts of a save; return its files as they are now, and the units moved aside.
 
-    `rests` are the files that the script may take for a save: those that the save lacks are newer, or not whole.
+    `rests` are the files that the script may take for a save: those that the save lacks are newer, or not whole. Of
+    those that the workers kept open (`open_`) only files of the save's kinds are: others are tables.
     Raises OSError.
     """
     wanted = union(parts)
     same = {file.path for file in rests if file.path in wanted and _is_same(held, file, *wanted[file.path])}
-    aside = set_aside(held, (file for file in rests if file.path not in same))
+    kinds = {naming.kind(naming.unit_of(path)) for path in wanted}
+    tables = {path for path in open_ if naming.kind(naming.unit_of(path)) not in kinds}
+    aside = set_aside(held, (file for file in rests if file.path not in same | tables))
     for path, (manifest, position) in wanted.items():
         if path not in same:
             _bring(held, manifest, position)

@@ -107,6 +107,8 @@ class Recognition:
     _apart_since: float | None = None
     kept_open: dict[str, int] = field(default_factory=dict)
     """Files that the script has kept open, such as tables, with their inodes: they are in no save."""
+    long_open: set[str] = field(default_factory=set)
+    """Files that were open for a while when they were seen last before the workers ended: tables, or large saves."""
 
     def accept(self, files: Sequence[SeenFile]) -> None:
         """Take these files as complete: nothing has written them since they were verified."""
@@ -205,6 +207,10 @@ class Recognition:
             tracked[file.path] = now
             if now.open_since is not None and scan.at - now.open_since >= LONG_OPEN_SECONDS:
                 self.kept_open[file.path] = file.inode
+            if now.open_since is not None and scan.at - now.open_since >= FOLDER_REST_SECONDS:
+                self.long_open.add(file.path)
+            elif scan.alive:
+                self.long_open.discard(file.path)
         self._tracked = tracked
         self._note_renames(files, scan)
         self._done = {path: identity for path, identity in self._done.items() if path in tracked}

@@ -17,6 +17,7 @@ from pytorchjob_agent.saves.manifest import MOST_BYTES, MOST_FILES, HeldFile, Ma
 from pytorchjob_agent.saves.recognition import Identity, SeenFile
 
 _CHUNK = 1 << 20
+_CLOSER = 1.5
 ALONE_SECONDS = 10.0
 """After this time without its other files, a part of a known save is a save of its own."""
 
@@ -61,8 +62,8 @@ class Bursts:
     def __init__(self) -> None:
         """Know nothing."""
         self._known: dict[frozenset[str], Counter[str]] = {}
-        self._last: Counter[str] = Counter()
-        """What has changed since a kind changed twice: perhaps not yet all of a save."""
+        self._last: list[tuple[Counter[str], float]] = []
+        """What has changed since a kind changed twice, and when: perhaps not yet all of a save."""
         self._pending: tuple[Counter[str], float] | None = None
 
     def is_whole(self, changed: Collection[str], now: float, *, ended: bool = False) -> bool:
@@ -71,7 +72,11 @@ class Bursts:
         `ended`: the workers have been killed. A part of a known save counts as a save of its own after ten seconds.
         """
         kinds = Counter(map(naming.kind, changed))
-        saves = [*self._known.values(), *([self._last] if self._last else [])]
+        last = sum((each for each, _ in self._last), Counter[str]())
+        if kinds.keys() & last.keys():
+            self._close(now)
+            last = Counter()
+        saves = [*self._known.values(), *([last] if last else [])]
         if any(save.keys() == kinds.keys() and save <= kinds for save in saves):
             self._pending = None
             return True
@@ -81,23 +86,31 @@ class Bursts:
             self._pending = (kinds, now)
         return not ended and now - self._pending[1] >= ALONE_SECONDS
 
-    def learn(self, changed: Collection[str]) -> None:
-        """Note that a save has changed these units, and no others.
+    def learn(self, changed: Collection[str], now: float) -> None:
+        """Note that a save has changed these units, and no others; `is_whole` was asked before."""
+        self._last.append((Counter(map(naming.kind, changed)), now))
 
-        A save is what changes until one of its kinds changes again, however long the script pauses between its files.
+    def _close(self, now: float) -> None:
+        """A kind changes again: what came before are whole saves.
+
+        Files of one save lie closer together than two saves do. Files that alternate are saves of their own.
         """
-        kinds = Counter(map(naming.kind, changed))
-        if not kinds.keys() & self._last.keys():
-            self._last += kinds
-            return
-        known = self._known.get(frozenset(self._last), self._last)
-        self._known[frozenset(self._last)] = known & self._last
-        self._last = kinds
+        between = (now - self._last[-1][1]) / _CLOSER
+        save, at = self._last[0]
+        for kinds, since in [*self._last[1:], (Counter[str](), now)]:
+            if since - at < between:
+                save = save + kinds
+            else:
+                known = self._known.get(frozenset(save), save)
+                self._known[frozenset(save)] = known & save
+                save = kinds
+            at = since
+        self._last = []
 
     @property
     def knows(self) -> bool:
         """True once a save is known."""
-        return bool(self._last)
+        return bool(self._known or self._last)
 
 
 class Taking:
@@ -141,7 +154,7 @@ class Taking:
         self._units, self._writers, self._label = dict(units), writers, label
         self._labels |= {label}
         if changed:
-            self._bursts.learn(changed)
+            self._bursts.learn(changed, time.monotonic())
             self._held.reserve = sum(file.size for members in changed.values() for file in members)
         return manifest
 

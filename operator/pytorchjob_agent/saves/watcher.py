@@ -176,6 +176,11 @@ class SaveWatcher:
         except OSError:
             return False
 
+    @property
+    def long_open(self) -> set[str]:
+        """The files that the workers kept open for a while until they ended."""
+        return self._recognition.long_open
+
     def rests(self, files: Sequence[SeenFile]) -> list[SeenFile]:
         """Return the files that the script may take for a save: not logs, and not what it kept open."""
         return [

@@ -17,6 +17,7 @@ SHARDS = ("model-1-of-3.pt", "model-2-of-3.pt", "model-3-of-3.pt")
         pytest.param([PAIR, PAIR[:1], PAIR[:1]], PAIR[:1], True, id="one that was a save of its own before"),
         pytest.param([PAIR[:1], PAIR[1:]], PAIR[:1], False, id="one of two that were written with a pause"),
         pytest.param([PAIR[:1], PAIR[1:], PAIR], PAIR[:1], False, id="and again"),
+        pytest.param([("a.pt",), ("b.pt",)], ("a.pt",), True, id="one of two that alternate"),
         pytest.param([PAIR], (*PAIR, "best.pt"), True, id="one more than before"),
         pytest.param([PAIR], ("best.pt",), True, id="another file"),
         pytest.param([SHARDS], SHARDS[:2], False, id="two of three shards"),
@@ -46,23 +47,24 @@ def test_after_a_kill_only_what_is_known_to_be_whole_counts(
 
 
 def learned(saves: list[tuple[str, ...]]) -> Bursts:
-    """What is known after these saves."""
-    bursts = Bursts()
-    for save in saves:
-        bursts.learn(save)
+    """What is known after these saves, the last of them at -10 s."""
+    pauses = [2.0 if save == PAIR[1:] else 10.0 for save in saves]
+    bursts, now = Bursts(), -10.0 - sum(pauses)
+    for save, pause in zip(saves, pauses, strict=True):
+        now += pause
+        bursts.is_whole(save, now)
+        bursts.learn(save, now)
     return bursts
 
 
 def test_a_part_that_stays_alone_is_a_save_of_its_own() -> None:
-    bursts = Bursts()
-    bursts.learn(PAIR)
+    bursts = learned([PAIR])
     assert not bursts.is_whole(PAIR[:1], 5.0)
     assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS - 1)
     assert bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS)
 
 
 def test_a_part_at_the_end_of_the_workers_is_no_save_however_long_it_was_alone() -> None:
-    bursts = Bursts()
-    bursts.learn(PAIR)
+    bursts = learned([PAIR])
     assert not bursts.is_whole(PAIR[:1], 5.0)
     assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS, ended=True)

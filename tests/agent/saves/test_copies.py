@@ -105,6 +105,15 @@ def test_a_save_is_fetched_and_put_in_place(own: HeldSaves, theirs: HeldSaves, p
     assert not (own.root / "step-4").exists()
 
 
+def test_a_table_that_was_open_stays_and_a_large_save_that_was_open_goes(own: HeldSaves) -> None:
+    manifest = make(own, {"step-5.pt": b"whole"})
+    for name in ("step-6.pt", "metrics.csv", "step-7.pt"):
+        (own.root / name).write_bytes(b"to")
+    _, aside = place(own, [manifest], directory.read(own.root), {"step-6.pt", "metrics.csv"})
+    assert aside == ["step-6.pt", "step-7.pt"]
+    assert (own.root / "metrics.csv").exists()
+
+
 def test_a_torn_file_under_the_chosen_name_is_replaced(own: HeldSaves) -> None:
     manifest = make(own, {"latest.pt": b"whole"})
     (own.root / "latest.pt").write_bytes(b"torn!")
