@@ -50,7 +50,8 @@ def test_a_file_of_several_kinds_is_submitted_listed_changed_and_deleted(
     jobs: Jobs, call: Call, tmp_path: Path
 ) -> None:
     path = job_file(tmp_path, SETTINGS)
-    assert call("submit", path, "--dry-run=server").exit_code == 0
+    result = call("submit", path, "--dry-run=server")
+    assert result.exit_code == 0, result.stderr
     assert jobs.count("ptj") == 0
     assert "pytorchjob.kubeflow.org/digits created" in call("submit", path).stdout
     assert call("list").stdout.splitlines()[1].split()[:3] == ["digits", "New", "0/3"]

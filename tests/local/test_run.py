@@ -409,6 +409,7 @@ def test_timeout_stops_the_job(start: Start) -> None:
 
 def test_what_cannot_be_honoured_is_said_once(start: Start) -> None:
     mounted = python(HELLO, replicas=3, volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    mounted["template"]["spec"]["volumes"] = [{"name": "data", "emptyDir": {}}]
     run = start(job(Worker=mounted))
     assert run.wait() == 0
     assert run.err.count("volumes are not mounted: data at /data") == 1

@@ -221,6 +221,11 @@ def failure(rank: int, message: str, at: float, **more: object) -> Failure:
             id="gloo raises a plain error in a collective",
         ),
         pytest.param(
+            [failure(0, "", 1.0, errors=PLAIN, raised_in="pytorchjob_collectives"), failure(1, "", 2.0)],
+            1,
+            id="and in one that the agent times",
+        ),
+        pytest.param(
             [failure(0, "", 1.0, errors=PLAIN, raised_in="torch.distributed.checkpoint.planner"), failure(1, "", 2.0)],
             0,
             id="a checkpoint is no collective",

@@ -12,6 +12,8 @@ from pytorchjob_operator import names
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.terminal import say
 
+_DEFAULT_ACCOUNT = "default"
+
 
 def check_planned(cluster: Cluster, objects: Sequence[Object]) -> bool:
     """Check what jobs become; raises Rejected for the first object that the API server refuses.
@@ -63,6 +65,10 @@ def _planned(job: Object, namespace: str, accounts: Set[str]) -> Iterator[Object
 
 
 def _without_own(spec: Object, accounts: Set[str]) -> Object:
-    """Leave out an account of the same file, which does not exist before the file is submitted."""
-    own = spec.get("serviceAccountName") in accounts
-    return {key: value for key, value in spec.items() if not (own and key in ("serviceAccountName", "serviceAccount"))}
+    """Return the pod with an account that exists: one of the same file does not before the file is submitted.
+
+    Without an account, admission would set this one; API servers without that plugin refuse a projected token then.
+    """
+    if spec.get("serviceAccountName", _DEFAULT_ACCOUNT) not in accounts:
+        return {"serviceAccountName": _DEFAULT_ACCOUNT, **spec}
+    return {**spec, "serviceAccountName": _DEFAULT_ACCOUNT, "serviceAccount": _DEFAULT_ACCOUNT}
