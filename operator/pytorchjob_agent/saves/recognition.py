@@ -108,7 +108,7 @@ class Recognition:
     kept_open: dict[str, int] = field(default_factory=dict)
     """Files that the script has kept open, such as tables, with their inodes: they are in no save."""
     long_open: set[str] = field(default_factory=set)
-    """Files that were open for a while when they were seen last before the workers ended: tables, or large saves."""
+    """Files that were open for a second or more at some time: tables, or large saves."""
 
     def accept(self, files: Sequence[SeenFile]) -> None:
         """Take these files as complete: nothing has written them since they were verified."""
@@ -196,6 +196,7 @@ class Recognition:
             if naming.is_temporary(file.path):
                 self._temporary[file.inode] = file
         self.kept_open = {path: inode for path, inode in self.kept_open.items() if inode in present}
+        self.long_open &= {file.path for file in scan.files}
         files = [file for file in scan.files if not self._is_ignored(file)]
         tracked: dict[str, _Tracked] = {}
         for file in files:
@@ -207,10 +208,8 @@ class Recognition:
             tracked[file.path] = now
             if now.open_since is not None and scan.at - now.open_since >= LONG_OPEN_SECONDS:
                 self.kept_open[file.path] = file.inode
-            if now.open_since is not None and scan.at - now.open_since >= FOLDER_REST_SECONDS:
+            if now.open_since is not None and scan.at - now.open_since >= REST_SECONDS:
                 self.long_open.add(file.path)
-            elif scan.alive:
-                self.long_open.discard(file.path)
         self._tracked = tracked
         self._note_renames(files, scan)
         self._done = {path: identity for path, identity in self._done.items() if path in tracked}

@@ -178,7 +178,7 @@ class SaveWatcher:
 
     @property
     def long_open(self) -> set[str]:
-        """The files that the workers kept open for a while until they ended."""
+        """The files that workers kept open for a while."""
         return self._recognition.long_open
 
     def rests(self, files: Sequence[SeenFile]) -> list[SeenFile]:
