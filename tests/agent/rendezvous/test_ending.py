@@ -110,6 +110,7 @@ def test_ctrl_c_ends_a_local_run(start: Callable[..., Run], tmp_path: Path, how:
         assert saved(folder), run.out + run.err
 
 
+@pytest.mark.long  # the deadline counts from the start, and a busy machine needs longer to import torch
 @pytest.mark.parametrize("times", TIMES)
 def test_the_deadline_ends_a_local_run(start: Callable[..., Run], tmp_path: Path, times: int) -> None:
     for _ in range(times):
