@@ -157,7 +157,8 @@ def listener() -> Iterator[socket.socket]:
 
 
 def _begin(membership: Membership, assigned: Assigned) -> None:
-    membership._begin(assigned, round_store.listen("127.0.0.1"), agreed=False)
+    listener = round_store.listen("127.0.0.1")
+    membership._begin(assigned, listener, lambda session: session.begin(assigned, agreed=False), agreed=False)
 
 
 @contextmanager
