@@ -203,7 +203,7 @@ def test_a_member_of_a_superseded_round_does_not_wait_for_its_store(
 
     def begin() -> None:
         membership.client.inbox = Inbox(round=PLACE.round, assigned=replace(later, rank=1))  # type: ignore[misc]
-        with pytest.raises(PeerError, match="round.* has ended"):
+        with pytest.raises(PeerError, match=r"round.* has ended"):
             _begin(membership, place)
 
     with _serving(listener, later, later.round) as (place, bystander):
