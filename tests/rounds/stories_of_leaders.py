@@ -101,7 +101,7 @@ def end_reported_after_a_timeout() -> Recorded:
 def learned_end() -> Recorded:
     job = new_leader(3)
     job.hello(0, last_round=RoundId(0, 7), rank=0, size=3, restarts=4)
-    job.says(0, Failed(RoundId(0, 7), 0, 0, 1, "ValueError: no"))
+    job.says(0, Failed(RoundId(0, 7), 0, 0, 1, "ValueError: no", errors=("ValueError",)))
     job.says(0, Join(20000, RoundId(0, 7)))
     job.hello(1, round=RoundId(0, 7), rank=1, size=3)
     job.says(1, Join(20001, RoundId(0, 7)))

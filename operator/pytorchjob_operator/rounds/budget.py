@@ -22,6 +22,7 @@ SAME_HANG = 3
 """The same hang this many times in a row, with every rank at the same place and no step between, ends the job."""
 _HANG_SECONDS = 3600.0
 """Hangs that are further apart are not the same: a script that reports no steps has trained between them."""
+_UNCAUGHT = 1
 _USAGE = 2
 """The exit code of argparse, and of Python for a script that does not exist."""
 _REPEATED = frozenset({"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError"})
@@ -53,8 +54,12 @@ def root_cause(failures: Sequence[Failure]) -> Failure:
 
 
 def may_be_consequence(failure: Failure) -> bool:
-    """True if a lost member may have caused the failure: its type says that, or it has no message."""
-    return doubt(failure.evidence) > 0 or (not failure.hang and failure.message in ("", CAUSE_UNKNOWN))
+    """True if a lost member may have caused the failure: its type says that, or neither type nor message is known.
+
+    Exit code 1 is Python's after an uncaught error, so without a type it says nothing.
+    """
+    unknown = failure.message in ("", CAUSE_UNKNOWN) or (not failure.errors and failure.exit_code == _UNCAUGHT)
+    return doubt(failure.evidence) > 0 or (not failure.hang and unknown)
 
 
 def describe(state: JobState, failures: Sequence[Failure]) -> str:
