@@ -99,7 +99,7 @@ def test_a_server_judges_what_the_operator_would_make(
 
 
 @pytest.mark.parametrize("command", CHECKS, ids=" ".join)
-def test_one_pod_of_each_role_is_judged_without_an_owner_and_without_an_account_of_the_file(
+def test_one_pod_of_each_role_is_judged_without_an_owner_and_with_an_account_that_exists(
     tmp_path: Path, command: list[str]
 ) -> None:
     class Recording(FakeCluster):
@@ -117,7 +117,8 @@ def test_one_pod_of_each_role_is_judged_without_an_owner_and_without_an_account_
     assert call(Recording(), *command, path).exit_code == 0
     pods = [body for body in asked if body["kind"] == "Pod"]
     assert [pod["metadata"]["name"] for pod in pods] == ["digits-master-0", "digits-worker-0"]
-    assert not [pod for pod in pods if "ownerReferences" in pod["metadata"] or "serviceAccountName" in pod["spec"]]
+    assert not [pod for pod in pods if "ownerReferences" in pod["metadata"]]
+    assert {pod["spec"]["serviceAccountName"] for pod in pods} == {"default"}
 
 
 def test_a_job_that_exists_can_be_validated(tmp_path: Path) -> None:
