@@ -1,4 +1,4 @@
-"""`report JOB`: an archive about a job for an issue; what is shaped or named like a secret is replaced."""
+"""`report JOB`: an archive about a job for an issue: listed fields of objects, and logs without known secrets."""
 
 import json
 import os
@@ -39,9 +39,10 @@ def report_command(cluster: Cluster, job: str, output: str | None, tail: int, no
     """Write an archive about a job that you can attach to an issue: a tar.gz of text files.
 
     It has the job, its pods, Services and events, and the logs of all pods. The answers of `status` and `doctor`, the
-    operator's lines about the job and the versions follow. Secrets and ConfigMaps are never read. Values with the name
-    or the shape of a secret are replaced; a password in a sentence stays. `manifest.json` lists the files, what was
-    left out and why, and what was replaced.
+    operator's lines about the job and the versions follow. Secrets and ConfigMaps are never read. Objects have listed
+    fields only, and no value of an environment variable. In all texts, values with the name or the shape of a secret
+    are replaced; a password in a sentence stays. `manifest.json` lists the files, what was left out and why, and what
+    was replaced.
     """
     now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
     target = None if output == _STDOUT else Path(output or f"{job}-report-{now:%Y%m%d-%H%M%S}.tar.gz")
@@ -95,4 +96,7 @@ def _explain(manifest: Mapping[str, Any], target: Path | None) -> None:
     for what, why in manifest["leftOut"].items():
         say(f"left out: {what}: {why}", err=True)
     if target is not None:
-        suggest(f"read it before you attach it to an issue, it holds your logs: tar xzf {target}")
+        suggest(
+            "read it before you attach it to an issue: it holds your commands, your logs and messages, without what is "
+            f"named or shaped like a secret: tar xzf {target}"
+        )

@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-from pytorchjob.report.redaction import Redaction, count_markers
+from pytorchjob.report import fields
+from pytorchjob.report.redaction import Redaction, count_markers, marker
 from pytorchjob.report.sources import Sources, everything
 from pytorchjob.screen import colour, doctor, plain
 from pytorchjob.screen.colour import Line
@@ -25,7 +26,8 @@ from pytorchjob.view.seen import Seen
 MANIFEST = "manifest.json"
 _NEVER = {
     "Secrets and ConfigMaps": "never read",
-    "metadata.managedFields": "no use for a diagnosis",
+    "values of environment variables": "none of an object is included",
+    "fields of objects that are not listed": "'[redacted: not listed]' stands in their place",
 }
 
 
@@ -38,10 +40,10 @@ def make_files(sources: Sources, client_version: str) -> dict[str, str]:
     seen, deep = _cleaned(sources.seen, redaction), _cleaned(sources.deep, redaction)
     versions = {"client": client_version, **sources.versions}
     texts = {
-        "job.yaml": _yaml(seen.job),
-        "pods.yaml": _yaml(_list(clean(sources.pods))),
-        "services.yaml": _yaml(_list(clean(sources.services))),
-        "events.yaml": _yaml(_list(clean(sources.events))),
+        "job.yaml": _yaml(clean(_listed(sources.seen.job, fields.JOB))),
+        "pods.yaml": _yaml(_list(clean(_listed(sources.pods, fields.POD)))),
+        "services.yaml": _yaml(_list(clean(_listed(sources.services, fields.SERVICE)))),
+        "events.yaml": _yaml(_list(clean(_listed(sources.events, fields.EVENT)))),
         "events.txt": _events(clean(sources.events)),
         "status.txt": _text(status_lines(make_job_view(seen))),
         "doctor.txt": _text(doctor.job_lines(make_job_view(deep))),
@@ -75,6 +77,10 @@ def pack(folder: str, files: Mapping[str, str], seconds: float) -> bytes:
 def _is_text(name: str) -> bool:
     """Whether a file is no object that has been cleaned already."""
     return not name.endswith(".yaml")
+
+
+def _listed(value: Any, tree: fields.Tree) -> Any:
+    return fields.listed(value, tree, marker(fields.NOT_LISTED))
 
 
 def _cleaned(seen: Seen, redaction: Redaction) -> Seen:

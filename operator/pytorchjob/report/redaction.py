@@ -92,7 +92,7 @@ class Redaction:
         if isinstance(value, Mapping):
             secret = dict(_named(value))
             return {
-                self._clean_known(str(key)): marker(VARIABLE) if key in secret else self._clean_field(key, each)
+                self._clean_text(str(key)): marker(VARIABLE) if key in secret else self._clean_field(key, each)
                 for key, each in value.items()
                 if key != _DROPPED
             }

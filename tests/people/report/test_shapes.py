@@ -7,7 +7,7 @@ import base64
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -114,22 +114,67 @@ def test_no_shape_stays_in_a_line_of_a_log(text: str, secret: str) -> None:
     assert cleaned.endswith("\nlast line")
 
 
-def test_none_of_them_is_in_the_archive(tmp_path: Path) -> None:
-    job = a_job()
-    job["metadata"]["annotations"] = {f"note-{number}": text for number, (text, _) in enumerate(PLANTED)}
+def everywhere(texts: Sequence[str]) -> FakeCluster:
+    """A job with these texts in each place where a user's words can be."""
+    container = {
+        "name": "pytorch",
+        "image": "train:1",
+        "args": list(texts),
+        "env": [
+            *({"name": f"SETTING_{number}", "value": text} for number, text in enumerate(texts)),
+            {"name": "REF", "valueFrom": {"secretKeyRef": {"name": "hf", "key": texts[0]}}},
+        ],
+        "envFrom": [{"secretRef": {"name": text}} for text in texts],
+        "livenessProbe": {"httpGet": {"path": "/", "httpHeaders": [{"name": "X", "value": text} for text in texts]}},
+        "volumeMounts": [{"name": "data", "mountPath": text} for text in texts],
+    }
+    volumes = [
+        *({"name": "data", "csi": {"driver": "d", "volumeAttributes": {"a": text}}} for text in texts),
+        *({"name": "data", "flexVolume": {"options": {"a": text}}} for text in texts),
+        *({"name": "tls", "secret": {"secretName": text}} for text in texts),
+        *({"name": "set", "configMap": {"name": text}} for text in texts),
+    ]
+    spec = {"containers": [container], "volumes": volumes, "nodeSelector": dict(zip(texts, texts, strict=True))}
+    notes = {
+        f"{domain}note-{number}": text for number, text in enumerate(texts) for domain in ("", "x.k8s.io/", "a.b/")
+    }
+    meta = {"annotations": notes, "labels": notes}
+    job = a_job(pytorchReplicaSpecs={"Master": {"replicas": 1, "template": {"metadata": meta, "spec": spec}}})
+    job["metadata"] |= meta
+    job["spec"]["agent"] = {"hang": {"logRules": [{"name": "a", "pattern": text} for text in texts]}}
+    job["status"]["conditions"][0]["message"] = " ".join(texts)
     pod = a_pod("digits", "master-0")
-    container = pod["spec"]["containers"][0]
-    container["args"] = [text for text, _ in PLANTED]
-    container["env"] = [{"name": f"SETTING_{number}", "value": text} for number, (text, _) in enumerate(PLANTED)]
-    pod["status"]["message"] = "\n".join(text for text, _ in PLANTED)
-    cluster = FakeCluster(job, pod, *(an_event("digits", "Created", text) for text, _ in PLANTED))
-    cluster.write("digits-master-0", *(line for text, _ in PLANTED for line in text.split("\n")))
-    target = tmp_path / "report.tar.gz"
-    assert call(cluster, "report", "digits", "-o", target).exit_code == 0
+    pod["metadata"] |= {"annotations": notes}
+    pod["spec"] |= spec
+    pod["status"]["message"] = "\n".join(texts)
+    cluster = FakeCluster(job, pod, *(an_event("digits", "Created", text) for text in texts))
+    cluster.write("digits-master-0", *(line for text in texts for line in text.split("\n")))
+    return cluster
+
+
+def files_of(cluster: FakeCluster, target: Path, *arguments: str) -> dict[str, str]:
+    assert call(cluster, "report", "digits", "-o", target, *arguments).exit_code == 0
     with tarfile.open(fileobj=io.BytesIO(target.read_bytes())) as tar:
-        files = {each.name: tar.extractfile(each).read().decode() for each in tar}  # type: ignore[union-attr]
+        return {each.name: tar.extractfile(each).read().decode() for each in tar}  # type: ignore[union-attr]
+
+
+def test_none_of_them_is_in_the_archive(tmp_path: Path) -> None:
+    files = files_of(everywhere([text for text, _ in PLANTED]), tmp_path / "report.tar.gz")
     found = [(name, text) for name, content in files.items() for text, secret in PLANTED if secret in content]
     assert found == []
+
+
+def test_a_value_of_a_variable_is_in_no_object_whatever_it_looks_like(tmp_path: Path) -> None:
+    job, pod = a_job(), a_pod("digits", "master-0")
+    values = ["a plain word", "12345", "/mnt/data", "", "$(OTHER)"]
+    container = {"name": "pytorch", "env": [{"name": f"S{at}", "value": value} for at, value in enumerate(values)]}
+    job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"] = [container]
+    pod["spec"]["containers"] = [container]
+    files = files_of(FakeCluster(job, pod), tmp_path / "report.tar.gz", "--no-logs")
+    for name in ("digits-report/job.yaml", "digits-report/pods.yaml"):
+        assert [value for value in values if value and value in files[name]] == []
+        assert files[name].count("not listed") >= len(values)
+        assert "S4" in files[name]
 
 
 @pytest.mark.parametrize(
