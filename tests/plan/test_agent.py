@@ -82,8 +82,13 @@ def test_the_credential_is_in_no_variable() -> None:
 def test_the_credential_is_a_token_for_the_coordinator_alone_in_a_volume_of_the_main_container() -> None:
     built = build_pod(full_job(template=template(volumeMounts=[{"name": "own"}])), replica("worker-0"), OPTIONS)["spec"]
     token = {"audience": "pytorchjob-operator", "expirationSeconds": 3600, "path": "token"}
+    items = [{"key": "ca.crt", "path": "ca.crt"}]
+    authorities = {"name": "kube-root-ca.crt", "items": items, "optional": True}
     assert built["volumes"] == [
-        {"name": "pytorchjob-token", "projected": {"sources": [{"serviceAccountToken": token}]}}
+        {
+            "name": "pytorchjob-token",
+            "projected": {"sources": [{"serviceAccountToken": token}, {"configMap": authorities}]},
+        }
     ]
     main, side = built["containers"]
     mount = {"name": "pytorchjob-token", "mountPath": "/var/run/secrets/pytorchjob.kubeflow.org", "readOnly": True}

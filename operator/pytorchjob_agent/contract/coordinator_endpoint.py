@@ -6,6 +6,7 @@ The operator writes them with `to_env`. The agent reads them in `rendezvous/own_
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 from pytorchjob_agent.contract.reading import ContractError, host_and_port, whole_number
@@ -16,6 +17,8 @@ TOKEN_FILE = "PYTORCHJOB_TOKEN_FILE"  # noqa: S105  (a name, no secret)
 TOKEN = "PYTORCHJOB_TOKEN"  # noqa: S105  (a name, no secret; of pods that are older than the file)
 CREDENTIALS = (TOKEN_FILE, TOKEN)
 """What workers do not inherit."""
+CLUSTER_CA_FILE = "ca.crt"
+"""The certificates of the cluster's API server, beside the file with the credential."""
 JOB = "PYTORCHJOB_JOB"
 POD = "PYTORCHJOB_POD"
 POD_UID = "PYTORCHJOB_POD_UID"
@@ -45,6 +48,11 @@ class CoordinatorEndpoint:
     TLS."""
     token: str = field(default="", repr=False)
     """The credential itself, for a pod without a file."""
+
+    @property
+    def authorities(self) -> tuple[Path, ...]:
+        """The file with the certificates of the cluster's API server; it need not exist."""
+        return (Path(self.token_file).with_name(CLUSTER_CA_FILE),) if self.token_file else ()
 
     def to_env(self) -> list[dict[str, Any]]:
         """Return the variables as a container has them."""

@@ -47,7 +47,7 @@ class Client:
         self._session = Session(hello, time.monotonic())
         self._closing = False
         self._alarm = Alarm()
-        self._api_server = ApiServer()
+        self._api_server = ApiServer(endpoint.authorities)
         self.on_change: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="coordinator", daemon=True)
 
