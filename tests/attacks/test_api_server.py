@@ -80,7 +80,7 @@ def test_a_stranger_at_the_address_gets_no_token(tmp_path: Path) -> None:
     assert heard
 
 
-@pytest.mark.parametrize("content", [b"", b"no certificate", b"\xff\x00"])
+@pytest.mark.parametrize("content", [b"", b"no certificate", b"\xff\x00"], ids=["empty", "a text", "no text"])
 def test_authorities_that_cannot_be_read_trust_nobody(tmp_path: Path, content: bytes) -> None:
     with endpoint(says("200 OK"), Authority().context(tmp_path, "127.0.0.1")) as port:
         agent = Asking(tmp_path, "127.0.0.1", port)
