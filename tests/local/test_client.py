@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytorchjob import JobFailedError, PyTorchJobClient
+from pytorchjob import JobFailedError, PyTorchJobClient, TrainFunction
 from pytorchjob.client.backend import UnsupportedError
 from pytorchjob.cluster.errors import JobMissing
 from pytorchjob_operator.errors import CannotRun
@@ -65,3 +66,37 @@ def test_what_this_machine_cannot_do_is_named(client: PyTorchJobClient) -> None:
         client.suspend_job(made.name)
     with pytest.raises(CannotRun, match="exists already"):
         client.create_job(job(Master=python("pass")))
+
+
+def fit(folder: str) -> None:
+    import os
+    from pathlib import Path
+
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    print("rank", dist.get_rank(), "of", dist.get_world_size(), flush=True)
+    mark = Path(folder, "crashed")
+    if dist.get_rank() == 1 and not mark.exists():
+        mark.touch()
+        os._exit(3)
+    dist.barrier()
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("fields", [{}, {"min_pods": 1, "packages": ["pip"]}], ids=["fixed", "elastic"])
+def test_a_function_trains_on_after_a_crash(client: PyTorchJobClient, tmp_path: Path, fields: dict[str, Any]) -> None:
+    client.train("fit", TrainFunction(fit, "x", {"folder": str(tmp_path)}, pods=2, processes=1, **fields))
+    assert client.wait_for_job_status("fit", timeout=180, polling_interval=0.1).restarts == 1
+    assert [sum("rank 0 of 2" in line for line in client.get_job_logs("fit", ranks="0"))] == [2]
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(240)
+def test_a_function_runs_without_the_agent(client: PyTorchJobClient, tmp_path: Path) -> None:
+    (tmp_path / "crashed").touch()
+    function = TrainFunction(fit, "x", {"folder": str(tmp_path)}, pods=2, processes=1, launcher="torchrun")
+    client.train("fit", function)
+    client.wait_for_job_status("fit", timeout=180, polling_interval=0.1)
+    assert not any("pytorchjob-agent" in line for line in client.get_job_logs("fit"))

@@ -12,6 +12,7 @@ from pytorchjob.client.on_cluster import ClusterBackend
 from pytorchjob.cluster.errors import JobMissing
 from pytorchjob_operator.errors import InvalidJob
 from pytorchjob_operator.local.translate import expand
+from pytorchjob_operator.model.load import validate_dict
 from tests.local.jobs import job, role
 from tests.people.fake_cluster import FakeCluster, a_job, a_pod, an_event
 
@@ -149,9 +150,85 @@ def test_a_function_becomes_a_job() -> None:
     roles = body["spec"]["pytorchReplicaSpecs"]
     container = roles["Worker"]["template"]["spec"]["containers"][0]
     assert (roles["Master"]["replicas"], roles["Worker"]["replicas"]) == (1, 2)
-    assert container["command"][2].endswith('exec torchrun "$f"')
+    assert (body["spec"]["agent"], validate_dict(body)) == ({"inject": True}, [])
     assert container["env"][0]["value"].endswith("train(**json.loads('{\"rate\": 0.2}'))\n")
     compile(container["env"][0]["value"], "train.py", "exec")
+
+
+CLAIM = {"persistentVolumeClaim": {"claimName": "set"}}
+KEY = {"secretKeyRef": {"name": "hub", "key": "HF_TOKEN"}}
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+@pytest.mark.parametrize(
+    ("fields", "where", "found"),
+    [
+        pytest.param({"launcher": "torchrun"}, "agent", None, id="without the agent"),
+        pytest.param({"launcher": "pytorchjob-agent run --"}, "agent", None, id="the agent of the image"),
+        pytest.param({"volumes": {"/d": "set"}}, "pod volumes", [{"name": "volume-0", **CLAIM}], id="a claim"),
+        pytest.param(
+            {"volumes": {"/d": {"emptyDir": {}}}}, "pod volumes", [{"name": "volume-0", "emptyDir": {}}], id="a volume"
+        ),
+        pytest.param(
+            {"volumes": {"/d": "set"}},
+            "container volumeMounts",
+            [{"name": "volume-0", "mountPath": "/d"}],
+            id="a mount",
+        ),
+        pytest.param({"secrets": ["s"]}, "container envFrom", [{"secretRef": {"name": "s"}}], id="a Secret"),
+        pytest.param({"environment": {"A": "1"}}, "container env 1", {"name": "A", "value": "1"}, id="a variable"),
+        pytest.param(
+            {"environment": {"A": KEY}}, "container env 1", {"name": "A", "valueFrom": KEY}, id="a key of a Secret"
+        ),
+        pytest.param({"image_pull_secrets": ["s"]}, "pod imagePullSecrets", [{"name": "s"}], id="a registry"),
+        pytest.param({"labels": {"a": "b"}}, "template metadata labels", {"a": "b"}, id="labels of pods"),
+        pytest.param({"labels": {"a": "b"}}, "job metadata labels", {"a": "b"}, id="labels of the job"),
+        pytest.param({"labels": {QUEUE: "q"}}, "job metadata labels", {QUEUE: "q"}, id="a queue of the job"),
+        pytest.param({"labels": {QUEUE: "q"}}, "template metadata", None, id="no queue of the pods"),
+        pytest.param({"annotations": {"a": "b"}}, "template metadata annotations", {"a": "b"}, id="annotations"),
+        pytest.param({"node_selector": {"gpu": "a"}}, "pod nodeSelector", {"gpu": "a"}, id="a node selector"),
+        pytest.param({"tolerations": [{"key": "gpu"}]}, "pod tolerations", [{"key": "gpu"}], id="a toleration"),
+        pytest.param({"service_account": "fit"}, "pod serviceAccountName", "fit", id="a service account"),
+        pytest.param({"pods": 4, "min_pods": 2}, "elasticPolicy", {"minReplicas": 2, "maxReplicas": 4}, id="at least"),
+        pytest.param({"pods": 4, "max_pods": 8}, "elasticPolicy", {"minReplicas": 4, "maxReplicas": 8}, id="at most"),
+        pytest.param({"pods": 4, "max_pods": 8}, "pytorchReplicaSpecs Master", None, id="no Master if elastic"),
+        pytest.param({"pods": 4, "max_pods": 8}, "pytorchReplicaSpecs Worker replicas", 4, id="workers if elastic"),
+        pytest.param({"pods": 4}, "elasticPolicy", None, id="a fixed size"),
+        pytest.param({"processes": "gpu"}, "nprocPerNode", "gpu", id="processes"),
+    ],
+)
+def test_a_field_of_a_function_is_in_its_job(fields: dict[str, Any], where: str, found: Any) -> None:
+    job = TrainFunction(train, "x", **fields).job("fit")
+    roles = job["spec"]["pytorchReplicaSpecs"]
+    template = (roles.get("Master") or roles["Worker"])["template"]
+    start = {"job": job, "template": template, "pod": template["spec"], "container": template["spec"]["containers"][0]}
+    first, *rest = where.split()
+    at: Any = start.get(first, job["spec"].get(first))
+    for key in rest:
+        at = at[int(key)] if isinstance(at, list) else (at or {}).get(key)
+    assert (at, validate_dict(job)) == (found, [])
+
+
+def test_a_job_without_further_fields_has_no_empty_ones() -> None:
+    spec = TrainFunction(train, "x").job("fit")["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
+    assert list(spec) == ["spec"]
+    assert list(spec["spec"]) == ["containers"]
+    assert sorted(spec["spec"]["containers"][0]) == ["command", "env", "image", "name"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        pytest.param({"packages": ["tqdm>=4", "a b"]}, "'tqdm>=4' 'a b'", id="packages are quoted"),
+        pytest.param({"launcher": "torchrun"}, 'exec torchrun "$f"', id="torchrun"),
+        pytest.param({"launcher": "accelerate launch"}, 'exec accelerate launch "$f"', id="another launcher"),
+        pytest.param({}, "exec python -m pytorchjob_agent run --", id="the agent"),
+        pytest.param({}, 'exec torchrun "$f"', id="torchrun where the operator has no agent"),
+    ],
+)
+def test_what_a_pod_starts(fields: dict[str, Any], line: str) -> None:
+    roles = TrainFunction(train, "x", **fields).job("fit")["spec"]["pytorchReplicaSpecs"]
+    assert line in roles["Master"]["template"]["spec"]["containers"][0]["command"][2]
 
 
 @pytest.mark.parametrize(
