@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.printed_error import last_error
-from pytorchjob_agent.contract.root_cause import CHILD_FAILED, Evidence, choose
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED, Evidence, choose, is_peer_gone
 from pytorchjob_agent.workers.startup.pytorchjob_ending import SUFFIX
 from pytorchjob_agent.workers.uncaught_error import read
 from pytorchjob_operator.local.failure import report
@@ -98,6 +98,17 @@ def test_what_a_worker_notes(code: str, errors: list[str], message: str, tmp_pat
     assert (list(found.errors), found.message) == (errors, message)
     if errors:
         assert json.loads(Path(f"{noted}{SUFFIX}").read_text())["pid"] == worker.pid
+
+
+@pytest.mark.parametrize("package", ["", "pytorchjob_agent.workers.startup."], ids=["cold worker", "warm worker"])
+def test_an_error_in_a_hooked_collective_is_one_of_the_collective(package: str, tmp_path: Path) -> None:
+    script, noted = tmp_path / "train.py", tmp_path / "error.json"
+    script.write_text(f"from {package}pytorchjob_collectives import _Hooks\n_Hooks._timed(None, int)('torch')\n")
+    env = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(noted)}
+    env["PYTHONPATH"] = os.pathsep.join([str(STARTUP), str(STARTUP.parents[2])])
+    with subprocess.Popen([sys.executable, str(script)], env=env, stderr=subprocess.DEVNULL) as worker:
+        worker.wait()
+    assert is_peer_gone([PLAIN], read(str(noted), worker.pid).raised_in)
 
 
 BEGIN = "Traceback (most recent call last):"

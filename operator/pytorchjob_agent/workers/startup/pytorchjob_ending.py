@@ -68,7 +68,7 @@ def _note(error: "BaseException | None") -> None:
         chain = _chain(error)
         trace, raised_in = chain[-1].__traceback__, ""
         while trace is not None:
-            raised_in, trace = str(trace.tb_frame.f_globals.get("__name__", "")), trace.tb_next
+            raised_in, trace = _module(trace), trace.tb_next
         text = "".join(traceback.format_exception(error))
         found = {
             "pid": os.getpid(),
@@ -81,6 +81,14 @@ def _note(error: "BaseException | None") -> None:
         with open(f"{path}{SUFFIX}.{os.getpid()}", "w", encoding="utf-8", errors="replace") as file:
             json.dump(found, file)
         os.replace(file.name, f"{path}{SUFFIX}")
+
+
+def _module(trace: TracebackType) -> str:
+    """Return the module of a frame. A hook has one name, whether the agent or the worker's own Python imports it."""
+    folder, file = os.path.split(trace.tb_frame.f_code.co_filename)
+    if folder == os.path.dirname(__file__):
+        return os.path.splitext(file)[0]
+    return str(trace.tb_frame.f_globals.get("__name__", ""))
 
 
 def _chain(error: BaseException) -> "list[BaseException]":
