@@ -15,8 +15,9 @@ from typing import Protocol
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 
 _MAC_DIGITS = 64
-_LONGEST = 16 * 1024
-"""Characters of one value. Longer ones are not read: no member writes them."""
+_LONGEST = 512 * 1024
+"""Characters of one value. Longer ones are not read: no member writes them. The longest tells who holds which part of a
+save in the largest job."""
 
 
 class Store(Protocol):

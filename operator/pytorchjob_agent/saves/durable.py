@@ -24,8 +24,8 @@ from pytorchjob_agent.saves.directory import make_parent
 from pytorchjob_agent.saves.held import SourceError
 from pytorchjob_agent.saves.held_saves import (
     Choice,
-    DurableParts,
     HeldSave,
+    Parts,
     SaveId,
     complete,
 )
@@ -194,7 +194,7 @@ def offered(stored: Sequence[Stored]) -> tuple[HeldSave, ...]:
     return tuple(first[:_MOST_LISTED])
 
 
-def incomplete(stored: Sequence[Stored]) -> tuple[DurableParts, ...]:
+def incomplete(stored: Sequence[Stored]) -> tuple[Parts, ...]:
     """Return the saves of which only some parts are there, the newest first."""
     whole, found = _newest(stored), dict[tuple[RoundId, int, str], dict[int, int]]()
     for save in (each.manifest.held() for each in stored):
@@ -204,7 +204,7 @@ def incomplete(stored: Sequence[Stored]) -> tuple[DurableParts, ...]:
             numbers[owner] = max(number, numbers.get(owner, 0))
     ordered = sorted(found.items(), key=lambda item: (item[0][0], max(item[1].values())), reverse=True)
     return tuple(
-        DurableParts(round_, numbers.get(0, 0), writers, label, sum(1 << owner for owner in numbers))
+        Parts(round_, numbers.get(0, 0), writers, label, sum(1 << owner for owner in numbers))
         for (round_, writers, label), numbers in ordered[:_MOST_INCOMPLETE]
         if writers <= MAX_MEMBERS
     )

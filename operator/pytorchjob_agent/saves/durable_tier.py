@@ -12,7 +12,7 @@ from pytorchjob_agent.saves.bounded import STORAGE, Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain
 from pytorchjob_agent.saves.durable import DurableSaves, Stored
 from pytorchjob_agent.saves.held import HeldSaves, SourceError
-from pytorchjob_agent.saves.held_saves import Choice, DurableParts, HeldSave
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, Parts
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.system.background import Call
 from pytorchjob_agent.system.console import say
@@ -56,7 +56,7 @@ class DurableTier:
         self._unread = ""
         return durable.offered(self._stored)
 
-    def parts(self) -> tuple[DurableParts, ...]:
+    def parts(self) -> tuple[Parts, ...]:
         """Return the saves of which the directory had only some parts when it was read last."""
         return durable.incomplete(self._stored)
 

@@ -7,7 +7,7 @@ the same label.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from pytorchjob_agent.contract.fields import MAX_MEMBERS, ProtocolError, RoundId
@@ -47,8 +47,11 @@ class HeldSave:
 
 
 @dataclass(frozen=True, slots=True)
-class DurableParts:
-    """A save of several writers of which only some parts are on durable storage."""
+class Parts:
+    """The parts of one save of several writers that a member holds, or finds on durable storage.
+
+    A job of a thousand pods has a thousand parts of each save, and each pod may hold all of them: hence the bits.
+    """
 
     round: RoundId
     number: int
@@ -57,12 +60,8 @@ class DurableParts:
     label: str
     owners: int
     """One bit for each rank whose part is there."""
-
-    @property
-    def numbers(self) -> dict[int, int]:
-        """The ranks whose parts are there, with the number of rank 0's part."""
-        there = (owner for owner in range(self.writers) if self.owners >> owner & 1)
-        return {owner: 0 if owner else self.number for owner in there}
+    own: int = 0
+    """Those of them that no other rank loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,10 @@ class Choice:
         """The ranks of the members, in the round of the save, whose parts are needed."""
         return (self.owner,) if self.writers == 1 else tuple(range(self.writers))
 
+    def has(self, parts: Parts) -> bool:
+        """Return whether these are parts of the chosen save."""
+        return self.writers > 1 and (parts.round, parts.writers, parts.label) == (self.round, self.writers, self.label)
+
     def includes(self, save: HeldSave) -> bool:
         """Return whether a held save is the chosen one, or a part of it."""
         if save.id.round != self.round or save.writers != self.writers:
@@ -119,27 +122,55 @@ def choice_of(save: HeldSave) -> Choice:
     return Choice(save.id.round, 0, save.id.number, save.writers, save.label)
 
 
-def complete(held: Iterable[HeldSave], durable: Iterable[DurableParts] = ()) -> Iterator[Choice]:
-    """Yield the saves of which nothing is missing, once all that is held is known; `durable` parts complete them.
+def gather(saves: Iterable[HeldSave]) -> tuple[Parts, ...]:
+    """Return those saves that are parts, each save once.
 
     Parts are of one save if they have the round, the number of writers and the label in common: within a round no rank
     uses a label twice.
     """
-    parts: dict[Choice, dict[int, int]] = {}
-    for save in held:
-        if save.writers == 1:
-            yield choice_of(save)
-        elif save.label:
-            together = Choice(save.id.round, writers=save.writers, label=save.label)
-            owners = parts.setdefault(together, {})
-            owners[save.id.owner] = max(owners.get(save.id.owner, 0), save.id.number)
-    for stored in durable:
-        owners = parts.setdefault(Choice(stored.round, writers=stored.writers, label=stored.label), {})
-        for owner, number in stored.numbers.items():
-            owners[owner] = max(owners.get(owner, 0), number)
-    for together, owners in parts.items():
-        if owners.keys() >= set(together.owners):
-            yield Choice(together.round, 0, owners[0], together.writers, together.label)
+    found: dict[tuple[RoundId, int, str], list[HeldSave]] = {}
+    for save in saves:
+        if save.id.owner < save.writers > 1 and save.label:
+            found.setdefault((save.id.round, save.writers, save.label), []).append(save)
+    return tuple(
+        Parts(
+            round_,
+            max((save.id.number for save in together if save.id.owner == 0), default=0),
+            writers,
+            label,
+            _bits(save.id.owner for save in together),
+            _bits(save.id.owner for save in together if save.own),
+        )
+        for (round_, writers, label), together in found.items()
+    )
+
+
+def complete(held: Iterable[HeldSave], parts: Iterable[Parts] = ()) -> Iterator[Choice]:
+    """Yield the saves of which nothing is missing, once all that is held is known."""
+    held, there, numbers = [*held], dict[Choice, int](), dict[Choice, int]()
+    for each in [*gather(held), *parts]:
+        together = Choice(each.round, writers=each.writers, label=each.label)
+        there[together] = there.get(together, 0) | each.owners
+        numbers[together] = max(numbers.get(together, 0), each.number)
+    yield from (choice_of(save) for save in held if save.writers == 1)
+    for together, owners in there.items():
+        if owners == (1 << together.writers) - 1:
+            yield replace(together, number=numbers[together])
+
+
+def owners_of(bits: int) -> Iterator[int]:
+    """Yield the ranks of these bits."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
+
+
+def _bits(owners: Iterable[int]) -> int:
+    found = 0
+    for owner in owners:
+        found |= 1 << owner
+    return found
 
 
 def round_of(text: str) -> RoundId | None:
@@ -175,13 +206,16 @@ def read_saves(rows: Any) -> tuple[HeldSave, ...]:
     return tuple(map(_read_save, _list(rows)))
 
 
-def write_parts(parts: Iterable[DurableParts]) -> list[Any]:
+def write_parts(parts: Iterable[Parts]) -> list[Any]:
     """Return what `read_parts` reads."""
-    return [[_write_round(each.round), each.number, each.writers, each.label, f"{each.owners:x}"] for each in parts]
+    return [
+        [_write_round(each.round), each.number, each.writers, each.label, f"{each.owners:x}", f"{each.own:x}"]
+        for each in parts
+    ]
 
 
-def read_parts(rows: Any) -> tuple[DurableParts, ...]:
-    """Read the incomplete saves that another member lists. Raises ValueError."""
+def read_parts(rows: Any) -> tuple[Parts, ...]:
+    """Read the parts of saves that another member lists. Raises ValueError."""
     return tuple(map(_read_parts, _list(rows)))
 
 
@@ -201,15 +235,18 @@ def _read_save(row: Any) -> HeldSave:
     return HeldSave(SaveId(_read_round(round_), owner, number), size, writers, label, digest, own == 1)
 
 
-def _read_parts(row: Any) -> DurableParts:
-    round_, number, writers, label, owners = _row(row, 5)
+def _read_parts(row: Any) -> Parts:
+    round_, number, writers, label, *bits = _row(row, 6)
     if not (type(number) is int and 0 <= number <= _MAX_INT and type(writers) is int and 1 < writers <= MAX_MEMBERS):
         raise ValueError("a number of an incomplete save is out of bounds")
-    if not (isinstance(owners, str) and _HEXADECIMAL.fullmatch(owners) and int(owners, 16) < 1 << writers):
+    if not all(isinstance(text, str) and _HEXADECIMAL.fullmatch(text) for text in bits):
+        raise ValueError("the owners of an incomplete save are no bits")
+    owners, own = (int(text, 16) for text in bits)
+    if owners >= 1 << writers or own & ~owners:
         raise ValueError("the owners of an incomplete save are not known")
     if not (_is_text(label, LABEL_LIMIT) and label):
         raise ValueError("the label of an incomplete save is no text, or too long")
-    return DurableParts(_read_round(round_), number, writers, label, int(owners, 16))
+    return Parts(_read_round(round_), number, writers, label, owners, own)
 
 
 def _row(row: Any, length: int) -> list[Any]:

@@ -4,12 +4,14 @@ keep their copies. Pure."""
 import json
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from pytorchjob_agent.saves.held_saves import (
-    DurableParts,
+    Choice,
     HeldSave,
+    Parts,
+    gather,
     read_parts,
     read_saves,
     write_parts,
@@ -34,27 +36,29 @@ class Peer:
     held: tuple[HeldSave, ...] = ()
     zone: str = ""
     """The zone of its node. Empty: unknown."""
-
     durable: tuple[HeldSave, ...] = ()
     """The saves that it finds whole on durable storage."""
-    parts: tuple[DurableParts, ...] = ()
+    parts: tuple[Parts, ...] = ()
     """Those of which it finds only some parts there."""
     files: str = ""
     """Equal for members with the same files of saves in their directories. Empty: there are none."""
     left: bool = False
     """True if it holds no saves of this script: its files are left to the script."""
+    held_parts: tuple[Parts, ...] = ()
+    """The saves of several writers of which it holds parts, beside those in `held`."""
 
     def to_json(self) -> str:
         """Return what `from_json` reads."""
         place = [self.address, self.port, self.node, self.directory, self.zone, self.files, int(self.left)]
-        saves = [write_saves(self.held), write_saves(self.durable), write_parts(self.parts)]
+        alone, together = self._split()
+        saves = [write_saves(alone), write_saves(self.durable), write_parts(self.parts), write_parts(together)]
         return json.dumps([place, *saves], separators=(",", ":"))
 
     @classmethod
     def from_json(cls, rank: int, text: str) -> Self:
         """Read what another member published. Raises ValueError."""
         try:
-            place, held, durable, parts = json.loads(text)
+            place, held, durable, parts, held_parts = json.loads(text)
             address, port, node, directory, zone, files, left = place
         except (TypeError, AttributeError, RecursionError) as error:
             raise ValueError(str(error)) from None
@@ -64,7 +68,25 @@ class Peer:
         if not 0 < port <= _MAX_PORT:
             raise ValueError("not a port")
         saves = read_saves(held), zone, read_saves(durable), read_parts(parts)
-        return cls(rank, address, port, node, directory, *saves, files, left == 1)
+        return cls(rank, address, port, node, directory, *saves, files, left == 1, read_parts(held_parts))
+
+    def gathered(self) -> Self:
+        """Return the same member with all its parts in `held_parts`: as others read it."""
+        alone, together = self._split()
+        return replace(self, held=alone, held_parts=together)
+
+    def holds(self, choice: Choice) -> tuple[int, int]:
+        """Return the bits of the owners whose parts of a save it holds, and of those that no other rank loads."""
+        if choice.writers == 1:
+            return (1 << choice.owner if any(map(choice.includes, self.held)) else 0), 0
+        owners = own = 0
+        for parts in filter(choice.has, self._split()[1]):
+            owners, own = owners | parts.owners, own | parts.own
+        return owners, own
+
+    def _split(self) -> tuple[tuple[HeldSave, ...], tuple[Parts, ...]]:
+        alone = tuple(save for save in self.held if save.writers == 1)
+        return alone, (*self.held_parts, *gather(self.held))
 
 
 def targets(own: Peer, others: Iterable[Peer]) -> list[Peer]:

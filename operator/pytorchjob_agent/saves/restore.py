@@ -63,7 +63,7 @@ class Fetching:
                     return self._get(peer, owner)
                 except (PeerRefusedError, ManifestError, FullError, OSError) as error:
                     reasons[f"node {peer.rank}: {error}"] = None
-                    if isinstance(error, PeerRefusedError) and not self._has(peer, owner):
+                    if isinstance(error, PeerRefusedError) and not peer.holds(self._choice)[0] >> owner & 1:
                         since = time.monotonic()  # it fetches the part itself, from above
             if (found := self._read(owner, reasons)) is not None:
                 return found
@@ -76,10 +76,6 @@ class Fetching:
     def _get(self, peer: Peer, owner: int) -> Manifest:
         address = (peer.address, peer.port)
         return copies.get(self._held, self._choice, owner, address, self._sources.keys, self._sources.goes_on)
-
-    def _has(self, peer: Peer, owner: int) -> bool:
-        """Return whether a member held the part when the round began."""
-        return any(self._choice.includes(save) and save.id.owner == owner for save in peer.held)
 
     def _read(self, owner: int, reasons: dict[str, None]) -> Manifest | None:
         durable = self._sources.durable

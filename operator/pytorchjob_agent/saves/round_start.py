@@ -9,10 +9,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import reduce
+from operator import or_
 from typing import Self
 
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves.held_saves import Choice, HeldSave, choice_of, complete
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, choice_of, complete, owners_of
 from pytorchjob_agent.saves.peers import Peer
 
 _MOST_HOLDERS = 4
@@ -80,8 +82,10 @@ class Start:
 
         A part that only its own rank loads goes to that rank alone, as long as there is one member for each part.
         """
-        alone = len(self.parts) == size
-        return [owner for owner, part in self.parts.items() if owner == rank or not (alone and part.own)]
+        return [owner for owner in self.parts if self._needs(owner, rank, size)]
+
+    def _needs(self, owner: int, rank: int, size: int) -> bool:
+        return owner == rank or not (self.parts[owner].own and len(self.parts) == size)
 
     def sources(self, owner: int, rank: int, size: int) -> list[int]:
         """Return the ranks that a member asks for a part, in this order.
@@ -89,7 +93,7 @@ class Start:
         The members form a tree below the holders, so that each serves a few others, and no holder serves all.
         """
         holders = list(self.parts[owner].holders)
-        readers = [each for each in range(size) if each not in holders and owner in self.needed_by(each, size)]
+        readers = [each for each in range(size) if each not in holders and self._needs(owner, each, size)]
         turn = readers.index(rank) if rank in readers else 0
         first = _parent(turn, holders, readers)
         last = holders[turn % len(holders) :] + holders[: turn % len(holders)] if holders else []
@@ -106,6 +110,7 @@ def _parent(turn: int, holders: Sequence[int], readers: Sequence[int]) -> list[i
 
 def decide(offers: Sequence[Peer], round_: RoundId) -> Start:
     """Return what the members of a round start with; `offers`: what each of them holds, in the order of ranks."""
+    offers = [offer.gathered() for offer in offers]
     directories = [offer.directory for offer in offers if offer.directory]
     if len(set(directories)) < len(directories):
         return Start(StartKind.SHARED)
@@ -113,7 +118,7 @@ def decide(offers: Sequence[Peer], round_: RoundId) -> Start:
         return Start(StartKind.LEAVE, rivals=rivals)
     choice = _newest(offers, round_)
     if choice is not None:
-        return Start(StartKind.RESTORE, choice, {owner: _part(offers, choice, owner) for owner in choice.owners})
+        return Start(StartKind.RESTORE, choice, _parts(offers, choice))
     if any(offer.left for offer in offers):
         return Start(StartKind.LEAVE)
     equal = len({offer.files for offer in offers}) == 1
@@ -124,7 +129,7 @@ def _newest(offers: Sequence[Peer], round_: RoundId) -> Choice | None:
     """Return the newest complete save. What claims to be of a later round than this one is not a save of this job."""
     held = _of_earlier((save for offer in offers for save in offer.held), round_)
     durable = _of_earlier((save for offer in offers for save in offer.durable), round_)
-    parts = {each for offer in offers for each in offer.parts if each.round < round_}
+    parts = [each for offer in offers for each in (*offer.parts, *offer.held_parts) if each.round < round_]
     whole = {choice_of(save) for save in durable}
     return max([*complete(held, parts), *whole], key=lambda choice: choice.age, default=None)
 
@@ -160,21 +165,39 @@ def _of_earlier(saves: Iterable[HeldSave], round_: RoundId) -> list[HeldSave]:
     return list({save.id: save for save in saves if save.id.round < round_}.values())
 
 
-def _part(offers: Sequence[Peer], choice: Choice, owner: int) -> Part:
-    found = [(offer.rank, save) for offer in offers for save in offer.held if _is(save, choice, owner)]
-    stored = [offer.rank for offer in offers if _stores(offer, choice, owner)]
-    ranks = [*dict.fromkeys(rank for rank, _ in found)] or stored
-    return Part(tuple(ranks[:_MOST_HOLDERS]), bool(found) and all(save.own for _, save in found))
+def _parts(offers: Sequence[Peer], choice: Choice) -> dict[int, Part]:
+    """Return the parts of a chosen save; members that find one on durable storage count where none holds it."""
+    held, common = [], 0
+    for offer in offers:
+        owners, own = offer.holds(choice)
+        held.append((offer.rank, owners))
+        common |= owners & ~own
+    holders = _holders(choice, held)
+    stored = _holders(choice, [(offer.rank, _stored(offer, choice)) for offer in offers])
+    return {
+        owner: Part(tuple(holders[owner] or stored[owner]), bool(holders[owner]) and not common >> owner & 1)
+        for owner in choice.owners
+    }
 
 
-def _is(save: HeldSave, choice: Choice, owner: int) -> bool:
-    return choice.includes(save) and save.id.owner == owner
+def _holders(choice: Choice, found: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return by owner the first ranks with its part, from the bits of each rank."""
+    ranks: dict[int, list[int]] = {owner: [] for owner in choice.owners}
+    wanted = _all(choice)
+    for rank, bits in found:
+        for owner in owners_of(bits & wanted):
+            ranks[owner].append(rank)
+            if len(ranks[owner]) == _MOST_HOLDERS:
+                wanted ^= 1 << owner
+    return ranks
 
 
-def _stores(offer: Peer, choice: Choice, owner: int) -> bool:
-    """Return whether a member finds a part on durable storage."""
-    whole = any(choice.includes(save) for save in offer.durable)
-    return whole or any(
-        owner in each.numbers and (each.round, each.writers, each.label) == (choice.round, choice.writers, choice.label)
-        for each in offer.parts
-    )
+def _stored(offer: Peer, choice: Choice) -> int:
+    """Return the bits of the owners whose parts a member finds on durable storage."""
+    if any(map(choice.includes, offer.durable)):
+        return _all(choice)
+    return reduce(or_, (each.owners for each in offer.parts if choice.has(each)), 0)
+
+
+def _all(choice: Choice) -> int:
+    return 1 << choice.owner if choice.writers == 1 else (1 << choice.writers) - 1

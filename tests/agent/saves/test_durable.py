@@ -14,7 +14,7 @@ from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import durable
 from pytorchjob_agent.saves.durable import CHUNK, DurableSaves
 from pytorchjob_agent.saves.held import SourceError
-from pytorchjob_agent.saves.held_saves import Choice, DurableParts, SaveId
+from pytorchjob_agent.saves.held_saves import Choice, Parts, SaveId
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest
 
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)
@@ -157,19 +157,19 @@ def test_only_a_save_of_which_all_parts_are_there_is_offered(saves: DurableSaves
     ("parts", "found"),
     [
         pytest.param([], [], id="nothing is there"),
-        pytest.param([part(0, 3, "step-5")], [DurableParts(ONE, 3, 2, "step-5", 0b01)], id="rank 1's part is missing"),
-        pytest.param([part(1, 3, "step-5")], [DurableParts(ONE, 0, 2, "step-5", 0b10)], id="rank 0's part is missing"),
+        pytest.param([part(0, 3, "step-5")], [Parts(ONE, 3, 2, "step-5", 0b01)], id="rank 1's part is missing"),
+        pytest.param([part(1, 3, "step-5")], [Parts(ONE, 0, 2, "step-5", 0b10)], id="rank 0's part is missing"),
         pytest.param([part(0, 3, "step-5"), part(1, 7, "step-5")], [], id="the save is whole"),
         pytest.param([part(5, 3, "step-5")], [], id="a rank that the save does not have"),
         pytest.param(
             [part(0, number, f"step-{number}") for number in range(1, 7)],
-            [DurableParts(ONE, number, 2, f"step-{number}", 1) for number in (6, 5, 4, 3)],
+            [Parts(ONE, number, 2, f"step-{number}", 1) for number in (6, 5, 4, 3)],
             id="the newest of many",
         ),
     ],
 )
 def test_parts_of_incomplete_saves_are_listed(
-    saves: DurableSaves, parts: list[tuple[Manifest, Contents]], found: list[DurableParts]
+    saves: DurableSaves, parts: list[tuple[Manifest, Contents]], found: list[Parts]
 ) -> None:
     for manifest, contents in parts:
         write(saves, manifest, contents)

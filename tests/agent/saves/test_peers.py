@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves.held_saves import DurableParts, HeldSave, SaveId
+from pytorchjob_agent.saves.held_saves import HeldSave, Parts, SaveId
 from pytorchjob_agent.saves.peers import Peer, targets
 
 
@@ -116,16 +116,18 @@ def test_copies_are_spread_evenly_over_the_peers(zones: list[str]) -> None:
 
 def test_what_a_member_publishes_comes_back_as_it_was() -> None:
     held = HeldSave(SaveId(RoundId(1, 2), 0, 3), 7, 2, "step-5", own=True)
-    parts = DurableParts(RoundId(1, 2), 7, 3, "step-5", 0b101)
+    parts = Parts(RoundId(1, 2), 7, 3, "step-5", 0b101)
     own = Peer(3, "10.0.0.1", 4000, "node", "directory", (held,), "eu-1a", (held,), (parts,), "files", left=True)
-    assert Peer.from_json(3, own.to_json()) == own
+    assert Peer.from_json(3, own.to_json()) == own.gathered()
+    assert own.gathered().held_parts == (Parts(RoundId(1, 2), 3, 2, "step-5", 0b01, 0b01),)
+
+
+LISTS = ("held", "durable", "parts", "held_parts")
 
 
 def changed(**fields: object) -> str:
     """What a member publishes, with other fields."""
-    return json.dumps(
-        [*{"place": ["a", 1, "n", "d", "", "", 0], "held": [], "durable": [], "parts": [], **fields}.values()]
-    )
+    return json.dumps([*{"place": ["a", 1, "n", "d", "", "", 0], **{key: [] for key in LISTS}, **fields}.values()])
 
 
 @pytest.mark.parametrize(
@@ -144,9 +146,11 @@ def changed(**fields: object) -> str:
         changed(held=[[[1, 2, 0], 0, 7, 5, 0, "", "", 0]]),
         changed(held=[[[1, 2, 0], 0, 7, 5, 1, "x" * 129, "", 0]]),
         changed(held=[[[1, 2, 0], 0, 7, 5, 1, "\ud800", "", 0]]),
-        changed(parts=[[[1, 2, 0], 7, 2, "step-5", "f"]]),
-        changed(parts=[[[1, 2, 0], 7, 2, "", "1"]]),
-        changed(parts=[[[1, 2, 0], 7, 1, "step-5", "1"]]),
+        changed(parts=[[[1, 2, 0], 7, 2, "step-5", "f", "0"]]),
+        changed(parts=[[[1, 2, 0], 7, 2, "step-5", "1", "2"]]),
+        changed(parts=[[[1, 2, 0], 7, 2, "step-5", "1", 0]]),
+        changed(held_parts=[[[1, 2, 0], 7, 2, "", "1", "0"]]),
+        changed(held_parts=[[[1, 2, 0], 7, 1, "step-5", "1", "0"]]),
         "null",
     ],
 )

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves.held_saves import Choice, DurableParts, HeldSave, SaveId
+from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, Parts, SaveId
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.round_start import Part, Start, StartKind, decide
+from tests.simulation.saves import Store
 
 ONE, TWO, NOW = RoundId(1, 1), RoundId(1, 2), RoundId(1, 3)
 
@@ -84,8 +86,8 @@ def test_the_newest_save_of_memory_and_durable_storage_is_chosen(
     assert choose(members) == chosen
 
 
-def stored(label: str, *owners: int, number: int = 0, round_: RoundId = ONE, writers: int = 2) -> DurableParts:
-    return DurableParts(round_, number, writers, label, sum(1 << owner for owner in owners))
+def stored(label: str, *owners: int, number: int = 0, round_: RoundId = ONE, writers: int = 2) -> Parts:
+    return Parts(round_, number, writers, label, sum(1 << owner for owner in owners))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def stored(label: str, *owners: int, number: int = 0, round_: RoundId = ONE, wri
     ],
 )
 def test_parts_of_one_save_in_memory_and_on_durable_storage_count_together(
-    held: list[HeldSave], parts: list[DurableParts], chosen: str
+    held: list[HeldSave], parts: list[Parts], chosen: str
 ) -> None:
     members = [member(0, *held), *(replace(member(1 + at), parts=(each,)) for at, each in enumerate(parts))]
     assert choose(members) == chosen
@@ -234,6 +236,32 @@ def test_a_member_asks_above_it_first_and_no_member_serves_many(size: int, holde
             seen.add(first)
             first = start.sources(0, first, size)[0]
     assert all(count <= 4 * (1 + (rank in held)) for rank, count in served.items())
+
+
+@pytest.mark.parametrize("alone", [pytest.param(True, id="by rank"), pytest.param(False, id="all parts in each pod")])
+def test_what_a_thousand_members_publish_is_read_by_the_others(alone: bool) -> None:
+    """Also if each has four holders of its part, the most that the decision names."""
+    size, offers = 1000, []
+    for rank in range(size):
+        owners = [(rank + more) % size for more in range(4)] if alone else range(size)
+        held = [HeldSave(SaveId(ONE, owner, 7), 5, size, "step-5", own=alone) for owner in owners]
+        offers.append(member(rank, *held))
+    assigned = Assigned(NOW, 0, size, 0, size, "10.0.0.1", 1, 0, secret="secret")
+    store = SignedStore(Store(), assigned)
+    published = []
+    for offer in offers:
+        store.write("saves", offer.to_json())
+        found = store.read("saves")
+        assert found is not None
+        published.append(Peer.from_json(offer.rank, found.value))
+    start = decide(published, NOW)
+    store.write("start", start.to_json())
+    found = store.read("start")
+    assert found is not None
+    assert Start.from_json(found.value) == start
+    assert start.choice is not None
+    assert len(start.needed_by(5, size)) == (1 if alone else size)
+    assert all(len(part.holders) == 4 for part in start.parts.values())
 
 
 @pytest.mark.parametrize(
