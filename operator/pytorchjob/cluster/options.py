@@ -17,6 +17,8 @@ class ConnectOptions:
     as_groups: tuple[str, ...] = ()
     request_seconds: float | None = None
     """Time for one request; 0: no limit."""
+    local: bool = False
+    """The runs of this machine, instead of a cluster."""
 
     def kubectl(self) -> list[str]:
         """Return the same choice as arguments of kubectl."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import click
 
 from pytorchjob.cluster.api import Cluster, Object
-from pytorchjob.commands.options import job_argument, output_option, with_cluster
+from pytorchjob.commands.options import job_argument, local_option, output_option, with_cluster
 from pytorchjob.screen import plain
 from pytorchjob.view import reading
 from pytorchjob_operator.terminal import say
@@ -17,6 +17,7 @@ _TYPES = click.Choice(["Normal", "Warning"], case_sensitive=False)
 @job_argument
 @click.option("--types", metavar="TYPE", type=_TYPES, help="Only events of this type: Normal or Warning.")
 @output_option("json", "yaml")
+@local_option
 @with_cluster
 def events_command(cluster: Cluster, job: str, types: str | None, output: str | None) -> None:
     """Show the events of a job and of its pods, also of pods that are gone, the oldest first.

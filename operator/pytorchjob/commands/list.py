@@ -5,7 +5,13 @@ from datetime import UTC, datetime
 import click
 
 from pytorchjob.cluster.api import Cluster
-from pytorchjob.commands.options import all_namespaces_option, output_option, selector_option, with_cluster
+from pytorchjob.commands.options import (
+    all_namespaces_option,
+    local_option,
+    output_option,
+    selector_option,
+    with_cluster,
+)
 from pytorchjob.screen import plain
 from pytorchjob.view.listing import UNKNOWN, JobLine, job_line
 from pytorchjob_operator.terminal import say
@@ -18,6 +24,7 @@ _WIDE = ("REASON",)
 @all_namespaces_option
 @selector_option
 @output_option("json", "yaml", "wide", "name")
+@local_option
 @with_cluster
 def list_command(cluster: Cluster, all_namespaces: bool, selector: str, output: str | None) -> None:
     """List the jobs of a namespace.

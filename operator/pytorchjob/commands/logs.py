@@ -11,7 +11,7 @@ import click
 from pytorchjob.cluster.api import Cluster, Object
 from pytorchjob.cluster.errors import ClusterError
 from pytorchjob.cluster.gather import gather_job
-from pytorchjob.commands.options import DURATION, here, job_argument, with_cluster
+from pytorchjob.commands.options import DURATION, here, job_argument, local_option, with_cluster
 from pytorchjob.commands.outcome import FAILED, INVALID, fail
 from pytorchjob.logs.containers import container_names, short_name
 from pytorchjob.logs.printing import Printer, terminal_paint
@@ -34,6 +34,7 @@ from pytorchjob_operator.terminal import say
 @click.option("-p", "--previous", is_flag=True, help="The logs of the containers before their last restart.")
 @click.option("--timestamps", is_flag=True, help="Print the node's timestamp before each line.")
 @click.option("-c", "--container", metavar="NAME", default=names.CONTAINER, show_default=True, help="Container.")
+@local_option
 @with_cluster
 def logs_command(
     cluster: Cluster,

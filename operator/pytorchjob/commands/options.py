@@ -20,7 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pytorchjob.cluster.api import Cluster
-from pytorchjob.cluster.errors import ClusterError, Rejected
+from pytorchjob.cluster.errors import ClusterError, JobMissing, NoCluster, Rejected, Unreachable
 from pytorchjob.cluster.options import ConnectOptions
 from pytorchjob.cluster.paths import check_name
 from pytorchjob.commands.outcome import INTERRUPTED, fail_with
@@ -114,6 +114,12 @@ _CLUSTER_OPTIONS: tuple[Decorator, ...] = (
 )
 
 
+local_option: Decorator = click.option(
+    "--local", is_flag=True, help="Jobs of `pytorchjob run` on this machine, without a cluster."
+)
+"""For commands that only read."""
+
+
 def with_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose a cluster; the command gets `cluster` in their place."""
 
@@ -133,7 +139,7 @@ def with_connect(command: Callable[..., None]) -> Callable[..., None]:
         options = _options(given)
         ctx.meta[_META] = options
         rest = {name: value for name, value in given.items() if name not in _NAMES}
-        guard(lambda: command(connect=lambda: _connect(ctx, options), **rest))
+        guard(lambda: _or_here(given, lambda: command(connect=lambda: _connect(ctx, options), **rest)))
 
     with_options: Callable[..., None] = guarded
     for option in reversed(_CLUSTER_OPTIONS):
@@ -141,7 +147,25 @@ def with_connect(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-_NAMES = frozenset({"namespace", "context", "kubeconfig", "as_user", "as_groups", "request_timeout"})
+def _or_here(given: dict[str, Any], action: Callable[[], None]) -> None:
+    """Run a command; if its job is not found in a cluster and is one of this machine, the error says so."""
+    try:
+        action()
+    except (NoCluster, Unreachable, JobMissing) as error:
+        if given.get("local") is False and _is_here(given.get("job")):
+            error.remedy = "it is a job of this machine: add --local"
+        raise
+
+
+def _is_here(job: str | None) -> bool:
+    try:
+        from pytorchjob.cluster.machine import MachineCluster
+    except ImportError:  # a machine without file locks has no local runs
+        return False
+    return job in names_of(MachineCluster().jobs())
+
+
+_NAMES = frozenset({"namespace", "context", "kubeconfig", "as_user", "as_groups", "request_timeout", "local"})
 
 
 def guard(action: Callable[[], None]) -> None:
@@ -161,9 +185,11 @@ def chosen_options() -> ConnectOptions:
 
 
 def here() -> str:
-    """Return ` -n NAME` for a command that a person types next, if this command was given a namespace."""
-    namespace = chosen_options().namespace
-    return f" -n {namespace}" if namespace else ""
+    """Return ` -n NAME` or ` --local` for a command that a person types next, if this command was given it."""
+    options = chosen_options()
+    if options.local:
+        return " --local"
+    return f" -n {options.namespace}" if options.namespace else ""
 
 
 def _options(given: dict[str, Any]) -> ConnectOptions:
@@ -176,10 +202,15 @@ def _options(given: dict[str, Any]) -> ConnectOptions:
         as_user=given.get("as_user"),
         as_groups=tuple(given.get("as_groups") or ()),
         request_seconds=given.get("request_timeout"),
+        local=bool(given.get("local")),
     )
 
 
 def _connect(ctx: click.Context, options: ConnectOptions) -> Cluster:
+    if options.local:
+        from pytorchjob.cluster.machine import MachineCluster
+
+        return MachineCluster()
     if callable(given := ctx.find_root().obj):
         return cast("Connect", given)(options)
     from pytorchjob.cluster.connect import connect

@@ -1,7 +1,9 @@
 """`status JOB`: one screen about a job."""
 
 import json
+import re
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
@@ -9,12 +11,21 @@ import click
 from pytorchjob.cluster.api import Cluster
 from pytorchjob.cluster.errors import Unreachable
 from pytorchjob.cluster.gather import gather_job
-from pytorchjob.commands.options import DURATION, job_argument, output_option, with_cluster
+from pytorchjob.commands.options import (
+    DURATION,
+    chosen_options,
+    here,
+    job_argument,
+    local_option,
+    output_option,
+    with_cluster,
+)
 from pytorchjob.screen.status import print_status
 from pytorchjob.view.job_view import JobView, make_job_view
 from pytorchjob.view.state import State
 from pytorchjob_operator.terminal import say, visible_yaml
 
+_LOCAL = re.compile(r"pytorchjob (?:logs|events|list) ")
 _ENDS = (State.SUCCEEDED, State.FAILED)
 
 
@@ -30,19 +41,30 @@ _ENDS = (State.SUCCEEDED, State.FAILED)
     help="Time between two reads of --watch.",
 )
 @output_option("json", "yaml")
+@local_option
 @with_cluster
 def status_command(cluster: Cluster, job: str, watch: bool, interval: float, output: str | None) -> None:
     """Show one screen about a job: state, reason, pods with their ranks, round, recent causes, next step.
 
     The exit status is 0, whatever the job's state is; `pytorchjob doctor JOB` ends with 1 if it finds a cause.
     """
-    view = _show(make_job_view(gather_job(cluster, job, _now())), None, output)
+    view = _show(_read(cluster, job), None, output)
     while watch and view.state not in _ENDS:
         _pause(interval)
         try:
-            view = _show(make_job_view(gather_job(cluster, job, _now())), view, output)
+            view = _show(_read(cluster, job), view, output)
         except Unreachable as error:
             say(f"{error.message}; still watching", err=True)
+
+
+def _read(cluster: Cluster, job: str) -> JobView:
+    """Return the view; its next step is one that works where the job is."""
+    view = make_job_view(gather_job(cluster, job, _now()))
+    if not chosen_options().local:
+        return view
+    if not _LOCAL.match(view.next_command):
+        return replace(view, next_step="", next_command="")
+    return replace(view, next_command=view.next_command.replace(f" -n {cluster.namespace}", here()))
 
 
 def _show(view: JobView, before: JobView | None, output: str | None) -> JobView:

@@ -4,8 +4,9 @@ It carries out what a kubelet does. `kubelet` decides about restarts in place, t
 Time is an argument, in monotonic seconds.
 """
 
+import os
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +17,12 @@ from pytorchjob_agent.contract.printed_error import is_rule
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.root_cause import Evidence
 from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, TerminationMessage
+from pytorchjob_operator import names
 from pytorchjob_operator.local import kubelet, replica_process
 from pytorchjob_operator.local.gpus import Pool
 from pytorchjob_operator.local.kubelet import EarlyExits
 from pytorchjob_operator.local.log_filter import LogFilter, without_rank
+from pytorchjob_operator.local.record import Record
 from pytorchjob_operator.local.replica_process import ProcessEnd, ReplicaProcess
 from pytorchjob_operator.local.screen import LineBuffer, Screen
 from pytorchjob_operator.local.supervisor import Command
@@ -77,6 +80,8 @@ class LocalPod:
     crash: Crash | None = None
     restarts: int = 0
     last_line: str = ""
+    since: str = ""
+    """When its container was last started, as the API writes it."""
     lines: LineBuffer = field(default_factory=LineBuffer)
 
     @property
@@ -115,15 +120,47 @@ class LocalPod:
             crash=self.crash,
         )
 
+    def to_object(self) -> dict[str, Any]:
+        """The pod as an API server would return it."""
+        running = {"running": {"startedAt": self.since}}
+        code = self.exit_code or 0
+        reason = "Error" if code else "Completed"
+        ended = {"exitCode": code, "reason": reason, "message": _termination_log(self), "startedAt": self.since}
+        last: dict[str, Any] = {} if self.exit_code is None else {"terminated": ended}
+        if self.process is not None:
+            state: dict[str, Any] = running
+        elif self.phase in _NOT_ENDED:
+            state = {"waiting": {"reason": "CrashLoopBackOff" if last else "ContainerCreating"}}
+        else:
+            state, last = last, {}
+        container = {
+            "name": names.CONTAINER,
+            "ready": self.process is not None,
+            "restartCount": self.restarts,
+            "state": state,
+            "lastState": last,
+        }
+        metadata = {**self.body["metadata"], **({"deletionTimestamp": self.since} if self.deleting else {})}
+        spec = {**self.body["spec"], "nodeName": os.uname().nodename}
+        ready = {"type": "Ready", "status": str(self.process is not None)}
+        status = {"phase": self.phase.value, "conditions": [ready], "containerStatuses": [container]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
 
 class Node:
     """The pods of one run."""
 
     def __init__(
-        self, translate: Translate, gpus: Pool, screen: Screen, log_filter: LogFilter, grace: float | None
+        self,
+        translate: Translate,
+        gpus: Pool,
+        screen: Screen,
+        log_filter: LogFilter,
+        grace: float | None,
+        record: Record,
     ) -> None:
         self._translate, self._gpus, self._screen, self._grace = translate, gpus, screen, grace
-        self._filter = log_filter
+        self._filter, self._record = log_filter, record
         self._ends: list[ReplicaEnd] = []
         self._pods: dict[str, LocalPod] = {}
         self._exits: dict[str, EarlyExits] = {}
@@ -135,6 +172,10 @@ class Node:
     def pods(self) -> tuple[Pod, ...]:
         """All pods as the plan observes them."""
         return tuple(pod.observe(self._created) for pod in self._pods.values())
+
+    def objects(self) -> list[dict[str, Any]]:
+        """All pods as an API server would return them."""
+        return [pod.to_object() for pod in self._pods.values()]
 
     @property
     def ready(self) -> int:
@@ -238,6 +279,7 @@ class Node:
         pod.phase = PodPhase.RUNNING
         pod.restarts += again
         self.restarts += again
+        pod.since = self._record.begin(pod.uid, pod.restarts)
         try:
             process = replica_process.spawn(pod.command)
         except OSError as error:
@@ -253,15 +295,16 @@ class Node:
         if data is None:
             with suppress(KeyError):
                 self.selector.unregister(process.output)
-        for line in pod.lines.feed(data or b""):
-            self._print(pod, line)
+        self._print(pod, pod.lines.feed(data or b""))
         return bool(data)
 
-    def _print(self, pod: LocalPod, line: str) -> None:
-        for shown in self._filter.feed(pod.label, line):
-            self._screen.log(pod.label, pod.number, shown)
-        if not is_rule(line):
-            pod.last_line = without_rank(line).strip() or pod.last_line
+    def _print(self, pod: LocalPod, lines: Sequence[str]) -> None:
+        self._record.write(pod.uid, lines)
+        for line in lines:
+            for shown in self._filter.feed(pod.label, line):
+                self._screen.log(pod.label, pod.number, shown)
+            if not is_rule(line):
+                pod.last_line = without_rank(line).strip() or pod.last_line
 
     def _release(self, pod: LocalPod) -> None:
         """Print the last lines of an ended process and close its descriptors."""
@@ -269,8 +312,7 @@ class Node:
         assert process is not None
         while self._read(pod, process):
             pass
-        for line in pod.lines.flush():
-            self._print(pod, line)
+        self._print(pod, pod.lines.flush())
         for line in self._filter.flush(pod.label):
             self._screen.log(pod.label, pod.number, line)
         for fd in (process.output, process.report):

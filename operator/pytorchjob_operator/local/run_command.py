@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
@@ -20,6 +20,7 @@ from pytorchjob_operator.local.job_file import JobFile
 from pytorchjob_operator.local.log_filter import LogFilter
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node
+from pytorchjob_operator.local.record import Record
 from pytorchjob_operator.local.runner import ExitStatus, Runner, RunResult
 from pytorchjob_operator.local.screen import Screen, duration
 from pytorchjob_operator.local.supervisor import Command
@@ -93,9 +94,10 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
         if given.spec.agent is not None and given.spec.agent.inject:
             _install_agent(machine)
         lines = LogFilter(verbose=options.verbose, cwd=os.getcwd())
-        node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, lines, options.grace)
-        with LoopbackCoordinator(node.selector, scratch) as coordinator:
-            return Runner(job, node, screen, options.timeout, options.file()).run(coordinator, lines)
+        record = Record(job)
+        node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, lines, options.grace, record)
+        with closing(record), LoopbackCoordinator(node.selector, scratch) as coordinator:
+            return Runner(job, node, screen, options.timeout, options.file(), record).run(coordinator, lines)
     finally:
         process_tree.kill_descendants()
         shutil.rmtree(scratch, ignore_errors=True)

@@ -19,6 +19,7 @@ from pytorchjob_operator.local.job_file import JobFile
 from pytorchjob_operator.local.log_filter import LogFilter
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
 from pytorchjob_operator.local.node import Node, ReplicaEnd
+from pytorchjob_operator.local.record import Record
 from pytorchjob_operator.local.screen import ProgressLine, Screen
 from pytorchjob_operator.local.signal_pipe import RELOAD, SignalPipe
 from pytorchjob_operator.local.stages import Stage, StageClock, find_stage
@@ -78,9 +79,11 @@ class RunResult:
 class Runner:
     """One run of one job."""
 
-    def __init__(self, job: PyTorchJob, node: Node, screen: Screen, timeout: float | None, file: JobFile) -> None:
-        """`file` has the current number of workers, and keeps the status."""
-        self._job, self._node, self._screen, self._file = job, node, screen, file
+    def __init__(
+        self, job: PyTorchJob, node: Node, screen: Screen, timeout: float | None, file: JobFile, record: Record
+    ) -> None:
+        """`file` has the current number of workers, and keeps the status; `record` is for other commands."""
+        self._job, self._node, self._screen, self._file, self._record = job, node, screen, file, record
         self._messages: list[tuple[str, str, bool]] = []
         self._ends: list[ReplicaEnd] = []
         self._children: tuple[Child, ...] = ()
@@ -108,6 +111,7 @@ class Runner:
         spent = result.time_spent(self._job, report.ledger if report else None, then)
         self._job = result.at_rest(self._job)
         self._file.keep(self._job)
+        self._keep(final=True)
         if status is not ExitStatus.FAILED:
             self._report_messages()
         self._report_ends()
@@ -126,6 +130,7 @@ class Runner:
                     return _STOPPED.get(number, ExitStatus.TERMINATED)
                 self._reload()
             wake_at = self._settle()
+            self._keep()
             for event in self._coordinator.take_events():
                 self._note(event.reason, event.message, warning=event.warning)
             ended = next((status for kind, status in _ENDED.items() if self._job.status.holds(kind)), None)
@@ -198,6 +203,13 @@ class Runner:
     def _note(self, reason: str, message: str, *, warning: bool) -> None:
         """Keep an event until it is known whether the job has failed: then its report takes the place of events."""
         self._messages.append((message, reason, warning))
+        self._record.event(self._job, reason, message, warning=warning)
+
+    def _keep(self, *, final: bool = False) -> None:
+        """Show other commands how the job is."""
+        self._record.keep(
+            lambda: result.final_object(self._job, self._job), self._node.objects, _monotonic(), final=final
+        )
 
     def _will_fail(self) -> bool:
         """Whether the coordinator has ended the job as failed; the next plan writes that into the status."""
