@@ -12,7 +12,7 @@ from pathlib import Path
 from pytorchjob_agent.caches import listing
 from pytorchjob_agent.caches.listing import CachedFile, unit_of
 from pytorchjob_agent.caches.settings import FOLDERS, HEADERS, INDUCTOR
-from pytorchjob_agent.saves.directory import make_parent
+from pytorchjob_agent.saves.directory import make_parent, open_file
 
 REST_NS = 2 * 10**9
 """A file is offered once it has not changed for this time."""
@@ -151,7 +151,7 @@ class CacheFolder:
 def is_whole_library(path: Path) -> bool:
     """Return whether a shared library has its last part: the linker writes the first bytes after all others."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(_HEADER.size)
             size = os.fstat(file.fileno()).st_size
     except OSError:

@@ -58,7 +58,7 @@ def _send_file(connection: Connection, root: Path, offered: tuple[int, CachedFil
 def _checksum(path: Path, file: CachedFile) -> str | None:
     digest = sha256()
     try:
-        with path.open("rb") as data:
+        with directory.open_file(path) as data:
             found = os.fstat(data.fileno())
             if (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
                 return None

@@ -15,6 +15,7 @@ from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.rendezvous.save_agreement import SaveAgreement
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import directory, placing
+from pytorchjob_agent.saves.bounded import STORAGE
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.drain import RoundOfDrains
 from pytorchjob_agent.saves.durable_tier import DurableTier
@@ -28,8 +29,11 @@ from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.round_start import Start, StartKind
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
+from pytorchjob_agent.system.background import Call
 from pytorchjob_agent.system.console import say
 
+_OFFER_SECONDS = 10.0
+"""How long a directory may take to say what it has: a new round waits for it."""
 _SETTLE_SECONDS = 10.0
 """How long a pod that leaves waits for the copy of its last save to peers, and then to durable storage."""
 _DRAINED = "durable"
@@ -127,7 +131,8 @@ class MemorySaves:
         self._watcher = SaveWatcher(self._held)
         self._tier = None if rules.durable is None else DurableTier(self._held, rules.durable, job)
         self._drains: RoundOfDrains | None = None
-        self._watcher.on_full = self._copy_loose
+        if self._tier is not None:
+            self._watcher.on_full = self._copy_loose
         self._node = os.environ.get(NODE) or socket.gethostname()
         self._placed: list[SeenFile] = []
         self._round: RoundOfSaves | None = None
@@ -179,9 +184,14 @@ class MemorySaves:
         if not assigned.secret:
             self._watcher.report("no checkpoint is copied: this operator gives rounds no secret")
             return
-        store = connect()
-        agreement = SaveAgreement(store, goes_on)
-        own = self._offer(assigned)
+        try:
+            own = Call(lambda: self._offer(assigned), STORAGE).result(_OFFER_SECONDS)
+        except OSError as error:
+            problem = f"CheckpointDirectoryUnusable: {self._rules.directory}: {error}"
+            self._watcher.report(problem)
+            NoSaves(problem, self._address).open(assigned, connect, goes_on)
+            return
+        agreement = SaveAgreement(connect(), goes_on)
         start = agreement.decide(own)
         failure = ""
         try:

@@ -1,10 +1,12 @@
 """Reads the checkpoint directory: its files, and which of them a worker has open for writing."""
 
 import os
+import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from pytorchjob_agent.contract.checkpoint_rules import FENCE_FOLDER
 from pytorchjob_agent.saves import manifest, naming
@@ -44,6 +46,15 @@ def still(before: Iterable[SeenFile], now: Iterable[SeenFile], written: Collecti
         )
         for file in now
     ]
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file to read it; a pipe that has taken its place, or a link, keeps nobody waiting. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no file any more")
+    return os.fdopen(descriptor, "rb")
 
 
 def make_parent(root: Path, path: str) -> Path:

@@ -39,7 +39,7 @@ class HeldSaves:
 
         Raises OSError for a directory that cannot be written, or that an agent of another job uses now.
         """
-        self.root, self.job, self._limit = root, job, limit
+        self.root, self.job, self.limit = root, job, limit
         self._own = root / naming.OWN_FOLDER
         self._lock = threading.RLock()
         self._saves: dict[SaveId, Manifest] = {}
@@ -100,7 +100,7 @@ class HeldSaves:
         """
         file = manifest.files[place]
         for path in (self.path(manifest, place), self.root / file.path):
-            with suppress(OSError), path.open("rb") as source:
+            with suppress(OSError), directory.open_file(path) as source:
                 found = os.fstat(source.fileno())
                 if (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns):
                     return os.pread(source.fileno(), most, offset)
@@ -177,18 +177,18 @@ class HeldSaves:
             spare = [id_ for id_ in oldest if id_ not in (*keep, self._pinned) and last[id_.owner] != id_]
             if self._is_above(size):
                 shutil.rmtree(self._own / _ASIDE, ignore_errors=True)
-            while (used := self._used()) + size + self.reserve > self._limit:
+            while (used := self._used()) + size + self.reserve > self.limit:
                 if not (spare or size) and self._pinned in self._saves and self._pinned not in last.values():
                     spare.append(self._pinned)  # the script's own save comes first
                 if not spare:
                     raise FullError(
-                        f"{_mb(used)} of {_mb(self._limit)} are used, {_mb(self.reserve)} are kept free for the"
+                        f"{_mb(used)} of {_mb(self.limit)} are used, {_mb(self.reserve)} are kept free for the"
                         f" script's next save: no room for {_mb(size)}"
                     )
                 self._drop(spare.pop(0))
 
     def _is_above(self, size: int) -> bool:
-        return self._used() + size + self.reserve > self._limit
+        return self._used() + size + self.reserve > self.limit
 
     def _used(self) -> int:
         """Return the bytes in use, with all those of copies that are being received."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import formats, naming
+from pytorchjob_agent.saves.directory import open_file
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, SaveId
 from pytorchjob_agent.saves.manifest import MOST_BYTES, MOST_FILES, HeldFile, Manifest
@@ -18,12 +19,10 @@ from pytorchjob_agent.saves.recognition import Identity, SeenFile
 
 _CHUNK = 1 << 20
 _CLOSER = 1.5
+OnPiece = Callable[[float], None]
+"""Called after each piece of a file that is read, with the seconds that this took. May raise, to read no further."""
 ALONE_SECONDS = 10.0
 """After this time without its other files, a part of a known save is a save of its own."""
-
-
-class StoppedError(Exception):
-    """The round ended while a save was read."""
 
 
 class NotTakenError(Exception):
@@ -129,14 +128,11 @@ class Taking:
         """True if the last units were not all that the script saves together."""
 
     def take(
-        self, units: Mapping[str, tuple[SeenFile, ...]], goes_on: Callable[[], bool] | None, *, ended: bool = False
+        self, units: Mapping[str, tuple[SeenFile, ...]], on_piece: OnPiece = lambda _: None, *, ended: bool = False
     ) -> Manifest | None:
         """Hold these units as one save, if any has changed or is gone and nothing more is awaited; None otherwise.
 
-        `ended`: the workers have been killed.
-
-        `goes_on` is asked now and then, and makes the reading slow; None: read at full speed. Raises NotTakenError,
-        TornError, StoppedError and OSError.
+        `ended`: the workers have been killed. Raises NotTakenError, TornError, OSError and what `on_piece` raises.
         """
         changed = {name: files for name, files in units.items() if self._units.get(name) != files}
         if not changed and (not units or self._units.keys() <= units.keys()):
@@ -150,7 +146,7 @@ class Taking:
         writers, label = self._together(changed)
         writer = self._writer.round, self._writer.rank
         id_ = SaveId(*writer, self._held.number(*writer))
-        manifest = self._link(Manifest(self._writer.job, id_, (), writers, label), files, goes_on)
+        manifest = self._link(Manifest(self._writer.job, id_, (), writers, label), files, on_piece)
         self._units, self._writers, self._label = dict(units), writers, label
         self._labels |= {label}
         if changed:
@@ -176,10 +172,10 @@ class Taking:
             )
         return self._writer.members, label
 
-    def _link(self, manifest: Manifest, files: list[SeenFile], goes_on: Callable[[], bool] | None) -> Manifest:
+    def _link(self, manifest: Manifest, files: list[SeenFile], on_piece: OnPiece) -> Manifest:
         folder = self._held.new_folder()
         try:
-            found = [self._hold(file, folder / str(place), goes_on) for place, file in enumerate(files)]
+            found = [self._hold(file, folder / str(place), on_piece) for place, file in enumerate(files)]
             manifest = replace(manifest, files=tuple(found))
             if len(manifest.to_json()) > MOST_BYTES:
                 raise NotTakenError("the names of its files are too long together")
@@ -189,13 +185,13 @@ class Taking:
             raise
         return manifest
 
-    def _hold(self, file: SeenFile, link: Path, goes_on: Callable[[], bool] | None) -> HeldFile:
+    def _hold(self, file: SeenFile, link: Path, on_piece: OnPiece) -> HeldFile:
         if file.link:
             return HeldFile(file.path, 0, file.mtime_ns, "", file.link)
         try:
             os.link(self._held.root / file.path, link, follow_symlinks=False)
             self._compare(file, link)
-            checksum = self._checksums.get(file.identity) or _checksum(file, link, goes_on)
+            checksum = self._checksums.get(file.identity) or _checksum(file, link, on_piece)
             self._compare(file, link)
         except FileNotFoundError:
             raise TornError(file, "is gone") from None
@@ -218,17 +214,17 @@ def is_proved(path: Path, file: SeenFile) -> bool:
     """Return whether the format of a file shows that it is whole. Raises OSError."""
     if file.link:
         return True
-    with path.open("rb") as source:
+    with open_file(path) as source:
         head = source.read(formats.HEAD_BYTES)
         source.seek(max(file.size - formats.TAIL_BYTES, 0))
         return formats.is_proved(file.path, file.size, head, source.read())
 
 
-def _checksum(file: SeenFile, path: Path, goes_on: Callable[[], bool] | None) -> str:
+def _checksum(file: SeenFile, path: Path, on_piece: OnPiece) -> str:
     """Return the SHA-256 of a file; raises TornError if its format shows that it is cut."""
     digest = sha256()
     head = tail = b""
-    with path.open("rb") as source:
+    with open_file(path) as source:
         while True:
             started = time.monotonic()
             data = source.read(_CHUNK)
@@ -237,10 +233,7 @@ def _checksum(file: SeenFile, path: Path, goes_on: Callable[[], bool] | None) ->
             head = head or data[: formats.HEAD_BYTES]
             tail = (tail + data)[-formats.TAIL_BYTES :]
             digest.update(data)
-            if goes_on is not None:
-                if not goes_on():
-                    raise StoppedError
-                time.sleep(time.monotonic() - started)  # half of a core at most
+            on_piece(time.monotonic() - started)
     if not formats.is_whole(file.path, file.size, head, tail):
         raise TornError(file, "is cut")
     return digest.hexdigest()

@@ -7,16 +7,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pytorchjob_agent.saves import copies, directory, naming
+from pytorchjob_agent.saves.bounded import Progress, while_it_moves
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest, ManifestError
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local, Recognition, Scan, SeenFile
 from pytorchjob_agent.saves.rename_watch import RenameWatch
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.taking import Bursts, NotTakenError, StoppedError, Taking, TornError, Writer, is_proved
+from pytorchjob_agent.saves.taking import Bursts, NotTakenError, OnPiece, Taking, TornError, Writer, is_proved
 from pytorchjob_agent.saves.wire import PeerRefusedError
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.system.console import say
@@ -24,6 +25,14 @@ from pytorchjob_agent.system.console import say
 SCAN_SECONDS, _LEAST_SECONDS = 0.25, 0.05
 """Between two scans: at most, and at least, however often the script renames files."""
 _REST_FACTOR = 120.0
+_SILENT_SECONDS = 10.0
+"""The agent waits no longer for a directory that does nothing: it has its coordinator to answer."""
+_END_SECONDS = 120.0
+"""Nor does it read longer than this for the last save of a round."""
+
+
+class StoppedError(Exception):
+    """The round ended while a save was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +50,19 @@ class RoundOfSaves:
 class SaveWatcher:
     """Keeps the saves of this agent's workers."""
 
-    def __init__(self, held: HeldSaves) -> None:
-        """Start the thread, without a round."""
+    def __init__(self, held: HeldSaves, silent: float = _SILENT_SECONDS, longest: float = _END_SECONDS) -> None:
+        """Start the thread, without a round.
+
+        `silent`, `longest`: for how many seconds `begin` and `end` wait for a directory that does nothing, and at all.
+        """
+        self._silent, self._longest = silent, longest
         self._held, self._recognition = held, Recognition()
         self._renames = RenameWatch(held.root)
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._round: RoundOfSaves | None = None
         self._taking: Taking | None = None
         self._bursts = Bursts()
-        self._active = False
+        self._active = self._copying = False
         self._scan_cost = 0.0
         """Seconds of the last scan that found nothing changed."""
         self._busy = ""
@@ -61,18 +74,30 @@ class SaveWatcher:
         self._reported: set[str] = set()
         self.problem = ""
         """Why the last save is not kept, or has too few copies. The next save that has them ends it."""
-        self.on_full: Callable[[Manifest], None] = lambda _: None
-        """Receives a save that memory has no room to hold."""
+        self.on_full: Callable[[Manifest], None] | None = None
+        """Receives a save that memory has no room to hold. None: such a save is not read."""
         threading.Thread(target=self._run, name="checkpoints", daemon=True).start()
 
     def begin(self, round_: RoundOfSaves, pids: Collection[int], placed: Sequence[SeenFile]) -> None:
-        """Watch the workers of a round, which started with the `placed` files as their save."""
+        """Watch the workers of a round, which started with the `placed` files as their save. Raises OSError."""
+        self._copying = True
+        try:
+            self._wait(lambda progress: self._begin(round_, pids, placed, progress))
+        except OSError:
+            self._taking = None
+            raise
+
+    def _begin(
+        self, round_: RoundOfSaves, pids: Collection[int], placed: Sequence[SeenFile], progress: Progress
+    ) -> None:
         with self._lock:
+            progress.step()
             self._recognition.local = round_.local
             self._recognition.accept(placed)
             self._renames.take()
             files = directory.read(self._held.root)
             base = self._recognition.follow(Scan(tuple(files), time.monotonic(), alive=False)).units if placed else {}
+            progress.step()
             self._taking = Taking(self._held, round_.writer, base, self._bursts)
             self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
             self._active = True
@@ -81,19 +106,27 @@ class SaveWatcher:
     def end(self, *, clean: bool) -> None:
         """Take the last save of a round whose workers have ended; `clean`: all of them with success."""
         self._active = False  # a save that is just being read stops: it is read at full speed below
+        try:
+            self._wait(lambda progress: self._end(progress, clean=clean))
+        except OSError as error:
+            self.report(f"the last checkpoint is not kept: {error}")
+        self._taking = None
+
+    def _end(self, progress: Progress, *, clean: bool) -> None:
         with self._lock:
-            if self._taking is None:
-                return
-            try:
+            progress.step()
+            if self._taking is not None:
                 renamed = self._renames.take()
                 files = directory.read(self._held.root)
                 scan = Scan(tuple(files), time.monotonic(), alive=False, renamed=renamed)
                 found = self._recognition.end(scan, clean=clean, is_proved=self._is_proved)
                 if found.together:
-                    self._take(found.units, None, ended=not clean)
-            except OSError as error:
-                self.report(f"the last checkpoint is not kept: {error}")
-            self._taking = None
+                    self._take(found.units, lambda _: progress.step(), ended=not clean)
+
+    def _wait(self, call: Callable[[Progress], None]) -> None:
+        """Wait for a call in a thread of its own; a directory that hangs must not hang the agent. Raises OSError."""
+        until = time.monotonic() + self._longest
+        while_it_moves(call, self._silent, lambda: time.monotonic() < until)
 
     def settle(self, *, ended: bool) -> bool:
         """Return whether the last save is held and copied; call again. `ended`: all workers ended with success."""
@@ -106,9 +139,7 @@ class SaveWatcher:
 
     def copy_no_more(self) -> None:
         """Hold the last save, but give it to no peer: the job ends."""
-        with self._lock:
-            if self._round is not None and self._round.copies:
-                self._round = replace(self._round, copies=0)
+        self._copying = False
 
     def close(self) -> None:
         """End the thread."""
@@ -161,13 +192,19 @@ class SaveWatcher:
         if not found.busy:
             self._last = files
         if found.together:
-            self._take(found.units, lambda: self._active)
+            self._take(found.units, self._gently)
         elif found.restless:
             self._held.left = not self._held.list()
             self.report(
                 f"CheckpointsNeverRest: no checkpoint is kept: {found.busy} and what belongs to it change all the time;"
                 " save less often, or rename each save from a temporary name"
             )
+
+    def _gently(self, seconds: float) -> None:
+        """Take half of a core at most; stop when the round ends."""
+        if not self._active:
+            raise StoppedError
+        time.sleep(seconds)
 
     def _is_proved(self, file: SeenFile) -> bool:
         """Return whether a file that a kill may have cut is whole by its format, and others of a save are known."""
@@ -190,12 +227,14 @@ class SaveWatcher:
             and self._recognition.kept_open.get(file.path) != file.inode
         ]
 
-    def _take(
-        self, units: Mapping[str, tuple[SeenFile, ...]], goes_on: Callable[[], bool] | None, *, ended: bool = False
-    ) -> None:
+    def _take(self, units: Mapping[str, tuple[SeenFile, ...]], on_piece: OnPiece, *, ended: bool = False) -> None:
         assert self._taking is not None
+        size = sum(file.size for files in units.values() for file in files)
+        if self.on_full is None and size > self._held.limit:
+            self._give_up(f"the files of a save have {size} bytes, and memory has {self._held.limit}")
+            return
         try:
-            taken = self._taking.take(units, goes_on, ended=ended)
+            taken = self._taking.take(units, on_piece, ended=ended)
         except TornError as error:
             self._recognition.reject((error.file,))
             self._last = None  # the other files are taken without it
@@ -209,7 +248,7 @@ class SaveWatcher:
             self._last = None
         if taken is not None:
             self._unsent, self._held.left = taken, False
-            if not self.make_room():
+            if not self.make_room() and self.on_full is not None:
                 self.on_full(taken)
 
     def make_room(self) -> bool:
@@ -218,29 +257,34 @@ class SaveWatcher:
             self._held.make_room(0)
             return True
         except FullError as error:
-            self._held.clear()
-            self._unsent, self._held.left = None, True
-            self.report(f"CheckpointMemoryFull: no checkpoint is kept in memory: {error}")
+            self._give_up(str(error))
             return False
+
+    def _give_up(self, why: str) -> None:
+        """Leave the memory to the script."""
+        self._held.clear()
+        self._unsent, self._held.left = None, True
+        self.report(f"CheckpointMemoryFull: no checkpoint is kept in memory: {why}")
 
     def _send(self) -> None:
         manifest, round_ = self._unsent, self._round
         if manifest is None or round_ is None or not self._active:
             return
         self._unsent, kept, failed = None, 0, ""
+        copies_ = round_.copies if self._copying else 0
         try:
             peers = round_.peers()
         except RuntimeError:  # the round's store is gone, and so is the round
             return
         for peer in peers:
-            if kept == round_.copies:
+            if kept == copies_:
                 break
             try:
                 copies.put(self._held, manifest, (peer.address, peer.port), round_.keys)
                 kept += 1
             except (PeerRefusedError, ManifestError, OSError) as error:
                 failed = f"node {peer.rank} keeps no copy of the last checkpoint: {error}"
-        if failed and kept < round_.copies:
+        if failed and kept < copies_:
             self.report(failed)
         else:
             self.problem = ""

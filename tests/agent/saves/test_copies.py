@@ -77,7 +77,7 @@ def serve(held: HeldSaves, keys: RoundKeys) -> Iterator[tuple[str, int]]:
 
 def test_a_copy_has_the_same_content(own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int]) -> None:
     manifest = make(own, {"latest.pt": b"x" * 3_000_000, "a/b.pt": b""})
-    theirs._limit = 10**8
+    theirs.limit = 10**8
     copies.put(own, manifest, peer, KEYS)
     assert [save.id for save in theirs.list()] == [manifest.id]
     assert theirs.path(manifest, 0).read_bytes() == b"x" * 3_000_000
@@ -170,7 +170,7 @@ def test_what_was_moved_aside_makes_room_first(own: HeldSaves) -> None:
 
 
 def test_old_copies_make_room(own: HeldSaves) -> None:
-    own._limit = 4_500
+    own.limit = 4_500
     for number in (1, 2):
         make(own, {"latest.pt": b"x" * 1500 + bytes([number])}, number)
     own.make_room(1500)

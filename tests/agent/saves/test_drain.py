@@ -205,7 +205,7 @@ def test_a_save_that_is_copied_gives_way_to_the_scripts_next_one(agent: Agent) -
     first = agent.save(1, 10_000)
     with agent.held.pinned(first.id):
         agent.save(2, 10_000)
-        agent.held._limit = 15_000
+        agent.held.limit = 15_000
         agent.held.make_room(0)
         assert agent.held.get(first.id) is None
 

@@ -119,7 +119,7 @@ def hold(own: HeldSaves) -> None:
     recognition, files = Recognition(), tuple(directory.read(own.root))
     recognition.follow(Scan(files, 0.0))
     units = recognition.follow(Scan(files, 5.0)).units
-    assert Taking(own, Writer("job", RoundId(1, 1), 0, 1, 1), {}).take(units, None) is not None
+    assert Taking(own, Writer("job", RoundId(1, 1), 0, 1, 1), {}).take(units) is not None
 
 
 def copied(copy: Copy, own: HeldSaves, theirs: HeldSaves, cut: tuple[str, int]) -> bool:

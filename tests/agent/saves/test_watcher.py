@@ -1,14 +1,17 @@
 """The watcher on a real directory: it holds what a script saves, copies it to a peer, and never delays the script."""
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves.copies import SaveServer
+from pytorchjob_agent.saves.directory import open_file
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import HeldSave
 from pytorchjob_agent.saves.peers import Peer
@@ -23,14 +26,21 @@ from tests.waiting import until
 class Member:
     """An agent's memory with a peer beside it."""
 
-    def __init__(self, folder: Path, limit: int, members: int = 2, peer_limit: int = 10**6) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limit: int,
+        members: int = 2,
+        peer_limit: int = 10**6,
+        patience: tuple[float, float] = (30, 30),
+    ) -> None:
         self.root = folder / "own"
         (folder / "peer").mkdir()
         self.root.mkdir()
         self.held, self.peer = HeldSaves(self.root, "job", limit), HeldSaves(folder / "peer", "job", peer_limit)
         self.server = SaveServer(self.peer, "127.0.0.1")
         self.server.use(KEYS)
-        self.watcher = SaveWatcher(self.held)
+        self.watcher = SaveWatcher(self.held, *patience)
         self.begin(1, members)
 
     def begin(self, number: int, members: int) -> None:
@@ -173,7 +183,7 @@ def test_a_limit_below_the_save_leaves_the_memory_to_the_script(
     said = until(lambda: capsys.readouterr().err)
     assert "CheckpointMemoryFull: no checkpoint is kept in memory" in said
     assert (member.root / "latest.pt").read_bytes() == b"x" * 20_000
-    assert "of 0.0 MB are used" in member.watcher.problem
+    assert "20000 bytes, and memory has 10000" in member.watcher.problem
     assert (member.held.list(), member.peer.list()) == ((), ())
     member.close()
 
@@ -202,3 +212,83 @@ def test_a_directory_that_is_removed_does_no_harm(member: Member) -> None:
     time.sleep(0.6)  # two scans
     (member.root / "latest.pt").write_bytes(b"second")
     until(lambda: len(member.peer.list()) == 2)
+
+
+def _sparse(path: Path, size: int) -> None:
+    """A file of this size that takes no room; to read it takes as long as to read any other."""
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+TERABYTE = 10**12
+
+
+def test_a_file_larger_than_the_memory_is_not_read(member: Member) -> None:
+    _sparse(member.root / "latest.pt", TERABYTE)
+    until(lambda: member.watcher.problem)
+    assert member.watcher.problem.startswith("CheckpointMemoryFull: ")
+    member.watcher.end(clean=True)
+    assert (member.held.list(), member.held.left) == ((), True)
+
+
+def test_a_save_that_takes_too_long_to_read_does_not_keep_the_agent_from_its_coordinator(tmp_path: Path) -> None:
+    member = Member(tmp_path, 3 * TERABYTE, patience=(30, 1))
+    try:
+        _sparse(member.root / "latest.pt", TERABYTE)
+        member.watcher.end(clean=True)
+        assert "the last checkpoint is not kept" in member.watcher.problem
+        (member.root / "latest.pt").unlink()
+        member.begin(2, 2)
+        (member.root / "latest.pt").write_bytes(b"second")
+        until(lambda: [save.id.round.number for save in member.held.list()] == [2])
+    finally:
+        member.close()
+
+
+def test_a_directory_that_hangs_does_not_keep_the_agent_from_its_coordinator(tmp_path: Path) -> None:
+    member = Member(tmp_path, 10**6, patience=(1, 30))
+    try:
+        with hanging(member.watcher):
+            member.watcher.copy_no_more()
+            member.watcher.end(clean=True)
+            assert "has not answered" in member.watcher.problem
+            with pytest.raises(TimeoutError):
+                member.begin(2, 2)
+        member.begin(3, 2)
+        (member.root / "latest.pt").write_bytes(b"third")
+        until(lambda: [save.id.round.number for save in member.held.list()] == [3])
+    finally:
+        member.close()
+
+
+@contextmanager
+def hanging(watcher: SaveWatcher) -> Iterator[None]:
+    """The thread that reads the directory comes back from no call."""
+    reads, over = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with watcher._lock:
+            reads.set()
+            over.wait(60)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert reads.wait(30)
+    yield
+    over.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a link", "a folder"])
+def test_what_takes_the_place_of_a_file_keeps_no_reader_waiting(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "latest.pt"
+    (tmp_path / "other").write_bytes(b"other")
+    match kind:
+        case "a pipe":
+            os.mkfifo(place)
+        case "a link":
+            place.symlink_to(tmp_path / "other")
+        case "a folder":
+            place.mkdir()
+    with pytest.raises(OSError, match=r"latest\.pt"):
+        open_file(place)
