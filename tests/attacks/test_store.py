@@ -9,7 +9,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -23,7 +23,7 @@ from pytorchjob_agent.rendezvous import agreement, round_store
 from pytorchjob_agent.rendezvous.inbox import Inbox
 from pytorchjob_agent.rendezvous.membership import Membership, PeerError
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
-from pytorchjob_operator.coordinator.jobs import Jobs
+from pytorchjob_operator.coordinator.jobs import Jobs, no_certificates
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.rounds import recording
 from pytorchjob_operator.rounds.state import JobSynced
@@ -247,12 +247,14 @@ class Link:
         """Do nothing."""
 
 
-def _job_with_two_members(lines: list[str], make_certificate: Callable[[], str] = str) -> tuple[Jobs, list[Link]]:
+def _job_with_two_members(
+    lines: list[str], make: Callable[[int], Sequence[str]] = no_certificates
+) -> tuple[Jobs, list[Link]]:
     """A job whose two agents wait for a round, and all that its coordinator records."""
     jobs = Jobs(
         3, lambda: 100.0, lambda _uid, _events: None, Limits(), lambda *item: lines.append(recording.line(*item))
     )
-    jobs.make_certificate = make_certificate
+    jobs.make_certificates = make
     jobs.sync_job("job", JobSynced(Policy(2, 2), {index: ExpectedPod(f"pod-{index}") for index in (0, 1)}))
     links = [Link(0), Link(1)]
     for link in links:
@@ -266,18 +268,20 @@ def _job_with_two_members(lines: list[str], make_certificate: Callable[[], str] 
 def test_the_secret_of_a_round_reaches_its_members_and_no_log_state_or_recording() -> None:
     """Nor does its certificate, with which the members encrypt."""
     lines: list[str] = []
-    jobs, links = _job_with_two_members(lines, lambda: os.urandom(32).hex())
+    jobs, links = _job_with_two_members(lines, lambda size: [os.urandom(32).hex() for _ in range(size)])
     first = [message for link in links for message in link.sent if isinstance(message, Assigned)]
     jobs.received(links[0], Failed(first[0].round, 0, 0, 1, "boom"))
     for link in links:
         jobs.received(link, Join(2000 + link.number, first[0].round))
     places = [message for link in links for message in link.sent if isinstance(message, Assigned)]
-    secrets: set[str] = set()
-    for of in (lambda place: place.secret, lambda place: place.certificate):
-        by_round = {id_: {of(place) for place in places if place.round == id_} for id_ in {p.round for p in places}}
-        assert len(by_round) == 2
-        assert all(len(secrets) == 1 for secrets in by_round.values()), "all members of a round have the same"
-        secrets |= set().union(*by_round.values())
-    assert len(secrets) == 4, "each round has its own"
+    rounds = {place.round for place in places}
+    assert len(rounds) == 2
+    for id_ in rounds:
+        assert len({place.secret for place in places if place.round == id_}) == 1, (
+            "all members of a round have the same"
+        )
+        assert len({place.certificate for place in places if place.round == id_}) == 2, "each member has its own"
+    secrets = {secret for place in places for secret in (place.secret, place.certificate)}
+    assert len(secrets) == 6, "each round has its own"
     shown = repr((places, jobs.state("job"), lines))
     assert not [secret for secret in secrets if len(secret) < 64 or secret in shown]

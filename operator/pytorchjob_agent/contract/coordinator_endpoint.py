@@ -27,7 +27,19 @@ INDEX = "PYTORCHJOB_INDEX"
 BACKEND = "pytorchjob"
 """The name of our rendezvous in torch's registry."""
 SERVER_NAME = "pytorchjob-coordinator"
-"""The subject of the coordinator's certificate."""
+"""The subject of the coordinator's certificate, and a name in those of all members of a round."""
+_MEMBER = "pytorchjob-member-"
+
+
+def member_name(rank: int) -> str:
+    """Return the name that the certificate of one member of a round has besides."""
+    return f"{_MEMBER}{rank}"
+
+
+def rank_of(name: str) -> int | None:
+    """Return the rank of the member with this name; None: it is not a member's."""
+    rank = name.removeprefix(_MEMBER)
+    return int(rank) if rank != name and rank.isascii() and rank.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from pytorchjob_agent.saves.wire import (
     refusing_nonsense,
 )
 
+Address = tuple[str, int] | tuple[str, int, int]
+"""Where a peer is, and which rank it must prove to have."""
 _GONE = "this save is not held here any more"
 
 
@@ -34,7 +36,7 @@ class SaveServer(PeerServer):
     def _handle_request(self, connection: Connection, request: dict[str, Any]) -> None:
         if "put" in request:
             manifest = Manifest.from_json(str(request["put"]))
-            self._check(manifest)
+            self._check(manifest, connection.sender)
             receive(self._held, manifest, _ServerSide(connection))
             connection.reply({"kept": True})
             return
@@ -45,11 +47,16 @@ class SaveServer(PeerServer):
         connection.reply({"manifest": found.to_json()})
         send(self._held, found, connection.read_places(len(found.files)), (connection, self._pace))
 
-    def _check(self, manifest: Manifest) -> None:
-        """Refuse a save that no member can have made, or that is another one under a name which is taken."""
+    def _check(self, manifest: Manifest, sender: int | None) -> None:
+        """Refuse a save that its sender cannot have made, or that is another one under a name which is taken.
+
+        Members send the saves of their own workers, in the round in which these work.
+        """
         id_, keys = manifest.id, self.keys
-        if keys.round is not None and (id_.round > keys.round or (id_.round, id_.owner) == (keys.round, keys.rank)):
+        if keys.round is not None and (id_.round != keys.round or id_.owner == keys.rank):
             raise PeerRefusedError(f"a save of round {id_.round}, rank {id_.owner} is nobody's but its own")
+        if keys.name_members and sender != id_.owner:
+            raise PeerRefusedError(f"a save of rank {id_.owner} is sent by it alone")
         if id_.owner > MAX_MEMBERS or id_.number > MAX_COUNT:
             raise PeerRefusedError("nobody has so many members or saves")
         known = self._held.get(id_)
@@ -104,7 +111,7 @@ def send(held: HeldSaves, manifest: Manifest, wanted: list[int], to: tuple[Conne
         connection.send_file(held.path(manifest, place), manifest.files[place].size, pace)
 
 
-def put(held: HeldSaves, manifest: Manifest, peer: tuple[str, int], keys: RoundKeys) -> None:
+def put(held: HeldSaves, manifest: Manifest, peer: Address, keys: RoundKeys) -> None:
     """Copy a save to a peer. Raises PeerRefusedError with the peer's reason, and OSError."""
     connection = _connect(peer, keys)
     try:
@@ -120,7 +127,7 @@ def get(
     held: HeldSaves,
     choice: Choice,
     owner: int,
-    peer: tuple[str, int],
+    peer: Address,
     keys: RoundKeys,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> Manifest:
@@ -142,9 +149,10 @@ def get(
         connection.close()
 
 
-def _connect(peer: tuple[str, int], keys: RoundKeys) -> Connection:
-    sock = socket.create_connection(peer, timeout=CALL_SECONDS)
-    return Connection(keys.as_client(sock), keys.secret)
+def _connect(peer: Address, keys: RoundKeys) -> Connection:
+    host, port, *rank = peer
+    sock = socket.create_connection((host, port), timeout=CALL_SECONDS)
+    return Connection(keys.as_client(sock, *rank), keys.secret)
 
 
 def _part(value: Any) -> tuple[Choice, int]:

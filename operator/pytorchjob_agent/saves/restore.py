@@ -74,7 +74,7 @@ class Fetching:
         raise MissingError("; ".join(reasons)[:1000] or f"no member offers the part of rank {owner}")
 
     def _get(self, peer: Peer, owner: int) -> Manifest:
-        address = (peer.address, peer.port)
+        address = (peer.address, peer.port, peer.rank)
         return copies.get(self._held, self._choice, owner, address, self._sources.keys, self._sources.goes_on)
 
     def _read(self, owner: int, reasons: dict[str, None]) -> Manifest | None:

@@ -1,7 +1,8 @@
 """What the members of a round trust each other by: a secret that proves membership, and a certificate that encrypts.
 
-The coordinator draws both for each round. All members have the same certificate with its private key. So a member
-accepts no other peer, and a program that reads the network learns nothing. Without the operator's TLS there is none.
+The coordinator draws both for each round. Each member has a certificate of its own, which names its rank. Nobody keeps
+what has signed them. So a member accepts no other peer, knows which member it talks to, and a program that reads the
+network learns nothing. Without the operator's TLS there is none, and each member could pose as another one.
 
 Reading a certificate costs as much as a connection. So an agent does it once for a round, and keeps no earlier round's.
 """
@@ -14,11 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import cast
 
-from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
+from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME, member_name, rank_of
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 
 _making = threading.Lock()
+_BEGIN = "-----BEGIN CERTIFICATE-----"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class RoundKeys:
     secret: str = field(default="", repr=False)
     """Empty: no peer is trusted."""
     certificate: str = field(default="", repr=False)
-    """A certificate with its private key, as PEM. Empty: connections are not encrypted."""
+    """A certificate, its private key, and what has signed it, as PEM. Older operators give all members the same one,
+    which signs itself. Empty: connections are not encrypted."""
     round: RoundId | None = None
     """None: unknown, and with it the rank."""
     rank: int = 0
@@ -39,13 +43,22 @@ class RoundKeys:
         """Return the keys that an assignment carries."""
         return cls(assigned.secret, assigned.certificate, assigned.round, assigned.rank)
 
-    def as_client(self, sock: socket.socket) -> socket.socket:
-        """Return the connection to use after `connect`. Raises OSError: the peer has not the keys of this round."""
+    @property
+    def name_members(self) -> bool:
+        """Whether the certificates of this round show which member each peer is."""
+        return _names_member(self.certificate)
+
+    def as_client(self, sock: socket.socket, rank: int | None = None) -> socket.socket:
+        """Return the connection to use after `connect`; `rank`: whom to expect, None: any member.
+
+        Raises OSError: the peer has not the keys of this round, or is another member.
+        """
         if not self.certificate:
             return sock
         with _making:
             context = _for_client(self.certificate)
-        return context.wrap_socket(sock, server_hostname=SERVER_NAME)
+        name = SERVER_NAME if rank is None or not self.name_members else member_name(rank)
+        return context.wrap_socket(sock, server_hostname=name)
 
     def server_context(self) -> ssl.SSLContext | None:
         """Return what encrypts the connections of a server; None: nothing does. Raises OSError and ValueError."""
@@ -55,10 +68,29 @@ class RoundKeys:
             return _for_server(self.certificate)
 
 
+def member_of(sock: socket.socket) -> int | None:
+    """Return the rank of the member at the other end, as its certificate proves it; None: it has shown none."""
+    found = sock.getpeercert() if isinstance(sock, ssl.SSLSocket) else None
+    names = cast("tuple[tuple[str, str], ...]", (found or {}).get("subjectAltName", ()))
+    return next((rank for _, name in names if (rank := rank_of(name)) is not None), None)
+
+
+def _names_member(certificate: str) -> bool:
+    return certificate.count(_BEGIN) > 1
+
+
+def _authority(certificate: str) -> str:
+    """Return what has signed the certificates of all members: the last one of the text."""
+    return _BEGIN + certificate.rpartition(_BEGIN)[2]
+
+
 @lru_cache(maxsize=1)
 def _for_client(certificate: str) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=certificate)
+    context = ssl.create_default_context(cadata=_authority(certificate))
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # it is its own authority
+    if _names_member(certificate):
+        with _in_memory(certificate) as path:
+            context.load_cert_chain(path)
     return context
 
 
@@ -67,6 +99,10 @@ def _for_server(certificate: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # a peer resumes no session; TLS 1.2 would let it
+    if _names_member(certificate):
+        context.load_verify_locations(cadata=_authority(certificate))
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.verify_mode = ssl.CERT_OPTIONAL  # agents of older versions show none
     with _in_memory(certificate) as path:
         context.load_cert_chain(path)
     return context

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.saves.round_keys import RoundKeys, member_of
 from pytorchjob_agent.saves.wire import (
     CALL_SECONDS,
     LINE_LIMIT,
@@ -69,6 +69,7 @@ class PeerServer:
         if keys != self.keys:
             return  # it has waited for so long that its round is over
         connection = Connection(sock, keys.secret, nonces)
+        connection.sender = member_of(sock) if keys.name_members else None
         try:
             self._handle(connection, request)
         except self._refusals as error:

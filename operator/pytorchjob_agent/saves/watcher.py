@@ -280,7 +280,7 @@ class SaveWatcher:
             if kept == copies_:
                 break
             try:
-                copies.put(self._held, manifest, (peer.address, peer.port), round_.keys)
+                copies.put(self._held, manifest, (peer.address, peer.port, peer.rank), round_.keys)
                 kept += 1
             except (PeerRefusedError, ManifestError, OSError) as error:
                 failed = f"node {peer.rank} keeps no copy of the last checkpoint: {error}"

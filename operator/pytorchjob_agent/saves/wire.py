@@ -85,6 +85,8 @@ class Connection:
         sock.settimeout(CALL_SECONDS)
         self._sock, self._secret, self._nonces = sock, secret, nonces
         self._stream: BinaryIO = sock.makefile("rb")
+        self.sender: int | None = None
+        """As a server: the rank that the client has proved. None: none."""
         self.goes_on: Callable[[], bool] = lambda: True
         """Asked between two pieces of a file that is received; False: the round has ended."""
 

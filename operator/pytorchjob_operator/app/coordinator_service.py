@@ -20,6 +20,7 @@ from pytorchjob_operator.app.secret import load_credentials, renew_credentials
 from pytorchjob_operator.app.waiting import event_or_timeout
 from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.capacity import find_limits
+from pytorchjob_operator.coordinator.jobs import no_certificates
 from pytorchjob_operator.coordinator.recorder import Recorder
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
@@ -127,7 +128,7 @@ class CoordinatorService:
         if self._credentials is None or self._keys is None:
             return
         context = self._credentials.server_context() if self._settings.coordinator_tls else None
-        hooks = Hooks(self._changed, self._recorder(), _round_certificate if context else str)
+        hooks = Hooks(self._changed, self._recorder(), _round_certificates if context else no_certificates)
         checks = self._settings.coordinator_check_addresses
         cluster, old_tokens = self._cluster, KeyedTokens(self._credentials.key)
         identity = PodIdentity(self._keys, cluster.pods, cluster.outage, old_tokens, checks)
@@ -201,6 +202,6 @@ class CoordinatorService:
             self._loop.call_soon_threadsafe(self._hooks.on_change, uid, events)
 
 
-def _round_certificate() -> str:
-    """Return a new certificate with its private key: the members of one round encrypt with it."""
-    return b"".join(certificate.make(datetime.now(UTC))).decode()
+def _round_certificates(size: int) -> list[str]:
+    """Return the certificates of a new round, one for each member."""
+    return certificate.make_for_members(datetime.now(UTC), size)

@@ -6,7 +6,7 @@ reason instead.
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, assert_never
 
@@ -92,8 +92,8 @@ class Jobs:
         """Decisions that violated an invariant or failed, and were not carried out."""
         self.draw_secret: Callable[[], str] = _draw_secret
         """Returns the secret of a new round. A simulation replaces it."""
-        self.make_certificate: Callable[[], str] = str
-        """Returns the certificate of a new round, with its private key; empty: its members do not encrypt."""
+        self.make_certificates: Callable[[int], Sequence[str]] = no_certificates
+        """Gets the size of a new round; returns each member's certificate, or empty texts: they do not encrypt."""
 
     def state(self, uid: str) -> JobState | None:
         """Return the present state of a job; it never changes afterwards."""
@@ -204,7 +204,7 @@ class Jobs:
             self._stall(uid, job, input_, violations, now)
             return
         job.state = decision.state
-        _carry_out(job, _with_keys(decision, self.draw_secret, self.make_certificate))
+        _carry_out(job, _with_keys(decision, self.draw_secret, self.make_certificates))
         if decision.events or _shown(before) != _shown(decision.state):
             _log.info("job %s: %s", uid, decision.reason)
             self._on_change(uid, decision.events)
@@ -228,16 +228,25 @@ def _draw_secret() -> str:
     return secrets.token_hex(_SECRET_BYTES)
 
 
-def _with_keys(decision: Decision, draw: Callable[[], str], make: Callable[[], str]) -> Decision:
-    """Give all members of a round that the decision assigns the same secret and certificate.
+def no_certificates(size: int) -> Sequence[str]:
+    """Return none for each of so many members."""
+    return [""] * size
+
+
+def _with_keys(decision: Decision, draw: Callable[[], str], make: Callable[[int], Sequence[str]]) -> Decision:
+    """Give all members of a round that the decision assigns the same secret, and each one its certificate.
 
     They are added here, so that no state, log or recording has them, and replayed decisions are equal.
     """
-    if not any(isinstance(command, Send) and isinstance(command.message, Assigned) for command in decision.commands):
+    messages = (command.message for command in decision.commands if isinstance(command, Send))
+    assigned = next((message for message in messages if isinstance(message, Assigned)), None)
+    if assigned is None:
         return decision
-    secret, certificate = draw(), make()
+    secret, certificates = draw(), make(assigned.size)
     commands = tuple(
-        replace(command, message=replace(command.message, secret=secret, certificate=certificate))
+        replace(
+            command, message=replace(command.message, secret=secret, certificate=certificates[command.message.rank])
+        )
         if isinstance(command, Send) and isinstance(command.message, Assigned)
         else command
         for command in decision.commands

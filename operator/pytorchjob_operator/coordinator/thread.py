@@ -9,13 +9,13 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from pytorchjob_operator.coordinator import tls
 from pytorchjob_operator.coordinator.authentication import Authenticator
-from pytorchjob_operator.coordinator.jobs import Jobs, OnChange, Record
+from pytorchjob_operator.coordinator.jobs import Jobs, OnChange, Record, no_certificates
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
 from pytorchjob_operator.coordinator.usage import Title
@@ -41,8 +41,8 @@ class Hooks:
     """Called with a job's uid and its new events when its report changes."""
     record: Record | None = None
     """Called before each decision, to record it."""
-    make_certificate: Callable[[], str] = str
-    """Called for each round; returns a certificate with its private key, or an empty text: members do not encrypt."""
+    make_certificates: Callable[[int], Sequence[str]] = no_certificates
+    """Called for each round with its size; returns each member's certificate with its private key, or empty texts."""
 
 
 class Coordinator:
@@ -60,7 +60,7 @@ class Coordinator:
         self._authenticator, self._ssl, self._limits = authenticator, ssl_context, limits or Limits()
         self._hooks = hooks or Hooks()
         self._jobs = Jobs(term, _clock, self._changed, self._limits, self._hooks.record)
-        self._jobs.make_certificate = self._hooks.make_certificate
+        self._jobs.make_certificates = self._hooks.make_certificates
         self._updates: dict[str, Sync | Finish] = {}
         """The last update of each job, for a loop that restarts."""
         self._lock = threading.Lock()

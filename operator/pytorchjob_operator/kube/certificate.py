@@ -1,8 +1,8 @@
-"""The coordinator's certificate: self-signed, so that no certificate authority is needed.
+"""The certificates of the coordinator and of the members of rounds: self-signed, so that no authority is needed.
 
-This module creates and validates PEM text. It stores nothing, and time is an argument. Agents receive the certificate
-when their pod is created and trust only this certificate. Therefore a certificate from elsewhere must be self-signed
-too.
+This module creates and validates PEM text. It stores nothing, and time is an argument. Agents receive the coordinator's
+certificate when their pod is created and trust only this certificate. Therefore a certificate from elsewhere must be
+self-signed too.
 """
 
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
+from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME, member_name
 
 LIFE = timedelta(days=3653)
 _EARLY = timedelta(days=1)
@@ -23,16 +23,45 @@ _EARLY = timedelta(days=1)
 def make(now: datetime) -> tuple[bytes, bytes]:
     """Create a certificate that is valid for ten years from `now`, and its private key; both are PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, SERVER_NAME)])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    return _signed(now, key.public_key(), key, _extensions(key.public_key())), _private(key)
+
+
+def make_for_members(now: datetime, count: int) -> list[str]:
+    """Create for each member of a round a certificate that names its rank, its private key, and what signed all; PEM.
+
+    What signs them is new for each round and kept nowhere: no member can make the certificate of another one.
+    """
+    signer = ec.generate_private_key(ec.SECP256R1())
+    usage = (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False)
+    authority = _signed(now, signer.public_key(), signer, [(x509.BasicConstraints(ca=True, path_length=0), True)])
+    made = []
+    for rank in range(count):
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME), x509.DNSName(member_name(rank))])
+        certificate = _signed(now, key.public_key(), signer, [(names, False), usage], member_name(rank))
+        made.append((certificate + _private(key) + authority).decode())
+    return made
+
+
+def _signed(
+    now: datetime,
+    key: ec.EllipticCurvePublicKey,
+    signer: ec.EllipticCurvePrivateKey,
+    extensions: list[tuple[x509.ExtensionType, bool]],
+    subject: str = SERVER_NAME,
+) -> bytes:
+    issuer, name = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (SERVER_NAME, subject))
+    builder = x509.CertificateBuilder(issuer, name, key, x509.random_serial_number())
     builder = builder.not_valid_before(now - _EARLY).not_valid_after(now + LIFE)
-    for extension, critical in _extensions(key.public_key()):
+    for extension, critical in extensions:
         builder = builder.add_extension(extension, critical)
-    certificate = builder.sign(key, hashes.SHA256())
-    private = key.private_bytes(
+    return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return certificate.public_bytes(serialization.Encoding.PEM), private
 
 
 def _extensions(key: ec.EllipticCurvePublicKey) -> list[tuple[x509.ExtensionType, bool]]:

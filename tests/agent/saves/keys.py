@@ -2,16 +2,30 @@
 
 import socket
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
+from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Challenge, Connection
 from pytorchjob_operator.kube import certificate
 
 
 def draw(secret: str) -> RoundKeys:
-    """Keys with a certificate that no other round has."""
-    return RoundKeys(secret, b"".join(certificate.make(datetime.now(UTC))).decode())  # noqa: TID251 - it is verified now
+    """Keys of a member with a certificate that no other round has."""
+    return members(secret, 1)[0]
+
+
+def members(secret: str, count: int, round_: RoundId | None = None) -> list[RoundKeys]:
+    """The keys of all members of a round."""
+    texts = certificate.make_for_members(datetime.now(UTC), count)  # noqa: TID251 - they are verified now
+    return [RoundKeys(secret, text, round_, rank) for rank, text in enumerate(texts)]
+
+
+@lru_cache
+def of_an_older_operator() -> str:
+    """The certificate of a round whose members have the same one."""
+    return b"".join(certificate.make(datetime.now(UTC))).decode()  # noqa: TID251
 
 
 KEYS = draw("secret")

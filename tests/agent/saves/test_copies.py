@@ -22,7 +22,7 @@ from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, l
 from pytorchjob_agent.saves.placing import place
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
-from tests.agent.saves.keys import KEYS, draw, greet
+from tests.agent.saves.keys import KEYS, draw, greet, members, of_an_older_operator
 
 ROUND = RoundId(1, 1)
 PLAIN = replace(KEYS, certificate="")
@@ -352,27 +352,40 @@ def test_a_manifest_has_only_files_that_a_directory_can_have(files: list[object]
         Manifest.from_json(text)
 
 
+MEMBERS = members("secret", 3, ROUND)
+"""Three members; the tests send to the first one."""
+OLDER = [replace(keys, certificate=of_an_older_operator()) for keys in MEMBERS]
+OPEN = [replace(keys, certificate="") for keys in MEMBERS]
+
+
 @pytest.mark.parametrize(
-    ("id_", "refusal"),
+    ("keys", "id_", "refusal"),
     [
-        pytest.param(SaveId(ROUND, 0, 9), "nobody's but its own", id="in the name of the one that receives it"),
-        pytest.param(SaveId(RoundId(1, 2), 1, 9), "nobody's but its own", id="of a later round"),
-        pytest.param(SaveId(ROUND, 1, 2**40), "so many", id="with a number that leaves no room for others"),
-        pytest.param(SaveId(ROUND, 1, 1), "this number already", id="another one than is held"),
-        pytest.param(SaveId(RoundId(1, 0), 0, 1), "", id="of an earlier round"),
-        pytest.param(SaveId(ROUND, 1, 2), "", id="of another member"),
+        pytest.param(
+            MEMBERS, SaveId(ROUND, 0, 9), "nobody's but its own", id="in the name of the one that receives it"
+        ),
+        pytest.param(MEMBERS, SaveId(RoundId(1, 2), 1, 9), "nobody's but its own", id="of a later round"),
+        pytest.param(MEMBERS, SaveId(RoundId(1, 0), 1, 9), "nobody's but its own", id="of an earlier round"),
+        pytest.param(MEMBERS, SaveId(ROUND, 2, 9), "by it alone", id="in the name of a third member"),
+        pytest.param(MEMBERS, SaveId(ROUND, 1, 2**40), "so many", id="with a number that leaves no room for others"),
+        pytest.param(MEMBERS, SaveId(ROUND, 1, 1), "this number already", id="another one than is held"),
+        pytest.param(MEMBERS, SaveId(ROUND, 1, 2), "", id="its own"),
+        pytest.param(OLDER, SaveId(ROUND, 1, 2), "", id="its own, with the certificate of an older operator"),
+        pytest.param(OPEN, SaveId(ROUND, 1, 2), "", id="its own, without TLS"),
     ],
 )
-def test_whose_saves_a_member_takes(own: HeldSaves, theirs: HeldSaves, id_: SaveId, refusal: str) -> None:
+def test_whose_saves_a_member_takes(
+    own: HeldSaves, theirs: HeldSaves, keys: list[RoundKeys], id_: SaveId, refusal: str
+) -> None:
     mine, known = make(theirs, {"latest.pt": b"mine"}), make(theirs, {"latest.pt": b"known"}, owner=1)
     server = SaveServer(theirs, "127.0.0.1")
-    server.use(replace(KEYS, round=ROUND, rank=0))
+    server.use(keys[0])
     sent = make(own, {"latest.pt": b"sent"}, id_.number, id_.owner, id_.round)
     if refusal:
         with pytest.raises(PeerRefusedError, match=refusal):
-            copies.put(own, sent, ("127.0.0.1", server.port), KEYS)
+            copies.put(own, sent, ("127.0.0.1", server.port, 0), keys[1])
     else:
-        copies.put(own, sent, ("127.0.0.1", server.port), KEYS)
+        copies.put(own, sent, ("127.0.0.1", server.port, 0), keys[1])
     server.close()
     assert theirs.path(mine, 0).read_bytes() == b"mine"
     assert theirs.path(known, 0).read_bytes() == b"known"

@@ -16,9 +16,10 @@ from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.restore import Fetching, MissingError, Sources
 from pytorchjob_agent.saves.wire import PeerRefusedError
-from tests.agent.saves.keys import KEYS, draw
+from tests.agent.saves.keys import draw, members
 from tests.agent.saves.test_copies import ROUND, held_by, make
 
+OWN, THEIRS = members("secret", 2)
 CHOICE = Choice(ROUND, 0, 1)
 WHOLE = {"latest.pt": b"whole"}
 
@@ -29,7 +30,7 @@ class Member:
     def __init__(self, folder: Path) -> None:
         self.held, self.theirs = held_by(folder / "own"), held_by(folder / "theirs")
         self.server = SaveServer(self.theirs, "127.0.0.1")
-        self.server.use(KEYS)
+        self.server.use(THEIRS)
         self.port = self.server.port
         self.saves = DurableSaves(folder / "durable", "job")
         self.tier = DurableTier(self.held, DurableRules(str(folder / "durable")), "job")
@@ -42,7 +43,7 @@ class Member:
     def fetch(self, *, goes_on: bool = True) -> list[Manifest]:
         """Fetch the chosen save; the peer has published what it holds."""
         peer = Peer(1, "127.0.0.1", self.port, "node", "directory", self.theirs.list())
-        return Fetching(self.held, CHOICE, Sources(KEYS, lambda _: [peer], self.tier, lambda: goes_on)).all([0])
+        return Fetching(self.held, CHOICE, Sources(OWN, lambda _: [peer], self.tier, lambda: goes_on)).all([0])
 
     def content(self) -> bytes:
         """The file that the member holds now."""
@@ -103,5 +104,5 @@ def test_a_fetch_ends_with_its_round(member: Member) -> None:
     with pytest.raises(MissingError):
         member.fetch(goes_on=False)
     with pytest.raises(PeerRefusedError, match="the round has ended"):
-        copies.get(member.held, CHOICE, 0, ("127.0.0.1", member.server.port), KEYS, lambda: False)
+        copies.get(member.held, CHOICE, 0, ("127.0.0.1", member.server.port), OWN, lambda: False)
     assert member.held.list() == ()

@@ -19,8 +19,10 @@ from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import SCAN_SECONDS as _SCAN
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
-from tests.agent.saves.keys import KEYS
+from tests.agent.saves.keys import members as keys_of
 from tests.waiting import until
+
+OWN, THEIRS = keys_of("secret", 2)
 
 
 class Member:
@@ -39,13 +41,13 @@ class Member:
         self.root.mkdir()
         self.held, self.peer = HeldSaves(self.root, "job", limit), HeldSaves(folder / "peer", "job", peer_limit)
         self.server = SaveServer(self.peer, "127.0.0.1")
-        self.server.use(KEYS)
+        self.server.use(THEIRS)
         self.watcher = SaveWatcher(self.held, *patience)
         self.begin(1, members)
 
     def begin(self, number: int, members: int) -> None:
         writer = Writer("job", RoundId(1, number), 0, members, members)
-        round_ = RoundOfSaves(writer, Local(0, 1, members), KEYS, 1, self.peers)
+        round_ = RoundOfSaves(writer, Local(0, 1, members), OWN, 1, self.peers)
         self.watcher.begin(round_, [os.getpid()], [])
 
     def peers(self) -> Sequence[Peer]:
