@@ -15,6 +15,7 @@ from benchmarks import (
     life,
     local,
     memory,
+    ports,
     progress,
     rendezvous,
     saves,
@@ -44,6 +45,7 @@ def cli(context: click.Context) -> None:
                 memory.measure(5000),
                 local.measure(5),
                 rendezvous.measure(1000, 5),
+                ports.measure(5),
                 progress.measure(5),
                 warm.measure(5),
                 caches.measure(3),
@@ -115,6 +117,14 @@ def local_(repeat: int, write: bool) -> None:
 def rendezvous_(agents: int, repeat: int, write: bool) -> None:
     """The coordinator with simulated agents, without and with TLS."""
     _show([rendezvous.measure(agents, repeat)], write)
+
+
+@cli.command(name="ports")
+@click.option("--repeat", default=5, show_default=True)
+@click.option("--write", is_flag=True)
+def ports_(repeat: int, write: bool) -> None:
+    """A fetch at each port of an agent, beside connections that ask for nothing."""
+    _show([ports.measure(repeat)], write)
 
 
 @cli.command(name="progress")

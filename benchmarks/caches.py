@@ -13,8 +13,9 @@ from benchmarks.table import Row, load, ratio, spread
 from pytorchjob_agent.caches import pod, settings
 from pytorchjob_agent.caches.directory import REST_NS, CacheFolder
 from pytorchjob_agent.caches.exchange import CacheServer, Fetch
+from pytorchjob_agent.saves.round_keys import RoundKeys
 
-_KEY, _SECRET = "key", "secret"
+_KEY, _KEYS = "key", RoundKeys("secret")
 _LIMIT_SECONDS = 900
 _SCRIPT = """
 import time
@@ -77,8 +78,8 @@ class _Pod:
 def _fetch(first: _Pod, second: _Pod) -> tuple[float, float]:
     """Return the seconds and the bytes of the fetch."""
     server = CacheServer(first.folder, _KEY, "127.0.0.1")
-    server.use(_SECRET)
-    fetch, began = Fetch(second.folder, _KEY, _SECRET), time.monotonic()
+    server.use(_KEYS)
+    fetch, began = Fetch(second.folder, _KEY, _KEYS), time.monotonic()
     try:
         fetch.run(("127.0.0.1", server.port))
     finally:

@@ -1,4 +1,4 @@
-"""Connections that ask for nothing and never end: each sends a byte now and then, and comes back when it is closed."""
+"""Connections that ask for nothing and never end: each comes back when it is closed, and sends a byte now and then."""
 
 import resource
 import socket
@@ -13,9 +13,13 @@ _PAUSE = 0.2
 
 
 class Crowd:
-    """So many connections to one port, from its creation until its end."""
+    """So many connections to one port, from its creation until its end.
 
-    def __init__(self, port: int, size: int, *, tls: bool = False) -> None:
+    They come from so many loopback addresses; the first one is that of an honest client here.
+    """
+
+    def __init__(self, port: int, size: int, *, tls: bool = False, idle: bool = False, addresses: int = 1) -> None:
+        self._idle, self._addresses = idle, addresses
         self._address, self._size, self._tls = ("127.0.0.1", port), size, tls
         self._open: list[socket.socket | None] = [None] * size
         self.came = 0
@@ -45,12 +49,13 @@ class Crowd:
             for place, sock in enumerate(self._open):
                 if self._over.is_set():
                     return
-                self._open[place] = self._connect() if sock is None else self._trickle(sock)
+                self._open[place] = self._connect(place) if sock is None else self._trickle(sock)
             time.sleep(_PAUSE)
 
-    def _connect(self) -> socket.socket | None:
+    def _connect(self, place: int) -> socket.socket | None:
         with suppress(OSError):
-            sock = socket.create_connection(self._address, 5)
+            source = (f"127.0.0.{1 + place % self._addresses}", 0)
+            sock = socket.create_connection(self._address, 5, source)
             self.came += 1
             try:
                 if self._tls:
@@ -63,9 +68,10 @@ class Crowd:
         return None
 
     def _trickle(self, sock: socket.socket) -> socket.socket | None:
-        """Send a byte of what may become a message; None once the connection is closed."""
+        """Send a byte of what may become a message, unless they are idle; None once the connection is closed."""
         try:
-            sock.send(b"\x16" if not self._tls else b"{")
+            if not self._idle:
+                sock.send(b"\x16" if not self._tls else b"{")
             with suppress(BlockingIOError, ssl.SSLWantReadError):
                 while data := sock.recv(4096):
                     pass

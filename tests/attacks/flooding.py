@@ -1,6 +1,6 @@
 """Attackers without credentials: thousands of sockets that stay silent, send one byte a second, or stop halfway in TLS.
 
-python -m tests.attacks.flooding PORT SOCKETS ADDRESSES PER_SECOND
+python -m tests.attacks.flooding PORT SOCKETS ADDRESSES PER_SECOND [KIND]
 
 It connects from so many loopback addresses, opens what is closed again, and prints a line once all sockets were opened.
 It ends with its input.
@@ -32,9 +32,10 @@ def client_hello() -> bytes:
 
 
 class Flood:
-    """Keeps a number of sockets open, of all kinds in equal parts."""
+    """Keeps a number of sockets open: all of one kind, or of all kinds in equal parts."""
 
-    def __init__(self, port: int, sockets: int, addresses: int, per_second: int) -> None:
+    def __init__(self, port: int, sockets: int, addresses: int, per_second: int, kind: str = "") -> None:
+        self._kinds = (kind,) if kind else _KINDS
         self._port, self._most, self._addresses, self._per_second = port, sockets, addresses, per_second
         self._hello = client_hello()
         self._selector = selectors.DefaultSelector()
@@ -63,7 +64,7 @@ class Flood:
             sock.connect(("127.0.0.1", self._port))
         self.open += 1
         self.opened += 1
-        kind = _KINDS[number % len(_KINDS)]
+        kind = self._kinds[number % len(self._kinds)]
         self._selector.register(sock, selectors.EVENT_WRITE, kind)
 
     def _begin(self, sock: socket.socket, kind: str) -> None:
@@ -118,18 +119,19 @@ def _run(flood: Flood, sockets: int) -> Iterator[None]:
             yield
 
 
-def main(port: int, sockets: int, addresses: int, per_second: int) -> None:
+def main(port: int, sockets: int, addresses: int, per_second: int, kind: str = "") -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     os.set_blocking(sys.stdin.fileno(), False)
-    flood = Flood(port, sockets, addresses, per_second)
+    flood = Flood(port, sockets, addresses, per_second, kind)
     for number, _ in enumerate(_run(flood, sockets)):
         if number == 0:
             print(f"{flood.opened} opened, {flood.open} open", flush=True)
         if sys.stdin.buffer.read(1) == b"":
-            print(f"{flood.opened} opened, {flood.open} open", flush=True)
+            with contextlib.suppress(BrokenPipeError):  # nobody may want to know
+                print(f"{flood.opened} opened, {flood.open} open", flush=True)
             return
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:5]))
+    main(*map(int, sys.argv[1:5]), *sys.argv[5:])

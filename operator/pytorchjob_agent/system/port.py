@@ -28,6 +28,8 @@ _MOST_HELD = 16 * 2**20
 _PATIENCE_SECONDS = 3.0
 """How often a connection that waits for its turn is told so: less than the silence at which its peer gives up."""
 _LONGEST_WAIT = 60.0
+_CHECK_SECONDS = 0.25
+"""Between two looks at the deadlines of all connections: a crowd makes each look long."""
 _RETRY = 0.1
 _MAPPED = "::ffff:"
 _AGAIN = (BlockingIOError, ssl.SSLWantReadError)
@@ -89,7 +91,7 @@ class Port:
         self._held = 0
         self._waiting: deque[_Caller] = deque()
         self._free = rules.threads
-        self._told_at = 0.0
+        self._told_at = self._check_at = 0.0
         self._closed = False
         self._alarm = Alarm()
         self._selector = selectors.DefaultSelector()
@@ -132,14 +134,16 @@ class Port:
             elif self._unauthenticated.stage(key.data) is not None:  # not displaced a moment ago
                 self._hear(key.data)
         now = time.monotonic()
-        for caller in self._unauthenticated:
-            if caller.deadline <= now:
-                self._drop(caller)
+        if now >= self._check_at:
+            self._check_at = now + _CHECK_SECONDS
+            for caller in self._unauthenticated:
+                if caller.deadline <= now:
+                    self._drop(caller)
         self._serve(now)
 
     def _pause(self) -> float | None:
-        """Return the seconds until a deadline, or until those that wait are told so."""
-        times = [caller.deadline for caller in self._unauthenticated]
+        """Return the seconds until deadlines are compared, or those that wait are told so."""
+        times = [self._check_at] if len(self._unauthenticated) else []
         if self._waiting:
             times.append(self._told_at + _PATIENCE_SECONDS)
         return max(min(times) - time.monotonic(), 0.0) if times else None
@@ -167,8 +171,6 @@ class Port:
         try:
             accepted.setblocking(False)
             entrance = self._enter()
-            if entrance.context is not None:
-                accepted = entrance.context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
             caller = _Caller(accepted, entrance, time.monotonic() + self._rules.seconds, entrance.context is None)
             if caller.secure:
                 accepted.send(entrance.greeting)
@@ -203,11 +205,21 @@ class Port:
                 self._waiting.append(caller)
 
     def _shake_hands(self, caller: _Caller) -> None:
+        if not isinstance(caller.socket, ssl.SSLSocket):
+            self._encrypt(caller)
         assert isinstance(caller.socket, ssl.SSLSocket)
         caller.socket.do_handshake()
         caller.secure = True
         self._make_room(self._unauthenticated.advance(caller, Stage.COSTLY))
         caller.socket.send(caller.entrance.greeting)
+
+    def _encrypt(self, caller: _Caller) -> None:
+        """Only now: a connection that stays silent costs no more than its socket."""
+        assert caller.entrance.context is not None
+        plain = caller.socket
+        self._selector.unregister(plain)
+        caller.socket = caller.entrance.context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        self._selector.register(caller.socket, selectors.EVENT_READ, caller)
 
     def _receive(self, caller: _Caller) -> None:
         """Read all that is there. Raises OSError if the peer has left, or has sent too much."""

@@ -61,6 +61,14 @@ def test_connections_that_prove_nothing_keep_no_member_out(serving: Serving, siz
         assert crowd.came >= seen
 
 
+@pytest.mark.parametrize("addresses", [pytest.param(1, id="the member's address"), pytest.param(50, id="50 addresses")])
+@pytest.mark.parametrize("keys", [KEYS, PLAIN], ids=["tls", "plain"])
+def test_idle_connections_keep_no_member_out(serving: Serving, keys: RoundKeys, addresses: int) -> None:
+    serving.server.use(keys)
+    with Crowd(serving.server.port, 1000, idle=True, addresses=addresses):
+        assert [serving.ask(number, keys) for number in range(20)] == [*range(20)]
+
+
 def test_a_crowd_without_tls_keeps_no_member_out(serving: Serving) -> None:
     serving.server.use(PLAIN)
     with Crowd(serving.server.port, 1000):

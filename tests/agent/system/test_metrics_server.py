@@ -44,9 +44,10 @@ def test_bytes_that_are_not_a_request_end_with_their_connection(server: MetricsS
     assert get(server, "/metrics") == "steps 7\n"
 
 
+@pytest.mark.parametrize("addresses", [pytest.param(1, id="one address"), pytest.param(50, id="50 addresses")])
 @pytest.mark.parametrize("size", [16, 1000])
-def test_clients_that_ask_nothing_keep_no_scrape_out(server: MetricsServer, size: int) -> None:
-    with Crowd(server.port, size):
+def test_clients_that_ask_nothing_keep_no_scrape_out(server: MetricsServer, size: int, addresses: int) -> None:
+    with Crowd(server.port, size, idle=True, addresses=addresses):
         assert [get(server, "/metrics") for _ in range(5)] == ["steps 7\n"] * 5
 
 
