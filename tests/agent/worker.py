@@ -19,6 +19,15 @@ if what == "reduce":
 elif what == "once":  # fails in the first round alone
     print(f"round {os.environ['TORCHELASTIC_RESTART_COUNT']}", flush=True)
     sys.exit(rank == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
+elif what == "missing module":
+    print("starts", flush=True)
+    import no_such_module  # type: ignore[import-not-found]  # noqa: F401
+elif what == "usage":
+    print("starts", flush=True)
+    sys.exit(2)
+elif what == "value":
+    print("starts", flush=True)
+    raise ValueError("no two are alike")
 elif what == "busy":
     subprocess.Popen(["sleep", "600"], start_new_session=True)  # a helper out of the worker's own group
     print("busy", flush=True)

@@ -7,12 +7,14 @@ or `rendezvous/single_node` for a single node.
 import argparse
 import os
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from torch.distributed.elastic import events
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.rendezvous import RendezvousParameters, rendezvous_handler_registry
@@ -28,6 +30,7 @@ from pytorchjob_agent.command.isolation import runs_below_worker, without_job_va
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT, PET_MAX_RESTARTS, PET_NNODES
 from pytorchjob_agent.contract.reading import ContractError, optional_number
+from pytorchjob_agent.contract.repeated import SHORT_SECONDS, why_repeated
 from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import own_endpoint, single_node
 from pytorchjob_agent.rendezvous import run as elastic
@@ -149,7 +152,7 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
         early.close()
     uncaught_error.use_hook(os.environ)
     _wait_for_endpoint(config)
-    agent = _agent(config, command, command_args)
+    agent = _agent(config, command, command_args, logs)
     try:
         result = _run_agent(agent, config)
     except SignalException as error:
@@ -159,9 +162,34 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
             logs.close()
     if result is None or not result.is_failed():
         return None
-    return explain_failures(
-        [failure(rank, failed, logs) for rank, failed in torch_compat.failures(agent, result).items()]
-    )
+    return _explained(torch_compat.failures(agent, result), logs)
+
+
+def _explained(failures: Mapping[int, Any], logs: PipedLogs | None) -> TerminationMessage:
+    return explain_failures([failure(rank, failed, logs) for rank, failed in failures.items()])
+
+
+class _Agent(LocalElasticAgent):
+    """torch's agent, which starts no workers again after a failure that every start repeats."""
+
+    def __init__(self, *, logs: PipedLogs | None, **options: Any) -> None:
+        super().__init__(**options)
+        self._logs, self._started_at = logs, 0.0
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        self._started_at = time.monotonic()
+        started: dict[int, Any] = super()._start_workers(worker_group)
+        return started
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        result: RunResult = super()._monitor_workers(worker_group)
+        if result.state is WorkerState.FAILED and self._remaining_restarts > 0 and result.failures:
+            found = _explained(torch_compat.failures(self, result), self._logs)
+            early = time.monotonic() - self._started_at < SHORT_SECONDS
+            if why := why_repeated(found.errors, found.exit_code, early=early):
+                say(why)
+                self._remaining_restarts = 0
+        return result
 
 
 def _config(args: argparse.Namespace) -> tuple[LaunchConfig, Any, list[str]]:
@@ -225,7 +253,7 @@ def _opens_store(config: LaunchConfig, host: str) -> bool:
     return _matches_machine_hostname(host)
 
 
-def _agent(config: LaunchConfig, command: Any, command_args: list[str]) -> LocalElasticAgent:
+def _agent(config: LaunchConfig, command: Any, command_args: list[str], logs: PipedLogs | None) -> LocalElasticAgent:
     parameters = RendezvousParameters(
         backend=config.rdzv_backend,
         endpoint=config.rdzv_endpoint,
@@ -243,7 +271,7 @@ def _agent(config: LaunchConfig, command: Any, command_args: list[str]) -> Local
     except ValueError as error:  # an unknown backend, or a setting that it cannot read
         raise UsageError(f"--rdzv-backend={config.rdzv_backend}: {error}") from error
     spec = worker_spec(config, command, command_args, handler)
-    agent = LocalElasticAgent(spec=spec, **agent_options(config))
+    agent = _Agent(logs=logs, spec=spec, **agent_options(config))
     torch_compat.keep_rendezvous(agent)  # the end of the run closes it
     return agent
 

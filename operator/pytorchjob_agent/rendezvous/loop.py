@@ -19,6 +19,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.messages import Assigned, Failed, Heartbeat, Message, Stop
+from pytorchjob_agent.contract.repeated import SHORT_SECONDS, Hangs, why_repeated
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.hangs.watch import History
@@ -63,6 +64,7 @@ class ElasticAgent(LocalElasticAgent):
         self._rounds = 0
         self._workers = self._new_workers()
         self._cooperative, self._answered = False, 0
+        self._started_at, self._hangs = 0.0, Hangs()
         self._membership.on_restart = self._membership.client.on_change = self._wakeup.wake
         self._membership.leaving = lambda: self._wakeup.asked is not None
         self._membership.heartbeat = self._heartbeat
@@ -151,7 +153,7 @@ class ElasticAgent(LocalElasticAgent):
         with warm.warm_starts(self._tools.server), self._workers.equipping(job, self._assigned().round):
             started: dict[int, Any] = super()._start_workers(worker_group)
         context: Any = self._pcontext
-        self._killed = set()
+        self._killed, self._started_at = set(), time.monotonic()
         closing = context.close
 
         def close(death_sig: Any = None, timeout: int = _KILL_SECONDS) -> None:
@@ -233,7 +235,7 @@ class ElasticAgent(LocalElasticAgent):
         """Take the step; True when this agent ends."""
         match step.kind:
             case Kind.REPORT_FAILURE:
-                self._fail(group, step)
+                return self._fail(group, step)
             case Kind.REGROUP:
                 self._regroup(group, step)
             case Kind.REPORT_DONE:
@@ -260,8 +262,8 @@ class ElasticAgent(LocalElasticAgent):
         handles = any(processes.handles(pid, signal.SIGTERM) for pid in self._pids())
         client.update(lambda session: session.leave(seconds, reason, handles=handles))
 
-    def _fail(self, group: WorkerGroup, step: Step) -> None:
-        """Report what failed, kill the workers, and wait for the next round."""
+    def _fail(self, group: WorkerGroup, step: Step) -> bool:
+        """Report what failed, kill the workers, and wait for the next round; True if this agent ends instead."""
         self._membership.client.heartbeat_now()  # the coordinator learns the last step before the failure
         assigned, waits, found_at, at = self._assigned(), False, time.monotonic(), ""
         idle = self._verdict.idle if self._verdict is not None else 0.0
@@ -269,19 +271,32 @@ class ElasticAgent(LocalElasticAgent):
             places = self._workers.places()
             own, waits = failure_messages.hang(self._verdict, places, assigned.first_rank)
             at = failure_messages.ranks_at(places, assigned.first_rank)
+            self._hangs = self._hangs.then(at, self._workers.report(found_at).get("step"), found_at)
             self._membership.client.send(failure_messages.message(assigned, own, waits=waits, idle=idle, places=at))
             time.sleep(_DUMP_SECONDS)
         self._kill()
         if self._verdict is None:
             own = failure_messages.explain(self._result, group, self._killed, self._tools.logs)
+            self._hangs = Hangs()
         self._own = own
         say(f"{own.reason}: rank {own.rank}: {own.message}")
+        if step.by_members and (why := self._why_repeated(own, found_at)):
+            self._end(replace(own, message=f"{own.message}. {why}"))
+            return True
         if step.by_members:
             self._membership.ask_for_restart(own.message)
         group.state = WorkerState.STOPPED
         age = time.monotonic() - found_at if self._verdict is not None else self._wakeup.age()
         failed = failure_messages.message(assigned, own, waits=waits, age=age, idle=idle, places=at)
         self._open(group, failed, by_members=step.by_members)
+        return False
+
+    def _why_repeated(self, own: TerminationMessage, now: float) -> str:
+        """Return why no round of the members helps; without a coordinator this agent has to see it by itself."""
+        if self._verdict is not None:
+            return self._hangs.why
+        early = now - self._started_at < SHORT_SECONDS and self._workers.report(now).get("step") is None
+        return why_repeated(own.errors, own.exit_code, early=early)
 
     def _regroup(self, group: WorkerGroup, step: Step) -> None:
         say(f"stopping the workers: {step.reason}")

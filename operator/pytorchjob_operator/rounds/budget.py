@@ -10,6 +10,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
+from pytorchjob_agent.contract.repeated import (
+    HANG_SECONDS,
+    SAME_HANG,
+    SHORT_SECONDS,
+    why_repeated,
+    why_same_hang,
+)
 from pytorchjob_agent.contract.root_cause import choose, doubt
 from pytorchjob_operator.rounds import past_failures
 from pytorchjob_operator.rounds.phases import Rendezvous
@@ -18,19 +25,9 @@ from pytorchjob_operator.rounds.values import End, EndReason, Failure, PastResta
 
 SAME_ERROR = 3
 """The same error this many times in a row, each before the first step, ends the job."""
-SAME_HANG = 3
-"""The same hang this many times in a row, with every rank at the same place and no step between, ends the job."""
-_HANG_SECONDS = 3600.0
-"""Hangs that are further apart are not the same: a script that reports no steps has trained between them."""
 _UNCAUGHT = 1
-_USAGE = 2
-"""The exit code of argparse, and of Python for a script that does not exist."""
-_REPEATED = frozenset({"ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError"})
-"""Errors of the code itself: another round has the same code."""
 NO_PROGRESS = 3
 """This many failures in a row that do not get past the step of the failures before end the job."""
-SHORT_SECONDS = 20.0
-"""Where no worker ever reported a step: a round that fails sooner made no progress."""
 LONGEST_PAUSE = 60.0
 _HISTORY = 200
 _NUMBERS = re.compile(r"\d+")
@@ -146,17 +143,14 @@ def _find_end(
     if 0 < first.exit_code < policy.first_retryable_exit_code:
         limit = policy.first_retryable_exit_code
         return EndReason.PERMANENT, f"Exit codes below {limit} are permanent (restartPolicy ExitCode)"
-    if not _REPEATED.isdisjoint(first.errors[:1]):
-        return EndReason.PERMANENT, f"Every start repeats {first.errors[0]}: correct the image or the script"
-    if no_progress and not first.hang and first.exit_code == _USAGE:
-        return EndReason.PERMANENT, (
-            f"Exit code {_USAGE} before the first step means a wrong command line or script: every start repeats it"
-        )
+    early = no_progress and not first.hang
+    if why := why_repeated(first.errors, first.exit_code, early=early):
+        return EndReason.PERMANENT, why
     if policy.max_restarts is not None and _used_restarts(policy, state.restarts, failures) >= policy.max_restarts:
         return EndReason.BUDGET, _used_up(policy.max_restarts, policy.restart_window)
     blind = not _reports_steps(state)
     if first.hang and first.places and _same_hang(failures[-SAME_HANG:]):
-        return EndReason.SAME_HANG, f"The same hang occurred {SAME_HANG} times in a row: no rank got any further"
+        return EndReason.SAME_HANG, why_same_hang()
     limit = policy.early_errors if blind else SAME_ERROR
     row = failures[-limit:]
     same = len(row) == limit and len({failure.signature for failure in row}) == 1
@@ -171,7 +165,7 @@ def _same_hang(row: list[PastRestart]) -> bool:
     """True if these hangs were at the same place, and no round between them got any further."""
     same = len(row) == SAME_HANG and len({failure.signature for failure in row}) == 1
     steps = [failure.step or 0 for failure in row]
-    near = all(after.at - before.at < _HANG_SECONDS for before, after in pairwise(row))
+    near = all(after.at - before.at < HANG_SECONDS for before, after in pairwise(row))
     return same and near and max(steps) <= steps[0]
 
 

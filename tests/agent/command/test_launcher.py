@@ -144,6 +144,23 @@ def test_a_standalone_run_keeps_its_port_through_restarts(agent: Start) -> None:
     assert "[rank1]: round 1" in run.text()
 
 
+@pytest.mark.parametrize(
+    ("what", "starts", "code", "words"),
+    [
+        pytest.param("missing module", 1, 1, "Every start repeats ModuleNotFoundError", id="a missing module"),
+        pytest.param("usage", 1, 2, "wrong command line or script", id="a wrong command line"),
+        pytest.param("value", 3, 1, "", id="an error that may not come again"),
+    ],
+)
+def test_a_failure_that_every_start_repeats_is_not_repeated(
+    agent: Start, what: str, starts: int, code: int, words: str
+) -> None:
+    run = agent("--standalone", "--max-restarts=2", WORKER, what)
+    assert run.end() == code, run.text()
+    assert run.text().count("]: starts") == starts
+    assert words in run.text()
+
+
 def test_a_standalone_run_has_one_node(agent: Start) -> None:
     run = agent("--standalone", "--nnodes=2", WORKER, "reduce")
     assert run.end() == 78, run.text()

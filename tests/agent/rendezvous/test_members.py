@@ -59,6 +59,28 @@ def test_without_a_coordinator_the_members_recover_by_themselves(job: Job) -> No
     assert {world for _, _, world, _ in zero.steps()} == {2}
 
 
+def test_without_a_coordinator_a_failure_that_every_start_repeats_ends_its_pod(job: Job) -> None:
+    zero, one = job.start_all(FAIL="1:80:9", HOW="missing", STEPS="150")
+    zero.says("step 5 ")
+    job.away()
+    assert one.process.wait(100) == 1
+    assert one.message().errors == ("ModuleNotFoundError",)
+    assert "Every start repeats ModuleNotFoundError" in one.message().message
+    assert "restarts 1" not in one.text()
+
+
+@pytest.mark.long
+def test_without_a_coordinator_the_same_hang_ends_a_pod_at_its_third_time(job: Job) -> None:
+    rules = '{"progressSeconds": 10, "firstProgressSeconds": 100}'
+    pods = job.start_all(FAIL="1:80:9", HOW="hang", PYTORCHJOB_HANG=rules, STEPS="150")
+    pods[0].says("step 5 ")
+    job.away()
+    until(lambda: any(pod.process.poll() is not None for pod in pods), seconds=250)
+    ended = next(pod for pod in pods if pod.process.poll() is not None)
+    assert "The same hang occurred 3 times in a row" in ended.message().message
+    assert "restarts 2" in ended.text()
+
+
 def test_a_job_ends_well_without_a_coordinator(job: Job) -> None:
     zero, _ = job.start_all(LINGER="10")
     zero.says("step 5 ")
