@@ -245,7 +245,11 @@ def test_a_list_that_no_pod_sends_is_refused(entry: object) -> None:
         listing.from_json(json.dumps([entry]))
 
 
-@pytest.mark.parametrize("text", ["", "{}", "7", None, json.dumps([["triton/x", 1, 1, ""]] * 2)])
+TWICE = [["triton/x", 1, 1, ""]] * 2
+TOO_MUCH = [[f"triton/{name}", listing.MOST_BYTES, 1, ""] for name in "xy"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "7", None, json.dumps(TWICE), json.dumps(TOO_MUCH)])
 def test_text_that_is_no_list_is_refused(text: object) -> None:
     with pytest.raises(PeerRefusedError):
         listing.from_json(text)

@@ -14,7 +14,8 @@ from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
 from tests.agent.crowd import Crowd
-from tests.agent.saves.keys import KEYS
+from tests.agent.saves.keys import KEYS, draw
+from tests.waiting import until
 
 PLAIN = replace(KEYS, certificate="")
 Handle = Callable[[Connection, dict[str, Any]], None]
@@ -112,6 +113,30 @@ def test_a_member_whose_turn_comes_late_is_told_to_wait(serving: Serving, monkey
             assert answer.result() == {"number": 16}
         late.close()
         assert [each.result() for each in busy] == [*range(16)]
+
+
+def test_a_member_that_waits_for_its_turn_until_its_round_is_over_gets_no_answer(serving: Serving) -> None:
+    goes_on, handled = threading.Event(), list[int]()
+
+    def slow(connection: Connection, request: dict[str, Any]) -> None:
+        handled.append(request["number"])
+        goes_on.wait(30)
+        connection.reply(request)
+
+    serving.handle = slow
+    with ThreadPoolExecutor(17) as pool:
+        busy = [pool.submit(serving.ask, number) for number in range(16)]
+        until(lambda: len(handled) == 16)
+        late = serving.connect()
+        answer = pool.submit(late.ask, {"number": 16})
+        until(lambda: serving.server._port._waiting)
+        serving.server.use(draw(KEYS.secret))
+        goes_on.set()
+        with pytest.raises((PeerRefusedError, OSError)):
+            answer.result()
+        late.close()
+        assert [each.result() for each in busy] == [*range(16)]
+    assert 16 not in handled
 
 
 def recorded(serving: Serving) -> tuple[bytes, bytes, bytes]:
