@@ -1,7 +1,7 @@
 """Package the chart with the pushed image in it, by digest, and push it as an OCI artifact.
 
 It goes to CHARTS, or else to `charts` below the registry of the images: a chart and an image cannot share a repository.
-PLAIN_HTTP is for a registry without TLS.
+PLAIN_HTTP is for a registry without TLS. REPOSITORY is the address of the sources; a workflow of GitHub knows it.
 """
 
 import re
@@ -28,13 +28,28 @@ def with_image(values: str, image: Mapping[str, str], tag: str) -> str:
     return before + found + block + blank + rest
 
 
-def package(record: Mapping[str, Any]) -> Path:
-    """Write the chart's archive; return its path."""
+def repository(env: Mapping[str, str]) -> str:
+    """Return the address of the sources; empty if it is not known."""
+    if address := env.get("REPOSITORY"):
+        return address.rstrip("/")
+    server, name = env.get("GITHUB_SERVER_URL"), env.get("GITHUB_REPOSITORY")
+    return f"{server}/{name}" if server and name else ""
+
+
+def with_home(chart: str, address: str) -> str:
+    """Return Chart.yaml with the address of the sources; comments stay."""
+    return f"{chart.rstrip()}\nhome: {address}\nsources: [{address}]\n" if address else chart
+
+
+def package(record: Mapping[str, Any], address: str = "") -> Path:
+    """Write the chart's archive; return its path. `address`: of the sources."""
     copy = OUT / "chart" / NAME
     shutil.rmtree(copy.parent, ignore_errors=True)
     shutil.copytree(CHART, copy)
     values = copy / "values.yaml"
     write(values, with_image(values.read_text(), record["images"]["operator"], record["tag"]))
+    about = copy / "Chart.yaml"
+    write(about, with_home(about.read_text(), address))
     run("helm", "package", str(copy), "--destination", str(OUT))
     return OUT / f"{NAME}-{record['version']}.tgz"
 
@@ -56,7 +71,7 @@ def step(_arguments: Sequence[str], env: Mapping[str, str]) -> None:
     """Package and push the chart for the images that were pushed last."""
     record, by = read_record(), signer(env)
     charts = env.get("CHARTS") or f"{record['registry']}/charts"
-    archive = package(record)
+    archive = package(record, repository(env))
     digest = push(archive, charts, *(["--plain-http"] if env.get("PLAIN_HTTP") else []))
     reference = f"{charts}/{NAME}@{digest}"
     by.sign(reference)

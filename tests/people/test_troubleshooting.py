@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md has the table of causes as the code has it."""
+"""The pages about troubleshooting have the causes as the code has them."""
 
 from pathlib import Path
 
@@ -8,21 +8,22 @@ from pytorchjob.view.causes import page
 from pytorchjob.view.causes.cause import Symptom
 from pytorchjob.view.causes.table import CAUSES
 
-PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+FOLDER = Path(__file__).parents[2] / "docs" / "troubleshooting"
 
 
-def test_the_page_is_what_the_table_is() -> None:
-    text = PAGE.read_text()
-    assert page.write(text) == text, "run `make generate`"
+def test_the_pages_are_what_the_table_is() -> None:
+    text = FOLDER.with_suffix(".md").read_text()
+    assert page.write(text, FOLDER.name) == text, "run `make generate`"
+    assert {path.name: path.read_text() for path in FOLDER.iterdir()} == dict(page.pages()), "run `make generate`"
 
 
 @pytest.mark.parametrize("symptom", [pytest.param(symptom, id=symptom.value) for symptom in Symptom])
-def test_each_symptom_is_a_heading_with_its_causes(symptom: Symptom) -> None:
-    section = PAGE.read_text().partition(f"\n## {symptom.value}\n")[2].partition("\n## ")[0]
+def test_each_symptom_is_a_page_with_its_causes(symptom: Symptom) -> None:
+    text = page.pages()[page.name_of(symptom)]
     names = [cause.name for cause in CAUSES if cause.symptom is symptom]
-    assert [name for name in names if f"\n### {name}\n" not in section] == []
+    assert [name for name in names if f"\n## {name}\n" not in text] == []
 
 
 def test_a_page_without_its_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="has no lines"):
-        page.write("text")
+        page.write("text", "troubleshooting")
