@@ -144,13 +144,14 @@ def keep(path: Path, outcome: Outcome) -> list[Outcome]:
 
 
 def load(path: Path) -> list[Outcome]:
-    """All that were kept."""
+    """All that were kept; earlier versions named the time of running workers `productive`."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [_outcome(json.loads(line)) for line in lines]
 
 
 def _outcome(raw: dict[str, Any]) -> Outcome:
-    return Outcome(**{"costs": {}, **raw, "problems": tuple(raw["problems"])})
+    ledger = {TimeClass.RUNNING.value if name == "productive" else name: each for name, each in raw["ledger"].items()}
+    return Outcome(**{"costs": {}, **raw, "problems": tuple(raw["problems"]), "ledger": ledger})
 
 
 def _booked(stage: Stage) -> dict[str, float]:
@@ -168,8 +169,8 @@ def _spent(ledger: Mapping[str, float]) -> str:
 
 
 def lost(ledger: Mapping[str, float]) -> float:
-    """The seconds of a ledger that are known to be lost; recordings of earlier versions name the rest `productive`."""
-    return sum(seconds for name, seconds in ledger.items() if name not in (TimeClass.RUNNING, "productive"))
+    """The seconds of a ledger that are known to be lost."""
+    return sum(seconds for name, seconds in ledger.items() if name != TimeClass.RUNNING)
 
 
 def _by_fault(costs: Mapping[str, Sequence[float]]) -> str:

@@ -149,7 +149,7 @@ def test_without_known_steps_only_the_restarts_are_known_to_be_lost(
     assert said == f"2.1 s lost to {expected}. Without known steps, repeated steps are unknown."
 
 
-def test_every_class_but_the_productive_has_a_word() -> None:
+def test_every_class_but_running_has_a_word() -> None:
     for each in TimeClass:
         said = describe(Figures({P: 1.0, each: 100.0}))
         assert each is P or " lost to " in said
