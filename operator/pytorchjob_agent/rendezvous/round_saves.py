@@ -283,7 +283,9 @@ class MemorySaves:
 
         from_ = Sources(RoundKeys.of(assigned), sources, self._tier, agreement.goes_on)
         parts = Fetching(self._held, choice, from_).all(start.needed_by(assigned.rank, assigned.size))
-        self._placed, aside = placing.place(self._held, parts, self._rests(), self._watcher.long_open)
+        self._placed, aside = placing.place(
+            self._held, parts, self._rests(), self._watcher.long_open, self._watcher.replacing.is_sure
+        )
         self._held.reserve = sum(part.size for part in parts if part.id.owner == assigned.rank)
         self._watcher.make_room()
         seconds, size = time.monotonic() - started, sum(part.size for part in parts)

@@ -1,7 +1,7 @@
-"""The saves that an agent holds: hard links to its own files, and copies of other members' files.
+"""The saves that an agent holds: copies of files, and hard links to those of its own that the script only replaces.
 
 They lie in the agent's own folder of the checkpoint directory, so that links cost no memory. A file that no longer is
-what its manifest lists (the script overwrites it in place) takes its save out of the offer.
+what its manifest lists takes its save out of the offer: the script has overwritten a linked one.
 """
 
 import fcntl
@@ -149,7 +149,8 @@ class HeldSaves:
         Raises FullError.
         """
         with self._lock:
-            self.make_room(size, keep)
+            if size:
+                self.make_room(size, keep)
             folder = self.new_folder()
             self._coming[folder] = size
         try:

@@ -2,33 +2,40 @@
 
 import os
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pytorchjob_agent.saves import directory, naming
-from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.held import FullError, HeldSaves
+from pytorchjob_agent.saves.held_saves import SaveId
 from pytorchjob_agent.saves.manifest import Manifest, union
 from pytorchjob_agent.saves.recognition import SeenFile
 from pytorchjob_agent.saves.wire import copy_file
 
 
 def place(
-    held: HeldSaves, parts: Sequence[Manifest], rests: Sequence[SeenFile], open_: Collection[str] = ()
+    held: HeldSaves,
+    parts: Sequence[Manifest],
+    rests: Sequence[SeenFile],
+    open_: Collection[str] = (),
+    only_replaces: Callable[[str], bool] = lambda _: False,
 ) -> tuple[list[SeenFile], list[str]]:
     """Make the directory have these parts of a save; return its files as they are now, and the units moved aside.
 
     `rests` are the files that the script may take for a save: those that the save lacks are newer, or not whole. Of
     those that the workers kept open (`open_`) only files of the save's kinds are: others are tables.
-    Raises OSError.
+    `only_replaces`: whether the script never overwrites the file with this path. Raises OSError.
     """
     wanted = union(parts)
     same = {file.path for file in rests if file.path in wanted and _is_same(held, file, *wanted[file.path])}
     kinds = {naming.kind(naming.unit_of(path)) for path in wanted}
     tables = {path for path in open_ if naming.kind(naming.unit_of(path)) not in kinds}
     aside = set_aside(held, (file for file in rests if file.path not in same | tables))
+    needed = [part.id for part in parts]
     for path, (manifest, position) in wanted.items():
         if path not in same:
-            _bring(held, manifest, position)
+            _bring(held, manifest, position, needed, copies=not only_replaces(path))
     return [file for file in directory.read(held.root) if file.path in wanted], aside
 
 
@@ -46,11 +53,12 @@ def set_aside(held: HeldSaves, files: Iterable[SeenFile]) -> list[str]:
 
 
 def _is_same(held: HeldSaves, present: SeenFile, manifest: Manifest, position: int) -> bool:
-    """Return whether a file is the held one, under another name."""
+    """Return whether a file is what was held, or the held one under another name."""
     wanted = manifest.files[position]
     if present.link or wanted.link:
         return present.link == wanted.link
-    return present.inode == held.path(manifest, position).stat().st_ino
+    unchanged = (present.size, present.mtime_ns) == (wanted.size, wanted.mtime_ns)
+    return unchanged or present.inode == held.path(manifest, position).stat().st_ino
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
@@ -60,19 +68,30 @@ def _remove_empty(folder: Path, root: Path) -> None:
         folder = folder.parent
 
 
-def _bring(held: HeldSaves, manifest: Manifest, position: int) -> None:
+def _bring(held: HeldSaves, manifest: Manifest, position: int, needed: Sequence[SaveId], *, copies: bool) -> None:
     file = manifest.files[position]
     target = held.root / file.path
     _make_folder(held.root, target.parent)
-    folder = held.new_folder()
     try:
+        receiving = held.receiving(file.size if copies else 0, keep=needed)
+        _move(held, manifest, position, receiving, copies=copies)
+    except FullError:
+        _move(held, manifest, position, held.receiving(0), copies=False)
+
+
+def _move(
+    held: HeldSaves, manifest: Manifest, position: int, receiving: AbstractContextManager[Path], *, copies: bool
+) -> None:
+    file, source = manifest.files[position], held.path(manifest, position)
+    with receiving as folder:
         if file.link:
             os.symlink(file.link, folder / "file")
+        elif copies:
+            shutil.copyfile(source, folder / "file")
+            os.utime(folder / "file", ns=(file.mtime_ns, file.mtime_ns))
         else:
-            copy_file(held.path(manifest, position), folder / "file", file)
-        os.replace(folder / "file", target)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            copy_file(source, folder / "file", file)
+        os.replace(folder / "file", held.root / file.path)
 
 
 def _make_folder(root: Path, folder: Path) -> None:

@@ -1,10 +1,10 @@
-"""Takes a save: links its files into the agent's folder, reads them once for their checksums, writes the manifest."""
+"""Takes a save: copies or links its files into the agent's folder with their checksums, and writes the manifest."""
 
 import os
-import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import formats, naming
 from pytorchjob_agent.saves.directory import open_file
-from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, SaveId
 from pytorchjob_agent.saves.manifest import MOST_BYTES, MOST_FILES, HeldFile, Manifest
 from pytorchjob_agent.saves.recognition import Identity, SeenFile
@@ -112,14 +112,51 @@ class Bursts:
         return bool(self._known or self._last)
 
 
+class Replacing:
+    """Learns which kinds of files the script only replaces, and which it overwrites. Pure.
+
+    A link to a file costs no memory, but it changes with a file that is overwritten. Until a kind is known to be
+    replaced, its files are copied.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._inodes: dict[str, set[int]] = {}
+        self._replaced: set[str] = set()
+        self._overwritten: set[str] = set()
+
+    def learn(self, before: Iterable[SeenFile], now: Iterable[SeenFile]) -> None:
+        """Compare the files of two saves, one after the other."""
+        earlier = {file.path: file for file in before}
+        for file in earlier.values():
+            self._inodes.setdefault(naming.kind(file.path), set()).add(file.inode)
+        for file in now:
+            kind, known = naming.kind(file.path), earlier.get(file.path)
+            if known is None or known.inode != file.inode:
+                self._replaced |= {kind} if self._inodes.get(kind, set()) - {file.inode} else set()
+            elif known.identity != file.identity:
+                self._overwritten.add(kind)
+
+    def is_sure(self, path: str) -> bool:
+        """Return whether the script only replaces files of this kind."""
+        kind = naming.kind(path)
+        return kind in self._replaced and kind not in self._overwritten
+
+
 class Taking:
     """Takes one save after the other of one round."""
 
     def __init__(
-        self, held: HeldSaves, writer: Writer, base: Mapping[str, tuple[SeenFile, ...]], bursts: Bursts | None = None
+        self,
+        held: HeldSaves,
+        writer: Writer,
+        base: Mapping[str, tuple[SeenFile, ...]],
+        bursts: Bursts | None = None,
+        replacing: Replacing | None = None,
     ) -> None:
         """Start a round; `base` are the complete units with which it starts."""
         self._held, self._writer, self._bursts = held, writer, bursts or Bursts()
+        self._replacing = replacing or Replacing()
         self._units = dict(base)
         self._checksums: dict[Identity, str] = {}
         self._writers, self._label = 1, ""
@@ -143,10 +180,11 @@ class Taking:
         files = [file for members in units.values() for file in members]
         if len(files) > MOST_FILES:
             raise NotTakenError(f"{len(files)} files are more than a save may have")
+        self._replacing.learn((file for members in self._units.values() for file in members), files)
         writers, label = self._together(changed)
         writer = self._writer.round, self._writer.rank
         id_ = SaveId(*writer, self._held.number(*writer))
-        manifest = self._link(Manifest(self._writer.job, id_, (), writers, label), files, on_piece)
+        manifest = self._keep(Manifest(self._writer.job, id_, (), writers, label), files, on_piece)
         self._units, self._writers, self._label = dict(units), writers, label
         self._labels |= {label}
         if changed:
@@ -172,34 +210,66 @@ class Taking:
             )
         return self._writer.members, label
 
-    def _link(self, manifest: Manifest, files: list[SeenFile], on_piece: OnPiece) -> Manifest:
-        folder = self._held.new_folder()
+    def _keep(self, manifest: Manifest, files: list[SeenFile], on_piece: OnPiece) -> Manifest:
+        changing = {file.path for file in files if not file.link and not self._replacing.is_sure(file.path)}
+        copied = sum(file.size for file in files if file.path in changing and self._copy_of(file) is None)
         try:
-            found = [self._hold(file, folder / str(place), on_piece) for place, file in enumerate(files)]
+            folder = self._held.receiving(copied)
+            return self._fill(manifest, files, folder, changing, on_piece)
+        except FullError:  # the script's own file is better than nothing
+            return self._fill(manifest, files, self._held.receiving(0), frozenset(), on_piece)
+
+    def _fill(
+        self,
+        manifest: Manifest,
+        files: list[SeenFile],
+        receiving: AbstractContextManager[Path],
+        changing: Collection[str],
+        on_piece: OnPiece,
+    ) -> Manifest:
+        with receiving as folder:
+            found = [
+                self._hold(file, folder / str(place), on_piece, copies=file.path in changing)
+                for place, file in enumerate(files)
+            ]
             manifest = replace(manifest, files=tuple(found))
             if len(manifest.to_json()) > MOST_BYTES:
                 raise NotTakenError("the names of its files are too long together")
             self._held.keep(manifest, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
         return manifest
 
-    def _hold(self, file: SeenFile, link: Path, on_piece: OnPiece) -> HeldFile:
+    def _hold(self, file: SeenFile, target: Path, on_piece: OnPiece, *, copies: bool) -> HeldFile:
         if file.link:
             return HeldFile(file.path, 0, file.mtime_ns, "", file.link)
+        source = self._held.root / file.path
         try:
-            os.link(self._held.root / file.path, link, follow_symlinks=False)
-            self._compare(file, link)
-            checksum = self._checksums.get(file.identity) or _checksum(file, link, on_piece)
-            self._compare(file, link)
+            self._compare(file, source)
+            checksum = self._checksums.get(file.identity, "")
+            if earlier := self._copy_of(file):
+                os.link(earlier, target)
+            elif not copies:
+                os.link(source, target, follow_symlinks=False)
+                checksum = checksum or _checksum(file, target, on_piece)
+            else:
+                checksum = _checksum(file, source, on_piece, target)
+                os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
+            self._compare(file, source)
         except FileNotFoundError:
             raise TornError(file, "is gone") from None
         self._checksums[file.identity] = checksum
         return HeldFile(file.path, file.size, file.mtime_ns, checksum)
 
-    def _compare(self, file: SeenFile, link: Path) -> None:
-        found = os.lstat(link)
+    def _copy_of(self, file: SeenFile) -> Path | None:
+        """Return a copy of this file that an earlier save has."""
+        checksum = self._checksums.get(file.identity)
+        found = self._held.find(HeldFile(file.path, file.size, file.mtime_ns, checksum)) if checksum else None
+        if found is None:
+            return None
+        there = found.stat()
+        return found if there.st_ino != file.inode and there.st_mtime_ns == file.mtime_ns else None
+
+    def _compare(self, file: SeenFile, source: Path) -> None:
+        found = os.lstat(source)
         if (found.st_size, found.st_mtime_ns, found.st_ino) != (file.size, file.mtime_ns, file.inode):
             raise TornError(file, "has changed")
 
@@ -220,16 +290,17 @@ def is_proved(path: Path, file: SeenFile) -> bool:
         return formats.is_proved(file.path, file.size, head, source.read())
 
 
-def _checksum(file: SeenFile, path: Path, on_piece: OnPiece) -> str:
-    """Return the SHA-256 of a file; raises TornError if its format shows that it is cut."""
+def _checksum(file: SeenFile, path: Path, on_piece: OnPiece, copy: Path | None = None) -> str:
+    """Return the SHA-256 of a file, and copy it; raises TornError if its format shows that it is cut."""
     digest = sha256()
     head = tail = b""
-    with open_file(path) as source:
+    with open_file(path) as source, open(copy or os.devnull, "wb") as target:
         while True:
             started = time.monotonic()
             data = source.read(_CHUNK)
             if not data:
                 break
+            target.write(data)
             head = head or data[: formats.HEAD_BYTES]
             tail = (tail + data)[-formats.TAIL_BYTES :]
             digest.update(data)

@@ -17,7 +17,16 @@ from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local, Recognition, Scan, SeenFile
 from pytorchjob_agent.saves.rename_watch import RenameWatch
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.taking import Bursts, NotTakenError, OnPiece, Taking, TornError, Writer, is_proved
+from pytorchjob_agent.saves.taking import (
+    Bursts,
+    NotTakenError,
+    OnPiece,
+    Replacing,
+    Taking,
+    TornError,
+    Writer,
+    is_proved,
+)
 from pytorchjob_agent.saves.wire import PeerRefusedError
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.system.console import say
@@ -61,7 +70,7 @@ class SaveWatcher:
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._round: RoundOfSaves | None = None
         self._taking: Taking | None = None
-        self._bursts = Bursts()
+        self._bursts, self.replacing = Bursts(), Replacing()
         self._active = self._copying = False
         self._scan_cost = 0.0
         """Seconds of the last scan that found nothing changed."""
@@ -98,7 +107,7 @@ class SaveWatcher:
             files = directory.read(self._held.root)
             base = self._recognition.follow(Scan(tuple(files), time.monotonic(), alive=False)).units if placed else {}
             progress.step()
-            self._taking = Taking(self._held, round_.writer, base, self._bursts)
+            self._taking = Taking(self._held, round_.writer, base, self._bursts, self.replacing)
             self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
             self._active = True
             self._settling, self._settled = None, False

@@ -121,11 +121,12 @@ def test_a_torn_file_under_the_chosen_name_is_replaced(own: HeldSaves) -> None:
     assert (own.root / "latest.pt").read_bytes() == b"whole"
 
 
-def test_a_file_that_the_script_overwrites_in_place_is_not_offered(own: HeldSaves) -> None:
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_save_counts_as_long_as_its_files_are_what_was_held(own: HeldSaves, linked: bool) -> None:
     manifest = make(own, {"latest.pt": b"whole"})
-    place(own, [manifest], directory.read(own.root))
+    place(own, [manifest], directory.read(own.root), only_replaces=lambda _: linked)
     (own.root / "latest.pt").write_bytes(b"next save")
-    assert own.list() == ()
+    assert len(own.list()) == (0 if linked else 1)
 
 
 def test_an_agent_that_starts_again_knows_its_saves_and_none_of_another_job(own: HeldSaves) -> None:
