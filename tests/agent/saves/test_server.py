@@ -12,7 +12,7 @@ import pytest
 
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
-from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
+from pytorchjob_agent.saves.wire import PATIENCE, Connection, PeerRefusedError
 from tests.agent.crowd import Crowd
 from tests.agent.saves.keys import KEYS, draw
 from tests.waiting import until
@@ -105,12 +105,14 @@ def test_a_member_whose_turn_comes_late_is_told_to_wait(serving: Serving, monkey
     serving.handle = slow
     with ThreadPoolExecutor(16) as pool:
         busy = [pool.submit(serving.ask, number) for number in range(16)]
+        until(lambda: serving.server._port._free == 0)
         late = serving.connect()
-        late._sock.settimeout(5)
-        with ThreadPoolExecutor(1) as own:
-            answer = own.submit(late.ask, {"number": 16})
-            threading.Timer(1, goes_on.set).start()
-            assert answer.result() == {"number": 16}
+        monkeypatch.setattr(late, "answer", dict)  # so that it only asks
+        late.ask({"number": 16})
+        assert late._stream.read(1) == PATIENCE, "nobody has been served yet"
+        monkeypatch.undo()
+        goes_on.set()
+        assert late.answer() == {"number": 16}
         late.close()
         assert [each.result() for each in busy] == [*range(16)]
 

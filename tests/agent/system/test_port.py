@@ -12,7 +12,9 @@ MEBIBYTE = 2**20
 
 
 def _read(data: bytearray) -> Task | None:
-    """A line is a request, and its own answer."""
+    """A line is a request, and its own answer; a defect is not foreseen."""
+    if data.startswith(b"defect"):
+        raise ValueError(data)
     answer = bytes(data)
 
     def send(sock: socket.socket) -> None:
@@ -66,6 +68,12 @@ def test_whoever_sends_no_whole_message_in_time_has_to_go() -> None:
 def test_a_first_message_that_is_too_long_ends_its_connection() -> None:
     with serving(most_bytes=1000) as client:
         assert is_closed(client(b"x" * 2000))
+        assert client(b"line\n").recv(5) == b"line\n"
+
+
+def test_what_one_client_sends_ends_its_connection_alone() -> None:
+    with serving() as client:
+        assert is_closed(client(b"defect\n"))
         assert client(b"line\n").recv(5) == b"line\n"
 
 

@@ -154,7 +154,7 @@ DEFECTS: Sequence[Planted] = [
         f"{SYSTEM}/port.py",
         "except Exception:  # whatever one peer sends",
         "except OSError:  # whatever one peer sends",
-        _SERVER,
+        _PORT,
     ),
     Planted(
         "nobody is displaced",
