@@ -6,6 +6,7 @@ file that takes 20 MB in a second, as slow as the network storage that the targe
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -17,13 +18,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks import restores
 from benchmarks.processes import exact_cpu_seconds
 from benchmarks.steady import family
 from benchmarks.table import Row, load, ratio, spread
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
+from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves.directory import used
+from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.recognition import Local
+from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.saves.taking import Writer
+from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from pytorchjob_operator.rounds.values import Policy
-from tests.agent.rendezvous.conftest import Job, Pod, end, led
+from tests.agent.rendezvous.conftest import JOB, Job, Pod, end, led
 from tests.waiting import until
 
 _NAME = "saving_script.py"
@@ -31,7 +39,7 @@ _SCRIPT = (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(Path(__fil
 _STORAGE_RATE = 20e6
 """Bytes in a second."""
 _LIMIT = 20_000_000_000
-_WINDOW = 30.0
+_WINDOW, _REST_WINDOW = 30.0, 90.0
 _SIZES = (20, 100, 400)
 """MB of a save."""
 _KEPT_BY_SCRIPT = 2
@@ -63,11 +71,15 @@ def _job(members: int, **env: str) -> Iterator[Job]:
         yield job
 
 
-def _start(job: Job, index: int, uid: str = "u", *, limit: int = _LIMIT) -> Pod:
+def _memory(job: Job, index: int, uid: str) -> Path:
+    return job.folder / f"memory-{index}-{uid}"
+
+
+def _start(job: Job, index: int, uid: str = "u", *, limit: int = _LIMIT, command: tuple[str, ...] = _SCRIPT) -> Pod:
     """Start a pod; `limit` of its memory in bytes, 0 for no checkpoints in memory."""
-    memory = job.folder / f"memory-{index}-{uid}"
+    memory = _memory(job, index, uid)
     rules = {CHECKPOINT: CheckpointRules(str(memory), limit).to_json()} if limit else {}
-    return job.start(index, uid, _SCRIPT, FOLDER=str(memory), **rules)
+    return job.start(index, uid, command, FOLDER=str(memory), **rules)
 
 
 def _start_all(job: Job, limit: int = _LIMIT) -> list[Pod]:
@@ -290,6 +302,101 @@ def _staged(repeat: int, notes: tuple[str, str]) -> list[Row]:
     ]  # fmt: skip
 
 
+def _members(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """A thousand members restore from two holders; what is fetched after a crash, and by a replaced pod."""
+    size, holders = 1000, 2
+    found = [restores.from_holders(size, holders) for _ in range(min(repeat, 2))]
+    assert all(each.equal for each in found), "members start from different files"
+    parts = [*zip(*([each / restores.SIZE for each in one.from_holders] for one in found), strict=True)]
+    rows = [
+        Row(f"{size} members restore from {holders} holders, in one process: saves that a holder sends",
+            spread([value for part in parts for value in part], "saves", 0), f"{size - holders} members without it",
+            "", "", *notes, {"ours": [value for part in parts for value in part]}),
+        Row("the same: saves that any other member sends at most",
+            spread([each.from_others / restores.SIZE for each in found], "saves", 0), "", "", "", *notes,
+            {"ours": [each.from_others / restores.SIZE for each in found]}),
+        Row("the same: members that a save passes until the last one has it",
+            spread([float(each.levels) for each in found], "members", 0), "", "", "", *notes,
+            {"ours": [float(each.levels) for each in found]}),
+        Row("the same: until all members of the process have it",
+            spread([each.seconds for each in found]), "", "", "", *notes, {"ours": [each.seconds for each in found]}),
+    ]  # fmt: skip
+    for size in (8, 64):
+        crash, lost = restores.by_rank(size)
+        rows += [
+            Row(f"each of {size} ranks saves: parts fetched by all pods after a worker's crash",
+                f"{crash / restores.SIZE:.0f}", "", "", "0", *notes, {"ours": [crash / restores.SIZE]}),
+            Row(f"each of {size} ranks saves: parts fetched after a pod is lost", f"{lost / restores.SIZE:.0f}", "", "",
+                "1", *notes, {"ours": [lost / restores.SIZE]}),
+        ]  # fmt: skip
+    return rows
+
+
+def _agents(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """64 real agents, of which two hold a save: all start from it."""
+    size, holders = 64, 2
+    took, starts = [], []
+    for _ in range(min(repeat, 2)):
+        with _job(size) as job:
+            script = job.folder / "script.py"
+            script.write_text(_LISTS)
+            command = (sys.executable, "-m", "pytorchjob_agent", "run", "--", str(script))
+            for index in range(size):
+                if index < holders:
+                    restores.hold(_memory(job, index, "u"), 0, job=JOB)
+                _start(job, index, command=command)
+            for pod in job.pods.values():
+                pod.says("starts from", 400)
+            lines = {line for pod in job.pods.values() for line in pod.text().splitlines() if "starts from" in line}
+            assert len(lines) == 1, f"unequal starts: {lines}"
+            starts.append(float(sum("starts from" in pod.text() for pod in job.pods.values())))
+            took.append(max(float(_IN_PLACE.findall(pod.text())[0][1]) for pod in job.pods.values()))
+    what = f"{size} agents, {holders} of them hold a save of 0.1 MB"
+    return [
+        Row(f"{what}: start from it", spread(starts, "agents", 0), "", "", f"{size}", *notes, {"ours": starts}),
+        Row(f"{what}: the last one has it after", spread(took), "", "", "", *notes, {"ours": took}),
+    ]  # fmt: skip
+
+
+_LISTS = """
+import os, pathlib, sys, time
+folder = pathlib.Path(os.environ["FOLDER"])
+print("starts from", sorted((path.name, path.stat().st_size) for path in folder.glob("*.pt")), flush=True)
+time.sleep(600)
+"""
+
+
+def _rest(repeat: int, notes: tuple[str, str]) -> list[Row]:
+    """The CPU of the watcher over a directory of files at rest."""
+    rows = []
+    for files in (2_000, 15_000):
+        shares = [resting(files) * 100 for _ in range(min(repeat, 2))]
+        rows.append(
+            Row(f"an agent that watches {files} files at rest, over {_REST_WINDOW:.0f} s: its CPU",
+                spread(shares, "% of a core"), "", "", "< 1 % of a core", *notes, {"ours": shares})
+        )  # fmt: skip
+    return rows
+
+
+def resting(files: int) -> float:
+    """Watch files that do not change; the CPU as a share of one core."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        root = Path(name)
+        for number in range(files):
+            (root / str(number // 100)).mkdir(exist_ok=True)
+            (root / str(number // 100) / f"{number}.bin").write_bytes(b"x")
+        watcher = SaveWatcher(HeldSaves(root, JOB, _LIMIT))
+        writer = Writer(JOB, RoundId(1, 1), 0, 1, 1)
+        watcher.begin(RoundOfSaves(writer, Local(), RoundKeys(), 0, lambda: ()), [os.getpid()], [])
+        time.sleep(20)  # it has read each file once
+        used, began = time.process_time(), time.monotonic()
+        time.sleep(_REST_WINDOW)
+        share = (time.process_time() - used) / (time.monotonic() - began)
+        watcher.close()
+        time.sleep(1)
+        return share
+
+
 PARTS = {
     "script": _seen_by_the_script,
     "losses": _lost_pods,
@@ -297,5 +404,8 @@ PARTS = {
     "steady": _steady,
     "budgets": _budgets,
     "staged": _staged,
+    "members": _members,
+    "agents": _agents,
+    "rest": _rest,
 }
 """What can be measured alone."""

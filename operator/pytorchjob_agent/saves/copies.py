@@ -22,7 +22,11 @@ from pytorchjob_agent.saves.wire import (
 
 Address = tuple[str, int] | tuple[str, int, int]
 """Where a peer is, and which rank it must prove to have."""
-_GONE = "this save is not held here any more"
+_NOT_HELD = "this save is not held here"
+
+
+class NotHeldError(PeerRefusedError):
+    """The peer does not hold what it was asked for: it may still fetch it itself."""
 
 
 class SaveServer(PeerServer):
@@ -43,7 +47,8 @@ class SaveServer(PeerServer):
         choice, owner = _part(request.get("get"))
         found = self._held.part(choice, owner)
         if found is None:
-            raise PeerRefusedError(_GONE)
+            connection.reply({"error": _NOT_HELD})  # members below it in the tree ask until it has it
+            return
         connection.reply({"manifest": found.to_json()})
         send(self._held, found, connection.read_places(len(found.files)), (connection, self._pace))
 
@@ -133,13 +138,13 @@ def get(
 ) -> Manifest:
     """Fetch the part of a chosen save that this owner wrote, and keep it; stop if it need not go on.
 
-    Raises PeerRefusedError, ManifestError, FullError and OSError.
+    Raises NotHeldError, PeerRefusedError, ManifestError, FullError and OSError.
     """
     connection = _connect(peer, keys)
     connection.goes_on = goes_on
     try:
         with refusing_nonsense():
-            answer = connection.ask({"get": [choice.to_text(), owner]})
+            answer = _found(connection.ask, {"get": [choice.to_text(), owner]})
             manifest = Manifest.from_json(str(answer.get("manifest")))
             if manifest.id.owner != owner or not choice.includes(manifest.held()):
                 raise PeerRefusedError("the peer sends another save")
@@ -147,6 +152,13 @@ def get(
             return manifest
     finally:
         connection.close()
+
+
+def _found(ask: Callable[[dict[str, Any]], dict[str, Any]], request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return ask(request)
+    except PeerRefusedError as error:
+        raise NotHeldError(_NOT_HELD) if str(error) == _NOT_HELD else error from None
 
 
 def _connect(peer: Address, keys: RoundKeys) -> Connection:

@@ -60,16 +60,16 @@ def open_file(path: Path) -> BinaryIO:
 def make_parent(root: Path, path: str) -> Path:
     """Make the folders above a file, which is named below `root`, and return where it belongs.
 
-    A link on the way may not lead out: each folder is checked before the next one is made. Raises OSError.
+    No link on the way is followed, since it may lead out: each folder is checked before the next one is made. Raises
+    OSError.
     """
-    real, folder = root.resolve(), root
+    folder = root
     *above, name = path.split("/")
     for part in above:
         folder /= part
-        if not folder.is_symlink():
-            folder.mkdir(exist_ok=True)
-        if not folder.resolve().is_relative_to(real):
-            raise OSError(f"{path} leads out of {root}")
+        if folder.is_symlink():
+            raise OSError(f"{path} leads through the link {folder}")
+        folder.mkdir(exist_ok=True)
     return folder / name
 
 

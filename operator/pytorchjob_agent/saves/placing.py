@@ -70,8 +70,8 @@ def _remove_empty(folder: Path, root: Path) -> None:
 
 def _bring(held: HeldSaves, manifest: Manifest, position: int, needed: Sequence[SaveId], *, copies: bool) -> None:
     file = manifest.files[position]
-    target = held.root / file.path
-    _make_folder(held.root, target.parent)
+    held.root.mkdir(exist_ok=True)  # the script may have removed it
+    directory.make_parent(held.root, file.path)
     try:
         receiving = held.receiving(file.size if copies else 0, keep=needed)
         _move(held, manifest, position, receiving, copies=copies)
@@ -92,12 +92,3 @@ def _move(
         else:
             copy_file(source, folder / "file", file)
         os.replace(folder / "file", held.root / file.path)
-
-
-def _make_folder(root: Path, folder: Path) -> None:
-    """Make a folder below the directory, never through a link: it may lead out. Raises OSError."""
-    for each in [*reversed(folder.relative_to(root).parents), folder.relative_to(root)]:
-        path = root / each
-        if path != root and path.is_symlink():
-            raise OSError(f"{folder} leads through the link {path}")
-        path.mkdir(exist_ok=True)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pytorchjob_agent.saves import copies
+from pytorchjob_agent.saves.copies import NotHeldError
 from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import FullError, HeldSaves, SourceError
 from pytorchjob_agent.saves.held_saves import Choice
@@ -58,20 +59,31 @@ class Fetching:
         peers, reasons = self._sources.peers(owner), dict[str, None]()
         since, pause = time.monotonic(), _PAUSE
         while self._sources.goes_on():
-            for peer in peers:
-                try:
-                    return self._get(peer, owner)
-                except (PeerRefusedError, ManifestError, FullError, OSError) as error:
-                    reasons[f"node {peer.rank}: {error}"] = None
-                    if isinstance(error, PeerRefusedError) and not peer.holds(self._choice)[0] >> owner & 1:
-                        since = time.monotonic()  # it fetches the part itself, from above
-            if (found := self._read(owner, reasons)) is not None:
+            try:
+                found = self._ask(peers, owner, reasons)
+            except NotHeldError:
+                since = time.monotonic()  # a member above that cannot have the part ends the round
+            if (found := found or self._read(owner, reasons)) is not None:
                 return found
             if not peers or time.monotonic() - since > HOLDER_SECONDS:
                 break
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         raise MissingError("; ".join(reasons)[:1000] or f"no member offers the part of rank {owner}")
+
+    def _ask(self, peers: Sequence[Peer], owner: int, reasons: dict[str, None]) -> Manifest | None:
+        """Return the part from the first of these members that has it; None: none answers with it.
+
+        Raises NotHeldError if a member above is still to get it: those that hold it must not serve all others.
+        """
+        for peer in peers:
+            try:
+                return self._get(peer, owner)
+            except (PeerRefusedError, ManifestError, FullError, OSError) as error:
+                if isinstance(error, NotHeldError) and not peer.holds(self._choice)[0] >> owner & 1:
+                    raise
+                reasons[f"node {peer.rank}: {error}"] = None
+        return None
 
     def _get(self, peer: Peer, owner: int) -> Manifest:
         address = (peer.address, peer.port, peer.rank)

@@ -1,5 +1,6 @@
 """What a training script's `save` and `load` do inside and outside of a round."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,28 @@ def test_a_load_gives_the_default_or_what_was_saved(tmp_path: Path, monkeypatch:
     put(path, "1")
     assert load(path, Path.read_text, "fresh") == "1"
     assert sorted(entry.name for entry in path.parent.iterdir()) == [FOLDER, "checkpoint"]
+
+
+def test_what_was_saved_is_on_the_disk_before_it_has_its_name_and_the_name_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(monkeypatch, "3.7")
+    synced, sync = [], os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, (tmp_path / "checkpoint").exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+
+    def write(new: Path) -> None:
+        new.mkdir()
+        (new / "weights").write_text("1")
+
+    save(tmp_path / "checkpoint", write)
+    written = {path.stat().st_ino for path in (tmp_path / "checkpoint", tmp_path / "checkpoint" / "weights")}
+    assert written <= {inode for inode, named in synced if not named}
+    assert (tmp_path.stat().st_ino, True) in synced
 
 
 def test_a_load_is_enough_to_end_the_saves_of_earlier_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,6 +178,14 @@ def test_old_copies_make_room(own: HeldSaves) -> None:
     assert [save.id.number for save in own.list()] == [2]
     with pytest.raises(FullError):
         own.make_room(5_000)
+    assert [save.id.number for save in own.list()] == [2], "the last save of an owner makes no room"
+
+
+def test_copies_that_arrive_at_the_same_time_have_room_together(own: HeldSaves) -> None:
+    with own.receiving(600_000), pytest.raises(FullError), own.receiving(600_000):
+        pass
+    with own.receiving(600_000):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Saves in the durable directory: what is offered, what a cut leaves, what a later job and a later round find."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,9 +67,28 @@ def test_no_file_is_written_through_a_link_of_the_save(saves: DurableSaves, tmp_
     """A manifest with such files is refused before. If one comes all the same, it makes nothing outside."""
     manifest = made({"u/new/x.pt": b"x"})
     link = HeldFile("u", 0, 0, "", str(tmp_path))
-    with pytest.raises(OSError, match="leads out"):
+    with pytest.raises(OSError, match="leads through"):
         write(saves, replace(manifest, files=(link, *manifest.files)), {"u": b"", "u/new/x.pt": b"x"})
     assert not (tmp_path / "new").exists()
+
+
+def test_all_of_a_save_is_on_the_storage_before_it_has_its_name(
+    saves: DurableSaves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that loses its power keeps what was brought to the storage, in this order, and nothing else."""
+    synced, sync = [], os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    contents = {"a.pt": b"1", "b/c.pt": b"2"}
+    write(saves, made(contents), contents)
+    *written, last = [re.sub(r"^/.new-1.1_0_1-\w+", "new", path.removeprefix(f"{saves.root}/job-1")) for path in synced]
+    assert written[:3] == ["new/files/a.pt", "new/files/b/c.pt", "new/manifest.json"]
+    assert {*written[3:]} == {"new", "new/files", "new/files/b"}
+    assert last == "", "the folder in which it has its name"
 
 
 class CutError(BaseException):
@@ -215,9 +235,20 @@ def test_an_earlier_job_copies_nothing_once_a_later_one_has_come(saves: DurableS
         write(saves, made({"a.pt": b"b"}, 2), {"a.pt": b"b"})
     assert choices(saves) == ["1.1/0/1"], "its own saves stay readable"
     for number in (1, 2):
+        assert os.listdir(saves.root / "job-1"), "one save of the later job does not replace them"
         write(later, made({"a.pt": b"b"}, number, job="later"), {"a.pt": b"b"})
         later.trim(2)
     assert not os.listdir(saves.root / "job-1"), "two saves of the later job replace them"
+
+
+def test_a_copy_that_a_later_job_overtakes_gets_no_name(saves: DurableSaves) -> None:
+    def step(_: int) -> None:
+        if [*saves.root.glob("job-1/.new-*/manifest.json")]:
+            DurableSaves(saves.root, "later").enter()
+
+    with pytest.raises(FencedError, match="job later has taken it over"):
+        write(saves, made({"a.pt": b"a"}), {"a.pt": b"a"}, step)
+    assert saves.stored() == []
 
 
 def test_saves_without_which_a_round_has_begun_stay_for_good(saves: DurableSaves) -> None:

@@ -371,6 +371,7 @@ def file(path: str, **more: object) -> SeenFile:
         pytest.param(["a.tmp", ".a.pt", "tmp-7/a.pt", "a.pt.part"], Local(), [], id="temporary names"),
         pytest.param(["events.out.tfevents.1", "train.log"], Local(), [], id="logs"),
         pytest.param(["step-5-rank0.pt"], Local(0, 2, 2), [], id="a rank of this pod has not written yet"),
+        pytest.param(["r-5-rank0.pt", "r-5-rank1.pt"], Local(2, 2, 4), [], id="as many ranks, but of another pod"),
         pytest.param(["r-5-rank0.pt", "r-5-rank1.pt"], Local(0, 2, 4), ["r-5-rank*.pt"], id="all ranks of this pod"),
         pytest.param(["step-5/rank2.pt"], Local(2, 1, 4), ["step-5"], id="the part of a later rank"),
         pytest.param(["step-5/__1_0.distcp"], Local(1, 1, 2), ["step-5"], id="a part of DCP"),

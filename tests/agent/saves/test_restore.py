@@ -1,6 +1,6 @@
 """From where a member takes the parts of the chosen save: its memory, then a peer, then the durable directory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from pytorchjob_agent.saves.wire import PeerRefusedError
 from tests.agent.saves.keys import draw, members
 from tests.agent.saves.test_copies import ROUND, held_by, make
 
-OWN, THEIRS = members("secret", 2)
+OWN, THEIRS, ABOVE = members("secret", 3)
 CHOICE = Choice(ROUND, 0, 1)
 WHOLE = {"latest.pt": b"whole"}
 
@@ -40,10 +40,14 @@ class Member:
         self.saves.write(manifest, lambda place, offset: source.read(manifest, place, offset, 100), lambda _: None)
         assert self.tier.offered()
 
-    def fetch(self, *, goes_on: bool = True) -> list[Manifest]:
-        """Fetch the chosen save; the peer has published what it holds."""
-        peer = Peer(1, "127.0.0.1", self.port, "node", "directory", self.theirs.list())
-        return Fetching(self.held, CHOICE, Sources(OWN, lambda _: [peer], self.tier, lambda: goes_on)).all([0])
+    def peer(self) -> Peer:
+        """The peer as it has published what it holds."""
+        return Peer(1, "127.0.0.1", self.port, "node", "directory", self.theirs.list())
+
+    def fetch(self, *above: Peer, goes_on: Callable[[], bool] = lambda: True) -> list[Manifest]:
+        """Fetch the chosen save: from these members, then from the peer."""
+        peers = [*above, self.peer()]
+        return Fetching(self.held, CHOICE, Sources(OWN, lambda _: peers, self.tier, goes_on)).all([0])
 
     def content(self) -> bytes:
         """The file that the member holds now."""
@@ -102,7 +106,60 @@ def test_what_no_source_has_whole_is_missing_with_each_reason(member: Member) ->
 def test_a_fetch_ends_with_its_round(member: Member) -> None:
     make(member.theirs, WHOLE)
     with pytest.raises(MissingError):
-        member.fetch(goes_on=False)
+        member.fetch(goes_on=lambda: False)
     with pytest.raises(PeerRefusedError, match="the round has ended"):
         copies.get(member.held, CHOICE, 0, ("127.0.0.1", member.server.port), OWN, lambda: False)
     assert member.held.list() == ()
+
+
+@pytest.fixture
+def above(member: Member, tmp_path: Path) -> Iterator[tuple[HeldSaves, SaveServer, Peer]]:
+    """The member above in the tree, which does not hold the save yet."""
+    held = held_by(tmp_path / "above")
+    server = SaveServer(held, "127.0.0.1")
+    server.use(ABOVE)
+    yield held, server, Peer(2, "127.0.0.1", server.port, "node", "above")
+    server.close()
+
+
+def test_a_member_waits_for_the_one_above_it_and_leaves_the_holder_alone(
+    member: Member, above: tuple[HeldSaves, SaveServer, Peer]
+) -> None:
+    """What comes shows who was asked: the save of the holder has another content here."""
+    make(member.theirs, {"latest.pt": b"other"})
+    asked = 0
+
+    def goes_on() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            make(above[0], WHOLE)
+        return True
+
+    member.fetch(above[2], goes_on=goes_on)
+    assert member.content() == b"whole"
+
+
+def test_a_member_whose_upper_one_is_gone_asks_the_holder(
+    member: Member, above: tuple[HeldSaves, SaveServer, Peer]
+) -> None:
+    make(member.theirs, WHOLE)
+    above[1].close()
+    member.fetch(above[2])
+    assert member.content() == b"whole"
+
+
+def test_a_holder_that_refuses_at_first_is_asked_again(member: Member) -> None:
+    make(member.theirs, WHOLE)
+    member.server.use(draw("another secret"))
+    asked = 0
+
+    def goes_on() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            member.server.use(THEIRS)
+        return True
+
+    member.fetch(goes_on=goes_on)
+    assert member.content() == b"whole"

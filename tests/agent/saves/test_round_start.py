@@ -51,6 +51,7 @@ def choose(members: list[Peer]) -> str:
         pytest.param([[part(0, 1, ""), part(1, 1, "")]], "", id="parts without a name in common"),
         pytest.param([[save(RoundId(9, 1), 0, 1)], [save(ONE, 1, 1)]], "1.1/1/1", id="none of a later round: a lie"),
         pytest.param([[save(NOW, 0, 1)], []], "", id="none of this round: a lie"),
+        pytest.param([[part(0, 1, "a-5", NOW)], [part(1, 1, "a-5", NOW)]], "", id="no parts of this round: a lie"),
         pytest.param([[save(ONE, 0, number) for number in range(40)], []], "1.1/0/39", id="the newest of many"),
         pytest.param(
             [[part(0, 1, "a-5"), part(0, 2, "a-6")], [part(1, 1, "a-5"), part(1, 2, "a-6")]],

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.simulation.defects import ROOT, Defect, plant
 
-_SECONDS = 60
-"""After this time a test that a defect hangs has noticed it."""
+_SECONDS, _LONGEST = 60, 420.0
+"""After this time a test, and all tests of a defect, that it hangs have noticed it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ def judge(defects: Sequence[Planted], tests: Iterable[str]) -> Verdict:
                 (copy / path.name).symlink_to(path)
         options = ("-q", "-x", "-p", "no:cacheprovider", "-o", f"timeout={_SECONDS}")
         command = (sys.executable, "-B", "-m", "pytest", *options, *tests)
-        done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, timeout=_LONGEST)
+        except subprocess.TimeoutExpired:
+            return Verdict(True, f"the tests do not end within {_LONGEST:.0f} s")
     lines = done.stdout.splitlines()
     failed = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), "")
     assert done.returncode == 0 or (done.returncode == 1 and failed), done.stdout + done.stderr
