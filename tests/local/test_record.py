@@ -72,6 +72,14 @@ def test_a_container_that_was_started_again_has_both_logs(start: Start) -> None:
     assert "1 restart" in local("status", "again")
 
 
+def test_a_failed_job_has_the_logs_of_all_pods(start: Start) -> None:
+    waits = "import time; print('waits', flush=True); time.sleep(600)"
+    fails = "import time; print('fails', flush=True); time.sleep(2); raise SystemExit(3)"
+    assert start(job("failed", Master=python(fails), Worker=python(waits))).wait() == 1
+    assert sorted(local("logs", "failed").splitlines()) == ["[rank0] fails", "[rank1] waits"]
+    assert "failed-master-0 ended with code 3" in local("status", "failed")
+
+
 def test_a_run_that_was_killed_has_failed(start: Start) -> None:
     run = start(job("killed", Master=python(LINES)))
     until(lambda: runs() and "1/1 ready" in local("status", "killed"))

@@ -165,6 +165,8 @@ class Node:
         self._pods: dict[str, LocalPod] = {}
         self._exits: dict[str, EarlyExits] = {}
         self._created = 0
+        self._stopped: list[dict[str, Any]] | None = None
+        """The pods that ended because the run does; None before."""
         self.selector = selectors.DefaultSelector()
         self.restarts = 0
         """The number of container restarts, in place or in a new pod."""
@@ -174,8 +176,8 @@ class Node:
         return tuple(pod.observe(self._created) for pod in self._pods.values())
 
     def objects(self) -> list[dict[str, Any]]:
-        """All pods as an API server would return them."""
-        return [pod.to_object() for pod in self._pods.values()]
+        """All pods as an API server would return them, and those that ended with the run."""
+        return [*(pod.to_object() for pod in self._pods.values()), *(self._stopped or ())]
 
     @property
     def ready(self) -> int:
@@ -215,6 +217,7 @@ class Node:
 
     def stop_all(self, now: float) -> None:
         """Delete every pod that has not ended; no container is restarted."""
+        self._stopped = self._stopped or []
         for pod in list(self._pods.values()):
             if pod.process is not None or pod.phase in _NOT_ENDED:
                 self.delete(pod.uid, now)
@@ -324,6 +327,9 @@ class Node:
         pod.exit_code, pod.kill_at = ended.code, None
         if pod.deleting:
             self._remove(pod)
+            if self._stopped is not None:
+                pod.deleting, pod.phase = False, PodPhase.FAILED if ended.code else PodPhase.SUCCEEDED
+                self._stopped.append(pod.to_object())
             return
         exits = self._exits.get(pod.name, EarlyExits()).then(ended.code, now - pod.started)
         decision = kubelet.after_exit(pod.policy, ended.code, exits.crashes)
