@@ -1,6 +1,8 @@
 """The Python client over a cluster in memory."""
 
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,6 +231,30 @@ def test_a_job_without_further_fields_has_no_empty_ones() -> None:
 def test_what_a_pod_starts(fields: dict[str, Any], line: str) -> None:
     roles = TrainFunction(train, "x", **fields).job("fit")["spec"]["pytorchReplicaSpecs"]
     assert line in roles["Master"]["template"]["spec"]["containers"][0]["command"][2]
+
+
+@pytest.mark.parametrize(
+    ("agent", "started"),
+    [
+        pytest.param(True, "python -m pytorchjob_agent run --", id="with the agent"),
+        pytest.param(False, "torchrun", id="without it"),
+    ],
+)
+def test_a_pod_without_the_agent_starts_torchrun(agent: bool, started: str, tmp_path: Path) -> None:
+    """The shell of a pod whose programs only print how they were started."""
+    (tmp_path / "torchrun").write_text('#!/bin/sh\necho "torchrun $1"; cat "$1"\n')
+    says = 'echo "python $*"' if agent else "exit 1"
+    (tmp_path / "python").write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit {0 if agent else 1}\n{says}\n')
+    for program in ("torchrun", "python"):
+        (tmp_path / program).chmod(0o755)
+    container = TrainFunction(train, "x").job("fit")["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"][
+        "containers"
+    ][0]
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TMPDIR": str(tmp_path), SCRIPT: container["env"][0]["value"]}
+    done = subprocess.run(container["command"], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(started)
+    assert agent or "torch.manual_seed" in done.stdout
+    assert ("no agent" in done.stderr) is not agent
 
 
 @pytest.mark.parametrize(
