@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import Sync
+from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.state import JobEvent
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from tests.waiting import SECONDS, until
@@ -89,6 +91,10 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def _certificates(size: int) -> list[str]:
+    return certificate.make_for_members(datetime.now(UTC), size)  # noqa: TID251 - agents verify them now
+
+
 @dataclass
 class Job:
     """One job."""
@@ -108,7 +114,9 @@ class Job:
         """Start a coordinator that knows nothing but the job's pods."""
         self.term += 1
         self.coordinator = Coordinator(
-            KeyedTokens(KEY), self.term, hooks=Hooks(lambda uid, new: self.events.extend(new))
+            KeyedTokens(KEY),
+            self.term,
+            hooks=Hooks(lambda uid, new: self.events.extend(new), make_certificates=_certificates),
         )
         self.port = self.coordinator.start("127.0.0.1", self.port)
         self.coordinator.apply(JOB, Sync(self.policy, self.expected))
