@@ -48,6 +48,8 @@ _UNKNOWN_FIELD = "unknown"
 _ABSENT = ("is required", "must not be empty")
 """What follows from a misspelled field; the slip alone is reported."""
 _BOOLEANS = ("true", "false")
+_PAIR = re.compile(r"([A-Za-z]\w*):(\S.*)")
+_FEW_HOMES = 2
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _KINDS = {
     "object": "a map",
@@ -106,7 +108,7 @@ def _place(obj: object, path: Iterable[object]) -> list[int]:
 
 
 def _home(error: "ValidationError") -> str:
-    """Return where an unknown field belongs, if a field of its name stands at one other place only; else empty."""
+    """Return where an unknown field belongs, if few other places have a field of its name; else empty."""
     path = list(error.absolute_path)
     role = next((str(part) for part in path if part in _ROLES), names.ReplicaType.WORKER.value)
     home = _homes().get(str(path[-1]), "").replace("*", role)
@@ -120,8 +122,9 @@ def _prefixes(path: str) -> list[str]:
 
 @cache
 def _homes() -> dict[str, str]:
-    """The path of each field whose name is the schema's own at one place, a level of the wrong indentation away.
+    """The path of each field whose name is the schema's own at one or two places: the outer one of these.
 
+    A user's wrong indentation is mostly of one level.
     Of a pod template these are the pod's fields and a container's, which people write directly below the role.
     """
     schema: Any = _validator().schema
@@ -143,7 +146,7 @@ def _homes() -> dict[str, str]:
             found.setdefault(key, []).append(f"{path}.{key}")
     for kind in _ROLES:
         found[kind] = [f"{roles}.{kind}"]
-    return {key: paths[0] for key, paths in found.items() if len(paths) == 1}
+    return {key: paths[0] for key, paths in found.items() if len(paths) <= _FEW_HOMES}
 
 
 def _unknown(error: "ValidationError") -> bool:
@@ -227,10 +230,14 @@ def _remedy(wanted: str, error: "ValidationError") -> str:
     value = error.instance
     if wanted == "string" and isinstance(value, int | float):
         return ": quote it"
+    if wanted == "array" and isinstance(value, dict):
+        return ": begin each of its entries with '- '"
     if not isinstance(value, str):
         return ""
     if wanted == "object" and isinstance(error.schema, dict) and value in error.schema.get("properties", {}):
         return f": a colon is missing after {value}"
+    if wanted == "object" and (pair := _PAIR.fullmatch(value)):
+        return f": a blank is missing after the colon, {pair[1]}: {pair[2]}"
     if wanted == "array":
         return f": write it as a list, {_as_list(value)}"
     if wanted == "integer" and (time := _DURATION.fullmatch(value)):
