@@ -1,6 +1,5 @@
 """Which failure caused the others: rank, error and next step, as workers note errors and as programs print them."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob_agent.contract import noted_end
+from pytorchjob_agent.contract.noted_end import ENDS
 from pytorchjob_agent.contract.printed_error import last_error
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED, Evidence, choose, is_peer_gone
-from pytorchjob_agent.workers.startup.pytorchjob_ending import SUFFIX
+from pytorchjob_agent.workers.startup import pytorchjob_ending
 from pytorchjob_agent.workers.uncaught_error import read
+from pytorchjob_operator.local import worker_ends
 from pytorchjob_operator.local.failure import report
 from pytorchjob_operator.local.node import ReplicaEnd
 from pytorchjob_operator.model import PyTorchJob
@@ -25,6 +27,13 @@ C10D = "torch.distributed.c10d_logger"
 
 def of(rank: int, at: float, *errors: str, code: int = 1, module: str = "__main__") -> Evidence:
     return Evidence(at, rank, code, errors, module)
+
+
+def test_the_hook_has_the_names_of_the_contract() -> None:
+    assert (pytorchjob_ending.ENDS, pytorchjob_ending.SUFFIX) == (noted_end.ENDS, noted_end.SUFFIX)
+
+
+EARLY = Evidence(1, 0, 0, early=True)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +62,15 @@ def of(rank: int, at: float, *errors: str, code: int = 1, module: str = "__main_
         pytest.param(of(0, 1, CHILD_FAILED), of(1, 2, "KeyError"), 1, id="torchrun without a reason"),
         pytest.param(of(0, 1, code=201), of(1, 2, "KeyError"), 1, id="an agent that found no store"),
         pytest.param(of(0, 1, "TimeoutError"), of(1, 2, BACKEND), 0, id="a time limit of the script"),
+        pytest.param(EARLY, of(1, 2, PLAIN, module=C10D), 0, id="a rank that has ended"),
+        pytest.param(EARLY, of(1, 0.9, NETWORK), 0, id="and is seen to end later"),
+        pytest.param(EARLY, of(1, 2, code=134), 0, id="and whose peer is aborted"),
+        pytest.param(EARLY, Evidence(200, 1, 1, hang=True, waits=True), 0, id="and whose peer waits for it"),
+        pytest.param(EARLY, Evidence(200, 1, 1, hang=True), 1, id="a hang elsewhere after another rank's end"),
+        pytest.param(EARLY, of(1, 2, "KeyError"), 1, id="an error after another rank's end"),
+        pytest.param(EARLY, of(1, 2, code=137), 1, id="a kill after another rank's end"),
+        pytest.param(EARLY, of(1, 2, code=143), 1, id="a stop after another rank's end"),
+        pytest.param(EARLY, of(1, 2, CHILD_FAILED), 1, id="torchrun without a reason after another rank's end"),
     ],
 )  # fmt: skip
 def test_the_rank_that_caused_the_failure(first: Evidence, second: Evidence, rank: int) -> None:
@@ -84,6 +102,7 @@ raise ValueError("Caught ValueError in DataLoader worker process 0.\nOriginal Tr
         pytest.param("import sys\nsys.excepthook = lambda *_: None\nraise KeyError('k')", ["KeyError"], "KeyError: 'k'",
                      id="with a hook of the script's own"),
         pytest.param("import sys\nsys.exit(3)", [], "", id="an exit code is no error"),
+        pytest.param("pass", [], "", id="success is no error"),
         pytest.param("import os, subprocess, sys\nsubprocess.run([sys.executable, '-c', '1/0'])\nos._exit(1)", [], "",
                      id="the error of a program that it starts"),
     ],
@@ -97,7 +116,39 @@ def test_what_a_worker_notes(code: str, errors: list[str], message: str, tmp_pat
     found = read(str(noted), worker.pid)
     assert (list(found.errors), found.message) == (errors, message)
     if errors:
-        assert json.loads(Path(f"{noted}{SUFFIX}").read_text())["pid"] == worker.pid
+        assert found.code is None
+
+
+SPAWNS = "import subprocess, sys; subprocess.run([sys.executable, '-c', '1'])"
+FORKS = "import os, sys\nif os.fork() == 0: sys.exit(5)\nos.wait()"
+THREAD = "import sys, threading\nthread = threading.Thread(target=sys.exit, args=(4,)); thread.start(); thread.join()"
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        pytest.param("pass", [0], id="success"),
+        pytest.param("import sys; sys.exit(3)", [3], id="a code"),
+        pytest.param("import sys; sys.exit('no data')", [1], id="a text"),
+        pytest.param("import os; os._exit(3)", [], id="an end without exit handlers"),
+        pytest.param("1/0", [None], id="an error"),
+        pytest.param(None, [], id="a script that does not exist"),
+        pytest.param(f"{SPAWNS}; sys.exit(3)", [3], id="and not that of a program that it starts"),
+        pytest.param(FORKS, [0], id="nor that of a fork"),
+        pytest.param(THREAD, [0], id="nor that of a thread"),
+    ],
+)
+@pytest.mark.parametrize("launched", [False, True], ids=["python", "below a launcher"])
+def test_the_end_that_a_worker_notes(code: str | None, ends: list[int | None], launched: bool, tmp_path: Path) -> None:
+    launcher = "import os, subprocess, sys; os.environ['TORCHELASTIC_ERROR_FILE'] = 'none'"
+    launch = f"{launcher}; subprocess.run([sys.executable, sys.argv[1]]); os._exit(0)"
+    script = tmp_path / "train.py"
+    if code is not None:
+        script.write_text(code)
+    env = {**os.environ, "PYTHONPATH": str(STARTUP), ENDS: str(tmp_path), "RANK": "2"}
+    argv = [sys.executable, *(["-c", launch] if launched else []), str(script)]
+    subprocess.run(argv, env=env, stderr=subprocess.DEVNULL, check=False)
+    assert [(rank, noted.code) for rank, noted in worker_ends.read(env)] == [(2, end) for end in ends]
 
 
 @pytest.mark.parametrize("package", ["", "pytorchjob_agent.workers.startup."], ids=["cold worker", "warm worker"])

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.root_cause import CHILD_FAILED
+from pytorchjob_agent.contract.messages import Done
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED, EARLY
 from pytorchjob_operator.rounds.budget import root_cause
 from pytorchjob_operator.rounds.values import Failure
 from tests.rounds.story import Job, another_leader, pause_before_restart, running, stopped
@@ -66,6 +67,44 @@ def test_only_the_failures_of_the_window_count() -> None:
     assert end(job) is None
     lives(job, 50, "three", first=30)
     assert end(job) == "RestartsUsedUp"
+
+
+LOST = {"message": "DistNetworkError: lost"}
+ABORTED, KILLED = {"exit_code": 134, "message": "aborted"}, {"exit_code": 137, "message": "killed"}
+ENDED = f"rank 0 (pod-0) {EARLY}; 1 other rank failed too"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["known before the failure", "known after it"])
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        pytest.param(LOST, ENDED, id="of a peer that lost it"),
+        pytest.param(ABORTED, ENDED, id="of an aborted one"),
+        pytest.param({}, "rank 1 (pod-1) exited with code 1: ValueError: no", id="but not of an error elsewhere"),
+        pytest.param(KILLED, "rank 1 (pod-1) exited with code 137: killed", id="nor of a kill"),
+    ],
+)
+def test_a_rank_that_ends_early_is_the_cause(late: bool, failed: dict[str, Any], words: str) -> None:
+    job = running(2, max_restarts=0)
+    if not late:
+        job.says(0, Done(job.round))
+    job.fails(1, **failed)
+    if late:
+        job.says(0, Done(job.round))
+    job.joins(0)
+    job.joins(1)
+    assert job.end is not None
+    assert job.end.message.startswith(words)
+
+
+def test_a_pod_tells_that_one_of_its_own_ranks_ended_early() -> None:
+    job = running(2, max_restarts=0)
+    job.fails(0, EARLY, early=True, also=(2,))
+    job.fails(1, **LOST)
+    job.joins(0)
+    job.joins(1)
+    assert job.end is not None
+    assert job.end.message.startswith(f"rank 0 (pod-0) {EARLY}; 2 other ranks failed too")
 
 
 @pytest.mark.parametrize(

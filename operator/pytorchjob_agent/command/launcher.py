@@ -29,17 +29,17 @@ from pytorchjob_agent.command.flags import UsageError
 from pytorchjob_agent.command.isolation import runs_below_worker, without_job_variables
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT, PET_MAX_RESTARTS, PET_NNODES
+from pytorchjob_agent.contract.noted_end import ENDS
 from pytorchjob_agent.contract.reading import ContractError, optional_number
 from pytorchjob_agent.contract.repeated import SHORT_SECONDS, why_repeated
 from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import own_endpoint, single_node
 from pytorchjob_agent.rendezvous import run as elastic
-from pytorchjob_agent.rendezvous.failure_messages import failure
+from pytorchjob_agent.rendezvous.failure_messages import explain
 from pytorchjob_agent.system import network, open_files
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.system.ports import LOOPBACK
 from pytorchjob_agent.workers import uncaught_error, warm
-from pytorchjob_agent.workers.failure_report import explain_failures
 from pytorchjob_agent.workers.fork_client import ForkServer
 from pytorchjob_agent.workers.torch_output import PipedLogs
 from pytorchjob_agent.workers.torch_spec import STATIC as _STATIC
@@ -135,6 +135,7 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
 
     `early` is a fork server that has started its imports; it is used or stopped.
     """
+    os.environ.pop(ENDS, None)  # this agent reads what its workers note
     torch_compat.separate_stores()
     torch_compat.use_plain_stores()
     torch_compat.keep_tracebacks_cheap()
@@ -162,11 +163,11 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
             logs.close()
     if result is None or not result.is_failed():
         return None
-    return _explained(torch_compat.failures(agent, result), logs)
+    return _explained(agent, result, logs)
 
 
-def _explained(failures: Mapping[int, Any], logs: PipedLogs | None) -> TerminationMessage:
-    return explain_failures([failure(rank, failed, logs) for rank, failed in failures.items()])
+def _explained(agent: LocalElasticAgent, result: RunResult, logs: PipedLogs | None) -> TerminationMessage:
+    return explain(torch_compat.failures(agent, result), agent.get_worker_group(), (), logs)
 
 
 class _Agent(LocalElasticAgent):
@@ -184,7 +185,7 @@ class _Agent(LocalElasticAgent):
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         result: RunResult = super()._monitor_workers(worker_group)
         if result.state is WorkerState.FAILED and self._remaining_restarts > 0 and result.failures:
-            found = _explained(torch_compat.failures(self, result), self._logs)
+            found = _explained(self, result, self._logs)
             early = time.monotonic() - self._started_at < SHORT_SECONDS
             if why := why_repeated(found.errors, found.exit_code, early=early):
                 say(why)

@@ -123,6 +123,8 @@ class Failed(Message):
     errors: tuple[str, ...] = some_names(default=())
     raised_in: str = a_text(256, default="")
     """Types of the error, and the module that raised it (`root_cause`)."""
+    early: bool = a_flag(default=False)
+    """True if the rank ended with success while others of this pod still needed it; the exit code is theirs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ class PrintedError(NamedTuple):
     raised_in: str
     text: str
     """The error in one line."""
+    worker: tuple[int, int] | None = None
+    """Of torchrun's report: the rank that failed first, and its exit code."""
 
     @property
     def is_torchruns(self) -> bool:
@@ -60,11 +62,17 @@ def last_error(text: str) -> str:
     causes = [error for error in own if not error.is_peer_gone]
     if own and len(found) > len(own):
         return (causes or own)[-1].text
-    report = [match for line in lines if (match := _FIELD.match(line))]
-    if report and any(map(is_rule, lines)):
-        values = {match["name"]: match["value"] for match in report}  # its root cause comes last
-        return f"rank {values.get('rank', '?')} exited with code {values.get('exitcode', '?')} (torchrun)"
+    if (worker := reported_worker(lines)) is not None:
+        return f"rank {worker[0]} exited with code {worker[1]} (torchrun)"
     return next((line.strip() for line in reversed(lines) if line.strip() and not is_rule(line)), "")
+
+
+def reported_worker(lines: Sequence[str]) -> tuple[int, int] | None:
+    """Return the rank that failed first, and its exit code, by torchrun's report; None if the lines have none."""
+    values = {match["name"]: int(match["value"]) for line in lines if (match := _FIELD.match(line))}
+    if not any(map(is_rule, lines)) or not {"rank", "exitcode"} <= values.keys():
+        return None
+    return values["rank"], values["exitcode"]  # the root cause comes last
 
 
 def tracebacks(lines: Sequence[str]) -> list[list[str]]:

@@ -2,7 +2,7 @@
 
 The agent uses it for the workers of a pod, the coordinator for the members of a round, and a local run for its
 replicas. A lost peer raises errors of certain types. Such a failure is the cause if there is no other one, or if it is
-the earliest of its kind.
+the earliest of its kind. A rank that has ended with success is the cause of those that lost it or wait for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +28,9 @@ _FILES = "torch.distributed.checkpoint."
 _CODES = frozenset({exit_code_of(-SIGABRT), exit_code_of(-SIGTERM), ExitCode.RENDEZVOUS})
 """Of workers that torch aborts for a lost peer, or that the agent stops, and of agents that lack a peer's store."""
 
+EARLY = "ended with success while other ranks waited for it in a collective"
+"""What is said of a rank that is the cause for which others failed, although it has not failed itself."""
+
 Kind = TypeVar("Kind")
 
 
@@ -45,22 +48,39 @@ class Evidence(NamedTuple):
     hang: bool = False
     waits: bool = False
     """Of a hang: True if the rank waits for another rank."""
+    early: bool = False
+    """True if the rank did not fail: it ended with success before others failed."""
 
 
 def choose(failures: Sequence[Kind], evidence: Callable[[Kind], Evidence]) -> Kind:
-    """Return the earliest failure that does not only say that a peer is gone; without one, the earliest."""
+    """Return the earliest failure that does not only say that a peer is gone; without one, the earliest.
+
+    Without one, a rank that ended with success comes first: the others still needed it.
+    """
 
     def order(failure: Kind) -> tuple[int, float, int]:
         known = evidence(failure)
         return doubt(known), known.at, known.rank
 
-    return min(failures, key=order)
+    early = [failure for failure in failures if evidence(failure).early]
+    failed = min((failure for failure in failures if not evidence(failure).early), key=order, default=None)
+    if failed is None or (early and _needs_others(evidence(failed))):
+        return min(early, key=order)
+    return failed
+
+
+def _needs_others(known: Evidence) -> bool:
+    """Return whether the rank lost another one, or waits for it; False if it was stopped, or if torchrun hides why."""
+    stopped = known.exit_code == exit_code_of(-SIGTERM) or known.errors[-1:] == (CHILD_FAILED,)
+    return known.waits or (doubt(known) > 0 and not stopped)
 
 
 def doubt(known: Evidence) -> int:
     """Return 0 for a cause, 1 for what another failure may have caused, 2 for a rank that waits for another one."""
     if known.hang:
         return 2 if known.waits else 0
+    if known.early:
+        return 1
     return int(is_peer_gone(known.errors, known.raised_in) or (not known.errors and known.exit_code in _CODES))
 
 

@@ -61,6 +61,8 @@ class TerminationMessage:
     errors: tuple[str, ...] = ()
     """Types of the first failure's error, and the module that raised it (`root_cause`)."""
     raised_in: str = ""
+    early: bool = False
+    """True if the rank ended with success while others needed it; the exit code is that of the first other one."""
     version: int = 1
 
     def to_json(self) -> str:
@@ -113,5 +115,6 @@ class TerminationMessage:
             failed_after=fields.whole_numbers("failed_after"),
             errors=tuple(name for name in fields.items("errors") if isinstance(name, str)),
             raised_in=fields.text("raised_in"),
+            early=fields.switch("early"),
             version=version,
         )

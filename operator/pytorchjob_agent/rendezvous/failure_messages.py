@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Collection, Mapping
+from signal import SIGKILL, SIGTERM
 from typing import Any
 
 from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed, Stop
+from pytorchjob_agent.contract.noted_end import NotedEnd
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
 from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
 from pytorchjob_agent.hangs.stack_analysis import Place, describe_ranks
@@ -20,15 +22,41 @@ _REASONS: dict[int, ExitReason] = {
 """The reason of an end that the coordinator commanded with one of the agent's own codes."""
 
 
-def explain(result: Any, group: Any, killed: Collection[int], logs: Any) -> TerminationMessage:
-    """Return the first failure of torch's RunResult; `killed` are local ranks, `logs` has the tails of their output."""
+_STOPPED = (-SIGTERM, -SIGKILL)
+"""A worker that was about to exit, and was stopped for others, has noted its own code."""
+
+
+def explain(failures: Mapping[int, Any], group: Any, killed: Collection[int], logs: Any) -> TerminationMessage:
+    """Return the first of torch's failures by rank; `killed` are local ranks, `logs` has the tails of their output.
+
+    A worker that was killed counts if it had noted its end: it was about to exit.
+    """
     local = {worker.global_rank: worker.local_rank for worker in group.workers}
-    own = {rank: failed for rank, failed in result.failures.items() if local.get(rank) not in killed}
-    if not (own or result.failures):
+    own = {rank: failed for rank, failed in failures.items() if local.get(rank) not in killed}
+    if not failures:
         return TerminationMessage(ExitReason.WORKER_FAILED, ExitCode.WORKER_FAILED, message="the workers are unwell")
-    return failure_report.explain_failures(
-        [failure(rank, failed, logs) for rank, failed in (own or result.failures).items()]
-    )
+    found = [failure(rank, failed, logs) for rank, failed in (own or failures).items()]
+    others = (worker for worker in group.workers if worker.global_rank not in {each.rank for each in found})
+    return failure_report.explain_failures([*found, *filter(None, (_ended(worker, killed, logs) for worker in others))])
+
+
+def _ended(worker: Any, killed: Collection[int], logs: Any) -> failure_report.WorkerFailure | None:
+    """Return the end of a worker that torch does not count as failed; None if it ran until it was killed."""
+    noted = NotedEnd() if logs is None else uncaught_error.read(_error_file(worker, logs), worker.id)
+    if worker.local_rank in killed and not noted.at:
+        return None
+    code = int(bool(noted.errors)) if noted.code is None else noted.code
+    return failure_report.WorkerFailure(worker.global_rank, worker.local_rank, code, noted.at, noted=noted)
+
+
+def all_succeeded(group: Any, killed: Collection[int], logs: Any) -> bool:
+    """Return whether every worker has ended with success, or had noted that before it was killed."""
+    ends = [_ended(worker, killed, logs) for worker in group.workers]
+    return all(end is not None and end.evidence.early for end in ends)
+
+
+def _error_file(worker: Any, logs: Any) -> str:
+    return str(logs.error_file(worker.local_rank))
 
 
 def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
@@ -40,7 +68,7 @@ def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
     return failure_report.WorkerFailure(
         rank=rank,
         local_rank=failed.local_rank,
-        returncode=failed.exitcode,
+        returncode=noted.code if noted.code is not None and failed.exitcode in _STOPPED else failed.exitcode,
         timestamp=noted.at or failed.timestamp,
         error=data if isinstance(data, dict) else {},
         noted=noted,
@@ -117,6 +145,7 @@ def message(
         places=places[:1024],
         errors=report.errors,
         raised_in=report.raised_in,
+        early=report.early,
     )
 
 

@@ -18,7 +18,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.contract.messages import Assigned, Failed, Heartbeat, Message, Stop
+from pytorchjob_agent.contract.messages import Assigned, Done, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.contract.repeated import SHORT_SECONDS, Hangs, why_repeated
 from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
 from pytorchjob_agent.hangs.judge import HangVerdict
@@ -276,7 +276,7 @@ class ElasticAgent(LocalElasticAgent):
             time.sleep(_DUMP_SECONDS)
         self._kill()
         if self._verdict is None:
-            own = failure_messages.explain(self._result, group, self._killed, self._tools.logs)
+            own = failure_messages.explain(self._result.failures, group, self._killed, self._tools.logs)
             self._hangs = Hangs()
         self._own = own
         say(f"{own.reason}: rank {own.rank}: {own.message}")
@@ -313,8 +313,18 @@ class ElasticAgent(LocalElasticAgent):
             until = time.monotonic() + command.grace
             self._terminate(lambda: max(until, self._leave_by() or until))
         self._kill()
+        if self._workers_succeeded():
+            reports += (Done(self._assigned().round, self._wakeup.age()),)  # if others failed, it may be why
         group.state = WorkerState.STOPPED
         self._open(group, *reports, by_members=step.by_members, caused=step.caused)
+
+    def _workers_succeeded(self) -> bool:
+        """Return whether the workers have ended with success by themselves, or were about to when they were killed."""
+        if self._workers.asked:
+            return False
+        if self._result.state is WorkerState.HEALTHY:
+            return failure_messages.all_succeeded(self._worker_group, self._killed, self._tools.logs)
+        return self._result.state is WorkerState.SUCCEEDED
 
     def _leave_by(self) -> float | None:
         asked = self._wakeup.asked

@@ -4,11 +4,12 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from signal import SIGTERM, Signals
+from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
-from pytorchjob_agent.contract.root_cause import Evidence, choose
+from pytorchjob_agent.contract.noted_end import NotedEnd
+from pytorchjob_agent.contract.root_cause import EARLY, Evidence, choose
 from pytorchjob_agent.contract.termination import (
     TERMINATION_LOG_PATH,
     ExitCode,
@@ -17,7 +18,6 @@ from pytorchjob_agent.contract.termination import (
     exit_code_of,
 )
 from pytorchjob_agent.workers.output import rank_prefix
-from pytorchjob_agent.workers.uncaught_error import UncaughtError
 
 _log = logging.getLogger(__name__)
 _TAIL_LINES = 50
@@ -25,7 +25,10 @@ _TAIL_LINES = 50
 
 @dataclass(frozen=True, slots=True)
 class WorkerFailure:
-    """One worker that failed; `error` is torch's error file, `tail` the end of its output."""
+    """One worker that failed; `error` is torch's error file, `tail` the end of its output.
+
+    The code 0 is that of a worker that ended with success before others failed: it may be the cause.
+    """
 
     rank: int
     local_rank: int
@@ -33,13 +36,14 @@ class WorkerFailure:
     timestamp: float = 0
     error: Mapping[str, Any] = field(default_factory=dict)
     tail: str = ""
-    noted: UncaughtError = field(default_factory=UncaughtError)
+    noted: NotedEnd = field(default_factory=NotedEnd)
 
     @property
     def evidence(self) -> Evidence:
         """Return what decides whether this failure caused the others; an error file is older than any signal."""
         code = ExitCode.WORKER_FAILED if self.error else exit_code_of(self.returncode)
-        return Evidence(self.timestamp, self.rank, code, self.noted.errors, self.noted.raised_in)
+        noted = self.noted
+        return Evidence(self.timestamp, self.rank, code, noted.errors, noted.raised_in, early=code == 0)
 
 
 def first_failure(failures: Sequence[WorkerFailure]) -> WorkerFailure:
@@ -49,24 +53,26 @@ def first_failure(failures: Sequence[WorkerFailure]) -> WorkerFailure:
 
 def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
     """Return the message that names the first failure and the ranks that failed after it."""
-    first = first_failure(failures)
+    first, failed = first_failure(failures), [each for each in failures if not each.evidence.early]
+    early = first.evidence.early
     message, traceback = _recorded(first.error)
     return TerminationMessage(
         reason=ExitReason.WORKER_FAILED,
-        exit_code=_code(first),
+        exit_code=_code(first_failure(failed) if early and failed else first),
         rank=first.rank,
         local_rank=first.local_rank,
-        message=first.noted.message or message or _from_output(first),
+        message=EARLY if early else first.noted.message or message or _from_output(first),
         traceback=first.noted.traceback or traceback or "\n".join(first.tail.splitlines()[-_TAIL_LINES:]),
         errors=first.noted.errors,
         raised_in=first.noted.raised_in,
-        failed_after=tuple(sorted(failure.rank for failure in failures if failure is not first)),
+        early=early,
+        failed_after=tuple(sorted(failure.rank for failure in failed if failure is not first)),
     )
 
 
 def _code(failure: WorkerFailure) -> int:
     """Return the worker's exit code; a worker that was stopped after its error had no time to set one."""
-    if failure.returncode == -SIGTERM and (failure.error or failure.noted.errors):
+    if failure.returncode in (-SIGTERM, -SIGKILL) and (failure.error or failure.noted.errors):
         return ExitCode.WORKER_FAILED
     return exit_code_of(failure.returncode)
 

@@ -116,7 +116,7 @@ class Program:
         os.environ.update(self.env)
         os.chdir(self.cwd)
         pytorchjob_startup.register()
-        pytorchjob_ending.show_crashes()
+        pytorchjob_ending.begin()
         pytorchjob_collectives.register()
         with suppress(OSError, ValueError):
             pytorchjob_saves.register()

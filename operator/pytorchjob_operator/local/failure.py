@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
-from pytorchjob_agent.contract.root_cause import choose
+from pytorchjob_agent.contract.root_cause import EARLY, choose
 from pytorchjob_operator.local.log_filter import Place
 from pytorchjob_operator.local.node import ReplicaEnd
 from pytorchjob_operator.model import ConditionType, PyTorchJob
@@ -27,6 +27,9 @@ _STEPS = {
         "no GPU here: let the script use the CPU where torch.cuda.is_available() is false",
     r"EADDRINUSE|[Aa]ddress already in use":
         "end the process that has the port, or let the script take the port from MASTER_PORT",
+    re.escape(EARLY): "let every rank take the same number of steps, or wait for the others before it ends",
+    r": error: (?:the following arguments|unrecognized arguments|argument |ambiguous option)":
+        "correct the arguments in the command of the job's file",
     r"\bMemoryError\b": "memory ran out: start fewer processes (spec.nprocPerNode), or load less",
 }  # fmt: skip
 """What Python, torch and the system write, and the next step. The words choose the advice, never the cause."""
@@ -39,25 +42,33 @@ Blamed = tuple[int | None, str]
 def blamed(job: PyTorchJob, ends: Sequence[ReplicaEnd]) -> Blamed | None:
     """Return who caused the failure; `ends` are the replicas that ended without success just before the job did."""
     rank = _RANK.match(_message(job))
-    first = None if rank else _root_cause(ends)
-    if rank is None:
-        return (None, first.label) if first else None
-    # torchrun tells the coordinator no rank: what its replica has printed counts.
-    return int(rank[1]), rank[2].removeprefix(f"{job.metadata.name}-") if CAUSE_UNKNOWN in rank.string else ""
+    if rank is not None and not unexplained(job):
+        return int(rank[1]), ""
+    if (first := _root_cause(ends)) is not None:
+        return first.rank, first.label
+    return (int(rank[1]), rank[2].removeprefix(f"{job.metadata.name}-")) if rank else None
+
+
+def unexplained(job: PyTorchJob) -> bool:
+    """Return whether torchrun has told the coordinator no reason: what its workers have noted counts."""
+    return CAUSE_UNKNOWN in _message(job)
 
 
 def report(job: PyTorchJob, ends: Sequence[ReplicaEnd], find_place: FindPlace) -> list[str]:
     """Return the lines of the report; `ends` are the replicas that ended without success just before the job did."""
     message = _message(job)
     who = blamed(job, ends)
-    first = _root_cause(ends) if who is not None and who[0] is None else None
+    first = _root_cause(ends) if unexplained(job) or not _RANK.match(message) else None
     lines = [message]
-    if first is not None and f"{job.metadata.name}-{first.label}" not in message:
+    if first is not None and (first.rank is not None or f"{job.metadata.name}-{first.label}" not in message):
         lines.append(f"{first.label}: {first.how}{f': {first.why}' if first.why else ''}")
-    place = find_place(*who) if who else None
+    text = " ".join(lines)
+    place = first.place if first else None
+    if place is None and who and EARLY not in text and not _KILLED.search(text):
+        place = find_place(*who)
     if place is not None:
         lines.append(f"at {place}; the traceback is above")
-    return [*lines, f"next: {_next_step(' '.join(lines), place)}"]
+    return [*lines, f"next: {_next_step(text, place)}"]
 
 
 def _message(job: PyTorchJob) -> str:

@@ -48,11 +48,16 @@ class ExitDecision:
 
 def after_exit(policy: RestartPolicy, code: int, crashes: int) -> ExitDecision:
     """Decide about a container that exited with `code`; `crashes` counts exits in quick succession, including this."""
-    ended = f"exited with {code}{_signal(code)}"
+    ended = exited(code)
     if policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and code == 0):
         return ExitDecision(PodPhase.FAILED if code else PodPhase.SUCCEEDED, ended)
     delay = back_off(crashes)
     return ExitDecision(PodPhase.RUNNING, f"{ended}: restartPolicy {policy.value}, restarts in {delay:g} s", delay)
+
+
+def exited(code: int) -> str:
+    """Return the words for an exit code."""
+    return f"exited with {code}{_signal(code)}"
 
 
 def back_off(crashes: int) -> float:

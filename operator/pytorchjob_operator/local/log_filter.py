@@ -9,7 +9,15 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytorchjob_agent.contract.printed_error import BEGIN, ELSEWHERE, FRAME, PrintedError, last_error, of_traceback
+from pytorchjob_agent.contract.printed_error import (
+    BEGIN,
+    ELSEWHERE,
+    FRAME,
+    PrintedError,
+    last_error,
+    of_traceback,
+    reported_worker,
+)
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 
 MAX_HELD = 400
@@ -59,6 +67,7 @@ class LogFilter:
         self._peers: dict[str, PrintedError] = {}
         self._reports: dict[str, PrintedError] = {}
         self._inside: dict[str, list[str]] = {}
+        self._last: dict[str, str] = {}
         self._crashed = ""
 
     def feed(self, label: str, line: str) -> list[str]:
@@ -97,11 +106,26 @@ class LogFilter:
         """Return the last error of a replica, but its workers' instead of torchrun's own."""
         return self._errors.get(label) or self._peers.get(label) or self._reports.get(label)
 
+    def reported(self, label: str) -> tuple[int, int] | None:
+        """Return the rank of a replica that failed first, and its exit code, as torchrun reports it."""
+        report = self._reports.get(label)
+        return report.worker if report else None
+
+    def place_in(self, traceback: str) -> Place | None:
+        """Return where a traceback ends in the user's code."""
+        found = next(_places(traceback.splitlines()), None)
+        return found and self._from_here(found)
+
+    def last_line(self, label: str) -> str:
+        """Return the last line of a replica that is neither of a traceback nor of torchrun's report."""
+        return self._last.get(label, "")
+
     def begin(self, label: str) -> None:
         """Forget the errors of a replica that starts again."""
         for errors in (self._errors, self._peers, self._reports):
             errors.pop(label, None)
         self._inside.pop(label, None)
+        self._last.pop(label, None)
 
     def forget_places(self) -> None:
         """Forget where scripts failed: a new round has begun."""
@@ -121,13 +145,21 @@ class LogFilter:
             lines.append(text)
             if lines[0] == text and len(lines) > 1:  # its last line is as its first one
                 del self._inside[label]
-                self._reports[label] = PrintedError((CHILD_FAILED,), "", last_error("\n".join(lines)))
+                self._reports[label] = PrintedError(
+                    (CHILD_FAILED,), "", last_error("\n".join(lines)), reported_worker(lines)
+                )
             return [line] if self._verbose else []
-        return [line] if self._verbose or not _REPEATED.match(text) else []
+        if _REPEATED.match(text):
+            return [line] if self._verbose else []
+        self._last[label] = text.strip() or self._last.get(label, "")
+        return [line]
 
     def _note(self, places: dict[str, Place], label: str, name: str, place: Place) -> None:
-        place = place._replace(path=place.path.removeprefix(self._cwd))
+        place = self._from_here(place)
         places |= {name: place, label: place}
+
+    def _from_here(self, place: Place) -> Place:
+        return place._replace(path=place.path.removeprefix(self._cwd))
 
     def _judge(self, key: tuple[str, str], lines: list[str], before: str) -> list[str]:
         """Return a traceback, or one line in place of it."""

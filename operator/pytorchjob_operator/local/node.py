@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.noted_end import NotedEnd
 from pytorchjob_agent.contract.printed_error import is_rule
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.root_cause import Evidence
-from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, TerminationMessage
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED, EARLY, Evidence, choose
+from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, TerminationMessage, exit_code_of
 from pytorchjob_operator import names
-from pytorchjob_operator.local import kubelet, replica_process
+from pytorchjob_operator.local import kubelet, replica_process, worker_ends
 from pytorchjob_operator.local.gpus import Pool
 from pytorchjob_operator.local.kubelet import EarlyExits
-from pytorchjob_operator.local.log_filter import LogFilter, without_rank
+from pytorchjob_operator.local.log_filter import LogFilter, Place, without_rank
 from pytorchjob_operator.local.record import Record
 from pytorchjob_operator.local.replica_process import ProcessEnd, ReplicaProcess
 from pytorchjob_operator.local.screen import LineBuffer, Screen
@@ -52,6 +53,10 @@ class ReplicaEnd(NamedTuple):
     """The last line that it wrote."""
     evidence: Evidence = Evidence(0.0, 0)
     """What decides whether its failure caused the others."""
+    rank: int | None = None
+    """The rank that ended, where it is known."""
+    place: Place | None = None
+    """Where in the script, where the worker has noted it."""
 
     @property
     def why(self) -> str:
@@ -276,6 +281,7 @@ class Node:
 
     def _start(self, pod: LocalPod, now: float) -> None:
         Path(pod.command.env[TERMINATION_LOG]).unlink(missing_ok=True)
+        worker_ends.begin(pod.command.env)
         pod.last_line = ""
         self._filter.begin(pod.label)
         pod.started, again = now, pod.phase is PodPhase.RUNNING
@@ -340,11 +346,45 @@ class Node:
             self._exits[pod.name] = exits
             reported = _termination_message(pod)
             why = f"{reported.reason}: {reported.message}" if reported else ended.error
-            self._ends.append(
-                ReplicaEnd(
-                    pod.label, decision.reason, why, self._last_line(pod), self._evidence(pod, ended, reported, now)
-                )
+            own = ReplicaEnd(
+                pod.label, decision.reason, why, self._last_line(pod), self._evidence(pod, ended, reported, now)
             )
+            self._ends.append(self._cause(pod, own))
+
+    def worker_ends(self) -> list[ReplicaEnd]:
+        """Return how workers have ended, of all replicas, as far as these have noted it."""
+        return [end for pod in self._pods.values() for end in self._noted(pod)]
+
+    def _noted(self, pod: LocalPod) -> list[ReplicaEnd]:
+        return [
+            ReplicaEnd(
+                pod.label,
+                _how(noted),
+                noted.message,
+                "",
+                noted.evidence(rank),
+                rank,
+                self._filter.place_in(noted.traceback),
+            )
+            for rank, noted in worker_ends.read(pod.command.env)
+            if CHILD_FAILED not in noted.errors
+        ]
+
+    def _cause(self, pod: LocalPod, end: ReplicaEnd) -> ReplicaEnd:
+        """Return the end of the replica, with the worker that caused it where a launcher had started several."""
+        workers, reported = self._noted(pod), self._filter.reported(pod.label)
+        if reported is None:
+            own = next((worker for worker in workers if worker.evidence.errors), end)
+            return end._replace(evidence=own.evidence, place=own.place)
+        rank, code = reported[0], exit_code_of(reported[1])
+        if rank not in {worker.rank for worker in workers}:
+            evidence = Evidence(end.evidence.at, rank, code)
+            workers.append(ReplicaEnd(pod.label, kubelet.exited(code), "", "", evidence, rank))
+        first = choose(workers, lambda worker: worker.evidence)
+        chosen_by_script = not first.reported and 0 < first.evidence.exit_code < exit_code_of(-1)
+        last = self._filter.last_line(pod.label) if chosen_by_script else ""
+        words = ": ".join(filter(None, (f"rank {first.rank}", first.reported or first.how, last)))
+        return end._replace(reported=words, evidence=first.evidence, rank=first.rank, place=first.place)
 
     def _evidence(self, pod: LocalPod, ended: ProcessEnd, reported: TerminationMessage | None, now: float) -> Evidence:
         printed = self._filter.error(pod.label) if ended.code == _UNCAUGHT else None
@@ -375,6 +415,12 @@ class Node:
     @staticmethod
     def _waits(pod: LocalPod) -> bool:
         return pod.process is None and not pod.deleting and pod.phase in _NOT_ENDED
+
+
+def _how(noted: NotedEnd) -> str:
+    if noted.code is None:
+        return "ended"
+    return EARLY if noted.code == 0 else kubelet.exited(noted.code)
 
 
 def _termination_message(pod: LocalPod) -> TerminationMessage | None:

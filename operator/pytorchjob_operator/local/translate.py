@@ -14,6 +14,7 @@ from typing import Any
 from pytorchjob_agent.contract import environment
 from pytorchjob_agent.contract.cache_rules import CACHES
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT
+from pytorchjob_agent.contract.noted_end import ENDS
 from pytorchjob_operator import names
 from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
 from pytorchjob_operator.local.image_paths import Maps, mapped
@@ -39,6 +40,7 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([-._a-zA-Z][-._a-zA-Z0-9]*)\))")
 _LABEL_OR_ANNOTATION = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _AGENT = "pytorchjob-agent"
 _AGENT_ROOT = Path(environment.__file__).parents[1]
+_HOOK = str(_AGENT_ROOT / "workers" / "startup")
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,18 @@ def to_command(pod: Mapping[str, Any], machine: LocalMachine, gpus: str | None) 
     container = main_container(dict(pod)) or {}
     given = _given_env(pod, container, machine)
     env = {**_base_env(machine), **_local_env(pod, machine, gpus), **given}
+    if _notes_ends(container):
+        env[inject.PYTHONPATH] = os.pathsep.join(filter(None, (_HOOK, env.get(inject.PYTHONPATH))))
+        env[ENDS] = ends_directory(machine.scratch, pod["metadata"]["name"])
     env[PATH] = os.pathsep.join(part for part in (str(Path(machine.python).parent), env.get(PATH, os.defpath)) if part)
     texts = [*(container.get("command") or ()), *(container.get("args") or ())]
     argv = [machine.addresses.translate(_here(expand(str(text), given), machine), whole_words=True) for text in texts]
     return _with_agent(Command(tuple(argv), env, _directory(container, machine)), machine)
+
+
+def _notes_ends(container: Mapping[str, Any]) -> bool:
+    """Return whether the workers note how they end for this run, and not for the agent."""
+    return _AGENT not in (container.get("command") or ())[:1]
 
 
 def replica(pod: Mapping[str, Any]) -> tuple[ReplicaType, int]:
@@ -159,6 +169,11 @@ def agent_directory(scratch: str) -> str:
 def credential_directory(scratch: str, pod: str) -> str:
     """The directory of a replica's credential; in a cluster the kubelet fills it."""
     return str(Path(scratch) / f"{pod}.credential")
+
+
+def ends_directory(scratch: str, pod: str) -> str:
+    """The directory in which the workers of a replica note how they end."""
+    return str(Path(scratch) / f"{pod}.ends")
 
 
 def termination_log(scratch: str, pod: str) -> str:

@@ -17,7 +17,7 @@ from pytorchjob_agent.contract.repeated import (
     why_repeated,
     why_same_hang,
 )
-from pytorchjob_agent.contract.root_cause import choose, doubt
+from pytorchjob_agent.contract.root_cause import EARLY, choose, doubt
 from pytorchjob_operator.rounds import past_failures
 from pytorchjob_operator.rounds.phases import Rendezvous
 from pytorchjob_operator.rounds.state import JobState
@@ -50,6 +50,22 @@ def root_cause(failures: Sequence[Failure]) -> Failure:
     return choose(failures, lambda failure: failure.evidence)
 
 
+def with_early_ends(state: JobState, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
+    """Return the failures of the last round, and the first ranks of the members whose workers have succeeded in it."""
+    round_ = state.round
+    if round_ is None or not failures:
+        return failures
+    found, first_rank = [], 0
+    for index in round_.ranks:
+        member = None if index is None else state.members.get(index)
+        if member is None:
+            return failures  # without its number of workers, no rank after it is known
+        if member.index in round_.done and member.done_at is not None:
+            found.append(Failure(member.index, first_rank, 0, EARLY, "", member.done_at, early=True))
+        first_rank += member.nproc
+    return (*failures, *found)
+
+
 def may_be_consequence(failure: Failure) -> bool:
     """True if a lost member may have caused the failure: its type says that, or neither type nor message is known.
 
@@ -66,9 +82,13 @@ def describe(state: JobState, failures: Sequence[Failure]) -> str:
     pod = member.pod if member else f"replica {first.index}"
     step = reached_step(state)
     where = f" at step {step}" if step is not None else ""
+    failed = {failure.rank for failure in failures if not failure.early}
+    later = failed.union(*(failure.also for failure in failures)) - {first.rank}
+    others = _others(len(later), first.hang)
+    if first.early:
+        return f"rank {first.rank} ({pod}) {EARLY}{where}{others}"
     how = "hangs" if first.hang else f"exited with code {first.exit_code}"
-    later = {rank for failure in failures for rank in (failure.rank, *failure.also)} - {first.rank}
-    return f"rank {first.rank} ({pod}) {how}{where}: {first.message or 'no message'}{_others(len(later), first.hang)}"
+    return f"rank {first.rank} ({pod}) {how}{where}: {first.message or 'no message'}{others}"
 
 
 def _others(later: int, hang: bool) -> str:

@@ -34,6 +34,7 @@ def stored_failure(message: Failed, index: int, now: float, earlier: int) -> Fai
         places=message.places if whole else "",
         errors=message.errors,
         raised_in=message.raised_in,
+        early=message.early,
     )
 
 

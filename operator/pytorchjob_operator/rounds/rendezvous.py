@@ -181,7 +181,8 @@ def _members_may_connect(transition: Transition, last: Round | None) -> bool:
 def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous | None:
     """Record why the last round ended, and judge its failures. None: the policy ends the job."""
     state = transition.state
-    if not phase.failures or phase.caused or _is_consequence(transition, phase):
+    failures = budget.with_early_ends(state, phase.failures)
+    if not failures or phase.caused or _is_consequence(transition, phase, failures):
         past = PastRestart(
             transition.now, TrainingReason.REGROUPING, phase.reason, False, step=budget.reached_step(state)
         )
@@ -191,7 +192,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
             transition.state = replace(transition.state, history=budget.remember(state.history, past))
             transition.record(TrainingReason.REGROUPING, f"Round {phase.last_round.id} ends: {phase.reason}")
         return phase
-    verdict = budget.judge(state, phase.failures, transition.now)
+    verdict = budget.judge(state, failures, transition.now)
     transition.state = replace(transition.state, history=budget.remember(state.history, verdict.restart))
     transition.record(verdict.restart.reason, verdict.message, warning=True)
     if verdict.end is not None:
@@ -203,10 +204,10 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
     return phase
 
 
-def _is_consequence(transition: Transition, phase: Rendezvous) -> bool:
+def _is_consequence(transition: Transition, phase: Rendezvous, failures: tuple[Failure, ...]) -> bool:
     """True if workers failed only because a member of their round was lost. That costs no restart."""
     last, members = phase.last_round, transition.state.members
     indices = () if last is None else [index for index in last.ranks if not leaves_because(phase, index)]
     found = [None if index is None else members.get(index) for index in indices]
     away = any(member is None or member.connection is None or member.leaving for member in found)
-    return (away or phase.lost) and budget.may_be_consequence(budget.root_cause(phase.failures))
+    return (away or phase.lost) and budget.may_be_consequence(budget.root_cause(failures))

@@ -206,14 +206,16 @@ def failed(transition: Transition, member: Member, message: Failed) -> None:
 def done(transition: Transition, member: Member, message: Done) -> None:
     """The workers of a member have succeeded. The job has, once those of all members have."""
     phase = transition.state.phase
+    at = transition.now - max(message.age, 0.0)
+    member = replace(member, done_at=min(at, member.done_at or at))
     if not isinstance(phase, Running) or message.round != phase.round.id:
         transition.reason = f"{member.pod} reports success in round {message.round}, which is over"
         if isinstance(phase, Rendezvous) and phase.last_round is not None and message.round == phase.last_round.id:
+            transition.put(member)
             last = replace(phase.last_round, done=phase.last_round.done | {member.index})
             transition.update(replace(phase, last_round=last))  # why it leaves then: see `failures.leaves_because`
         return
-    at = transition.now - max(message.age, 0.0)
-    mark_done(transition, replace(member, done_at=min(at, member.done_at or at)))
+    mark_done(transition, member)
     transition.reason = f"{member.pod} is done"
     check_success(transition)
 

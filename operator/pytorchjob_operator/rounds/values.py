@@ -213,13 +213,14 @@ class Failure:
     """Of a hang: where each rank of the pod is."""
     errors: tuple[str, ...] = ()
     raised_in: str = ""
+    early: bool = False
+    """True if the rank ended with success while others needed it."""
 
     @property
     def evidence(self) -> Evidence:
         """Return what decides whether this failure caused the others."""
-        return Evidence(
-            self.at, self.rank, self.exit_code, self.errors, self.raised_in, hang=self.hang, waits=self.waits
-        )
+        flags = {"hang": self.hang, "waits": self.waits, "early": self.early}
+        return Evidence(self.at, self.rank, self.exit_code, self.errors, self.raised_in, **flags)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Runs in a worker: notes the error that ends a program, and ends it as soon as its exit handlers have run.
+"""Runs in a worker: notes how its program ends, and ends it after an error as soon as its exit handlers have run.
 
 After them the interpreter frees every module. With torch this takes seconds on a busy machine. Meanwhile the agent
-waits for the process, and all other members wait for the agent.
+waits for the process, and all other members wait for the agent. A rank that ends with success frees its connections
+there, so that others fail before the agent sees its end. So such an end is noted too.
 
 It imports nothing else of the agent, because the worker's Python may not find the package.
 """
@@ -13,17 +14,23 @@ import io
 import os
 import sys
 import time
+from _thread import get_ident
 from contextlib import suppress
 from types import TracebackType
 
 SUFFIX = ".uncaught"
+ENDS = "PYTORCHJOB_ENDS"  # a folder for notes, where no agent starts the workers: by rank and pid
 _ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+_NOTING = "PYTORCHJOB_NOTING"
+"""The process that notes its end, and where: programs that it starts inherit this, and note nothing."""
 _ELSEWHERE = "Original Traceback (most recent call last):"
 """How torch begins with the traceback of another process."""
 _MOST_TEXT = 16 * 1024
 _LONGEST_CHAIN = 20
 _noted: "set[int]" = set()
-"""The pid, once an error is noted: a fork inherits the set."""
+"""The pid, once an end is noted: a fork inherits the set."""
+_code: "list[object]" = []
+"""What the program has called `sys.exit` with."""
 _UNCAUGHT = 1
 """The interpreter's own exit code after an uncaught error."""
 _RUNNERS = ("<string>", "<frozen runpy>", "runpy.py", "forked_program.py", "fork_server.py")
@@ -34,53 +41,84 @@ _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.Buffered
 def register() -> bool:
     """Have the program end so. Call it before anything else registers exit handlers: the first one runs last."""
     atexit.register(_leave)
-    hook = sys.excepthook
+    hook, leave, main = sys.excepthook, sys.exit, get_ident()
+
+    def note_and_exit(status: object = None, /) -> None:
+        if get_ident() == main:  # it ends another thread, and not the program
+            _code[:] = [status]
+        leave(status)  # type: ignore[arg-type]  # what the program gives
+
+    sys.exit = note_and_exit  # type: ignore[assignment]  # it does not return
 
     def note_and_show(
         kind: "type[BaseException]", error: BaseException, trace: "TracebackType | None"
     ) -> None:  # the time of the error itself: exit handlers may take long
-        if _has_left_main(trace) or (isinstance(error, SyntaxError) and _own(trace) is None):  # in the script itself
+        left = _has_left_main(trace) or (isinstance(error, SyntaxError) and _own(trace) is None)  # in the script itself
+        if left and isinstance(error, Exception):
             _note(error)
         hook(kind, error, trace)
 
     sys.excepthook = note_and_show
-    show_crashes()
+    begin()
     return True
 
 
-def show_crashes() -> None:
-    """Print the stacks of a worker that crashes in native code."""
+def begin() -> None:
+    """Let this process note its end, and print its stacks if it crashes in native code."""
+    noting = _noting()
+    if _path() and os.environ.get(_NOTING, "").partition(" ")[2] != noting.partition(" ")[2]:
+        os.environ[_NOTING] = noting
     if _ERROR_FILE in os.environ and not faulthandler.is_enabled():
         with suppress(RuntimeError, ValueError, OSError):  # there is no stderr
             faulthandler.enable()
 
 
-def _note(error: "BaseException | None") -> None:
-    """Write types, time and text of the error beside torch's error file, unless that is done."""
-    path = os.environ.get(_ERROR_FILE)
-    if not path or not isinstance(error, Exception) or os.getpid() in _noted:
+def _path() -> str:
+    """Return what the name of the note begins with: that of torch's error file, or the rank in the folder for notes."""
+    error_file, folder = os.environ.get(_ERROR_FILE), os.environ.get(ENDS)
+    return os.path.join(folder, os.environ.get("RANK", "")) if folder else error_file or ""
+
+
+def _noting() -> str:
+    """Return what tells a worker from the launcher that started it, and from programs that it starts."""
+    return f"{os.getpid()} {_path()} {os.environ.get(_ERROR_FILE, '')}"
+
+
+def _note(error: "Exception | None") -> None:
+    """Write types, time and text of the error, or the code of an end without one, unless that is done."""
+    path = _path()
+    if os.environ.get(_NOTING) != _noting() or os.getpid() in _noted:
         return
     _noted.add(os.getpid())
     with suppress(Exception):  # the traceback is printed in any case
         import json
-        import traceback
 
-        chain = _chain(error)
-        trace, raised_in = chain[-1].__traceback__, ""
-        while trace is not None:
-            raised_in, trace = _module(trace), trace.tb_next
-        text = "".join(traceback.format_exception(error))
-        found = {
-            "pid": os.getpid(),
-            "at": time.time(),
-            "errors": [_qualified(type(each)) for each in (*chain[:3], *chain[3:][-1:])],
-            "raised_in": raised_in,
-            "message": _summary("".join(traceback.format_exception_only(error))),
-            "traceback": text[-_MOST_TEXT:],
-        }
-        with open(f"{path}{SUFFIX}.{os.getpid()}", "w", encoding="utf-8", errors="replace") as file:
+        now = {"at": time.time(), "monotonic": time.monotonic()}
+        found = {**now, **({"code": _exit_code()} if error is None else _describe(error))}
+        with open(f"{path}{SUFFIX}.{os.getpid()}.part", "w", encoding="utf-8", errors="replace") as file:
             json.dump(found, file)
-        os.replace(file.name, f"{path}{SUFFIX}")
+        os.replace(file.name, f"{path}{SUFFIX}.{os.getpid()}")
+
+
+def _exit_code() -> int:
+    """Return the exit code of a program that has ended without an error."""
+    status = _code[0] if _code else None
+    return status & 0xFF if isinstance(status, int) else int(status is not None)
+
+
+def _describe(error: Exception) -> "dict[str, object]":
+    import traceback
+
+    chain = _chain(error)
+    trace, raised_in = chain[-1].__traceback__, ""
+    while trace is not None:
+        raised_in, trace = _module(trace), trace.tb_next
+    return {
+        "errors": [_qualified(type(each)) for each in (*chain[:3], *chain[3:][-1:])],
+        "raised_in": raised_in,
+        "message": _summary("".join(traceback.format_exception_only(error))),
+        "traceback": "".join(traceback.format_exception(error))[-_MOST_TEXT:],
+    }
 
 
 def _module(trace: TracebackType) -> str:
@@ -121,6 +159,14 @@ def _leave() -> None:
         _note(error)  # unless the hook has: the program may have replaced it
         _flush()
         os._exit(_UNCAUGHT)
+    if error is None and _has_run():
+        _note(None)
+
+
+def _has_run() -> bool:
+    """Return whether there was a program: Python ends with a code of its own without the script or the module."""
+    loaded = not isinstance(getattr(sys.modules["__main__"], "__loader__", None), type)  # else it is still Python's own
+    return loaded or sys.argv[:1] == ["-c"]
 
 
 def _has_left_main(trace: "TracebackType | None") -> bool:
