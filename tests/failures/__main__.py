@@ -5,6 +5,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tests.failures import kept
 from tests.failures.files import FILES, File
 from tests.failures.run import Outcome, run, run_file
 from tests.failures.table import CASES, Case
@@ -20,7 +21,11 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--at-once", type=int, default=1, help="how many run side by side")
     parser.add_argument("--out", type=Path, default=Path("out/failures.jsonl"))
+    parser.add_argument("--write", action="store_true", help="make the page of the kept runs, and run nothing")
     arguments = parser.parse_args()
+    if arguments.write:
+        kept.PAGE.write_text(kept.page(kept.load()))
+        return 0
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     wrong = 0
     both = (*CASES, *FILES) if arguments.table is None else TABLES[arguments.table]

@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.local.jobs import Run
 _SCRIPT, _MOMENT = "train.py", "moment"
 _LONGEST = 240
 """Seconds that only a broken program, or a machine that stands still, needs."""
+_PATHS = re.compile(rf"(?:{re.escape(tempfile.gettempdir())}/[\w-]+|{re.escape(str(Path(sys.executable).parent))})/")
 _MARKED = re.compile(r"^(\s*)(.*?)  # (here|fails)$", re.MULTILINE)
 _STANDALONE = (
     "from pytorchjob_agent import run_standalone\n"
@@ -63,8 +65,9 @@ class Outcome:
     report: str = ""
 
     def to_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        """One line, without paths of this machine."""
+        fields = {**asdict(self), "report": _PATHS.sub("", self.report)}
+        return json.dumps(fields, ensure_ascii=False)
 
 
 def job_file(launcher: Launcher) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.failures import kept
 from tests.failures.files import FILES, File
 from tests.failures.run import run, run_file
 from tests.failures.table import CASES, OFTEN, Case
@@ -28,6 +29,13 @@ def test_people_read_the_cause(case: Case, tmp_path: Path) -> None:
 def test_a_job_file_ends_right(file: File, tmp_path: Path) -> None:
     outcome = run_file(file, tmp_path)
     assert not outcome.wrong, outcome.to_json()
+
+
+def test_the_page_has_the_kept_runs() -> None:
+    runs = kept.load()
+    assert kept.PAGE.read_text() == kept.page(runs)
+    assert [run["name"] for run in runs if run["wrong"]] == []
+    assert {case.name for case in CASES} | {file.name for file in FILES} <= {run["name"] for run in runs}
 
 
 def test_names_are_unique() -> None:
