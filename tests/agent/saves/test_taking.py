@@ -110,3 +110,16 @@ def test_without_room_for_a_copy_the_scripts_own_file_is_held(tmp_path: Path) ->
     script.save()
     script.take()
     assert (len(script.held.list()), script.bytes_held()) == (1, 0)
+
+
+def test_a_save_that_the_script_deletes_is_in_no_later_one(tmp_path: Path) -> None:
+    script = Script(tmp_path, numbered)
+    script.save()
+    script.take()
+    (tmp_path / "step-2.pt").write_bytes(b"diverged")
+    script.take()
+    (tmp_path / "step-2.pt").unlink()
+    script.take()
+    newest = script.held.get(script.held.list()[0].id)
+    assert newest is not None
+    assert [file.path for file in newest.files] == ["step-1.pt"]
