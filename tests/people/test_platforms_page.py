@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from lupa import LuaRuntime
 
 from pytorchjob.cli import COMMANDS, main
 from pytorchjob.cluster.remote import RemoteCluster
@@ -42,7 +43,7 @@ def test_the_health_check_knows_every_condition_once_and_every_health_is_one_of_
 
 def health(job: dict[str, Any]) -> dict[str, Any]:
     """What the script answers, by a real Lua."""
-    lua = pytest.importorskip("lupa", reason="there is no Lua here").LuaRuntime()
+    lua = LuaRuntime()
     lua.globals().obj = lua.table_from(job, recursive=True)
     return dict(lua.execute(HEALTH))
 
