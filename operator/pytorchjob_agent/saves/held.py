@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import directory, naming
-from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId
+from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId, complete
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError
 
 KEPT = 2
@@ -268,13 +268,27 @@ class HeldSaves:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _trim(self) -> None:
-        owners: dict[int, list[SaveId]] = {}
-        for id_ in sorted(self._saves):
-            owners.setdefault(id_.owner, []).append(id_)
-        for ids in owners.values():
-            for id_ in ids[:-KEPT]:
-                if id_ != self._pinned:
-                    self._drop(id_)
+        """Drop what is not among the newest of its owner; what belongs to the newest whole save stays.
+
+        A rank may save again before its copy of another rank's part has come: without the former parts no save is
+        whole. Of several parts with one label the newest counts.
+        """
+        held = [manifest.held() for manifest in self._saves.values()]
+        whole = max(complete(held), key=lambda choice: choice.age, default=None)
+        needed = set() if whole is None else {save.id for save in held if whole.includes(save)}
+        kept: dict[int, list[object]] = {}
+        for save in sorted(held, key=lambda save: save.id, reverse=True):
+            parts = kept.setdefault(save.id.owner, [])
+            name = save.id if save.writers == 1 else (save.id.round, save.label)
+            if name in parts:
+                needed.discard(save.id)
+                continue
+            parts.append(name)
+            if len(parts) <= KEPT:
+                needed.add(save.id)
+        for save in held:
+            if save.id not in needed and save.id != self._pinned:
+                self._drop(save.id)
 
     def _drop(self, id_: SaveId) -> None:
         manifest = self._saves.pop(id_, None)

@@ -159,7 +159,8 @@ class Taking:
         self._replacing = replacing or Replacing()
         self._units = dict(base)
         self._checksums: dict[Identity, str] = {}
-        self._writers, self._label = 1, ""
+        self._label = ""
+        """Of the last save, if each rank has a part of it."""
         self._labels: set[str] = set()
         self.awaits = False
         """True if the last units were not all that the script saves together."""
@@ -181,34 +182,46 @@ class Taking:
         if len(files) > MOST_FILES:
             raise NotTakenError(f"{len(files)} files are more than a save may have")
         self._replacing.learn((file for members in self._units.values() for file in members), files)
-        writers, label = self._together(changed)
+        writers, label = self._together(units, changed)
         writer = self._writer.round, self._writer.rank
         id_ = SaveId(*writer, self._held.number(*writer))
         manifest = self._keep(Manifest(self._writer.job, id_, (), writers, label), files, on_piece)
-        self._units, self._writers, self._label = dict(units), writers, label
-        self._labels |= {label}
+        self._units, self._label = dict(units), label if writers > 1 else ""
+        if self._parts(changed):
+            self._labels |= {label}
         if changed:
             self._bursts.learn(changed, time.monotonic())
             self._held.reserve = sum(file.size for members in changed.values() for file in members)
         return manifest
 
-    def _together(self, changed: Mapping[str, tuple[SeenFile, ...]]) -> tuple[int, str]:
-        """Return how many members wrote this save, and the name that their parts have in common."""
-        world = self._writer.world
-        parts = [
-            name
-            for name, files in changed.items()
-            if any(naming.rank_of(file.path, world) is not None for file in files)
-        ]
+    def _together(
+        self, units: Mapping[str, tuple[SeenFile, ...]], changed: Mapping[str, tuple[SeenFile, ...]]
+    ) -> tuple[int, str]:
+        """Return how many members wrote this save, and the name that their parts have in common.
+
+        Each rank saves if any file is named for a rank, whatever has changed: a save without the other ranks' files
+        must not count as whole.
+        """
+        parts = self._parts(units)
         if self._writer.members == 1 or not parts:
-            return (1, _largest(changed)) if self._writers == 1 else (self._writers, self._label)
-        label = max(parts, key=naming.numbers)
-        if not naming.has_step(label) or label in self._labels or len(label) > LABEL_LIMIT:
+            return 1, _largest(changed)
+        new = self._parts(changed)
+        if not new and self._label:
+            return self._writer.members, self._label
+        label = max(new or parts, key=naming.numbers)
+        if not naming.has_step(label) or (new and label in self._labels) or len(label) > LABEL_LIMIT:
             raise NotTakenError(
                 f"each rank writes {label[:LABEL_LIMIT]}, more than once under this name:"
                 " parts of different saves would be mixed; put the step into the name"
             )
         return self._writer.members, label
+
+    def _parts(self, units: Mapping[str, tuple[SeenFile, ...]]) -> list[str]:
+        """Return the units with files that are named for a rank."""
+        world = self._writer.world
+        return [
+            name for name, files in units.items() if any(naming.rank_of(file.path, world) is not None for file in files)
+        ]
 
     def _keep(self, manifest: Manifest, files: list[SeenFile], on_piece: OnPiece) -> Manifest:
         changing = {file.path for file in files if not file.link and not self._replacing.is_sure(file.path)}

@@ -9,6 +9,10 @@ import pytest
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import directory
 from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.held_saves import SaveId, complete
+from pytorchjob_agent.saves.manifest import Manifest
+from pytorchjob_agent.saves.naming import unit_of
+from pytorchjob_agent.saves.recognition import SeenFile
 from pytorchjob_agent.saves.taking import Bursts, Replacing, Taking, Writer
 
 SIZE = 1000
@@ -123,3 +127,48 @@ def test_a_save_that_the_script_deletes_is_in_no_later_one(tmp_path: Path) -> No
     newest = script.held.get(script.held.list()[0].id)
     assert newest is not None
     assert [file.path for file in newest.files] == ["step-1.pt"]
+
+
+@pytest.mark.parametrize("change", ["an old part is deleted", "a table is written"])
+def test_a_save_in_which_each_rank_has_a_part_is_never_whole_without_the_others(change: str, tmp_path: Path) -> None:
+    held = HeldSaves(tmp_path, "job", 10**6)
+    for step in (200, 300):
+        (tmp_path / f"step{step}_rank0.pt").write_bytes(bytes([step % 256]) * SIZE)
+    restored = units(tmp_path)
+    taking = Taking(held, Writer("job", RoundId(1, 2), 0, 2, 2), restored, AnyFile())
+    if change == "a table is written":
+        (tmp_path / "table.json").write_text("{}")
+    else:
+        (tmp_path / "step200_rank0.pt").unlink()
+    taken = taking.take(units(tmp_path))
+    assert taken is not None
+    assert not list(complete([taken.held()]))
+
+
+def test_parts_of_the_newest_whole_save_stay_until_there_is_a_newer_one(tmp_path: Path) -> None:
+    held = HeldSaves(tmp_path, "job", 10**6)
+
+    def keep(owner: int, number: int, step: int) -> None:
+        held.keep(Manifest("job", SaveId(RoundId(1, 1), owner, number), (), 2, f"step-{step}"), held.new_folder())
+
+    def whole() -> list[str]:
+        return [choice.label for choice in complete(held.list())]
+
+    keep(0, 1, 200)
+    keep(1, 1, 200)
+    for number, step in ((2, 300), (3, 300), (4, 400), (5, 500)):  # the second one of 300 has deleted a file
+        keep(0, number, step)
+        assert whole() == ["step-200"]
+    keep(1, 2, 400)
+    assert whole() == ["step-400"]
+    assert sorted((save.id.owner, save.label) for save in held.list()) == [
+        (0, "step-400"),
+        (0, "step-500"),
+        (1, "step-200"),
+        (1, "step-400"),
+    ]
+
+
+def units(root: Path) -> dict[str, tuple[SeenFile, ...]]:
+    files = directory.read(root)
+    return {unit_of(file.path): (file,) for file in files}
