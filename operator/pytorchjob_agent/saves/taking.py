@@ -4,7 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -254,23 +254,29 @@ class Taking:
     def _hold(self, file: SeenFile, target: Path, on_piece: OnPiece, *, copies: bool) -> HeldFile:
         if file.link:
             return HeldFile(file.path, 0, file.mtime_ns, "", file.link)
-        source = self._held.root / file.path
         try:
-            self._compare(file, source)
-            checksum = self._checksums.get(file.identity, "")
-            if earlier := self._copy_of(file):
-                os.link(earlier, target)
-            elif not copies:
-                os.link(source, target, follow_symlinks=False)
-                checksum = checksum or _checksum(file, target, on_piece)
-            else:
-                checksum = _checksum(file, source, on_piece, target)
-                os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
-            self._compare(file, source)
+            checksum = self._bring(file, target, on_piece, copies=copies)
         except FileNotFoundError:
             raise TornError(file, "is gone") from None
         self._checksums[file.identity] = checksum
         return HeldFile(file.path, file.size, file.mtime_ns, checksum)
+
+    def _bring(self, file: SeenFile, target: Path, on_piece: OnPiece, *, copies: bool) -> str:
+        """Make the held file, and return its checksum."""
+        if earlier := self._copy_of(file):
+            os.link(earlier, target)
+            return self._checksums[file.identity]
+        # A link first: while it is read, the script may replace the file or delete it.
+        link = target.with_suffix(".link") if copies else target
+        os.link(self._held.root / file.path, link, follow_symlinks=False)
+        self._compare(file, link)
+        known = "" if copies else self._checksums.get(file.identity, "")
+        checksum = known or _checksum(file, link, on_piece, target if copies else None)
+        self._compare(file, link)
+        if copies:
+            os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
+            link.unlink()
+        return checksum
 
     def _copy_of(self, file: SeenFile) -> Path | None:
         """Return a copy of this file that an earlier save has."""
@@ -281,8 +287,8 @@ class Taking:
         there = found.stat()
         return found if there.st_ino != file.inode and there.st_mtime_ns == file.mtime_ns else None
 
-    def _compare(self, file: SeenFile, source: Path) -> None:
-        found = os.lstat(source)
+    def _compare(self, file: SeenFile, link: Path) -> None:
+        found = os.lstat(link)
         if (found.st_size, found.st_mtime_ns, found.st_ino) != (file.size, file.mtime_ns, file.inode):
             raise TornError(file, "has changed")
 
@@ -307,13 +313,14 @@ def _checksum(file: SeenFile, path: Path, on_piece: OnPiece, copy: Path | None =
     """Return the SHA-256 of a file, and copy it; raises TornError if its format shows that it is cut."""
     digest = sha256()
     head = tail = b""
-    with open_file(path) as source, open(copy or os.devnull, "wb") as target:
+    with open_file(path) as source, nullcontext() if copy is None else copy.open("wb") as target:
         while True:
             started = time.monotonic()
             data = source.read(_CHUNK)
             if not data:
                 break
-            target.write(data)
+            if target is not None:
+                target.write(data)
             head = head or data[: formats.HEAD_BYTES]
             tail = (tail + data)[-formats.TAIL_BYTES :]
             digest.update(data)

@@ -13,7 +13,7 @@ from pytorchjob_agent.saves.held_saves import SaveId, complete
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.naming import unit_of
 from pytorchjob_agent.saves.recognition import SeenFile
-from pytorchjob_agent.saves.taking import Bursts, Replacing, Taking, Writer
+from pytorchjob_agent.saves.taking import Bursts, OnPiece, Replacing, Taking, Writer
 
 SIZE = 1000
 Save = Callable[[Path, int], None]
@@ -62,8 +62,8 @@ class Script:
         self._step += 1
         self._save(self.root, self._step)
 
-    def take(self) -> None:
-        assert self._taking.take({file.path: (file,) for file in directory.read(self.root)}) is not None
+    def take(self, on_piece: OnPiece = lambda _: None) -> None:
+        assert self._taking.take({file.path: (file,) for file in directory.read(self.root)}, on_piece) is not None
 
     def bytes_held(self) -> int:
         """The bytes beside the script's own files."""
@@ -107,6 +107,20 @@ def test_a_file_that_does_not_change_is_copied_once(tmp_path: Path) -> None:
         script.save()
         script.take()
     assert script.bytes_held() == 9 * SIZE
+
+
+@pytest.mark.parametrize("saves", [1, 3], ids=["copied", "linked"])
+def test_a_file_that_is_replaced_while_it_is_read_is_held(saves: int, tmp_path: Path) -> None:
+    script = Script(tmp_path, by_rename)
+    for _ in range(saves - 1):
+        script.save()
+        script.take()
+    script.save()
+    script.take(lambda _: script.save())
+    (newest, *_) = script.held.list()
+    manifest = script.held.get(newest.id)
+    assert manifest is not None
+    assert script.held.path(manifest, 0).read_bytes() == bytes([saves]) * SIZE
 
 
 def test_without_room_for_a_copy_the_scripts_own_file_is_held(tmp_path: Path) -> None:
