@@ -1,9 +1,10 @@
 """Waiting for something to become true, with a bound that only a broken program reaches."""
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from inspect import isawaitable
 from typing import TypeVar, cast
 
@@ -83,3 +84,21 @@ async def _answer(holds: Callable[[], Awaitable[T] | T]) -> T:
 def _in_vain(story: Story, seconds: float) -> str:
     text = story() if callable(story) else story
     return f"did not come true within {seconds:.0f} s{f': {text}' if text else ''}"
+
+
+@contextmanager
+def held_by_another_thread(lock: AbstractContextManager[object]) -> Iterator[None]:
+    """Let another thread have the lock, as one that comes back from no call."""
+    has_it, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            has_it.set()
+            over.wait(SECONDS)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert has_it.wait(SECONDS)
+    yield
+    over.set()
+    thread.join()

@@ -1,8 +1,6 @@
 """The checkpoints of one agent between two rounds, where its directory does not answer."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,27 +14,10 @@ from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.held_saves import HeldSave, SaveId
 from pytorchjob_agent.saves.peers import Peer
 from tests.agent.rendezvous.stores import Store
+from tests.waiting import held_by_another_thread
 
 ONE = Assigned(RoundId(1, 2), 1, 2, 1, 2, "127.0.0.1", 1, 0, secret="5ec2e7")
 ZERO = replace(ONE, rank=0, first_rank=0)
-
-
-@contextmanager
-def hanging(saves: MemorySaves) -> Iterator[None]:
-    """A thread of the agent comes back from no call to the directory."""
-    hangs, over = threading.Event(), threading.Event()
-
-    def call() -> None:
-        with saves._held._lock:
-            hangs.set()
-            over.wait(60)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    assert hangs.wait(30)
-    yield
-    over.set()
-    thread.join()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +44,7 @@ def test_a_directory_that_hangs_keeps_no_round_waiting(
 
     other = threading.Thread(target=rank_0)
     other.start()
-    with hanging(saves):
+    with held_by_another_thread(saves._held._lock):
         try:
             saves.open(ONE, lambda: SignedStore(store, ONE), lambda: True)
         except NotStartedError as error:

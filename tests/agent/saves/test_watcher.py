@@ -1,10 +1,8 @@
 """The watcher on a real directory: it holds what a script saves, copies it to a peer, and never delays the script."""
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import SCAN_SECONDS as _SCAN
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from tests.agent.saves.keys import members as keys_of
-from tests.waiting import until
+from tests.waiting import held_by_another_thread, until
 
 OWN, THEIRS = keys_of("secret", 2)
 
@@ -250,7 +248,7 @@ def test_a_save_that_takes_too_long_to_read_does_not_keep_the_agent_from_its_coo
 def test_a_directory_that_hangs_does_not_keep_the_agent_from_its_coordinator(tmp_path: Path) -> None:
     member = Member(tmp_path, 10**6, patience=(1, 30))
     try:
-        with hanging(member.watcher):
+        with held_by_another_thread(member.watcher._lock):
             member.watcher.copy_no_more()
             member.watcher.end(clean=True)
             assert "has not answered" in member.watcher.problem
@@ -261,24 +259,6 @@ def test_a_directory_that_hangs_does_not_keep_the_agent_from_its_coordinator(tmp
         until(lambda: [save.id.round.number for save in member.held.list()] == [3])
     finally:
         member.close()
-
-
-@contextmanager
-def hanging(watcher: SaveWatcher) -> Iterator[None]:
-    """The thread that reads the directory comes back from no call."""
-    reads, over = threading.Event(), threading.Event()
-
-    def read() -> None:
-        with watcher._lock:
-            reads.set()
-            over.wait(60)
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    assert reads.wait(30)
-    yield
-    over.set()
-    thread.join()
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a link", "a folder"])

@@ -273,8 +273,8 @@ DEFECTS: Sequence[Planted] = [
         "a file that changes while it is read is held",
         GUARDED,
         f"{SAVES}/taking.py",
-        "            self._compare(file, source)\n        except FileNotFoundError:",
-        "        except FileNotFoundError:",
+        "        self._compare(file, link)\n        if copies:",
+        "        if copies:",
         (f"{AGENT_TESTS}/test_what_is_taken.py",),
     ),
     Planted(
