@@ -3,8 +3,9 @@
 import json
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, assert_never
@@ -12,7 +13,7 @@ from typing import Protocol, assert_never
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
 from pytorchjob_agent.contract.messages import Assigned
-from pytorchjob_agent.rendezvous.save_agreement import SaveAgreement
+from pytorchjob_agent.rendezvous.save_agreement import NotStartedError, SaveAgreement
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import directory, placing
 from pytorchjob_agent.saves.bounded import STORAGE
@@ -136,6 +137,7 @@ class MemorySaves:
         self._node = os.environ.get(NODE) or socket.gethostname()
         self._placed: list[SeenFile] = []
         self._round: RoundOfSaves | None = None
+        self._copy_again: Callable[[], None] | None = None
         self._stored: tuple[HeldSave, ...] = ()
         self._shared = self._said_shared = False
         self._settle_by: float | None = None
@@ -180,7 +182,7 @@ class MemorySaves:
         self._server.use(keys)
         if self._tier is not None:
             self._tier.drain.stop()
-        self._placed, self._round, self._drains, self._settle_by = [], None, None, None
+        self._placed, self._round, self._drains, self._settle_by, self._copy_again = [], None, None, None, None
         if not assigned.secret:
             self._watcher.report("no checkpoint is copied: this operator gives rounds no secret")
             return
@@ -208,6 +210,8 @@ class MemorySaves:
         else:
             self._round = self._make_round(assigned, agreement, own)
             self._drains = _drains(assigned, connect, start.choice)
+            if lacking := start.lacking(assigned.size, self._rules.copies):
+                self._copy_again = lambda: self._fetch_copies(start, lacking, assigned, agreement, own)
 
     def begin(self, pids: Collection[int]) -> None:
         """Watch the directory while these workers run."""
@@ -219,6 +223,8 @@ class MemorySaves:
                 self._tier.drain.begin(self._drains)
         except OSError as error:
             self._watcher.report(f"no checkpoint is kept: {error}")
+        if self._copy_again is not None:
+            threading.Thread(target=self._copy_again, name="checkpoint copies", daemon=True).start()
 
     def _copy_loose(self, manifest: Manifest) -> None:
         """Memory has no room to hold a save: only the durable directory gets it."""
@@ -275,23 +281,41 @@ class MemorySaves:
                 assert_never(start.kind)
 
     def _restore(self, start: Start, assigned: Assigned, agreement: SaveAgreement) -> None:
-        choice, started = start.choice, time.monotonic()
-        assert choice is not None
-
-        def sources(owner: int) -> list[Peer]:
-            return agreement.peers(start.sources(owner, assigned.rank, assigned.size))
-
-        from_ = Sources(RoundKeys.of(assigned), sources, self._tier, agreement.goes_on)
-        parts = Fetching(self._held, choice, from_).all(start.needed_by(assigned.rank, assigned.size))
+        started = time.monotonic()
+        parts = self._fetching(start, assigned, agreement).all(start.needed_by(assigned.rank, assigned.size))
         self._placed, aside = placing.place(
             self._held, parts, self._rests(), self._watcher.long_open, self._watcher.replacing.is_sure
         )
         self._held.reserve = sum(part.size for part in parts if part.id.owner == assigned.rank)
         self._watcher.make_room()
         seconds, size = time.monotonic() - started, sum(part.size for part in parts)
-        say(f"checkpoint {choice.to_text()}: {size} bytes are in place after {seconds:.2f} s")
+        say(f"checkpoint {start.choice and start.choice.to_text()}: {size} bytes are in place after {seconds:.2f} s")
         if aside:
             say(f"moved aside, because it is not whole or not held by enough members: {', '.join(aside)[:500]}")
+
+    def _fetching(self, start: Start, assigned: Assigned, agreement: SaveAgreement) -> Fetching:
+        assert start.choice is not None
+
+        def sources(owner: int) -> list[Peer]:
+            return agreement.peers(start.sources(owner, assigned.rank, assigned.size))
+
+        return Fetching(
+            self._held, start.choice, Sources(RoundKeys.of(assigned), sources, self._tier, agreement.goes_on)
+        )
+
+    def _fetch_copies(
+        self, start: Start, lacking: Mapping[int, int], assigned: Assigned, agreement: SaveAgreement, own: Peer
+    ) -> None:
+        """Fetch the copies that this member is to keep instead of one that was lost; the workers do not wait for it."""
+        try:
+            peers = sorted(agreement.all_peers(own), key=lambda peer: peer.rank)
+            for owner, count in lacking.items():
+                order = targets(peers[owner], [peer for peer in peers if peer.rank != owner])
+                if own.rank in start.new_keepers(owner, [peer.rank for peer in order], count):
+                    self._fetching(start, assigned, agreement).all([owner])
+        except (MissingError, NotStartedError, RuntimeError) as error:
+            if agreement.goes_on():
+                say(f"no copy of another member's checkpoint is kept until its next save: {error}")
 
     def _make_round(self, assigned: Assigned, agreement: SaveAgreement, own: Peer) -> RoundOfSaves:
         return RoundOfSaves(

@@ -84,6 +84,23 @@ class Start:
         """
         return [owner for owner in self.parts if self._needs(owner, rank, size)]
 
+    def lacking(self, size: int, copies: int) -> dict[int, int]:
+        """Return, by the owner, how many members more should hold a part that its owner's rank alone loads.
+
+        A member that was lost held copies of other ranks' parts, and its new pod fetches the part of its own rank.
+        """
+        wanted = min(copies + 1, _MOST_HOLDERS, size)
+        counts = {
+            owner: wanted - len({*part.holders, owner})
+            for owner, part in self.parts.items()
+            if part.own and len(self.parts) == size
+        }
+        return {owner: count for owner, count in counts.items() if count > 0}
+
+    def new_keepers(self, owner: int, order: Sequence[int], count: int) -> list[int]:
+        """Return the members that fetch a copy of such a part; `order`: those that may keep it, the best first."""
+        return [rank for rank in order if rank not in self.parts[owner].holders][:count]
+
     def _needs(self, owner: int, rank: int, size: int) -> bool:
         return owner == rank or not (self.parts[owner].own and len(self.parts) == size)
 

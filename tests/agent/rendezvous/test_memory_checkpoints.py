@@ -19,10 +19,10 @@ from .saving import lose, memory, rules, start
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
 
-def newest(job: Job, index: int, owner: int) -> int:
+def newest(job: Job, index: int, owner: int, uid: str = "u") -> int:
     """The newest step that a pod holds of the owner with this rank; 0 if it holds none."""
     steps = [0]
-    for manifest in memory(job, index).glob(f".pytorchjob/1.*_{owner}_*/manifest.json"):
+    for manifest in memory(job, index, uid).glob(f".pytorchjob/1.*_{owner}_*/manifest.json"):
         for place, file in enumerate(json.loads(manifest.read_text())["files"]):
             if re.search(rf"latest.pt|rank{owner}.pt", file[0]):
                 steps.append(torch.load(manifest.parent / str(place))["step"])
@@ -58,6 +58,24 @@ def test_a_pod_lost_with_its_memory_costs_no_finished_save(job: Job, save: str, 
         pod.says("starts from step 80\n")
     assert [pod.process.wait(100) for pod in job.pods.values()] == [0, 0]
     assert [step for step, *_ in new.steps()] == list(range(81, 91))
+
+
+def test_two_pods_lost_after_each_other_cost_no_finished_save(job: Job) -> None:
+    """Each rank saves, and none saves between the losses: the new pod has to fetch a copy of the other one's part."""
+    job.env["STEPS"] = "300"
+    job.expected = {}
+    pods = [start(job, index, "ranks") for index in range(2)]
+    pods[0].says("saved 80")
+    until(lambda: all(newest(job, pod.index, owner) == 80 for pod in pods for owner in (0, 1)))
+    pods[0].forget()
+    lose(job, 1)
+    one = start(job, 1, "ranks", uid="v")
+    one.says("starts from step 80\n")
+    until(lambda: newest(job, 1, 0, uid="v") == 80)
+    lose(job, 0)
+    zero = start(job, 0, "ranks", uid="v")
+    zero.says("starts from step 80\n")
+    assert [pod.process.wait(100) for pod in job.pods.values()] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,27 @@ def test_the_parts_that_a_member_fetches(offers: list[list[HeldSave]], rank: int
     assert decide([member(at, *held) for at, held in enumerate(offers)], NOW).needed_by(rank, size) == needed
 
 
+@pytest.mark.parametrize(
+    ("offers", "copies", "lacking"),
+    [
+        pytest.param([[own(0), own(2)], [own(1), own(0)], [own(2), own(1)]], 1, {}, id="all copies are there"),
+        pytest.param([[own(0), own(2)], [], [own(2), own(1)]], 1, {0: 1}, id="a member that held one is new"),
+        pytest.param([[own(0), own(2)], [], [own(2), own(1)]], 2, {0: 2, 1: 1, 2: 1}, id="two copies of each"),
+        pytest.param([[own(0), own(1), own(2)], [], []], 9, {0: 2, 1: 1, 2: 1}, id="no more copies than members"),
+        pytest.param([[own(0), own(1)], [own(2)]], 1, {}, id="each member loads all parts"),
+        pytest.param([[part(0, 1, "a-5"), part(1, 1, "a-5")], []], 1, {}, id="each member loads a common save"),
+    ],
+)
+def test_parts_that_too_few_members_hold(offers: list[list[HeldSave]], copies: int, lacking: dict[int, int]) -> None:
+    start = decide([member(at, *held) for at, held in enumerate(offers)], NOW)
+    assert start.lacking(len(offers), copies) == lacking
+
+
+def test_the_best_members_that_lack_a_part_fetch_a_copy() -> None:
+    start = Start(StartKind.RESTORE, Choice(ONE), {0: Part((2,), own=True)})
+    assert start.new_keepers(0, [2, 1, 3, 4], 2) == [1, 3]
+
+
 @given(st.integers(1, 300), st.integers(1, 4))
 def test_a_member_asks_above_it_first_and_no_member_serves_many(size: int, holders: int) -> None:
     held = tuple(range(min(holders, size)))

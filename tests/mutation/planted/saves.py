@@ -29,6 +29,14 @@ DEFECTS: Sequence[Planted] = [
         (MEMBERS,),
     ),
     Planted(
+        "a new pod keeps no copy of another rank's part until the next save",
+        "two pods were lost after each other, and the job started anew",
+        f"{SAVES}/round_start.py",
+        "if part.own and len(self.parts) == size",
+        "if False",
+        (f"{AGENT_TESTS}/test_round_start.py",),
+    ),
+    Planted(
         "the save is chosen before all members of the round have offered",
         READER,
         f"{ROUNDS}/save_agreement.py",
