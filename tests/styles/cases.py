@@ -12,10 +12,10 @@ MARKS = (pytest.mark.torch, pytest.mark.timeout(300))
 
 
 def cases(family: str) -> pytest.MarkDecorator:
-    """The styles of a family; a known failure is one of the long tests."""
+    """The styles of a family."""
     chosen = {name: style for name, style in STYLES.items() if style.family == family}
     one = [
-        pytest.param(name, 1, id=name, marks=[*MARKS, pytest.mark.long] if style.fails or not style.often else MARKS)
+        pytest.param(name, 1, id=name, marks=[*MARKS, pytest.mark.long] if not style.often else MARKS)
         for name, style in chosen.items()
     ]
     many = [

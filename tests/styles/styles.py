@@ -89,8 +89,6 @@ class Style:
     """The script itself removes what it has saved."""
     keeps: tuple[str, ...] = ()
     """Files beside the checkpoints that only grow."""
-    fails: str = ""
-    """What goes wrong with the code as it is. Empty: nothing known."""
 
 
 def put(path: Path, data: bytes) -> None:
@@ -628,9 +626,10 @@ def note_log(run: Run, step: int) -> None:
 def note_history(run: Run, step: int) -> None:
     """The history is written anew after each tenth step, as Keras-like scripts do it."""
     if run.first and step % 10 == 0:
-        path = run.folder / "history.json"
-        history = json.loads(path.read_text()) if path.exists() else []
-        (run.folder / "history.json").write_text(json.dumps([*history, step]))
+        path, history = run.folder / "history.json", []
+        with suppress(FileNotFoundError, ValueError):  # a kill may have cut it
+            history = json.loads(path.read_text())
+        path.write_text(json.dumps([*history, step]))
 
 
 def save_tar(run: Run, state: State) -> None:
@@ -761,12 +760,7 @@ STYLES: dict[str, Style] = {
     "marker": Style(save_marked, load_marked, "several files", seconds=0.04),
     "deltas": Style(save_delta, load_delta, "several files"),
     "beside a table": Style(
-        save_renamed,
-        load_latest,
-        "several files",
-        after_step=note_metrics,
-        keeps=("metrics.csv",),
-        fails="gone: a member that saves nothing moves it aside in the first seconds",
+        save_renamed, load_latest, "several files", after_step=note_metrics, keeps=("metrics.csv",)
     ),
     "beside a log": Style(save_numbered, load_numbered, "several files", after_step=note_log, keeps=("train.log",)),
     "beside a history": Style(

@@ -18,6 +18,7 @@ _TEMPORARY = re.compile(r"(^[.~])|(\.(tmp|temp|part|partial|incomplete|swp)([.\-
 _MARKER = re.compile(r"\.(complete|completed|committed|done|finished|ready|success|whole)", re.I)
 """Scripts write such a file last, and load nothing without it."""
 _LOG = re.compile(r"(^events\.out\.tfevents)|(\.(log|out|err)$)", re.I)
+_TABLE = re.compile(r"\.(csv|tsv|jsonl)$", re.I)
 _STEP_FOLDER = re.compile(r"(^\d+$)|((checkpoint|ckpt|step|iter|iteration|epochs?)[-_=]?\d+)", re.I)
 _RANK = re.compile(r"(?P<before>(?<![a-z])rank[-_=]?|rng_state_|random_states_|^__)(?P<rank>\d+)(?=[^0-9]|$)", re.I)
 _HUGGING_FACE, _HUGGING_FACE_LAST = frozenset({"optimizer.pt", "scheduler.pt"}), "trainer_state.json"
@@ -36,6 +37,14 @@ def is_temporary(path: str) -> bool:
 def is_log(path: str) -> bool:
     """Return whether this file grows all the time and is no checkpoint."""
     return _LOG.search(path.rpartition("/")[2]) is not None
+
+
+def is_table(path: str) -> bool:
+    """Return whether this file is a table by its name. It may be part of a save, but no script trains on from it alone.
+
+    That a script keeps a file open shows only after a while.
+    """
+    return _TABLE.search(path) is not None
 
 
 def rank_of(path: str, world: int) -> int | None:

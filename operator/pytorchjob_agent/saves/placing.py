@@ -40,9 +40,11 @@ def place(
 
 
 def set_aside(held: HeldSaves, files: Iterable[SeenFile]) -> list[str]:
-    """Move files into the agent's own folder; return the names of their units. Raises OSError."""
+    """Move files into the agent's own folder, but no tables; return the names of their units. Raises OSError."""
     moved, folder = set[str](), None
     for file in files:
+        if naming.is_table(file.path):
+            continue
         folder = held.aside() if folder is None else folder
         target = folder / file.path
         target.parent.mkdir(parents=True, exist_ok=True)

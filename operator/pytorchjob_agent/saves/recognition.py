@@ -20,6 +20,8 @@ LONG_OPEN_SECONDS = 60.0
 """A file that is open for this long, like a log, no longer delays the saves of others."""
 RESTLESS_SECONDS = 90.0
 """After this time without a moment at which a save could be taken, the directory counts as restless."""
+RESTLESS_CHANGES = 10
+"""The same for this number of changes of one closed file, without a moment at which it was at rest."""
 
 Identity = tuple[int, int, int, str]
 
@@ -77,7 +79,7 @@ class Found:
     together: bool = True
     """True if the units belong together: no other is being written, or only such as began after these were written."""
     restless: bool = False
-    """True if for a long time the units have not belonged together at any moment."""
+    """True if for a long time, or through many changes, the units have not belonged together at any moment."""
 
 
 @dataclass(slots=True)
@@ -88,6 +90,8 @@ class _Tracked:
     first_seen: float
     closed_since: float | None = None
     open_since: float | None = None
+    changes: int = 0
+    """How often it was closed and changed again, since it was complete."""
 
 
 @dataclass
@@ -142,7 +146,10 @@ class Recognition:
             self.kept_open |= {file.path: file.inode for file in late.pop(name) if file.writing}
         together = self._are_together(complete, late)
         self._apart_since = None if together else scan.at if self._apart_since is None else self._apart_since
-        restless = self._apart_since is not None and scan.at - self._apart_since >= RESTLESS_SECONDS
+        changes = max((self._tracked[file.path].changes for members in late.values() for file in members), default=0)
+        restless = self._apart_since is not None and (
+            scan.at - self._apart_since >= RESTLESS_SECONDS or changes >= RESTLESS_CHANGES
+        )
         return Found(complete, next(iter(late), ""), together, restless)
 
     def _are_together(
@@ -203,6 +210,8 @@ class Recognition:
             known = self._tracked.get(file.path)
             first, opened = (scan.at, None) if known is None else (known.first_seen, known.open_since)
             now = known if known is not None and known.identity == file.identity else _Tracked(file.identity, first)
+            if known is not None and now is not known and not self._was_done(file.path, known):
+                now.changes = known.changes + (known.closed_since is not None)
             now.open_since = (scan.at if opened is None else opened) if file.writing else None
             now.closed_since = None if file.writing else (scan.at if now.closed_since is None else now.closed_since)
             tracked[file.path] = now
@@ -257,6 +266,9 @@ class Recognition:
 
     def _is_done(self, file: SeenFile) -> bool:
         return self._done.get(file.path) == file.identity
+
+    def _was_done(self, path: str, known: _Tracked) -> bool:
+        return self._done.get(path) == known.identity
 
     def _rests(self, file: SeenFile, scan: Scan, seconds: float) -> bool:
         since = self._tracked[file.path].closed_since

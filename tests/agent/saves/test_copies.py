@@ -19,7 +19,7 @@ from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, link_stays_inside
-from pytorchjob_agent.saves.placing import place
+from pytorchjob_agent.saves.placing import place, set_aside
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
 from tests.agent.saves.keys import KEYS, draw, greet, members, of_an_older_operator
@@ -107,10 +107,17 @@ def test_a_save_is_fetched_and_put_in_place(own: HeldSaves, theirs: HeldSaves, p
 
 def test_a_table_that_was_open_stays_and_a_large_save_that_was_open_goes(own: HeldSaves) -> None:
     manifest = make(own, {"step-5.pt": b"whole"})
-    for name in ("step-6.pt", "metrics.csv", "step-7.pt"):
+    for name in ("step-6.pt", "metrics", "step-7.pt"):
         (own.root / name).write_bytes(b"to")
-    _, aside = place(own, [manifest], directory.read(own.root), {"step-6.pt", "metrics.csv"})
+    _, aside = place(own, [manifest], directory.read(own.root), {"step-6.pt", "metrics"})
     assert aside == ["step-6.pt", "step-7.pt"]
+    assert (own.root / "metrics").exists()
+
+
+def test_a_table_stays_before_it_is_known_to_be_open(own: HeldSaves) -> None:
+    (own.root / "metrics.csv").write_bytes(b"to")
+    (own.root / "step-6.pt").write_bytes(b"to")
+    assert set_aside(own, directory.read(own.root)) == ["step-6.pt"]
     assert (own.root / "metrics.csv").exists()
 
 

@@ -11,6 +11,7 @@ from pytorchjob_agent.saves.recognition import (
     FOLDER_REST_SECONDS,
     LONG_OPEN_SECONDS,
     REST_SECONDS,
+    RESTLESS_CHANGES,
     RESTLESS_SECONDS,
     Local,
     Recognition,
@@ -465,15 +466,26 @@ def test_saves_that_are_written_at_the_same_time_are_waited_for() -> None:
     assert (list(found.units), found.busy, found.together) == (["step-5"], "step-10", False)
 
 
-def test_a_directory_that_changes_all_the_time_is_restless() -> None:
+def test_a_file_that_is_written_again_and_again_is_restless() -> None:
     recognition = Recognition()
     found = [
         recognition.follow(Scan((SeenFile("latest.pt", 5, moment, 1),), moment / 2)).restless
-        for moment in range(int(RESTLESS_SECONDS * 2) + 2)
+        for moment in range(RESTLESS_CHANGES + 2)
     ]
-    assert found == [False] * int(RESTLESS_SECONDS * 2) + [True] * 2
+    assert found == [False] * RESTLESS_CHANGES + [True] * 2
     recognition.follow(Scan((SeenFile("latest.pt", 5, 999, 1),), 200.0))
     assert not recognition.follow(Scan((SeenFile("latest.pt", 5, 999, 1),), 202.0)).restless
+    assert not recognition.follow(Scan((SeenFile("latest.pt", 5, 1000, 1),), 203.0)).restless, "it was at rest"
+
+
+def test_a_directory_without_a_quiet_moment_is_restless() -> None:
+    """Two files are written in turn, each while the other one is at rest."""
+    recognition, seconds = Recognition(), 2 * REST_SECONDS
+    found = []
+    for turn in range(int(RESTLESS_SECONDS / seconds) + 3):
+        files = [SeenFile(f"{name}.pt", 5, (turn + at) // 2, at, (turn + at) % 2 == 0) for at, name in enumerate("ab")]
+        found.append(recognition.follow(Scan(tuple(files), turn * seconds)).restless)
+    assert (found[0], found[10], found[-1]) == (False, False, True)
 
 
 def test_what_is_open_delays_the_others_but_not_forever() -> None:
