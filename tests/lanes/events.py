@@ -19,6 +19,7 @@ OPTION = "--lane-events"
 CENSUS = "--lane-census"
 EVENTS = ".events"
 """How the name of a file of events ends: one for each pytest run of a lane."""
+_MOST_LINES = 30
 _CPU = "cpu"
 
 
@@ -78,7 +79,7 @@ class Events:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self._write(test=report.nodeid or "collection", outcome="failed", seconds=0.0, problem=_last_line(report))
+            self._write(test=report.nodeid or "collection", outcome="failed", seconds=0.0, problem=_problem(report))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._outcome(report)
@@ -91,7 +92,7 @@ class Events:
     def _outcome(self, report: pytest.TestReport) -> None:
         if report.when in ("setup", "teardown") and report.passed:
             return
-        problem = _last_line(report) if report.failed else ""
+        problem = _problem(report) if report.failed else ""
         self._write(test=report.nodeid, outcome=report.outcome, seconds=report.duration, problem=problem)
 
     @pytest.hookimpl(wrapper=True)
@@ -104,9 +105,13 @@ class Events:
             file.write(json.dumps(event) + "\n")
 
 
-def _last_line(report: pytest.CollectReport | pytest.TestReport) -> str:
-    """Return what the failure says in one line."""
+def _problem(report: pytest.CollectReport | pytest.TestReport) -> str:
+    """Return what the failure says; of a long text, which may have the output of a process, the first and last lines.
+
+    The closing lines of a run have it, as its logs may be out of reach later.
+    """
     crash = getattr(report.longrepr, "reprcrash", None)
-    text = str(crash.message if crash else report.longreprtext).strip()
-    lines = text.splitlines() or [""]
-    return (lines[0] if crash else lines[-1])[:300]
+    lines = [line[:300] for line in str(crash.message if crash else report.longreprtext).strip().splitlines()] or [""]
+    if not crash:
+        return lines[-1]
+    return "\n".join(lines if len(lines) <= _MOST_LINES else [*lines[:5], "...", *lines[5 - _MOST_LINES :]])

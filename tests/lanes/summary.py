@@ -1,5 +1,6 @@
 """The text of a run: progress, failures, what was left out, and the closing line."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.lanes.plan import LeftOut
@@ -21,7 +22,8 @@ def progress(seconds: float, lane: str, state: str, results: Results) -> str:
 
 def failed_now(lane: str, failure: Failure, log: str) -> str:
     """Return what is printed the moment something fails."""
-    return f"FAILED {lane}: {failure.name}\n       {failure.problem}\n       log: {log}"
+    first, _, _ = failure.problem.partition("\n")
+    return f"FAILED {lane}: {failure.name}\n       {first}\n       log: {log}"
 
 
 def not_applicable(lane: str, name: str, reason: str) -> str:
@@ -36,7 +38,7 @@ def failures(found: Mapping[str, Results], logs: Mapping[str, str]) -> list[str]
         return []
     lines = ["", f"{len(rows)} failed. Open the log and search for the name:"]
     for lane, failure in rows[:_MOST_FAILURES]:
-        lines += [f"  {logs[lane]}  {failure.name}", f"      {failure.problem}"]
+        lines += [f"  {logs[lane]}  {failure.name}", textwrap.indent(failure.problem, " " * 6)]
     if len(rows) > _MOST_FAILURES:
         lines.append(f"  and {len(rows) - _MOST_FAILURES} more in the same logs")
     return lines

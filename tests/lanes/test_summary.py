@@ -5,7 +5,7 @@ from tests.lanes.machine import Lack
 from tests.lanes.plan import LeftOut
 from tests.lanes.results import Failure, Results
 
-LOST = Failure("tests/test_x.py::test_y", "assert 1 == 2")
+LOST = Failure("tests/test_x.py::test_y", "assert 1 == 2\nand more")
 
 
 def results(passed: int = 0, failed: int = 0, skipped: int = 0) -> Results:
@@ -31,7 +31,7 @@ def test_all_failures_are_told_at_the_end_with_their_logs() -> None:
         "",
         "1 failed. Open the log and search for the name:",
         "  unit.log  tests/test_x.py::test_y",
-        "      assert 1 == 2",
+        "      assert 1 == 2\n      and more",
     ]
     assert summary.failures({"torch": results(1)}, {}) == []
 
