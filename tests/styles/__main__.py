@@ -4,6 +4,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from tests.styles import kept
 from tests.styles.run import run
 from tests.styles.styles import STYLES
 
@@ -16,7 +17,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("out/styles.jsonl"))
     parser.add_argument("--keep", type=Path, help="a folder in which the files of each run stay")
+    parser.add_argument("--write", action="store_true", help="make the page of the kept runs, and run nothing")
     arguments = parser.parse_args()
+    if arguments.write:
+        kept.PAGE.write_text(kept.page(kept.load()))
+        return 0
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     broken = 0
     print(f"{'style':24} {'verdict':8} {'faults':>6} {'behind':>6} {'steps':>6}", flush=True)

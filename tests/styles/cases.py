@@ -8,6 +8,7 @@ import pytest
 from tests.styles.run import run
 from tests.styles.styles import STYLES
 
+_RUNS = Path(__file__).parents[2] / "out" / "styles.jsonl"
 MARKS = (pytest.mark.torch, pytest.mark.timeout(300))
 
 
@@ -28,4 +29,7 @@ def cases(family: str) -> pytest.MarkDecorator:
 def check(style: str, kills: int, folder: Path) -> None:
     """Disturb the style at random moments; the message of a failure has what repeats them."""
     outcome = run(style, kills, random.randrange(10**6), folder)
+    _RUNS.parent.mkdir(exist_ok=True)
+    with _RUNS.open("a") as runs:
+        runs.write(outcome.to_json() + "\n")
     assert not outcome.wrong, outcome.to_json()
