@@ -68,9 +68,6 @@ class Hello(Message):
     size: int = an_int(0, MAX_MEMBERS, default=0)
     restarts: int = an_int(0, default=0)
     """Restarts after failures in this job up to that round, as its assignment had them."""
-    certificate: str = a_text(4096, default="", repr=False)
-    """A certificate with its private key (PEM), new for each round: members encrypt with it what they copy to each
-    other. Empty: the operator's TLS is off."""
     past_failures: tuple[int, ...] = some_ints(default=())
     """As its last assignment had them, for a coordinator that does not know them."""
     past_age: int = an_int(0, default=0)
