@@ -6,7 +6,8 @@ the loss of an undisturbed one at each step, if it continues from a whole checkp
 With SAVE `three lines` it saves FSDP2 with three calls of this project instead.
 
 environment: FOLDER, SAVE (`rank 0`: one file; `each rank`: a file of each rank; `DCP`: FSDP2 with
-torch.distributed.checkpoint; `three lines`), STEPS, PAUSE in seconds after each step
+torch.distributed.checkpoint; `three lines`), STEPS, PAUSE in seconds after each step, WAITS_AT (a step at which it
+waits until it is disturbed; 0: none)
 """
 
 import os
@@ -29,7 +30,7 @@ if os.environ["SAVE"] == "three lines":
     from pytorchjob_agent.checkpoint import distributed as checkpoint
 
 FOLDER, SAVE = Path(os.environ["FOLDER"]), os.environ["SAVE"]
-STEPS, PAUSE, EVERY = int(os.environ["STEPS"]), float(os.environ["PAUSE"]), 20
+STEPS, PAUSE, EVERY, WAITS_AT = int(os.environ["STEPS"]), float(os.environ["PAUSE"]), 20, int(os.environ["WAITS_AT"])
 
 
 def network() -> nn.Module:
@@ -98,6 +99,8 @@ for step in range(first + 1, STEPS + 1):
     if step % EVERY == 0:
         save(step)
     time.sleep(PAUSE)
+    while first == 0 and step == WAITS_AT:  # the fault comes before the end, however slow the machine is
+        time.sleep(1)
 if SAVE == "three lines":
     checkpoint.wait()
 dist.barrier()

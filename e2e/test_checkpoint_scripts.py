@@ -18,14 +18,28 @@ CHECKPOINT = {"checkpoint": {"directory": FOLDER, "memory": "256Mi"}}
 SCRIPT = (Path(__file__).parent / "plain_training.py").read_text()
 STEPS = 160
 SLOWLY = """
-import os, runpy, sys, time
+import os, re, runpy, sys, time
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-register_optimizer_step_post_hook(lambda *_: time.sleep(float(os.environ["STEP_SECONDS"])))
+folder, number, waits_at = os.environ["CHECKPOINT_DIR"], os.environ["NUMBER"], int(os.environ["WAITS_AT"])
+
+def newest():
+    return max((int(found[1]) for name in os.listdir(folder) if (found := re.search(number, name))), default=-1)
+
+def step(*_):
+    time.sleep(float(os.environ["STEP_SECONDS"]))
+    while is_first and 0 < waits_at <= newest():
+        time.sleep(1)
+
+is_first = newest() < 0
+register_optimizer_step_post_hook(step)
 sys.argv.pop(0)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""Runs a script whose model is small as if it were a large one: a save is a part of its time, not all of it."""
+"""Runs a script whose model is small as if it were a large one: a save is a part of its time, not all of it.
+
+It waits for the fault at a save, however slow the machine is.
+"""
 LOSSES = [  # how the script saves, who saves, and whose pod is lost
     pytest.param("rank 0", (0,), 0, id="rank 0 saves, and is lost", marks=pytest.mark.long),
     pytest.param("each rank", (0, 1), 0, id="each rank saves, rank 0 is lost", marks=pytest.mark.long),
@@ -49,10 +63,10 @@ def curve(text: str) -> dict[int, set[str]]:
     return found
 
 
-def plain(name: str, save: str, *, pause: float) -> dict[str, Any]:
+def plain(name: str, save: str, *, pause: float, waits_at: int = 0) -> dict[str, Any]:
     """A job of two workers with the script, which saves in this way."""
     job = elastic.elastic_job(name, 2, train=SCRIPT, agent=CHECKPOINT)
-    given = {"FOLDER": FOLDER, "SAVE": save, "STEPS": str(STEPS), "PAUSE": str(pause)}
+    given = {"FOLDER": FOLDER, "SAVE": save, "STEPS": str(STEPS), "PAUSE": str(pause), "WAITS_AT": str(waits_at)}
     return with_env(job, given)
 
 
@@ -82,7 +96,7 @@ def test_a_script_that_loses_a_pod_learns_what_an_undisturbed_run_learns(
     kubectl: Kubectl, save: str, owners: tuple[int, ...], lost: int
 ) -> None:
     other = f"disturbed-worker-{1 - lost}"
-    elastic.submit(kubectl, plain("disturbed", save, pause=0.25))
+    elastic.submit(kubectl, plain("disturbed", save, pause=0.25, waits_at=STEPS // 2))
     elastic.submit(kubectl, plain("undisturbed", save, pause=0))
 
     def kept() -> int:
@@ -113,8 +127,10 @@ def example(name: str, seconds: float, **env: str) -> dict[str, Any]:
     return with_env(job, {"CHECKPOINT_DIR": FOLDER, "SLOWLY": SLOWLY, "STEP_SECONDS": str(seconds), **env})
 
 
-def lose_rank_0(kubectl: Kubectl, name: str, number: str, least: int) -> str:
+def lose_rank_0(kubectl: Kubectl, job: dict[str, Any], number: str, least: int) -> str:
     """Delete the pod of rank 0 once the other has a copy of a file with this number; return its successor's log."""
+    name = job["metadata"]["name"]
+    elastic.submit(kubectl, with_env(job, {"NUMBER": number, "WAITS_AT": str(least + 1)}))
     until(lambda: held(kubectl, f"{name}-worker-1", 0, number) >= least, 300, lambda: f"\n{kubectl.story(name)}")
     faults.force_delete_pod(kubectl, f"{name}-worker-0")
     finish(kubectl, name)
@@ -124,7 +140,7 @@ def lose_rank_0(kubectl: Kubectl, name: str, number: str, least: int) -> str:
 def undisturbed(kubectl: Kubectl, job: dict[str, Any]) -> str:
     """The log of rank 0 of the same job, left alone."""
     job["metadata"]["name"] = "undisturbed"
-    elastic.submit(kubectl, job)
+    elastic.submit(kubectl, with_env(job, {"WAITS_AT": "0"}))
     finish(kubectl, "undisturbed")
     return elastic.log(kubectl, "undisturbed", 0)
 
@@ -134,8 +150,7 @@ def undisturbed(kubectl: Kubectl, job: dict[str, Any]) -> str:
 def test_hugging_faces_trainer_loses_rank_0_and_learns_the_same(kubectl: Kubectl, tmp_path: Path) -> None:
     with pages.with_libraries(kubectl, "hugging-face", tmp_path):
         job = example("hugging-face", 0.15, STEPS="200")
-        elastic.submit(kubectl, job)
-        after = lose_rank_0(kubectl, "hugging-face", r"checkpoint-(\d+)", 60)
+        after = lose_rank_0(kubectl, job, r"checkpoint-(\d+)", 60)
         before = undisturbed(kubectl, job)
     assert re.search(r"resumes from /checkpoints/checkpoint-\d+", after), after[-2000:]
     losses = _HF_LOSS.findall(after)
@@ -148,8 +163,7 @@ def test_hugging_faces_trainer_loses_rank_0_and_learns_the_same(kubectl: Kubectl
 def test_lightning_loses_rank_0_and_learns_the_same(kubectl: Kubectl, tmp_path: Path) -> None:
     with pages.with_libraries(kubectl, "lightning", tmp_path):
         job = example("lightning", 0.05, EPOCHS="16")
-        elastic.submit(kubectl, job)
-        after = lose_rank_0(kubectl, "lightning", r"epoch=(\d+)", 4)
+        after = lose_rank_0(kubectl, job, r"epoch=(\d+)", 4)
         before = undisturbed(kubectl, job)
     assert "Restored all states from the checkpoint at /checkpoints/" in after, after[-2000:]
     accuracies = [re.findall(r"accuracy=[\d.]+", text)[-1] for text in (before, after)]

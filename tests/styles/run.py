@@ -23,8 +23,8 @@ from tests.waiting import until
 
 SCRIPT = (sys.executable, "-m", "pytorchjob_agent", "run", "--", "-m", "tests.styles.worker")
 MEMORY = 10**8
-NO_REFUSAL = re.compile("CheckpointNotRestored|keeps no copy|copied")
-"""What members report besides that saves cannot be held: that a restore failed, or that a peer was away."""
+REFUSAL = re.compile("CheckpointsNeverRest|CheckpointsOfOneName|no checkpoint is kept")
+"""What members report of saves that cannot be held, among other problems."""
 START_SECONDS = 90.0
 """Only a job that does not start again needs them."""
 BEHIND_WORKER, BEHIND_POD = 1, 2
@@ -45,7 +45,7 @@ class Fault:
     step: int = 0
     """The newest step of any rank then."""
     loaded: int | None = None
-    """The step from which the ranks started after it; None if they did not agree."""
+    """The step from which the ranks started after it; None if the style is left to the script, or they were unequal."""
     behind: int = 0
     """Finished saves that were newer than what was loaded."""
 
@@ -142,24 +142,21 @@ class Disturbed:
 
         starts = until(ended, START_SECONDS)
         self.outcome.wrong += _wrong(starts)
-        self._look_for_refusal()
         return starts
 
-    def _look_for_refusal(self) -> bool:
-        """Note why the style is left to the script; a restore that failed is no such reason."""
+    def _refusal(self) -> str:
+        """Return why the style is left to the script now, if it is."""
         assert self.job.coordinator is not None
         report = self.job.coordinator.report(JOB)
         words = "" if report is None else report.problems.get(TrainingReason.CHECKPOINTS, "")
-        if words and NO_REFUSAL.search(words) is None:
-            self.outcome.refused = words
-        return bool(self.outcome.refused)
+        return words if REFUSAL.search(words) else ""
 
     def disturb(self) -> None:
         """One fault at a random moment, and the start after it."""
         fault = self._fault()
         index = fault.index
         fault.step, finished = self._newest(), sorted({record["step"] for record in self.all("saved")})
-        before, rank = self._sizes(index), self.records(index, "start")[-1]["rank"]
+        before, rank, refused = self._sizes(index), self.records(index, "start")[-1]["rank"], self._refusal()
         if fault.kind == "pod":
             end(self.job.pods[index])
             shutil.rmtree(self.memory(index))
@@ -173,23 +170,26 @@ class Disturbed:
         found = (
             next((each["files"] for each in starts if each["rank"] == rank), {}) if fault.kind == "worker" else before
         )
+        if not self.outcome.wrong:
+            self._judge(fault, starts[0]["steps"]["model"], finished)
+            lost = [name for name in self.style.keeps if found.get(name, -1) < before.get(name, -1)]
+            self.outcome.wrong += [f"gone: the script's own {name}" for name in lost]
         if self.outcome.wrong:
-            self._excuse([name for name in before if name not in found])
-            return
-        fault.loaded = starts[0]["steps"]["model"]
-        fault.behind = sum(step > fault.loaded for step in finished)
-        most = self.style.late + (BEHIND_POD if fault.kind == "pod" else BEHIND_WORKER)
-        if (fault.behind > most or fault.loaded == 0) and not self.style.forgets:
-            self.outcome.wrong.append(f"late: from {fault.loaded} although {finished[-4:]} were saved")
-        lost = [name for name in self.style.keeps if found.get(name, -1) < before.get(name, -1)]
-        self.outcome.wrong += [f"gone: the script's own {name}" for name in lost]
+            self._excuse(fault, refused, [name for name in before if name not in found])
 
-    def _excuse(self, moved: list[str]) -> None:
+    def _judge(self, fault: Fault, loaded: int, finished: list[int]) -> None:
+        fault.loaded, fault.behind = loaded, sum(step > loaded for step in finished)
+        most = self.style.late + (BEHIND_POD if fault.kind == "pod" else BEHIND_WORKER)
+        if (fault.behind > most or loaded == 0) and not self.style.forgets:
+            self.outcome.wrong.append(f"late: from {loaded} although {finished[-4:]} were saved")
+
+    def _excuse(self, fault: Fault, refused: str, moved: list[str]) -> None:
         """If the style is left to the script, its own storage decides: nothing is moved, and a sentence says so."""
         with suppress(AssertionError):
-            until(self._look_for_refusal, 5)
-        if self.outcome.refused:
-            self.outcome.refused += f" ({'; '.join(self.outcome.wrong)})"
+            refused = refused or until(self._refusal, 5)
+        if refused:
+            fault.loaded = None
+            self.outcome.refused = f"{refused} ({'; '.join(self.outcome.wrong)})"
             self.outcome.wrong = [f"moved although the style is refused: {name}" for name in moved]
 
     def _sizes(self, index: int) -> dict[str, int]:
