@@ -21,11 +21,10 @@ from pytorchjob_agent.contract.messages import (
     ProtocolError,
 )
 from pytorchjob_agent.rendezvous.api_server import ApiServer
-from pytorchjob_agent.rendezvous.decide import AWAY_SECONDS
 from pytorchjob_agent.rendezvous.dial import Dialer
 from pytorchjob_agent.rendezvous.inbox import Inbox
 from pytorchjob_agent.rendezvous.own_endpoint import read_credential
-from pytorchjob_agent.rendezvous.session import Session
+from pytorchjob_agent.rendezvous.session import AWAY_SECONDS, Session
 from pytorchjob_agent.system.alarm import Alarm
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.system.readable import wait_readable
@@ -69,6 +68,10 @@ class Client:
     def away(self) -> float:
         """Return the seconds without the coordinator; 0 while it hears this agent."""
         return self._session.away(time.monotonic())
+
+    def absent(self) -> bool:
+        """Return whether the members have to do without the coordinator."""
+        return self._session.absent(time.monotonic())
 
     def contact_at(self) -> float:
         """Return when the coordinator last sent anything, or else the API server answered; monotonic seconds."""

@@ -12,8 +12,6 @@ from pytorchjob_agent.rendezvous.inbox import Inbox
 
 ALONE_SECONDS = LEASE_SECONDS
 """After this time without the coordinator and without any peer, the others may continue without this agent."""
-AWAY_SECONDS = 1.5
-"""An agent does not wait for a coordinator that has not answered for this time."""
 
 
 class Workers(StrEnum):
@@ -36,6 +34,8 @@ class Snapshot:
     inbox: Inbox
     away: float = 0.0
     """Seconds without the coordinator."""
+    absent: bool = False
+    """Whether the members have to do without it."""
     silence: float = 0.0
     """Seconds without any peer."""
     peers_restart: str | None = None
@@ -87,13 +87,13 @@ def decide(snapshot: Snapshot) -> Step:
     if inbox.finished:
         return Step(Kind.FINISH, "every member is done")
     if snapshot.workers in (Workers.FAILED, Workers.HANG):
-        return Step(Kind.REPORT_FAILURE, "workers failed here", by_members=snapshot.away > AWAY_SECONDS)
+        return Step(Kind.REPORT_FAILURE, "workers failed here", by_members=snapshot.absent)
     if inbox.restart is not None:
         reason = inbox.restart.reason or "the coordinator asks for another round"
         return Step(Kind.REGROUP, reason, caused=inbox.restart.caused)
     if inbox.assigned is not None:
         return Step(Kind.REGROUP, f"round {inbox.assigned.round} has begun", caused=True)
-    if snapshot.peers_restart is not None and snapshot.away > AWAY_SECONDS:  # the coordinator decides while it answers
+    if snapshot.peers_restart is not None and snapshot.absent:  # the coordinator decides while it answers
         return Step(Kind.REGROUP, snapshot.peers_restart, by_members=True)
     return _quiet(snapshot)
 
@@ -109,7 +109,7 @@ def _quiet(snapshot: Snapshot) -> Step:
     if snapshot.workers is Workers.DONE:
         return _done(snapshot)
     if snapshot.workers is Workers.STOPPED and snapshot.leave_by is None:
-        if snapshot.away > AWAY_SECONDS:
+        if snapshot.absent:
             reason = "the workers have stopped and no coordinator answers"
             return Step(Kind.REGROUP, reason, by_members=True, caused=True)
         return Step(Kind.WAIT, "the workers have saved and stopped")
@@ -119,7 +119,7 @@ def _quiet(snapshot: Snapshot) -> Step:
 
 
 def _done(snapshot: Snapshot) -> Step:
-    if snapshot.all_done and snapshot.away > AWAY_SECONDS:
+    if snapshot.all_done and snapshot.absent:
         return Step(Kind.FINISH, "every member is done, by the round's store")
     if snapshot.leave_by is not None and snapshot.now >= snapshot.leave_by:
         return Step(Kind.LEAVE, "the time to leave is over")
@@ -129,7 +129,7 @@ def _done(snapshot: Snapshot) -> Step:
 def _leaving(snapshot: Snapshot, by: float) -> Step:
     if snapshot.now >= by:
         return Step(Kind.LEAVE, "the time to leave is over")
-    if snapshot.away > AWAY_SECONDS:
+    if snapshot.absent:
         return Step(Kind.LEAVE, "this pod has to go and no coordinator answers")
     if not snapshot.reported_leaving:
         return Step(Kind.REPORT_LEAVING, "this pod has to go")

@@ -85,6 +85,7 @@ def _snapshot(membership: Membership, reported: bool) -> Snapshot:
         workers=Workers.DONE,
         inbox=client.inbox,
         away=away,
+        absent=client.absent(),
         silence=peers.silence() if peers is not None else 0.0,
         peers_restart=peers.restart if peers is not None else None,
         all_done=reported and away > 0.0 and membership.all_done(),

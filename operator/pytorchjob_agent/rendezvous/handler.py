@@ -26,7 +26,6 @@ from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.rendezvous import exit_barrier, own_endpoint, waiting
 from pytorchjob_agent.rendezvous.coordinator_client import Client
-from pytorchjob_agent.rendezvous.decide import AWAY_SECONDS
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError
 from pytorchjob_agent.system import network
 from pytorchjob_agent.system.console import say
@@ -68,8 +67,7 @@ class CoordinatorRendezvous(RendezvousHandler):
     def num_nodes_waiting(self) -> int:
         """Return a number above 0 if torch's agent has to restart its workers."""
         inbox, heartbeats = self.membership.client.inbox, self.membership.heartbeats
-        away = self.membership.client.away() > AWAY_SECONDS
-        asked = away and heartbeats is not None and heartbeats.restart is not None
+        asked = self.membership.client.absent() and heartbeats is not None and heartbeats.restart is not None
         asked = asked or self.membership.cut_off()
         return int(inbox.restart is not None or inbox.assigned is not None or inbox.stop is not None or asked)
 

@@ -124,7 +124,7 @@ class ElasticAgent(LocalElasticAgent):
                 assigned = self._assigned()
                 say(f"the workers do not start: {error}")
                 failed = Failed(assigned.round, assigned.first_rank, 0, ExitCode.RENDEZVOUS, str(error)[:4096])
-                by_members = isinstance(error, NotStartedError) and self._membership.client.away() > 0.0
+                by_members = isinstance(error, NotStartedError) and self._membership.client.absent()
                 reports, caused = (failed,), False
         self._initialize_workers(group)
         self._wakeup.handle_signals()
@@ -179,6 +179,7 @@ class ElasticAgent(LocalElasticAgent):
             workers=workers,
             inbox=membership.client.inbox,
             away=membership.client.away(),
+            absent=membership.client.absent(),
             silence=peers.silence() if peers is not None else 0.0,
             peers_restart=peers.restart if peers is not None else None,
             all_done=self._all_done(),

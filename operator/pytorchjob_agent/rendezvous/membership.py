@@ -143,6 +143,7 @@ class Membership:
             now=now,
             inbox=inbox,
             away=self.client.away(),
+            absent=self.client.absent(),
             round=None if self.assigned is None else self.assigned.round,
             has_store=self.store is not None,
             leaving=self.leaving(),

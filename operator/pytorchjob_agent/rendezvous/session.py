@@ -29,6 +29,8 @@ from pytorchjob_agent.rendezvous.inbox import Inbox
 
 GREETING_SECONDS = 0.5
 """How long an agent sleeps at most while the coordinator has not accepted its hello."""
+AWAY_SECONDS = 1.5
+"""An agent does not wait for a coordinator that has not answered for this time."""
 _SLEEP_SECONDS = 2.0
 """An agent that sent nothing for this long was frozen itself: it sends a heartbeat every second."""
 _FIRST_PAUSE = 0.05
@@ -62,6 +64,8 @@ class Session:
         self.standing = Standing(hello)
         self._outbox: list[Message] = []
         self._away_since: float | None = now
+        self._tried = False
+        """Whether a new connection has failed since the coordinator is away."""
         self._pause = _FIRST_PAUSE
         self._pending = b""
         self._heard = self.heard_at = now
@@ -91,9 +95,10 @@ class Session:
         """
         self._next_heartbeat = None
         if self._away_since is not None:
+            self._tried = True
             return False
         since = max(self._heard, self._awake_since) if self._is_silent(now) else now
-        self._away_since, self._pause = since, _FIRST_PAUSE
+        self._away_since, self._tried, self._pause = since, False, _FIRST_PAUSE
         return True
 
     def pause(self) -> float:
@@ -105,6 +110,13 @@ class Session:
     def away(self, now: float) -> float:
         """Return the seconds without the coordinator; 0 while it hears this agent."""
         return 0.0 if self._away_since is None else now - self._away_since
+
+    def absent(self, now: float) -> bool:
+        """Return whether the members have to do without the coordinator: it is away, and a new connection has failed.
+
+        A connection that stalls shows the first alone. The coordinator may have gone on meanwhile with other members.
+        """
+        return self._tried and self.away(now) > AWAY_SECONDS
 
     # Bytes in.
 

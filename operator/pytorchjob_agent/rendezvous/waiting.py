@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from pytorchjob_agent.contract.messages import Assigned, Join, RoundId, Stop
 from pytorchjob_agent.rendezvous import inbox as commands
-from pytorchjob_agent.rendezvous.decide import AWAY_SECONDS
 from pytorchjob_agent.rendezvous.inbox import Inbox
 
 POLL_SECONDS = 0.1
@@ -39,6 +38,8 @@ class Known:
     inbox: Inbox
     away: float
     """Seconds without the coordinator."""
+    absent: bool = False
+    """Whether the members have to do without it."""
     round: RoundId | None = None
     """The last round whose store this agent has opened."""
     has_store: bool = False
@@ -131,7 +132,7 @@ def next_step(waiting: Waiting, known: Known) -> Step:
         if known.cut_off or (known.away == 0 and known.now - waiting.since > AGREEMENT_SECONDS):
             return JoinAgain(waiting.join)
         return Agree()
-    if known.away > AWAY_SECONDS and may_offer(known):
+    if known.absent and may_offer(known):
         return Offer()
     return keep_waiting(waiting, known)
 

@@ -30,7 +30,7 @@ CASES = [
     pytest.param(RESTART, Kind.REGROUP, False, id="the coordinator's order to restart"),
     pytest.param(NEW_ROUND, Kind.REGROUP, False, id="a round that began without our notice"),
     pytest.param(
-        replace(QUIET, peers_restart="boom", away=2.0),
+        replace(QUIET, peers_restart="boom", away=2.0, absent=True),
         Kind.REGROUP,
         True,
         id="a peer asks through the store and no coordinator answers",
@@ -45,7 +45,10 @@ CASES = [
     pytest.param(replace(QUIET, workers=Workers.FAILED), Kind.REPORT_FAILURE, False, id="workers failed"),
     pytest.param(replace(QUIET, workers=Workers.HANG), Kind.REPORT_FAILURE, False, id="workers hang"),
     pytest.param(
-        replace(QUIET, workers=Workers.FAILED, away=2.0), Kind.REPORT_FAILURE, True, id="workers failed, nobody to tell"
+        replace(QUIET, workers=Workers.FAILED, away=2.0, absent=True),
+        Kind.REPORT_FAILURE,
+        True,
+        id="workers failed, nobody to tell",
     ),
     pytest.param(
         replace(RESTART, workers=Workers.FAILED), Kind.REPORT_FAILURE, False, id="a failure is told before a restart"
@@ -58,7 +61,7 @@ CASES = [
         id="all are done: by the coordinator",
     ),
     pytest.param(
-        replace(QUIET, workers=Workers.DONE, all_done=True, away=9.0),
+        replace(QUIET, workers=Workers.DONE, all_done=True, away=9.0, absent=True),
         Kind.FINISH,
         False,
         id="all are done: by the store",
@@ -83,7 +86,9 @@ CASES = [
     pytest.param(
         replace(QUIET, leave_by=99.0, reported_leaving=True), Kind.LEAVE, False, id="asked to go: the time is over"
     ),
-    pytest.param(replace(QUIET, leave_by=120.0, away=2.0), Kind.LEAVE, False, id="asked to go: nobody to tell"),
+    pytest.param(
+        replace(QUIET, leave_by=120.0, away=2.0, absent=True), Kind.LEAVE, False, id="asked to go: nobody to tell"
+    ),
     pytest.param(
         replace(QUIET, workers=Workers.DONE, leave_by=120.0),
         Kind.REPORT_DONE,
@@ -94,31 +99,36 @@ CASES = [
         replace(QUIET, workers=Workers.STOPPED), Kind.WAIT, False, id="saved and stopped: the order comes soon"
     ),
     pytest.param(
-        replace(QUIET, workers=Workers.STOPPED, away=2.0),
+        replace(QUIET, workers=Workers.STOPPED, away=2.0, absent=True),
         Kind.REGROUP,
         True,
         id="saved and stopped: no order will come",
     ),
     # The moments at which the answer changes.
-    pytest.param(replace(QUIET, peers_restart="boom", away=1.5), Kind.WAIT, False, id="a peer asks, a moment away"),
+    pytest.param(
+        replace(QUIET, peers_restart="boom", away=9.0), Kind.WAIT, False, id="a peer asks, a connection stalls"
+    ),
     pytest.param(replace(QUIET, away=5.0, silence=5.0), Kind.REGROUP, False, id="no sign of life for just a lease"),
     pytest.param(replace(QUIET, away=4.9, silence=9.0), Kind.WAIT, False, id="the coordinator answered within a lease"),
     pytest.param(replace(QUIET, away=9.0, silence=4.9), Kind.WAIT, False, id="a peer was heard within a lease"),
     pytest.param(
-        replace(QUIET, workers=Workers.FAILED, away=1.5), Kind.REPORT_FAILURE, False, id="failed, away for a moment"
+        replace(QUIET, workers=Workers.FAILED, away=9.0), Kind.REPORT_FAILURE, False, id="failed, a connection stalls"
     ),
     pytest.param(
-        replace(QUIET, workers=Workers.DONE, all_done=True, away=1.5), Kind.REPORT_DONE, False, id="done, a moment away"
+        replace(QUIET, workers=Workers.DONE, all_done=True, away=9.0),
+        Kind.REPORT_DONE,
+        False,
+        id="done, a connection stalls",
     ),
     pytest.param(
         replace(QUIET, workers=Workers.DONE, leave_by=100.0), Kind.LEAVE, False, id="done here, and the time is over"
     ),
     pytest.param(
-        replace(QUIET, workers=Workers.STOPPED, away=1.5), Kind.WAIT, False, id="saved and stopped, a moment away"
+        replace(QUIET, workers=Workers.STOPPED, away=9.0), Kind.WAIT, False, id="saved and stopped, a connection stalls"
     ),
     pytest.param(replace(QUIET, leave_by=100.0), Kind.LEAVE, False, id="asked to go: the time is just over"),
     pytest.param(
-        replace(QUIET, leave_by=120.0, away=1.5), Kind.REPORT_LEAVING, False, id="asked to go, away for a moment"
+        replace(QUIET, leave_by=120.0, away=9.0), Kind.REPORT_LEAVING, False, id="asked to go, a connection stalls"
     ),
 ]
 
@@ -145,7 +155,11 @@ def test_a_stop_comes_with_the_command_and_its_words() -> None:
             id="a loss ends the round",
         ),
         pytest.param(replace(QUIET, cut_off=True), True, id="its group is cut off"),
-        pytest.param(replace(QUIET, workers=Workers.STOPPED, away=9.0), True, id="it has saved and stopped on request"),
+        pytest.param(
+            replace(QUIET, workers=Workers.STOPPED, away=9.0, absent=True),
+            True,
+            id="it has saved and stopped on request",
+        ),
         pytest.param(RESTART, False, id="a failure ends the round"),
         pytest.param(replace(QUIET, workers=Workers.FAILED), False, id="workers failed here"),
     ],

@@ -21,7 +21,7 @@ class Member:
     """A membership whose inbox gets a command while it waits for the first time."""
 
     def __init__(self, command: dict[str, Any], away: float = 0.0) -> None:
-        self.client = SimpleNamespace(inbox=Inbox(ROUND), away=lambda: away, wait=self._wait)
+        self.client = SimpleNamespace(inbox=Inbox(ROUND), away=lambda: away, absent=lambda: away > 0, wait=self._wait)
         self.heartbeats, self.reported, self.lingered = None, 0, False
         self._command = command
 

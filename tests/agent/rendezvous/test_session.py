@@ -188,6 +188,19 @@ def test_an_agent_that_was_frozen_does_not_take_that_time_for_a_silence_of_the_c
     assert made.away(3701.1) == pytest.approx(0.1)
 
 
+def test_members_do_without_a_coordinator_that_a_new_connection_does_not_reach() -> None:
+    """A connection that stalls is no sign of it: the coordinator may have begun a round with others meanwhile."""
+    made = connected()
+    made.disconnect(103.0)
+    assert not made.absent(110.0), "no connection has been tried"
+    made.disconnect(103.5)
+    assert [made.absent(at) for at in (104.5, 104.6)] == [False, True]
+    made.connect(105.0, 0.0)
+    receive(made, Welcome(2), now=105.0)
+    made.flush(105.0)
+    assert not made.absent(110.0)
+
+
 def test_a_connection_that_is_closed_is_lost_at_that_time() -> None:
     made = connected()
     made.disconnect(103.0)

@@ -27,7 +27,7 @@ JOIN = Join(2000, LAST)
 WAITING = Waiting(100.0, JOIN)
 OFFERED = replace(WAITING, offered=True)
 KNOWN = Known(102.0, Inbox(round=LAST), 0.0, round=LAST, has_store=True)
-AWAY = replace(KNOWN, away=2.0)
+AWAY = replace(KNOWN, away=2.0, absent=True)
 ASSIGNED = Assigned(NEXT, 0, 2, 0, 2, "10.0.0.1", 1, 1)
 STOP = Stop(7, "RestartsUsedUp", "all are used up")
 
@@ -55,7 +55,7 @@ CASES = [
     pytest.param(WAITING, AWAY, Offer(), id="no coordinator: the members may agree"),
     pytest.param(WAITING, replace(AWAY, cut_off=True), KeepWaiting(), id="a group that was cut off may not agree"),
     pytest.param(OFFERED, replace(AWAY, cut_off=True), JoinAgain(JOIN), id="a group that was cut off agrees no more"),
-    pytest.param(WAITING, replace(AWAY, away=1.5), KeepWaiting(), id="a coordinator that is away for a moment"),
+    pytest.param(WAITING, replace(AWAY, absent=False), KeepWaiting(), id="a connection that stalls"),
     pytest.param(
         WAITING, replace(AWAY, has_store=False), KeepWaiting(), id="no coordinator and no store: nothing to agree on"
     ),
