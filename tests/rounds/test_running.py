@@ -544,6 +544,18 @@ def test_who_waited_before_the_members_agreed_and_is_heard_late_is_asked_and_not
     assert job.runs
 
 
+def test_who_connects_while_the_agreed_round_begins_and_ends_stops_its_workers() -> None:
+    """Its hello was sent before it began the round, so that it says nothing of workers."""
+    job, first, agreed = running(3), RoundId(1, 1), RoundId(1, 1, 1)
+    job.breaks(2)
+    job.says(0, Resumed(agreed, 1, "a worker failed"))
+    job.says(1, Join(20001, first))
+    job.hello(2, last_round=first, rank=2, size=3)
+    assert "restart" not in job.kinds(2)
+    job.says(2, Resumed(agreed, 1, "a worker failed"))
+    assert job.heard(2) == Restart(agreed, "pod-1 has stopped its workers", caused=True)
+
+
 def test_a_closed_port_is_a_problem_of_the_job() -> None:
     job = running(2)
     assert job.round is not None

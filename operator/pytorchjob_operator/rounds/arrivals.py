@@ -322,11 +322,7 @@ def _recognise(transition: Transition, member: Member, message: Hello, known: Ro
     phase = transition.state.phase
     if not isinstance(phase, Running):
         _fill_rank(transition, member, message)
-        reason, caused = f"round {known.id} is over", False
-        if isinstance(phase, Rendezvous):
-            reason, caused = phase.reason, phase.caused or phase.lost
-        grace = rendezvous.grace_left(phase, transition.now)
-        transition.send(member, Restart(known.id, reason, caused=caused, grace=grace))
+        rendezvous.end_workers(transition, member, known.id)
         return
     holder = known.ranks[message.rank]
     if holder is not None and holder != member.index:

@@ -6,7 +6,7 @@ A fixed job waits for all of its pods. An elastic job also starts without pods t
 from dataclasses import replace
 from typing import assert_never
 
-from pytorchjob_agent.contract.messages import Restart, Stop
+from pytorchjob_agent.contract.messages import Restart, RoundId, Stop
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import absent, awaited, budget, endings, formation, waiting_report
 from pytorchjob_operator.rounds.failures import leaves_because
@@ -14,6 +14,7 @@ from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running,
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import (
     Failure,
+    Member,
     PastRestart,
     Round,
     TrainingReason,
@@ -71,6 +72,16 @@ def _restart_members(transition: Transition, reason: str, *, dump: bool) -> None
             grace = grace_left(phase, transition.now)
             transition.send(member, Restart(round_.id, reason, dump=dump, caused=caused, grace=grace))
     release_leaving(transition)
+
+
+def end_workers(transition: Transition, member: Member, id_: RoundId) -> None:
+    """Command a member that still runs workers of the last round to stop them."""
+    phase = transition.state.phase
+    reason, caused = f"round {id_} is over", False
+    if isinstance(phase, Rendezvous):
+        reason, caused = phase.reason, phase.caused or phase.lost
+    grace = grace_left(phase, transition.now)
+    transition.send(member, Restart(id_, reason, caused=caused, grace=grace))
 
 
 def grace_left(phase: Phase, now: float) -> float:

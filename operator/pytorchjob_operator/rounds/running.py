@@ -249,6 +249,8 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
     if round_ is not None and round_.has(member.index) and message.round == round_.id:
         accounting.resumed(transition, message)
         transition.reason = f"{member.pod} reports round {message.round}, which is known"
+        if not isinstance(transition.state.phase, Running):  # its hello said that it has no workers
+            rendezvous.end_workers(transition, member, round_.id)
         return
     if round_ is None or not round_.has(member.index) or not message.round.follows(round_.id):
         _resumed_too_late(transition, member, message)
