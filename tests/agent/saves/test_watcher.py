@@ -4,10 +4,12 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.saves import directory
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.directory import open_file
 from pytorchjob_agent.saves.held import HeldSaves
@@ -18,6 +20,7 @@ from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import SCAN_SECONDS as _SCAN
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from tests.agent.saves.keys import members as keys_of
+from tests.ports import free_port
 from tests.waiting import held_by_another_thread, until
 
 OWN, THEIRS = keys_of("secret", 2)
@@ -109,6 +112,41 @@ def test_a_peer_that_refuses_is_a_problem_until_the_next_copy(member: Member) ->
     assert [save.size for save in member.peer.list()] == [6]
 
 
+def test_after_a_peer_that_keeps_nothing_the_next_one_keeps_the_copy(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = Peer(2, "127.0.0.1", free_port(), "node", "directory")
+    peers = [gone, *member.peers()]
+    monkeypatch.setattr(member, "peers", lambda: peers)
+    member.begin(2, 2)
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(lambda: len(member.peer.list()) == 1)
+    until(lambda: member.watcher.problem == "")
+
+
+def test_a_save_that_is_opened_again_between_two_readings_is_not_taken(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was renamed into place, and would be complete at once."""
+    search, again = directory.open_for_writing, list[BinaryIO]()
+    scans = []
+
+    def then_opened(root: Path, ancestor: int) -> set[tuple[int, int]]:
+        found = search(root, ancestor)
+        if (root / "latest.pt").exists():
+            scans.append(found)
+            again.extend([] if again else [(root / "latest.pt").open("ab", buffering=0)])
+            again[0].write(b"...")
+        return found
+
+    monkeypatch.setattr(directory, "open_for_writing", then_opened)
+    (member.root / "latest.tmp").write_bytes(b"first")
+    os.replace(member.root / "latest.tmp", member.root / "latest.pt")
+    until(lambda: len(scans) > 2)
+    again[0].close()
+    assert member.held.list() == ()
+
+
 def test_the_last_save_of_workers_that_end_with_success_is_held(member: Member) -> None:
     (member.root / "latest.pt").write_bytes(b"first")
     until(member.newest)
@@ -175,13 +213,23 @@ def test_a_file_of_torch_save_that_is_cut_is_not_held(member: Member) -> None:
     assert [file.path for file in member.held.get(save.id).files] == ["b.pt"]  # type: ignore[union-attr]
 
 
+def says(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    """Wait until it is printed; the watcher of a test before may print something else meanwhile."""
+    printed = [""]
+
+    def is_said() -> bool:
+        printed[0] += capsys.readouterr().err
+        return words in printed[0]
+
+    until(is_said, story=lambda: printed[0])
+
+
 def test_a_limit_below_the_save_leaves_the_memory_to_the_script(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     member = Member(tmp_path, 10_000)
     (member.root / "latest.pt").write_bytes(b"x" * 20_000)
-    said = until(lambda: capsys.readouterr().err)
-    assert "CheckpointMemoryFull: no checkpoint is kept in memory" in said
+    says(capsys, "CheckpointMemoryFull: no checkpoint is kept in memory")
     assert (member.root / "latest.pt").read_bytes() == b"x" * 20_000
     assert "20000 bytes, and memory has 10000" in member.watcher.problem
     assert (member.held.list(), member.peer.list()) == ((), ())
@@ -192,7 +240,7 @@ def test_ranks_that_save_again_under_one_name_are_told_to_name_the_step(
     member: Member, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (member.root / "rank0.pt").write_bytes(b"part")
-    assert "put the step into the name" in until(lambda: capsys.readouterr().err)
+    says(capsys, "put the step into the name")
     assert member.held.list() == ()
 
 
