@@ -9,21 +9,18 @@ from tests.styles.run import run
 from tests.styles.styles import STYLES
 
 _RUNS = Path(__file__).parents[2] / "out" / "styles.jsonl"
-MARKS = (pytest.mark.torch, pytest.mark.timeout(300))
 
 
 def cases(family: str) -> pytest.MarkDecorator:
     """The styles of a family."""
     chosen = {name: style for name, style in STYLES.items() if style.family == family}
-    one = [
-        pytest.param(name, 1, id=name, marks=[*MARKS, pytest.mark.long] if not style.often else MARKS)
-        for name, style in chosen.items()
-    ]
-    many = [
-        pytest.param(name, 20, id=f"{name}, 20 faults", marks=[*MARKS, pytest.mark.long, pytest.mark.timeout(900)])
-        for name in chosen
-    ]
+    one = [pytest.param(name, 1, id=name, marks=_marks(300, rarely=not style.often)) for name, style in chosen.items()]
+    many = [pytest.param(name, 20, id=f"{name}, 20 faults", marks=_marks(1800, rarely=True)) for name in chosen]
     return pytest.mark.parametrize(("style", "kills"), [*one, *many])
+
+
+def _marks(seconds: int, *, rarely: bool) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.torch, pytest.mark.timeout(seconds), *[pytest.mark.long] * rarely]
 
 
 def check(style: str, kills: int, folder: Path) -> None:
