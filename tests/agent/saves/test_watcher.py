@@ -14,6 +14,7 @@ from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.directory import open_file
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import HeldSave
+from pytorchjob_agent.saves.manifest import MOST_FILES
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
@@ -234,6 +235,16 @@ def test_a_limit_below_the_save_leaves_the_memory_to_the_script(
     assert "20000 bytes, and memory has 10000" in member.watcher.problem
     assert (member.held.list(), member.peer.list()) == ((), ())
     member.close()
+
+
+def test_a_directory_with_too_many_files_is_left_to_the_script(
+    member: Member, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(MOST_FILES + 1):
+        (member.root / f"{number}.pt").touch()
+    says(capsys, f"{MOST_FILES + 1} files are more than a save may have")
+    assert member.held.left
+    assert member.held.list() == ()
 
 
 def test_ranks_that_save_again_under_one_name_are_told_to_name_the_step(
