@@ -135,6 +135,9 @@ class Client:
         """It answers."""
         return 0.0
 
+    def absent(self) -> bool:
+        return False
+
     def contact_at(self) -> float:
         """It has answered at some time."""
         return 0.0

@@ -42,6 +42,9 @@ class Client:
     def away(self) -> float:
         return 0.0
 
+    def absent(self) -> bool:
+        return False
+
     def contact_at(self) -> float:
         return 0.0
 
