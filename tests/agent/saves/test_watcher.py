@@ -16,7 +16,8 @@ from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import HeldSave
 from pytorchjob_agent.saves.manifest import MOST_FILES
 from pytorchjob_agent.saves.peers import Peer
-from pytorchjob_agent.saves.recognition import Local
+from pytorchjob_agent.saves.recognition import Local, SeenFile
+from pytorchjob_agent.saves.rename_watch import RenameWatch
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import SCAN_SECONDS as _SCAN
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
@@ -280,6 +281,27 @@ def _sparse(path: Path, size: int) -> None:
 
 
 TERABYTE = 10**12
+
+
+def test_a_directory_at_rest_is_read_in_a_hundredth_of_the_time(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses, cost = list[float](), 0.01
+    read, wait = directory.read, RenameWatch.wait
+
+    def slowly(root: Path, *opened: set[tuple[int, int]]) -> list[SeenFile]:
+        time.sleep(cost)
+        return read(root, *opened)
+
+    def briefly(watch: RenameWatch, seconds: float) -> None:
+        pauses.append(seconds)
+        wait(watch, min(seconds, _SCAN))
+
+    monkeypatch.setattr(directory, "read", slowly)
+    monkeypatch.setattr(RenameWatch, "wait", briefly)
+    until(lambda: max(pauses, default=0.0) >= 100 * cost)
+    (member.root / "latest.pt").write_bytes(b"first")
+    until(member.newest)
 
 
 def test_a_file_larger_than_the_memory_is_not_read(member: Member) -> None:

@@ -358,6 +358,14 @@ DEFECTS: Sequence[Planted] = [
         (f"{AGENT_TESTS}/test_watcher.py",),
     ),
     Planted(
+        "a directory at rest is read four times a second",
+        "15,000 files cost a third of a core",
+        f"{SAVES}/watcher.py",
+        "_REST_FACTOR * self._scan_cost",
+        "0.0",
+        (f"{AGENT_TESTS}/test_watcher.py",),
+    ),
+    Planted(
         "after a peer that refuses no other is asked to keep a copy",
         GUARDED,
         f"{SAVES}/watcher.py",
