@@ -6,6 +6,7 @@ import functools
 import inspect
 import logging
 import os
+import random
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import torch
 import torch.distributed
 from torch.distributed.elastic.agent.server import local_elastic_agent
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+from torch.distributed.elastic.rendezvous import api as rendezvous_api
 
 from pytorchjob_agent.contract.environment import SEPARATE_STORES
 
@@ -22,6 +24,8 @@ _log = logging.getLogger(__name__)
 _dist: Any = torch.distributed  # TCPStore is put there at run time, which type checkers do not see
 _agent: Any = local_elastic_agent  # its start_processes is not declared as its own
 _USE_LIBUV = "USE_LIBUV"
+_QUIET_PORTS = range(20_000, 30_000)
+"""From 32768 on Linux takes ports for connections to others, and from 30000 on Kubernetes takes them for NodePorts."""
 _LIBUV_LISTENS = (2, 8)  # from here on a store on libuv takes a socket that is bound already
 
 
@@ -82,9 +86,21 @@ def failures(agent: Any, result: Any) -> dict[int, Any]:
 def separate_stores() -> None:
     """Give every round a store of its own, unless the user sets the variable.
 
-    Workers that share the agents' store find the addresses of dead workers after a restart, and hang.
+    Workers that share the agents' store find the addresses of dead workers after a restart, and hang. torch chooses the
+    port of such a store in rank 0's agent, and its worker opens it a moment later. Meanwhile nobody else may get it.
     """
     os.environ.setdefault(SEPARATE_STORES, "1")
+    if hasattr(rendezvous_api, "get_free_port"):
+        rendezvous_api.get_free_port = functools.partial(quiet_port, rendezvous_api.get_free_port)
+
+
+def quiet_port(otherwise: Callable[[], int]) -> int:
+    """Return a free port that the system gives to nobody who asks for any; `otherwise` returns one if all are taken."""
+    for port in random.sample(_QUIET_PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
+    return otherwise()
 
 
 def keep_tracebacks_cheap() -> None:

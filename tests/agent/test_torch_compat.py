@@ -2,13 +2,16 @@
 
 import logging
 import os
+import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 from pytorchjob_agent import torch_compat
+from tests.ports import free_port
 
 pytestmark = pytest.mark.torch
 
@@ -45,6 +48,17 @@ def test_a_users_wish_for_shared_stores_wins(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0")
     torch_compat.separate_stores()
     assert os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "0"
+
+
+def test_a_port_of_a_store_is_free_and_the_system_gives_it_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    taken, free = int(free_port()), int(free_port())
+    assert torch_compat.quiet_port(lambda: 1) < lowest
+    with socket.create_server(("", taken)):
+        monkeypatch.setattr(torch_compat, "_QUIET_PORTS", [taken] * 99 + [free])
+        assert torch_compat.quiet_port(lambda: 1) == free
+        monkeypatch.setattr(torch_compat, "_QUIET_PORTS", [taken] * 100)
+        assert torch_compat.quiet_port(lambda: 1) == 1
 
 
 def test_torchs_log_formatter_need_not_import_more(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,8 @@ if what == "reduce":
     dist.init_process_group("gloo")
     total = torch.ones(1)
     dist.all_reduce(total)
-    print(f"rank={rank} sum={total.item():g} libuv={os.environ.get('USE_LIBUV', 'default')}", flush=True)
+    port, libuv = os.environ["MASTER_PORT"], os.environ.get("USE_LIBUV", "default")
+    print(f"rank={rank} sum={total.item():g} libuv={libuv} port={port}", flush=True)
     dist.destroy_process_group()
 elif what == "once":  # fails in the first round alone
     print(f"round {os.environ['TORCHELASTIC_RESTART_COUNT']}", flush=True)

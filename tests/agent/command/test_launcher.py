@@ -1,5 +1,6 @@
 """Real torch processes below a real agent."""
 
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tests.waiting import until
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
+_OUTGOING = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 WORKER = str(Path(__file__).parents[1] / "worker.py")
 Start = Callable[..., Agent]
 
@@ -119,6 +121,9 @@ def test_two_pods_meet_elastically(agent: Start, least: int) -> None:
     pods = [agent(WORKER, "reduce", **env) for _ in range(least)]
     assert [pod.end() for pod in pods] == [0] * least, pods[0].text()
     assert f"sum={least}" in pods[0].text()
+    ports = {int(port) for pod in pods for port in re.findall(r"port=(\d+)", pod.text())}
+    assert len(ports) == 1
+    assert max(ports) < _OUTGOING, "another program may get it before the worker opens it"
 
 
 @pytest.mark.parametrize(
