@@ -18,7 +18,7 @@ from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRul
 from pytorchjob_operator.rounds.values import Policy, TrainingReason
 from tests.agent.rendezvous.conftest import JOB, ROOT, Job, end, led
 from tests.styles.states import losses
-from tests.styles.styles import STYLES
+from tests.styles.styles import STYLES, sizes
 from tests.waiting import until
 
 SCRIPT = (sys.executable, "-m", "pytorchjob_agent", "run", "--", "-m", "tests.styles.worker")
@@ -156,7 +156,7 @@ class Disturbed:
         fault = self._fault()
         index = fault.index
         fault.step, finished = self._newest(), sorted({record["step"] for record in self.all("saved")})
-        before, rank, refused = self._sizes(index), self.records(index, "start")[-1]["rank"], self._refusal()
+        before, rank, refused = sizes(self.memory(index)), self.records(index, "start")[-1]["rank"], self._refusal()
         if fault.kind == "pod":
             end(self.job.pods[index])
             shutil.rmtree(self.memory(index))
@@ -191,14 +191,6 @@ class Disturbed:
             fault.loaded = None
             self.outcome.refused = f"{refused} ({'; '.join(self.outcome.wrong)})"
             self.outcome.wrong = [f"moved although the style is refused: {name}" for name in moved]
-
-    def _sizes(self, index: int) -> dict[str, int]:
-        folder, found = self.memory(index), dict[str, int]()
-        for path in folder.rglob("*"):
-            with suppress(FileNotFoundError):
-                if not path.is_dir() and not path.relative_to(folder).parts[0].startswith(".pytorchjob"):
-                    found[str(path.relative_to(folder))] = path.lstat().st_size
-        return found
 
     def _fault(self) -> Fault:
         """Wait for a random moment, after the second save of all."""

@@ -91,6 +91,17 @@ class Style:
     """Files beside the checkpoints that only grow."""
 
 
+def sizes(folder: Path) -> dict[str, int]:
+    """The script's own files below a folder, with their sizes; the agent changes its folder meanwhile."""
+    found = dict[str, int]()
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".pytorchjob")]
+        for path in (Path(where, name) for name in names):
+            with suppress(FileNotFoundError):
+                found[str(path.relative_to(folder))] = path.lstat().st_size
+    return found
+
+
 def put(path: Path, data: bytes) -> None:
     """Write a file as a slow writer does."""
     with path.open("wb", buffering=0) as file:

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from tests.styles.states import fresh, gradient, loss_of, target, update
-from tests.styles.styles import STYLES, Run
+from tests.styles.styles import STYLES, Run, sizes
 
 
 def digest(state: Mapping[str, Any]) -> str:
@@ -38,8 +38,7 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     run = Run(folder, rank, world)
     round_ = os.environ["PYTORCHJOB_ROUND_ID"]
-    found = {str(path.relative_to(folder)): path.lstat().st_size for path in folder.rglob("*") if not path.is_dir()}
-    about: dict[str, object] = {"round": round_, "pid": os.getpid(), "files": found}
+    about: dict[str, object] = {"round": round_, "pid": os.getpid(), "files": sizes(folder)}
     try:
         state = style.load(run) or fresh(rank)
         style.loaded(run)
