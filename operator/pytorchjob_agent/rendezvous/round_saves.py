@@ -281,6 +281,7 @@ class MemorySaves:
                 assert_never(start.kind)
 
     def _restore(self, start: Start, assigned: Assigned, agreement: SaveAgreement) -> None:
+        assert start.choice is not None
         started = time.monotonic()
         parts = self._fetching(start, assigned, agreement).all(start.needed_by(assigned.rank, assigned.size))
         self._placed, aside = placing.place(
@@ -289,7 +290,7 @@ class MemorySaves:
         self._held.reserve = sum(part.size for part in parts if part.id.owner == assigned.rank)
         self._watcher.make_room()
         seconds, size = time.monotonic() - started, sum(part.size for part in parts)
-        say(f"checkpoint {start.choice and start.choice.to_text()}: {size} bytes are in place after {seconds:.2f} s")
+        say(f"checkpoint {start.choice.to_text()}: {size} bytes are in place after {seconds:.2f} s")
         if aside:
             say(f"moved aside, because it is not whole or not held by enough members: {', '.join(aside)[:500]}")
 

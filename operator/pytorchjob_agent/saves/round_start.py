@@ -93,7 +93,7 @@ class Start:
         counts = {
             owner: wanted - len({*part.holders, owner})
             for owner, part in self.parts.items()
-            if part.own and len(self.parts) == size
+            if self._stays_apart(owner, size)
         }
         return {owner: count for owner, count in counts.items() if count > 0}
 
@@ -102,7 +102,11 @@ class Start:
         return [rank for rank in order if rank not in self.parts[owner].holders][:count]
 
     def _needs(self, owner: int, rank: int, size: int) -> bool:
-        return owner == rank or not (self.parts[owner].own and len(self.parts) == size)
+        return owner == rank or not self._stays_apart(owner, size)
+
+    def _stays_apart(self, owner: int, size: int) -> bool:
+        """Return whether the rank that wrote a part loads it alone."""
+        return self.parts[owner].own and len(self.parts) == size
 
     def sources(self, owner: int, rank: int, size: int) -> list[int]:
         """Return the ranks that a member asks for a part, in this order.

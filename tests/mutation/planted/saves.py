@@ -32,7 +32,7 @@ DEFECTS: Sequence[Planted] = [
         "a new pod keeps no copy of another rank's part until the next save",
         "two pods were lost after each other, and the job started anew",
         f"{SAVES}/round_start.py",
-        "if part.own and len(self.parts) == size",
+        "if self._stays_apart(owner, size)",
         "if False",
         (f"{AGENT_TESTS}/test_round_start.py",),
     ),
