@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="make the page of the kept runs, and run nothing")
     arguments = parser.parse_args()
     if arguments.write:
-        kept.PAGE.write_text(kept.page(kept.load()))
+        kept.RUNS.path.write_text(kept.RUNS.page())
         return 0
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     wrong = 0

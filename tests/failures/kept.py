@@ -1,13 +1,9 @@
 """The kept runs of both tables, and the page that `python -m tests.failures --write` makes of them."""
 
-import json
-from collections import defaultdict
-from pathlib import Path
 from statistics import median
-from typing import Any
 
-_BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-RAW, PAGE = _BENCHMARKS / "failures.jsonl", _BENCHMARKS / "failures.md"
+from tests.kept_runs import KeptRuns, Run
+
 _HEAD = """\
 # What people read of failures, and of job files
 
@@ -26,21 +22,11 @@ a time. The machine had other work at the same time, so these seconds are upper 
 """
 
 
-def load() -> list[dict[str, Any]]:
-    """Return the kept runs."""
-    return [json.loads(line) for line in RAW.read_text().splitlines()]
-
-
-def page(runs: list[dict[str, Any]]) -> str:
-    """Return the page."""
-    cases = defaultdict[str, list[dict[str, Any]]](list)
-    for run in runs:
-        cases[run["name"]].append(run)
-    return _HEAD + "".join(_row(name, found) for name, found in cases.items())
-
-
-def _row(name: str, found: list[dict[str, Any]]) -> str:
+def _row(name: str, found: list[Run]) -> str:
     wasted = [run["wasted"] for run in found if run["wasted"] is not None]
     times = (f"{median(wasted):.1f} s", f"{max(wasted):.1f} s") if wasted else ("", "")
     right = sum(not run["wrong"] for run in found)
     return f"| {' | '.join((name, str(len(found)), str(right), *times))} |\n"
+
+
+RUNS = KeptRuns("failures", "name", _HEAD, _row)

@@ -32,8 +32,8 @@ def test_a_job_file_ends_right(file: File, tmp_path: Path) -> None:
 
 
 def test_the_page_has_the_kept_runs() -> None:
-    runs = kept.load()
-    assert kept.PAGE.read_text() == kept.page(runs)
+    runs = kept.RUNS.load()
+    assert kept.RUNS.path.read_text() == kept.RUNS.page()
     assert [run["name"] for run in runs if run["wrong"]] == []
     assert {case.name for case in CASES} | {file.name for file in FILES} <= {run["name"] for run in runs}
 
