@@ -14,7 +14,6 @@ import functools
 import os
 import shutil
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from pytorchjob_agent.checkpoint import fence
 from pytorchjob_agent.checkpoint.fence import Fence, save_into
 from pytorchjob_agent.checkpoint.files import AnyPath, fence_of, take_over
 from pytorchjob_agent.contract.checkpoint_rules import marker_of, read_marker
+from pytorchjob_agent.system.first_text import first_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class GuardedWriter(FileSystemWriter):
         for left in (Path(self.path), self._claimed):
             shutil.rmtree(left, ignore_errors=True)
         prepared = super().prepare_local_plan(plan)
-        self._directory = _identify(self._identity)
+        self._directory = first_text(self._identity, uuid.uuid4().hex)
         return replace(prepared, storage_data=_Part(self._directory))
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
@@ -167,18 +167,6 @@ class GuardedReader(FileSystemReader):
         """Take over the directory of the checkpoint. Raises FencedError if a later round has done so."""
         super().__init__(path, **options)
         take_over(Path(path).parent)
-
-
-def _identify(path: Path) -> str:
-    """Return the text of this file, which the first rank that shares the directory writes."""
-    new = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    new.write_text(uuid.uuid4().hex)
-    try:
-        with suppress(FileExistsError):
-            os.link(new, path)
-        return path.read_text()
-    finally:
-        new.unlink()
 
 
 @functools.cache

@@ -16,10 +16,12 @@ from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves import directory, naming
 from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId, complete
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError
+from pytorchjob_agent.system.first_text import first_text
 
 KEPT = 2
 """Saves of each owner that are kept."""
-_LIST, _NEW, _ASIDE, _IDENTITY, _LOCK, _LEFT = "manifest.json", "new-", "aside", "identity", "lock", "left"
+_LIST, _NEW, _ASIDE, _IDENTITY, _LEFT = "manifest.json", "new-", "aside", "identity", "left"
+_LOCK, _CLAIM = "lock", "claim"
 _LONGEST_JOB = 1024
 
 
@@ -210,10 +212,7 @@ class HeldSaves:
     def identity(self) -> str:
         """Return a text that only agents with the same directory have in common. Raises OSError."""
         self._own.mkdir(parents=True, exist_ok=True)
-        path = self._own / _IDENTITY
-        with suppress(FileExistsError), path.open("x") as file:
-            file.write(os.urandom(16).hex())
-        return path.read_text()
+        return first_text(self._own / _IDENTITY, os.urandom(16).hex())
 
     def aside(self) -> Path:
         """Return a new folder for files that the script must not find. They stay until memory is short."""
@@ -242,19 +241,25 @@ class HeldSaves:
         os.close(self._lock_file)
 
     def _claim(self) -> int:
-        """Return the lock of the directory. Members of the job that share it find each other in the round's store."""
+        """Return the lock of the directory. Members of the job that share it find each other in the round's store.
+
+        Agents of one job share the lock. Only one at a time reads or writes whose it is.
+        """
         lock = os.open(self._own / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if os.pread(lock, _LONGEST_JOB, 0).decode(errors="replace") != self.job:
-                os.close(lock)
-                raise OSError(f"an agent of another job uses {self.root}") from None
-            return lock
-        except OSError:  # this file system has no locks
-            return lock
-        os.truncate(lock, 0)
-        os.pwrite(lock, self.job.encode(), 0)
+        with _alone(self._own / _CLAIM):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if os.pread(lock, _LONGEST_JOB, 0).decode(errors="replace") != self.job:
+                    os.close(lock)
+                    raise OSError(f"an agent of another job uses {self.root}") from None
+            except OSError:  # this file system has no locks
+                return lock
+            else:
+                os.truncate(lock, 0)
+                os.pwrite(lock, self.job.encode(), 0)
+            with suppress(BlockingIOError):  # an agent of an older version keeps the lock for itself
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return lock
 
     def _load(self) -> None:
@@ -297,6 +302,18 @@ class HeldSaves:
 
     def _is_unchanged(self, manifest: Manifest) -> bool:
         return all(file.link or _is(self.path(manifest, place), file) for place, file in enumerate(manifest.files))
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let one agent at a time go on, where the file system has locks."""
+    mutex = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        with suppress(OSError):
+            fcntl.flock(mutex, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(mutex)
 
 
 def _is(path: Path, file: HeldFile) -> bool:

@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -150,6 +151,50 @@ def test_a_directory_that_another_job_uses_now_is_refused(own: HeldSaves) -> Non
     with pytest.raises(OSError, match="an agent of another job uses"):
         HeldSaves(own.root, "another", 10**6)
     assert len(own.list()) == 1
+
+
+def test_a_shared_directory_stays_the_jobs_until_its_last_agent_ends(own: HeldSaves) -> None:
+    second = HeldSaves(own.root, "job", 10**6)
+    own.close()
+    with pytest.raises(OSError, match="an agent of another job uses"):
+        HeldSaves(own.root, "another", 10**6)
+    second.close()
+    HeldSaves(own.root, "another", 10**6).close()
+
+
+def test_agents_that_start_together_name_a_shared_directory_alike(
+    own: HeldSaves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, found, draw = HeldSaves(own.root, "job", 10**6), list[str](), os.urandom
+
+    def interrupted(size: int) -> bytes:
+        monkeypatch.undo()
+        found.append(second.identity())
+        return draw(size)
+
+    monkeypatch.setattr(os, "urandom", interrupted)
+    assert [own.identity()] == found
+    assert found[0]
+
+
+def test_agents_of_one_job_that_start_together_share_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one starts while the first one has the lock and writes its job's name."""
+    HeldSaves(tmp_path, "former", 10**6).close()
+    write, started = os.pwrite, list[Future[HeldSaves]]()
+
+    def interrupted(fd: int, data: bytes, offset: int) -> int:
+        monkeypatch.undo()
+        started.append(pool.submit(HeldSaves, tmp_path, "job", 10**6))
+        wait(started, timeout=0.5)
+        return write(fd, data, offset)
+
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(os, "pwrite", interrupted)
+        first = HeldSaves(tmp_path, "job", 10**6)
+        second = started[0].result()
+    assert first.identity() == second.identity()
 
 
 def test_two_saves_of_an_owner_are_kept(own: HeldSaves) -> None:
