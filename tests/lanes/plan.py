@@ -149,6 +149,8 @@ CLUSTER = Lane(
 TRACKS = ((CLUSTER,), (APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 """Of equal length, about: the longest one is the time of `make test`."""
 _LONG_MINUTES = 240
+_LONG_OPTIONS = ("-n", "4", *_SPREAD)
+"""Those of torch mostly wait for the next moment to kill something: two at a time leave the cores idle."""
 
 
 def plan(tests: Tests, absent: Mapping[str, Lack], long: bool = False) -> Plan:
@@ -179,7 +181,8 @@ def _narrowed(lane: Lane, wanted: Tests, absent: list[str], long: bool) -> Lane:
         found = session.selection.and_also([LONG] * long, [*absent, *[LONG] * (not long)])
         files = {name.partition("::")[0] for name, markers in wanted.items() if found.takes(markers)}
         if files:
-            sessions.append(replace(session, selection=found, files=tuple(sorted(files))))
+            options = _LONG_OPTIONS if long and lane is TORCH else session.options
+            sessions.append(replace(session, selection=found, files=tuple(sorted(files)), options=options))
     if long:
         return replace(lane, sessions=tuple(sessions), judges=(), minutes=_LONG_MINUTES)
     return replace(lane, sessions=tuple(sessions))

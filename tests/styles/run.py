@@ -14,7 +14,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
+from pytorchjob_operator.rounds import budget
 from pytorchjob_operator.rounds.values import Policy, TrainingReason
 from tests.agent.rendezvous.conftest import JOB, ROOT, Job, end, led
 from tests.styles.states import losses
@@ -238,7 +241,9 @@ def _wrong(starts: list[Record]) -> list[str]:
 
 def run(style: str, kills: int, seed: int, folder: Path, told: Callable[[Fault], None] = lambda fault: None) -> Outcome:
     """Run one style with this many faults; it ends with the first broken promise."""
-    with led(folder) as job:
+    with pytest.MonkeyPatch.context() as changed, led(folder) as job:
+        # Each kill soon after a start would make the pause before the next round twice as long: a minute in the end.
+        changed.setattr(budget, "LONGEST_PAUSE", 0.0)
         disturbed = Disturbed(job, style, seed)
         outcome = disturbed.outcome
         try:
