@@ -148,6 +148,8 @@ CLUSTER = Lane(
 )
 TRACKS = ((CLUSTER,), (APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 """Of equal length, about: the longest one is the time of `make test`."""
+_LONG_TRACKS = ((CLUSTER, APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
+"""Beside four jobs that start again and again, the agents of a cluster are not heard in time."""
 _LONG_MINUTES = 240
 _LONG_OPTIONS = ("-n", "4", *_SPREAD)
 """Those of torch mostly wait for the next moment to kill something: two at a time leave the cores idle."""
@@ -160,7 +162,9 @@ def plan(tests: Tests, absent: Mapping[str, Lack], long: bool = False) -> Plan:
     """
     chosen = {name: markers for name, markers in tests.items() if (LONG in markers) is long}
     wanted = {name: markers for name, markers in chosen.items() if not markers & absent.keys()}
-    tracks = [[_narrowed(lane, wanted, [*absent], long) for lane in track] for track in TRACKS]
+    tracks = [
+        [_narrowed(lane, wanted, [*absent], long) for lane in track] for track in (_LONG_TRACKS if long else TRACKS)
+    ]
     partial = [] if long else [lane for track in TRACKS for lane in track if _runs_in_part(lane, chosen, wanted)]
     unjudged = {lane.name for lane in partial}
     tracks = [[replace(lane, judges=()) if lane.name in unjudged else lane for lane in track] for track in tracks]
