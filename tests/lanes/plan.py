@@ -149,9 +149,9 @@ CLUSTER = Lane(
 TRACKS = ((CLUSTER,), (APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 """Of equal length, about: the longest one is the time of `make test`."""
 _LONG_TRACKS = ((CLUSTER, APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
-"""Beside four jobs that start again and again, the agents of a cluster are not heard in time."""
+"""Beside jobs that start again and again, the agents of a cluster are not heard in time."""
 _LONG_MINUTES = 240
-_LONG_OPTIONS = ("-n", "4", *_SPREAD)
+_LONG_OPTIONS = ("-n", "3", *_SPREAD)
 """Those of torch mostly wait for the next moment to kill something: two at a time leave the cores idle."""
 
 

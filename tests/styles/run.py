@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
+from pytorchjob_agent.contract.environment import START_MODE
 from pytorchjob_operator.rounds import budget
 from pytorchjob_operator.rounds.values import Policy, TrainingReason
 from tests.agent.rendezvous.conftest import JOB, ROOT, Job, end, led
@@ -88,6 +89,7 @@ class Disturbed:
         # Five kills within seconds of five starts look like an error that repeats: these workers report no steps.
         job.policy, job.expected = Policy(self.style.world, self.style.world, early_errors=10**6), {}
         job.env |= {"PYTHONPATH": f"{ROOT / 'operator'}:{ROOT}", "STOP": str(self._stop), "STYLE": style}
+        job.env[START_MODE] = ("cold", "warm")[seed % 2]
         self._judged: set[str] = set()
 
     def memory(self, index: int) -> Path:
