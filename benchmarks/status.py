@@ -20,7 +20,8 @@ from typing import Any
 
 from benchmarks.cluster import Cluster, Object, cluster, job
 from benchmarks.table import Row, load, spread
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_operator.kube.resource import PODS
 from tests.apiserver.operator_process import Kubelet
 from tests.people import faults

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.model import ConditionType as Kind
-from pytorchjob_operator.rounds.values import TrainingReason
 
 RUNBOOKS = "docs/runbooks"
 """The folder of the pages. The chart can put an address of your own before their names."""

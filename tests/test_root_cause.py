@@ -199,11 +199,12 @@ def test_the_error_in_what_a_program_printed(text: str, error: str) -> None:
         pytest.param("RuntimeError: No CUDA GPUs are available", "CPU", id="no GPU"),
         pytest.param(f"{NETWORK}: EADDRINUSE", "MASTER_PORT", id="a port in use"),
         pytest.param("MemoryError", "nprocPerNode", id="no memory"),
-        pytest.param("killed by SIGKILL (out of memory?)", "nprocPerNode", id="killed"),
+        pytest.param("killed by SIGKILL", "nprocPerNode", id="killed"),
     ],
 )
 def test_the_next_step(error: str, step: str) -> None:
-    end = ReplicaEnd("worker-0", "exited with 1", error, "", of(0, 1, "ValueError"))
+    code = 137 if "SIGKILL" in error else 1
+    end = ReplicaEnd("worker-0", "exited with 1", error, "", of(0, 1, "ValueError", code=code))
     condition = {"type": "Failed", "status": "True", "message": "the job has failed"}
     made = PyTorchJob.model_validate({**job(Worker=role(["x"])), "status": {"conditions": [condition]}})
     assert step in report(made, [end], lambda *_: None)[-1]

@@ -8,7 +8,8 @@ from typing import NoReturn
 from pytorchjob_agent import __version__
 from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_LOG
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH, ExitCode, ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH, ExitCode, TerminationMessage
 from pytorchjob_agent.system.console import say
 
 _HELP = f"""\

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pytorchjob_agent.contract.first_failure import FirstFailure
+from pytorchjob_agent.contract.reasons import EndReason
 from pytorchjob_operator.goodput.ledger import Ledger
 
 
@@ -33,6 +35,7 @@ class LastRestart:
     """Seconds since the restart."""
     reason: str
     message: str
+    first: FirstFailure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,12 @@ class SlowRank:
 class TrainingEnd:
     """How the training ended, as the coordinator decided."""
 
-    reason: str
+    reason: EndReason
     message: str
     exit_code: int
     """0: all members have succeeded."""
+    first: FirstFailure | None = None
+    """The failure after which it ended, if one did it."""
 
     @property
     def failed(self) -> bool:

@@ -152,6 +152,10 @@ class Cause(StrEnum):
     UNKNOWN = "Unknown"
 
 
+AGENT_INSTALL = "pytorchjob-agent-install"
+"""The init container that copies the agent into a pod."""
+
+
 def service_name(job: str) -> str:
     """Return the name of a job's headless Service."""
     return job

@@ -16,7 +16,8 @@ from pytorchjob.cluster.errors import NotInstalled
 from pytorchjob.cluster.gather import gather_cluster, gather_job
 from pytorchjob.cluster.options import ConnectOptions
 from pytorchjob.view.causes.table import diagnose
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from tests.apiserver.cluster import ControlPlane
 from tests.apiserver.conftest import CRD, install
 from tests.apiserver.operator_process import Jobs, Kubelet, OperatorProcess

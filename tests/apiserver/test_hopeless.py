@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from tests.apiserver.operator_process import Jobs, Kubelet
 from tests.waiting import becomes, until_async
 

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.app.metrics import JobCount
 from pytorchjob_operator.app.process import OperatorProcess
 from pytorchjob_operator.kube.config import Connection
 from pytorchjob_operator.names import Cause, Reason
-from pytorchjob_operator.rounds.values import TrainingReason
 from pytorchjob_operator.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()

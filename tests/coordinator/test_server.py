@@ -7,13 +7,14 @@ import struct
 import pytest
 
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Done, Heartbeat, Join, Message, Refused, Resumed, RoundId
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.unauthenticated import Stage
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.rounds.phases import Running
 from pytorchjob_operator.rounds.state import JobSynced
-from pytorchjob_operator.rounds.values import Policy, TrainingReason
+from pytorchjob_operator.rounds.values import Policy
 from tests.coordinator.talking import JOB, KEY, hello, house, pod, pods
 from tests.waiting import until_async
 
@@ -167,7 +168,7 @@ async def test_the_jobs_of_a_namespace_leave_connections_for_others() -> None:
         assert "namespace team has 2 connections" in refused.message
         state = home.jobs.state(JOB)
         assert state is not None
-        assert state.problems[TrainingReason.AGENT_REFUSED] == refused.message, "people see it in the job's status"
+        assert state.problems[TrainingReason.AGENT_LIMIT] == refused.message, "people see it in the job's status"
         home.jobs.sync_job("other", JobSynced(Policy(1, 1), pods(1)), Title("other", "another-team"))
         await home.member(0, job="other")
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
@@ -20,7 +21,7 @@ from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.ledger import Stage, begin
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.state import Input, JobEvent, JobSynced
-from pytorchjob_operator.rounds.values import Policy, TrainingReason
+from pytorchjob_operator.rounds.values import Policy
 from tests.coordinator.talking import JOB, KEY, Talker, hello, pods
 from tests.waiting import again_async, until_async
 

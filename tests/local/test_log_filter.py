@@ -1,6 +1,6 @@
 import pytest
 
-from pytorchjob_agent.contract.termination import ExitReason
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_operator.local.log_filter import MAX_HELD, LogFilter, Place
 
 ERROR = ["Traceback (most recent call last):", '  File "/app/train.py", line 9, in <module>', "    step(n)",

@@ -547,6 +547,9 @@ TRAINING = (
                 "rank 1 (train-worker-0) hangs at step 7: no step for 120 s (limit 60 s); rank 1 is in train.py:12 load(), rank"
                 " 0 waits in all_reduce (train.py:30 step()); 2 other ranks wait for it. All 2 restarts are used up"
             ),
+            status=seeds.failure(
+                "RestartsUsedUp", kind="WorkersHang", message="no step for 120 s; in train.py:12 load()"
+            ),
         ),
         pod(MASTER),
         pod(
@@ -555,26 +558,12 @@ TRAINING = (
         pod(W1),
     ),
     fault(
-        "workers that hang, of which the status says nothing yet",
-        "WorkersHang",
-        job(RUNNING, status={"elastic": {"lastRestart": {"time": timestamp(-100), "reason": "WorkerFailed"}}}),
-        pod(MASTER),
-        pod(W0),
-        pod(W1),
-        an_event(
-            JOB,
-            "WorkersHang",
-            "rank 1 (train-worker-0) hangs: no step for 120 s; it is in train.py:12 load()",
-            seconds=-2,
-        ),
-    ),
-    fault(
         "a NetworkPolicy between the pods and the operator",
         "CoordinatorUnreachable",
         job(RUNNING),
-        pod(MASTER, seeds.agent("RendezvousFailed", 201, _NO_COORDINATOR)),
-        pod(W0, seeds.agent("RendezvousFailed", 201, _NO_COORDINATOR)),
-        pod(W1, seeds.agent("RendezvousFailed", 201, _NO_COORDINATOR)),
+        pod(MASTER, seeds.agent("CoordinatorUnreachable", 201, _NO_COORDINATOR)),
+        pod(W0, seeds.agent("CoordinatorUnreachable", 201, _NO_COORDINATOR)),
+        pod(W1, seeds.agent("CoordinatorUnreachable", 201, _NO_COORDINATOR)),
         seeds.operator(),
     ),
     fault(
@@ -608,9 +597,7 @@ TRAINING = (
         "AgentLimit",
         job(
             RUNNING,
-            degraded(
-                "AgentRefused", "no connection for job train: job train has 500 connections, and 500 is the limit"
-            ),
+            degraded("AgentLimit", "no connection for job train: job train has 500 connections, and 500 is the limit"),
         ),
         pod(MASTER),
         pod(W0),
@@ -770,7 +757,7 @@ TRAINING = (
     ),
     fault(
         "an elastic job below its minimum, for a reason that is not known",
-        "BelowMinReplicas",
+        "RendezvousWaiting",
         job(
             RUNNING,
             degraded(
@@ -1026,6 +1013,7 @@ LIMITS = (
         "DeadlineExceeded",
         job(
             seeds.failed("Job train has failed because it was active longer than specified deadline"),
+            status=seeds.failure("DeadlineExceeded"),
             runPolicy={"activeDeadlineSeconds": 60},
         ),
     ),
@@ -1034,6 +1022,7 @@ LIMITS = (
         "PythonException",
         job(
             seeds.failed("Job train has failed because it has reached the specified backoff limit"),
+            status=seeds.failure("BackoffLimitExceeded"),
             runPolicy={"backoffLimit": 3},
         ),
         pod(W0, ended(1, f"{_TRACE}ValueError: batch size must be positive"), phase="Failed"),
@@ -1043,13 +1032,18 @@ LIMITS = (
         "BackoffLimit",
         job(
             seeds.failed("Job train has failed because it has reached the specified backoff limit"),
+            status=seeds.failure("BackoffLimitExceeded"),
             runPolicy={"backoffLimit": 3},
         ),
     ),
     fault(
         "restarts that are used up, with the error in the condition",
         "PythonException",
-        job(seeds.failed(f"{_LOST}. All 3 restarts are used up"), elasticPolicy={"maxRestarts": 3}),
+        job(
+            seeds.failed(f"{_LOST}. All 3 restarts are used up"),
+            status=seeds.failure("RestartsUsedUp", exitCode=1, message="ValueError: batch size must be positive"),
+            elasticPolicy={"maxRestarts": 3},
+        ),
     ),
 )
 

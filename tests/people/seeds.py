@@ -71,6 +71,12 @@ def failed(message: str) -> Object:
     return condition("Failed", message)
 
 
+def failure(reason: str, **first: Any) -> Object:
+    """What the status of a failed job has for programs: why it ended, and which rank failed first."""
+    known = {"kind": "WorkerFailed", "rank": 1, "pod": W0, **first}
+    return {"failure": {"reason": reason, **({"first": known} if first else {})}}
+
+
 def new_job(**fields: Any) -> Object:
     """A job that no operator has seen."""
     return {**job(**fields), "status": {}}

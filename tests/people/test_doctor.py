@@ -156,7 +156,10 @@ def failure(name: str, code: int, words: str, rank: str = "", seconds: float = -
         pytest.param(
             (
                 failure(seeds.W0, 1, _GONE),
-                seeds.job(seeds.failed(f"rank 7 (train-worker-1) exited with code 1: {_ERROR}")),
+                seeds.job(
+                    seeds.failed("it failed"),
+                    status=seeds.failure("RestartsUsedUp", rank=7, pod=seeds.W1, exitCode=1, message=_ERROR),
+                ),
             ),
             7,
             id="by the coordinator's report",

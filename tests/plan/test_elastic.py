@@ -313,10 +313,10 @@ TIMED_OUT = "the rendezvous timed out after 600 s: 1 of 2 members are ready"
 @pytest.mark.parametrize(
     ("problems", "reason", "message"),
     [
-        pytest.param({"RendezvousWaiting": TIMED_OUT}, "RendezvousWaiting", TIMED_OUT, id="the timeout is the reason"),
+        pytest.param({"RendezvousWaiting": TIMED_OUT}, "RendezvousTimeout", TIMED_OUT, id="the timeout is the reason"),
         pytest.param(
             {"CoordinatorUnreachable": "x cannot reach it", "RendezvousWaiting": TIMED_OUT},
-            "RendezvousWaiting",
+            "RendezvousTimeout",
             f"{TIMED_OUT}; x cannot reach it",
             id="also while a pod cannot reach the coordinator",
         ),
@@ -328,7 +328,7 @@ TIMED_OUT = "the rendezvous timed out after 600 s: 1 of 2 members are ready"
         ),
         pytest.param(
             {},
-            "RendezvousWaiting",
+            "RendezvousTimeout",
             "the last rendezvous failed: no round starts until an agent joins again",
             id="it always has a reason",
         ),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.termination import ExitReason
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_operator.coordinator_report import PhaseName, Report
 from pytorchjob_operator.model import ConditionType, JobStatus, UnfitPod
 from pytorchjob_operator.observed import Observed, Options, Pod, PodPhase

@@ -113,7 +113,9 @@ def decide(seen: tuple[Pod, ...], **case: Any) -> Outcome:
     ],
 )
 def test_decide(case: dict[str, Any], seen: tuple[Pod, ...], phase: Phase, message: str) -> None:
-    assert decide(seen, **case) == Outcome(phase, message)
+    found = decide(seen, **case)
+    assert (found.phase, found.message) == (phase, message)
+    assert (found.failure is not None) == (phase is Phase.FAILED)
 
 
 def test_pending_and_surplus_pods_count_nowhere() -> None:

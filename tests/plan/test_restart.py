@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.contract.termination import ExitReason
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_operator.model import JobStatus, RestartPolicy
 from pytorchjob_operator.model.status import UnfitPod
 from pytorchjob_operator.observed import Pod, PodPhase

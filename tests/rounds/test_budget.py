@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.contract.first_failure import ENDED_EARLY
 from pytorchjob_agent.contract.messages import Done
-from pytorchjob_agent.contract.root_cause import CHILD_FAILED, EARLY
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 from pytorchjob_operator.rounds.budget import root_cause
 from pytorchjob_operator.rounds.values import Failure
 from tests.rounds.story import Job, another_leader, pause_before_restart, running, stopped
@@ -71,7 +72,7 @@ def test_only_the_failures_of_the_window_count() -> None:
 
 LOST = {"message": "DistNetworkError: lost"}
 ABORTED, KILLED = {"exit_code": 134, "message": "aborted"}, {"exit_code": 137, "message": "killed"}
-ENDED = f"rank 0 (pod-0) {EARLY}; 1 other rank failed too"
+ENDED = f"rank 0 (pod-0) {ENDED_EARLY}; 1 other rank failed too"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["known before the failure", "known after it"])
@@ -99,12 +100,12 @@ def test_a_rank_that_ends_early_is_the_cause(late: bool, failed: dict[str, Any],
 
 def test_a_pod_tells_that_one_of_its_own_ranks_ended_early() -> None:
     job = running(2, max_restarts=0)
-    job.fails(0, EARLY, early=True, also=(2,))
+    job.fails(0, ENDED_EARLY, early=True, also=(2,))
     job.fails(1, **LOST)
     job.joins(0)
     job.joins(1)
     assert job.end is not None
-    assert job.end.message.startswith(f"rank 0 (pod-0) {EARLY}; 2 other ranks failed too")
+    assert job.end.message.startswith(f"rank 0 (pod-0) {ENDED_EARLY}; 2 other ranks failed too")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_operator.rounds.budget import FailureVerdict, describe, judge, root_cause
+from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
+from pytorchjob_operator.rounds.budget import FailureVerdict, first_failure, judge, root_cause
 from pytorchjob_operator.rounds.phases import Rendezvous, Running, Waiting
 from pytorchjob_operator.rounds.state import JobState
-from pytorchjob_operator.rounds.values import EndReason, Failure, Member, PastRestart, Policy, Round, TrainingReason
+from pytorchjob_operator.rounds.values import Failure, Member, PastRestart, Policy, Round
 
 NOW = 1000.0
 
@@ -68,7 +69,7 @@ def reason(state: JobState, *failures: Failure) -> EndReason | None:
     ],
 )
 def test_a_failure_in_words(failures: list[Failure], words: str) -> None:
-    assert describe(state(), failures) == words
+    assert first_failure(state(), failures).sentence == words
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.messages import Failed, Join, Restart, RoundId
+from pytorchjob_agent.contract.reasons import EndReason
 from pytorchjob_operator.rounds.state import JobSynced
 from pytorchjob_operator.rounds.summary import summarize
-from pytorchjob_operator.rounds.values import EndReason
 from tests.rounds.story import Job, another_leader, error_types, expected, running
 
 

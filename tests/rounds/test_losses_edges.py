@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pytorchjob_agent.contract.messages import Failed, Join, RoundId
+from pytorchjob_agent.contract.reasons import EndReason
 from pytorchjob_operator.rounds.awaited import unknown_may_connect
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.failures import MOST_FAILURES
@@ -12,7 +13,7 @@ from pytorchjob_operator.rounds.losses import shift_after_sleep
 from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running
 from pytorchjob_operator.rounds.state import ConnectionClosed, JobState, JobSynced, MessageReceived, Tick
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import EndReason, ExpectedPod, Policy, Round
+from pytorchjob_operator.rounds.values import ExpectedPod, Policy, Round
 from tests.rounds.story import Job, expected, running
 
 OWN = Round(RoundId(1, 1), (0, 1), started_at=5.0)

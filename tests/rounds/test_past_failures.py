@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds.past_failures import MOST, encode, restore, signature
-from pytorchjob_operator.rounds.values import PastRestart, TrainingReason
+from pytorchjob_operator.rounds.values import PastRestart
 
 NO = signature("1 ValueError: no")
 FAILED = PastRestart(900.0, TrainingReason.WORKER_FAILED, "rank 1 exited", True, NO, 7)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
+from pytorchjob_agent.contract.reasons import EndReason
 from pytorchjob_operator.coordinator_report import PhaseName
 from pytorchjob_operator.rounds import diagram
 from pytorchjob_operator.rounds.invariants import find_violations
@@ -23,7 +24,7 @@ from pytorchjob_operator.rounds.phases import (
     name_of,
 )
 from pytorchjob_operator.rounds.state import Decision, JobState, Send
-from pytorchjob_operator.rounds.values import End, EndReason, Member, Policy, Round
+from pytorchjob_operator.rounds.values import End, Member, Policy, Round
 
 ROUND = Round(RoundId(3, 7), (0, 1), 0.0, world_size=2)
 END = End(EndReason.BUDGET, "used up", 1, 0.0)

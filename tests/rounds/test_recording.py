@@ -68,7 +68,13 @@ def test_the_lines_of_a_recording(tmp_path: Path) -> None:
     record(tmp_path / "file")
     lines = (tmp_path / "file").read_text().splitlines()
     assert lines[0] == '{"format": "pytorchjob-rounds", "version": 1}'
-    assert lines[2] == '{"job":"a-job","at":101.0,"input":"authentication failed","message":"a wrong token"}'
+    assert json.loads(lines[2]) == {
+        "job": "a-job",
+        "at": 101.0,
+        "input": "authentication failed",
+        "message": "a wrong token",
+        "reason": "AgentRefused",
+    }
     hello = json.loads(json.loads(lines[3])["line"])
     assert (hello["token"], hello["pod"]) == ("", "pod-0")
     assert not any(json.loads(line).get("line", "").endswith("\n") for line in lines)

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running, Stalled
 from pytorchjob_operator.rounds.state import JobState, Tick
-from pytorchjob_operator.rounds.values import Round, TrainingReason
+from pytorchjob_operator.rounds.values import Round
 from tests.rounds.story import Job, another_leader, running
 
 FIRST = RoundId(1, 1)

@@ -5,7 +5,6 @@ from itertools import pairwise
 import pytest
 
 from pytorchjob_agent.contract.messages import (
-    CAUSE_UNKNOWN,
     HEARTBEAT_SECONDS,
     LEASE_SECONDS,
     Done,
@@ -18,9 +17,11 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
     Unreachable,
 )
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 from tests.rounds.story import Job, another_leader, expected, running, stopped
 
 ECHO = "DistNetworkError: Connection closed by peer"
+OF_TORCHRUN = f"{CHILD_FAILED}: see the log"
 
 
 # Failures.
@@ -106,7 +107,7 @@ def test_the_first_beat_on_a_new_connection_is_answered() -> None:
 
 
 @pytest.mark.parametrize("order", ["the echo first", "the loss first"])
-@pytest.mark.parametrize("message", [ECHO, "", CAUSE_UNKNOWN])
+@pytest.mark.parametrize("message", [ECHO, "", OF_TORCHRUN])
 def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message: str) -> None:
     job = running(3, min_members=2, max_restarts=0)
     if order == "the echo first":
@@ -127,7 +128,7 @@ def test_what_fails_because_a_member_was_lost_does_not_count(order: str, message
 
 @pytest.mark.parametrize("back", [True, False], ids=["it starts again", "it stays away"])
 @pytest.mark.parametrize("late", [True, False], ids=["reported after the failure", "reported before it"])
-@pytest.mark.parametrize("message", [CAUSE_UNKNOWN, "ValueError: no"])
+@pytest.mark.parametrize("message", [OF_TORCHRUN, "ValueError: no"])
 def test_a_failure_counts_although_a_member_that_is_done_leaves_because_of_it(
     message: str, late: bool, back: bool
 ) -> None:

@@ -4,22 +4,13 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.messages import LEASE_SECONDS, RoundId
+from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, SilentPod, TrainingEnd
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Waiting
 from pytorchjob_operator.rounds.state import AuthenticationFailed, JobState, Tick
 from pytorchjob_operator.rounds.summary import summarize
-from pytorchjob_operator.rounds.values import (
-    End,
-    EndReason,
-    Member,
-    PastRestart,
-    Policy,
-    Round,
-    ShownProgress,
-    SilentAgent,
-    TrainingReason,
-)
+from pytorchjob_operator.rounds.values import End, Member, PastRestart, Policy, Round, ShownProgress, SilentAgent
 
 NOW = 100.0
 ROUND = Round(RoundId(3, 7), (0, 1), NOW, world_size=4)

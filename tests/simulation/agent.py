@@ -17,7 +17,8 @@ from pytorchjob_agent.contract.messages import (
     Stop,
     Unreachable,
 )
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.rendezvous import agreement, failure_messages, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats

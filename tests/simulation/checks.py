@@ -4,12 +4,12 @@ import re
 from typing import TYPE_CHECKING
 
 from pytorchjob_agent.contract.messages import Assigned, Message, Refused, RoundId
+from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_operator.coordinator_report import PhaseName
 from pytorchjob_operator.goodput.classes import TRAINING, TimeClass
 from pytorchjob_operator.plan.elastic import STATUS_DELAY
 from pytorchjob_operator.rounds.phases import Ended, Running, name_of
 from pytorchjob_operator.rounds.state import JobState
-from pytorchjob_operator.rounds.values import EndReason, TrainingReason
 
 from .clock import START
 from .leader import ERRORS

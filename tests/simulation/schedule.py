@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds.phases import Running
 from pytorchjob_operator.rounds.state import JobState
-from pytorchjob_operator.rounds.values import Policy, TrainingReason
+from pytorchjob_operator.rounds.values import Policy
 
 from .agent import Agent
 from .faults import APART, ENDINGS, FAULTS, ISLAND, LEADERS, QUIET

@@ -1,8 +1,9 @@
 """Whether a job comes back to work after the last fault, and what keeps it from that."""
 
+from pytorchjob_agent.contract.reasons import EndReason
 from pytorchjob_agent.rendezvous.decide import Workers
 from pytorchjob_operator.rounds.phases import Ended, Running
-from pytorchjob_operator.rounds.values import End, EndReason
+from pytorchjob_operator.rounds.values import End
 
 from .agent import Agent
 from .world import World

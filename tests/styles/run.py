@@ -18,8 +18,9 @@ import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
 from pytorchjob_agent.contract.environment import START_MODE
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds import budget
-from pytorchjob_operator.rounds.values import Policy, TrainingReason
+from pytorchjob_operator.rounds.values import Policy
 from tests.agent.rendezvous.conftest import JOB, ROOT, Job, end, led
 from tests.styles.states import losses
 from tests.styles.styles import STYLES, sizes

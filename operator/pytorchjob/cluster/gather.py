@@ -16,8 +16,8 @@ from pytorchjob.view import reading
 from pytorchjob.view.causes.endings import Ending, find_endings
 from pytorchjob.view.causes.installation import is_behind, untouched_for
 from pytorchjob.view.seen import OperatorObjects, Seen
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.names import GROUP, PLURAL
-from pytorchjob_operator.rounds.values import TrainingReason
 
 OPERATOR = "pytorchjob-operator"
 """Name of the operator's Lease, and its `NAME_LABEL`."""

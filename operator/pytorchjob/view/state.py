@@ -12,8 +12,8 @@ from pytorchjob.view import reading
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.names import Reason
-from pytorchjob_operator.rounds.values import TrainingReason
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _FIRST_ROUND = timedelta(seconds=60)
@@ -111,7 +111,7 @@ def _of_pods(seen: Seen) -> Shown:
     if degraded.get("reason") == Reason.CRASH_LOOP:
         return _of_condition(State.CRASHING, degraded)
     elastic = reading.part(seen.status, "elastic")
-    if degraded.get("reason") == TrainingReason.WAITING:
+    if degraded.get("reason") in (TrainingReason.WAITING, TrainingReason.TIMED_OUT):
         return _of_condition(State.JOINING, degraded)
     pods = [*seen.living_pods()]
     started = [pod for pod in pods if reading.phase_of(pod) == "Running"]

@@ -31,8 +31,9 @@ from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorE
 from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT, PET_MAX_RESTARTS, PET_NNODES
 from pytorchjob_agent.contract.noted_end import ENDS
 from pytorchjob_agent.contract.reading import ContractError, optional_number
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.repeated import SHORT_SECONDS, why_repeated
-from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage, exit_code_of
+from pytorchjob_agent.contract.termination import TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import own_endpoint, single_node
 from pytorchjob_agent.rendezvous import run as elastic
 from pytorchjob_agent.rendezvous.failure_messages import explain

@@ -16,7 +16,8 @@ from pytorchjob_agent.command.flags import UsageError
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest
 from pytorchjob_agent.rendezvous import own_endpoint
@@ -67,7 +68,7 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
     except ContractError as error:
         return TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message=str(error))
     except ImportError as error:
-        return TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message=_NO_TORCH.format(error))
+        return TerminationMessage(ExitReason.NO_TORCH, ExitCode.SETUP, message=_NO_TORCH.format(error))
     except gate.PreflightError as error:
         return TerminationMessage(ExitReason.PREFLIGHT_FAILED, ExitCode.PREFLIGHT, message=str(error))
     except UnreachableError as error:

@@ -6,7 +6,8 @@ Pure: the time, the signals and the child's return code come in as a `View`; `fi
 from dataclasses import dataclass
 from signal import SIGINT, Signals
 
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage, exit_code_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,6 @@ TOKEN_LIMIT = 8 * 1024
 """Characters of a credential: a service account token has about 1,100, and long names or keys add to them."""
 TRACEBACK_LIMIT = 16 * 1024
 """Characters of a traceback; the end is kept."""
-CAUSE_UNKNOWN = "workers failed here (torchrun does not report why; see the log)"
-"""The message of a failure whose cause the agent cannot know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,6 @@ _FILES = "torch.distributed.checkpoint."
 _CODES = frozenset({exit_code_of(-SIGABRT), exit_code_of(-SIGTERM), ExitCode.RENDEZVOUS})
 """Of workers that torch aborts for a lost peer, or that the agent stops, and of agents that lack a peer's store."""
 
-EARLY = "ended with success while other ranks waited for it in a collective"
-"""What is said of a rank that is the cause for which others failed, although it has not failed itself."""
-
 Kind = TypeVar("Kind")
 
 

@@ -5,7 +5,7 @@ The agent writes `TerminationMessage.to_json` into the pod's termination log; th
 
 import json
 from dataclasses import asdict, dataclass, replace
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Self
 
 from pytorchjob_agent.contract.reading import ObjectReader
@@ -26,20 +26,6 @@ class ExitCode(IntEnum):
     PREFLIGHT = 200  # this node is not fit: try another one
     RENDEZVOUS = 201  # the other members were not reached in time: try again
     FENCED = 202  # a newer incarnation has this pod's place
-
-
-class ExitReason(StrEnum):
-    """The one-word reason of a termination message."""
-
-    WORKER_FAILED = "WorkerFailed"
-    WORKER_HANGS = "WorkerHangs"
-    DRAINED = "Drained"
-    RENDEZVOUS_FAILED = "RendezvousFailed"
-    BAD_SETUP = "BadSetup"
-    BAD_USAGE = "BadUsage"
-    PREFLIGHT_FAILED = "PreflightFailed"
-    AGENT_FAILED = "AgentFailed"
-    FENCED = "Fenced"
 
 
 def exit_code_of(returncode: int) -> int:

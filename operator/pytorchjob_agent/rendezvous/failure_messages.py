@@ -7,7 +7,8 @@ from typing import Any
 
 from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed, Stop
 from pytorchjob_agent.contract.noted_end import NotedEnd
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
 from pytorchjob_agent.hangs.stack_analysis import Place, describe_ranks
 from pytorchjob_agent.workers import failure_report, uncaught_error

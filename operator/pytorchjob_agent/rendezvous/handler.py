@@ -20,7 +20,7 @@ from torch.distributed.run import determine_local_world_size
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_FENCE, FENCE, PET_NPROC_PER_NODE, ROUND_ID
-from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed, Hello, Message
+from pytorchjob_agent.contract.messages import Failed, Hello, Message
 from pytorchjob_agent.contract.reading import ContractError, seconds
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 from pytorchjob_agent.contract.termination import ExitCode
@@ -31,6 +31,7 @@ from pytorchjob_agent.system import network
 from pytorchjob_agent.system.console import say
 
 JOIN_TIMEOUT = 600.0
+_UNEXPLAINED = "workers failed here (torchrun does not report why; see the log)"
 
 
 class CoordinatorRendezvous(RendezvousHandler):
@@ -128,7 +129,7 @@ def _exit_code(end: waiting.End) -> int:
 def _unexplained(membership: Membership) -> Failed:
     assigned = membership.assigned
     assert assigned is not None
-    return Failed(assigned.round, assigned.first_rank, 0, 1, CAUSE_UNKNOWN, errors=(CHILD_FAILED,))
+    return Failed(assigned.round, assigned.first_rank, 0, 1, _UNEXPLAINED, errors=(CHILD_FAILED,))
 
 
 def member(

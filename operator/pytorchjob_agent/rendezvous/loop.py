@@ -19,8 +19,9 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.messages import Assigned, Done, Failed, Heartbeat, Message, Stop
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.repeated import SHORT_SECONDS, Hangs, why_repeated
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage, exit_code_of
 from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.hangs.watch import History
 from pytorchjob_agent.rendezvous import decide as steps
@@ -104,8 +105,8 @@ class ElasticAgent(LocalElasticAgent):
                 return self._left(reason)
             case waiting.Fenced(reason):
                 return self._end(TerminationMessage(ExitReason.FENCED, ExitCode.FENCED, message=reason))
-            case waiting.Unreachable(reason):
-                return self._end(TerminationMessage(ExitReason.RENDEZVOUS_FAILED, ExitCode.RENDEZVOUS, message=reason))
+            case waiting.Unreachable(why, reason):
+                return self._end(TerminationMessage(why, ExitCode.RENDEZVOUS, message=reason))
 
     def _open(self, group: WorkerGroup, *reports: Message, by_members: bool = False, caused: bool = False) -> None:
         """Wait for the next round and start its workers; a round whose store does not answer counts as failed."""

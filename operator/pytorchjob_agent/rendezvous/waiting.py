@@ -7,6 +7,7 @@ store. The workers notice no difference.
 from dataclasses import dataclass, replace
 
 from pytorchjob_agent.contract.messages import Assigned, Join, RoundId, Stop
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.inbox import Inbox
 
@@ -108,6 +109,7 @@ class Leaving:
 class Unreachable:
     """The coordinator was not reached in time."""
 
+    why: ExitReason
     reason: str
 
 
@@ -177,7 +179,8 @@ def _end(waiting: Waiting, known: Known) -> End | None:
     if known.leaving:
         return Leaving("the pod was asked to go while it waited for a round")
     if known.away > known.timeout and known.now - waiting.since > known.timeout:
-        return Unreachable(f"no coordinator within {known.timeout:g} s: {_why(known)}")
+        why = ExitReason.AGENT_REFUSED if inbox.refused is not None else ExitReason.COORDINATOR_UNREACHABLE
+        return Unreachable(why, f"no coordinator within {known.timeout:g} s: {_why(known)}")
     return None
 
 

@@ -18,7 +18,8 @@ from pytorchjob_agent.command import first_process
 from pytorchjob_agent.command.isolation import without_job_variables
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason, TerminationMessage, exit_code_of
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage, exit_code_of
 from pytorchjob_agent.standalone import function
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.workers.failure_report import sentence, write_termination_log

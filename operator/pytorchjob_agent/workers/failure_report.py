@@ -8,15 +8,11 @@ from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.first_failure import ENDED_EARLY
 from pytorchjob_agent.contract.noted_end import NotedEnd
-from pytorchjob_agent.contract.root_cause import EARLY, Evidence, choose
-from pytorchjob_agent.contract.termination import (
-    TERMINATION_LOG_PATH,
-    ExitCode,
-    ExitReason,
-    TerminationMessage,
-    exit_code_of,
-)
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.root_cause import Evidence, choose
+from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH, ExitCode, TerminationMessage, exit_code_of
 from pytorchjob_agent.workers.output import rank_prefix
 
 _log = logging.getLogger(__name__)
@@ -61,7 +57,7 @@ def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
         exit_code=_code(first_failure(failed) if early and failed else first),
         rank=first.rank,
         local_rank=first.local_rank,
-        message=EARLY if early else first.noted.message or message or _from_output(first),
+        message=ENDED_EARLY if early else first.noted.message or message or _from_output(first),
         traceback=first.noted.traceback or traceback or "\n".join(first.tail.splitlines()[-_TAIL_LINES:]),
         errors=first.noted.errors,
         raised_in=first.noted.raised_in,

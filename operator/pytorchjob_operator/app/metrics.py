@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator import __version__
 from pytorchjob_operator.names import Cause
-from pytorchjob_operator.rounds.values import TrainingReason
 
 _PREFIX = "pytorchjob_operator"
 _V1 = "training_operator_jobs"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, assert_never
 
 from pytorchjob_agent.contract.messages import Assigned, FromAgent, Hello, Message, Refused, RoundId, Stop
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
@@ -31,7 +32,6 @@ from pytorchjob_operator.rounds.state import (
     Send,
     Tick,
 )
-from pytorchjob_operator.rounds.values import TrainingReason
 
 _log = logging.getLogger(__name__)
 _SECRET_BYTES = 32
@@ -175,10 +175,10 @@ class Jobs:
         excess = self._usage.hold(link.title, more)
         return None if excess is None else Refused(excess, again=True)
 
-    def authentication_failed(self, uid: str, message: str) -> None:
+    def authentication_failed(self, uid: str, reason: TrainingReason, message: str) -> None:
         """Report an agent that may not take part in this job. Nothing happens if the job is unknown."""
         if uid in self._jobs:
-            self._feed(uid, AuthenticationFailed(message))
+            self._feed(uid, AuthenticationFailed(message, reason))
 
     def tick(self) -> None:
         """Let time pass for all jobs."""

@@ -23,6 +23,7 @@ from pytorchjob_agent.contract.messages import (
     Refused,
     read_from_agent,
 )
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.unauthenticated import Stage, Unauthenticated
 from pytorchjob_operator.coordinator import authentication
 from pytorchjob_operator.coordinator.authentication import Authenticator
@@ -208,7 +209,7 @@ class Server:
         rejection = self._authenticator.reject(hello, connection.address)
         if rejection is not None:
             if rejection.report:
-                self._jobs.authentication_failed(hello.job, rejection.report)
+                self._jobs.authentication_failed(hello.job, TrainingReason.AGENT_REFUSED, rejection.report)
             raise _RefusedError(rejection.refused)
         stop = self._jobs.stop_for(hello)
         if stop is not None:
@@ -218,7 +219,7 @@ class Server:
         admission = self._jobs.admission(hello.job)
         refused = authentication.refusal(hello, admission)
         if refused is None and admission is not None and (refused := authentication.no_room(admission)) is not None:
-            self._jobs.authentication_failed(hello.job, refused.message)  # people see it in the job's status
+            self._jobs.authentication_failed(hello.job, TrainingReason.AGENT_LIMIT, refused.message)
         if refused is not None:
             raise _RefusedError(refused)
         self._enter(connection, hello)

@@ -2,22 +2,20 @@
 
 import re
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from signal import SIGKILL
 
-from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
-from pytorchjob_agent.contract.root_cause import EARLY, choose
+from pytorchjob_agent.contract.first_failure import FirstFailure
+from pytorchjob_agent.contract.reasons import FailureKind
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED, choose
+from pytorchjob_agent.contract.termination import exit_code_of
+from pytorchjob_operator.local import kubelet
 from pytorchjob_operator.local.log_filter import Place
 from pytorchjob_operator.local.node import ReplicaEnd
-from pytorchjob_operator.model import ConditionType, PyTorchJob
-
-_RANK = re.compile(r"rank (\d+) \(([^)]+)\)")
-"""How the coordinator's messages begin."""
-_KILLED = re.compile(r"SIGKILL|exit(?:ed with)?(?: code)? 137\b")
+from pytorchjob_operator.model import ConditionType, FirstFailureStatus, PyTorchJob
 
 _NO_SCRIPT = re.compile(r"can't open file '([^']+)': \[Errno 2\]")
 """Python's words."""
-_NO_PROGRAM = re.compile(r"cannot start '([^']+)' on this machine .*: No such file")
-"""The words of a local run (`supervisor.py`)."""
-
 _NO_MODULE = re.compile(r"No module named '([^']+)'")
 _PACKAGES = {"PIL": "pillow", "cv2": "opencv-python", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 _STEPS = {
@@ -27,7 +25,6 @@ _STEPS = {
         "no GPU here: let the script use the CPU where torch.cuda.is_available() is false",
     r"EADDRINUSE|[Aa]ddress already in use":
         "end the process that has the port, or let the script take the port from MASTER_PORT",
-    re.escape(EARLY): "let every rank take the same number of steps, or wait for the others before it ends",
     r": error: (?:the following arguments|unrecognized arguments|argument |ambiguous option)":
         "correct the arguments in the command of the job's file",
     r"\bMemoryError\b": "memory ran out: start fewer processes (spec.nprocPerNode), or load less",
@@ -41,34 +38,34 @@ Blamed = tuple[int | None, str]
 
 def blamed(job: PyTorchJob, ends: Sequence[ReplicaEnd]) -> Blamed | None:
     """Return who caused the failure; `ends` are the replicas that ended without success just before the job did."""
-    rank = _RANK.match(_message(job))
-    if rank is not None and not unexplained(job):
-        return int(rank[1]), ""
+    known = _first(job)
+    if known is not None and known.rank is not None and not unexplained(job):
+        return known.rank, ""
     if (first := _root_cause(ends)) is not None:
         return first.rank, first.label
-    return (int(rank[1]), rank[2].removeprefix(f"{job.metadata.name}-")) if rank else None
+    return (known.rank, _label(job, known)) if known is not None else None
 
 
 def unexplained(job: PyTorchJob) -> bool:
     """Return whether torchrun has told the coordinator no reason: what its workers have noted counts."""
-    return CAUSE_UNKNOWN in _message(job)
+    known = _first(job)
+    return known is not None and known.error == CHILD_FAILED
 
 
 def report(job: PyTorchJob, ends: Sequence[ReplicaEnd], find_place: FindPlace) -> list[str]:
     """Return the lines of the report; `ends` are the replicas that ended without success just before the job did."""
-    message = _message(job)
-    who = blamed(job, ends)
-    first = _root_cause(ends) if unexplained(job) or not _RANK.match(message) else None
-    lines = [message]
-    if first is not None and (first.rank is not None or f"{job.metadata.name}-{first.label}" not in message):
+    known, who = _first(job), blamed(job, ends)
+    first = _root_cause(ends) if known is None or known.rank is None or unexplained(job) else None
+    lines = [_message(job)]
+    if first is not None and (first.rank is not None or known is None or first.label != _label(job, known)):
         lines.append(f"{first.label}: {first.how}{f': {first.why}' if first.why else ''}")
-    text = " ".join(lines)
+    how = _How.of(known, first)
     place = first.place if first else None
-    if place is None and who and EARLY not in text and not _KILLED.search(text):
+    if place is None and who and how is _How.ERROR:
         place = find_place(*who)
     if place is not None:
         lines.append(f"at {place}; the traceback is above")
-    return [*lines, f"next: {_next_step(text, place)}"]
+    return [*lines, f"next: {_next_step(how, ' '.join(lines), place)}"]
 
 
 def _message(job: PyTorchJob) -> str:
@@ -76,10 +73,18 @@ def _message(job: PyTorchJob) -> str:
     return failed.message if failed else ""
 
 
-def with_place(message: str, find_place: FindPlace) -> str:
-    """Return the message of a rank's failure with the place in its script, if that is known."""
-    rank = _RANK.match(message)
-    place = find_place(int(rank[1]), "") if rank else None
+def _first(job: PyTorchJob) -> FirstFailureStatus | None:
+    return job.status.failure.first if job.status.failure is not None else None
+
+
+def _label(job: PyTorchJob, known: FirstFailureStatus) -> str:
+    """Return how a local run names the replica of a pod."""
+    return known.pod.removeprefix(f"{job.metadata.name}-")
+
+
+def with_place(message: str, first: FirstFailure | None, find_place: FindPlace) -> str:
+    """Return the message of an event; that of a rank's failure with the place in its script, if that is known."""
+    place = find_place(first.rank, "") if first is not None else None
     return f"{message} ({place})" if place else message
 
 
@@ -88,19 +93,39 @@ def _root_cause(ends: Sequence[ReplicaEnd]) -> ReplicaEnd | None:
     return choose(ends, lambda end: end.evidence) if ends else None
 
 
-def _next_step(text: str, place: Place | None) -> str:
+class _How(Enum):
+    """How the first one ended, as far as it decides what to do next."""
+
+    ERROR = auto()
+    NOT_STARTED = auto()
+    KILLED = auto()
+    ENDED_EARLY = auto()
+
+    @classmethod
+    def of(cls, known: FirstFailureStatus | None, end: ReplicaEnd | None) -> "_How":
+        """Return it from the end of a replica, or else from the job's status."""
+        early = end.evidence.early if end is not None else known is not None and known.kind == FailureKind.ENDED_EARLY
+        code = end.evidence.exit_code if end is not None else known.exit_code if known is not None else None
+        if early:
+            return cls.ENDED_EARLY
+        return {exit_code_of(-SIGKILL): cls.KILLED, kubelet.START_ERROR: cls.NOT_STARTED}.get(code or 0, cls.ERROR)
+
+
+def _next_step(how: _How, text: str, place: Place | None) -> str:
     if module := _NO_MODULE.search(text):
         name = module[1].partition(".")[0]
         return f"install {_PACKAGES.get(name, name)} for the Python of this machine, or correct the import"
     for words, step in _STEPS.items():
         if re.search(words, text):
             return step
+    if how is _How.ENDED_EARLY:
+        return "let every rank take the same number of steps, or wait for the others before it ends"
     if place is not None:
         return f"correct {place.path}, line {place.line}, and run the job again"
     if script := _NO_SCRIPT.search(text):
         return f"there is no {script[1]}: correct the command in the job's file, or run it in the script's folder"
-    if program := _NO_PROGRAM.search(text):
-        return f"install {program[1]} on this machine, or correct the command in the job's file"
-    if _KILLED.search(text):
+    if how is _How.NOT_STARTED:
+        return "install this program on this machine, or correct the command in the job's file"
+    if how is _How.KILLED:
         return "find what killed the process; if memory ran out, start fewer processes (spec.nprocPerNode)"
     return "read the lines above, or run again with --verbose, which prints every line of all replicas"

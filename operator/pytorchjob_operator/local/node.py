@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.first_failure import ENDED_EARLY
 from pytorchjob_agent.contract.noted_end import NotedEnd
 from pytorchjob_agent.contract.printed_error import is_rule
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.contract.root_cause import CHILD_FAILED, EARLY, Evidence, choose
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED, Evidence, choose
 from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, TerminationMessage, exit_code_of
 from pytorchjob_operator import names
 from pytorchjob_operator.local import kubelet, replica_process, worker_ends
@@ -420,7 +421,7 @@ class Node:
 def _how(noted: NotedEnd) -> str:
     if noted.code is None:
         return "ended"
-    return EARLY if noted.code == 0 else kubelet.exited(noted.code)
+    return ENDED_EARLY if noted.code == 0 else kubelet.exited(noted.code)
 
 
 def _termination_message(pod: LocalPod) -> TerminationMessage | None:

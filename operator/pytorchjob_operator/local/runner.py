@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
+from pytorchjob_agent.contract.first_failure import FirstFailure
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.errors import InvalidJob
@@ -36,7 +38,6 @@ from pytorchjob_operator.plan.writes import (
     DeletePod,
     UpdateChild,
 )
-from pytorchjob_operator.rounds.values import TrainingReason
 
 _TICK = 1.0
 """Maximum seconds between two updates of the progress line."""
@@ -84,7 +85,7 @@ class Runner:
     ) -> None:
         """`file` has the current number of workers, and keeps the status; `record` is for other commands."""
         self._job, self._node, self._screen, self._file, self._record = job, node, screen, file, record
-        self._messages: list[tuple[str, str, bool]] = []
+        self._messages: list[tuple[str, str, bool, FirstFailure | None]] = []
         self._ends: list[ReplicaEnd] = []
         self._children: tuple[Child, ...] = ()
         self._status_due: datetime | None = None
@@ -132,7 +133,7 @@ class Runner:
             wake_at = self._settle()
             self._keep()
             for event in self._coordinator.take_events():
-                self._note(event.reason, event.message, warning=event.warning)
+                self._note(event.reason, event.message, warning=event.warning, first=event.first)
             ended = next((status for kind, status in _ENDED.items() if self._job.status.holds(kind)), None)
             if ended is ExitStatus.FAILED:
                 self._ends = [*self._node.take_ends(), *self._early_ends()]
@@ -205,9 +206,9 @@ class Runner:
         for event in plan.events:
             self._note(event.reason, event.message, warning=event.type is EventType.WARNING)
 
-    def _note(self, reason: str, message: str, *, warning: bool) -> None:
+    def _note(self, reason: str, message: str, *, warning: bool, first: FirstFailure | None = None) -> None:
         """Keep an event until it is known whether the job has failed: then its report takes the place of events."""
-        self._messages.append((message, reason, warning))
+        self._messages.append((message, reason, warning, first))
         self._record.event(self._job, reason, message, warning=warning)
 
     def _keep(self, *, final: bool = False) -> None:
@@ -222,8 +223,8 @@ class Runner:
         return report is not None and report.ended is not None and report.ended.failed
 
     def _report_messages(self) -> None:
-        for message, reason, warning in self._messages:
-            text = failure.with_place(message, self._filter.place)
+        for message, reason, warning, first in self._messages:
+            text = failure.with_place(message, first, self._filter.place)
             self._screen.message(f"{'!' if warning else '-'} {reason}: {text}")
             if reason == TrainingReason.ROUND_STARTED:
                 self._filter.forget_places()

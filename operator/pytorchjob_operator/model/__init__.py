@@ -24,6 +24,8 @@ from pytorchjob_operator.model.spec import (
 from pytorchjob_operator.model.status import (
     Condition,
     ElasticStatus,
+    FailureStatus,
+    FirstFailureStatus,
     GoodputSeconds,
     GoodputStatus,
     JobStatus,
@@ -44,6 +46,8 @@ __all__ = [
     "DurableDirectory",
     "ElasticPolicy",
     "ElasticStatus",
+    "FailureStatus",
+    "FirstFailureStatus",
     "GoodputSeconds",
     "GoodputStatus",
     "JobSpec",

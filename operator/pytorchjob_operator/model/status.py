@@ -99,6 +99,40 @@ class ReplicaStatuses(Model):
         return self.master if replica_type is ReplicaType.MASTER else self.worker
 
 
+class FirstFailureStatus(Model):
+    """The failure that caused the others."""
+
+    kind: ReasonWord = Field(
+        description="WorkerFailed, WorkersHang, or RankEndedEarly: it ended with success while others needed it."
+    )
+    rank: Count | None = Field(default=None, description="The rank that failed. Unset: unknown.")
+    pod: Short = Field(description="The pod that failed, or whose rank failed.")
+    exit_code: Count | None = Field(
+        default=None, description="Its exit code as a shell reports it: 128 plus the signal's number. Unset: none."
+    )
+    error: Annotated[str, Field(max_length=128)] | None = Field(
+        default=None, description="The type of its uncaught error. Unset: unknown. Example: KeyError."
+    )
+    step: Position | None = Field(default=None, description="The last step that the round reached. Unset: unknown.")
+    message: Annotated[str, Field(max_length=1024)] | None = Field(
+        default=None,
+        description="What the worker, its agent or the container wrote last. Unset: nothing. Example: KeyError: 'x'.",
+    )
+
+
+class FailureStatus(Model):
+    """Why the job failed, for programs; the message of the condition Failed says it for people."""
+
+    reason: ReasonWord = Field(
+        description="RestartsUsedUp, SameErrorAgain, NoProgress, SameHangAgain, PermanentError, UnequalVersions,"
+        " BackoffLimitExceeded, DeadlineExceeded, RestartsWouldNotHelp or ReplicaFailed."
+    )
+    first: FirstFailureStatus | None = Field(
+        default=None,
+        description="The failure after which the job ended. Unset: none, or it is not known which came first.",
+    )
+
+
 class RestartStatus(Model):
     """A restart of the workers: when, and why."""
 
@@ -107,6 +141,7 @@ class RestartStatus(Model):
     message: Annotated[str, Field(max_length=4096)] = Field(
         default="", description="A sentence for people: which pod and rank failed first, and how."
     )
+    first: FirstFailureStatus | None = Field(default=None, description="The same for programs. Unset: unknown.")
 
 
 class ElasticStatus(Model):
@@ -284,6 +319,8 @@ class JobStatus(Model):
         description="metadata.generation that this status is about. If it is older, the operator has not processed the"
         " newest spec yet.",
     )
+
+    failure: FailureStatus | None = Field(default=None, description="Why the job failed. Unset: it has not.")
 
     restarts: Count | None = Field(
         default=None,

@@ -7,13 +7,14 @@ the time: `progress_delay` decides how often they are written.
 from datetime import datetime, timedelta
 from typing import Any
 
+from pytorchjob_agent.contract.first_failure import FirstFailure
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report
-from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus, RestartStatus
+from pytorchjob_operator.model import ElasticStatus, FirstFailureStatus, JobStatus, ProgressStatus, RestartStatus
 from pytorchjob_operator.model.status import LONGEST_MESSAGE
 from pytorchjob_operator.observed import PodProblem
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import STOPPED, WITHOUT_PODS, Outcome, Phase
-from pytorchjob_operator.rounds.values import TrainingReason
+from pytorchjob_operator.plan.outcome import STOPPED, WITHOUT_PODS, Outcome, failed
 
 STATUS_DELAY = timedelta(seconds=5)
 """A new round, restart or problem is in the status after this time; the status is not written more often."""
@@ -25,6 +26,7 @@ _LIKELIEST_FIRST = (
     TrainingReason.COORDINATOR_DEFECT,
     TrainingReason.DUPLICATE_REPLICA,
     TrainingReason.AGENT_REFUSED,
+    TrainingReason.AGENT_LIMIT,
     TrainingReason.PEER_UNREACHABLE,
     TrainingReason.UNEQUAL_VERSIONS,
     TrainingReason.COORDINATOR_UNREACHABLE,
@@ -32,7 +34,7 @@ _LIKELIEST_FIRST = (
     TrainingReason.CHECKPOINTS,
     TrainingReason.CLOCKS_DIFFER,
 )
-_STALLS = (TrainingReason.COORDINATOR_DEFECT, TrainingReason.WAITING)
+_STALLS = (TrainingReason.COORDINATOR_DEFECT, TrainingReason.TIMED_OUT)
 """The reasons for which a job is stalled."""
 _STALLED = "the last rendezvous failed: no round starts until an agent joins again"
 _LARGEST = 1e15
@@ -44,7 +46,9 @@ _MOST_REMAINING = 86_400
 def verdict(context: Context) -> Outcome | None:
     """Return the failure that the coordinator reports, with its message; None otherwise."""
     ended = context.seen.report.ended if context.seen.report else None
-    return Outcome(Phase.FAILED, ended.message) if ended is not None and ended.failed else None
+    if ended is None or not ended.failed:
+        return None
+    return failed(ended.reason, ended.message, _first(ended.first))
 
 
 def restarts(context: Context) -> int:
@@ -65,8 +69,8 @@ def _problems(report: Report) -> dict[str, str]:
     """Return the problems, the likeliest cause first. A stalled job always has one: why no round starts."""
     stalled = report.phase is PhaseName.STALLED
     found = {str(reason): message for reason, message in report.problems.items()}
-    if stalled and not any(reason in found for reason in _STALLS):
-        found[TrainingReason.WAITING.value] = _STALLED
+    if stalled and TrainingReason.COORDINATOR_DEFECT not in found:
+        found[TrainingReason.TIMED_OUT.value] = found.pop(TrainingReason.WAITING, _STALLED)
     order = [reason.value for reason in (*(_STALLS if stalled else ()), *_LIKELIEST_FIRST)]
     return {reason: found[reason] for reason in dict.fromkeys([*order, *sorted(found)]) if reason in found}
 
@@ -151,7 +155,21 @@ def _last_restart(stored: RestartStatus | None, last: LastRestart | None, now: d
     time = (now - timedelta(seconds=last.age)).replace(microsecond=0)
     if stored and (stored.reason, stored.message) == (last.reason, last.message) and time - stored.time < STATUS_DELAY:
         return stored
-    return RestartStatus(time=time, reason=last.reason, message=last.message)
+    return RestartStatus(time=time, reason=last.reason, message=last.message, first=_first(last.first))
+
+
+def _first(failure: FirstFailure | None) -> FirstFailureStatus | None:
+    if failure is None:
+        return None
+    return FirstFailureStatus(
+        kind=failure.kind,
+        rank=failure.rank,
+        pod=failure.pod,
+        exit_code=failure.exit_code or None,
+        error=failure.error[:128] or None,
+        step=None if failure.step is None else min(failure.step, _MOST),
+        message=failure.message[:1024] or None,
+    )
 
 
 def _progress(stored: ProgressStatus | None, report: Report, now: datetime) -> ProgressStatus | None:

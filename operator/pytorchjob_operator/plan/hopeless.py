@@ -8,14 +8,15 @@ preflight checks found unfit may be fit on another node. A job that trains meanw
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from pytorchjob_agent.contract.termination import ExitReason, exit_code_of
-from pytorchjob_operator.model import PyTorchJob, UnfitPod
+from pytorchjob_agent.contract.reasons import EndReason, ExitReason, FailureKind
+from pytorchjob_agent.contract.termination import exit_code_of
+from pytorchjob_operator.model import FirstFailureStatus, PyTorchJob, UnfitPod
 from pytorchjob_operator.model.status import MAX_UNFIT
 from pytorchjob_operator.names import CONTAINER, Reason
 from pytorchjob_operator.observed import Observed, Pod, PodProblem
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import WITHOUT_PODS, Outcome, Phase
+from pytorchjob_operator.plan.outcome import WITHOUT_PODS, Outcome, failed
 from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.problem import Crash
 
@@ -25,9 +26,16 @@ CALM = timedelta(seconds=120)
 """A container that runs this long again is out of its crash loop."""
 _FROM_OUTSIDE = (exit_code_of(-9), exit_code_of(-15))
 """Exit codes of a container that was killed or stopped: its program is not the cause."""
-_PERMANENT = (ExitReason.BAD_SETUP, ExitReason.BAD_USAGE)
+_PERMANENT = (ExitReason.NO_TORCH, ExitReason.BAD_SETUP, ExitReason.BAD_USAGE)
 """The agent's verdicts that every start repeats."""
-_MAY_PASS = (ExitReason.PREFLIGHT_FAILED, ExitReason.RENDEZVOUS_FAILED, ExitReason.FENCED, ExitReason.DRAINED)
+_MAY_PASS = (
+    ExitReason.PREFLIGHT_FAILED,
+    ExitReason.RENDEZVOUS_FAILED,
+    ExitReason.COORDINATOR_UNREACHABLE,
+    ExitReason.AGENT_REFUSED,
+    ExitReason.FENCED,
+    ExitReason.DRAINED,
+)
 """The agent's verdicts of which the program is not the cause: an unfit node, no peers, a replaced or drained pod."""
 
 
@@ -62,9 +70,12 @@ def verdict(context: Context) -> Outcome | None:
     """Return the failure of a job that cannot run; None otherwise, and while a round trains."""
     if _trains(context):
         return None
-    reasons = (_permanent(context, pod, crash) or _unfit(pod, crash, context.unfit) for pod, crash in context.crashed)
-    why = next((reason for reason in reasons if reason), None)
-    return Outcome(Phase.FAILED, why) if why else None
+    for pod, crash in context.crashed:
+        if why := _permanent(context, pod, crash) or _unfit(pod, crash, context.unfit):
+            code, words = min(max(crash.code, 0), 255), crash.message[:1024]
+            first = FirstFailureStatus(kind=FailureKind.EXITED, pod=pod.name, exit_code=code, message=words or None)
+            return failed(EndReason.HOPELESS, why, first)
+    return None
 
 
 def problem(context: Context, outcome: Outcome) -> PodProblem | None:

@@ -10,7 +10,7 @@ from typing import Any
 from pytorchjob_operator import names
 
 DIRECTORY = "/opt/pytorchjob-agent"
-INIT_CONTAINER = "pytorchjob-agent-install"
+
 VOLUME = "pytorchjob-agent"
 PYTHONPATH = "PYTHONPATH"
 MAX_RESTARTS = 1_000_000
@@ -36,7 +36,7 @@ def into(pod: Mapping[str, Any], image: str) -> dict[str, Any]:
 
 def _init_container(pod: Mapping[str, Any], image: str) -> dict[str, Any]:
     return {
-        "name": INIT_CONTAINER,
+        "name": names.AGENT_INSTALL,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["pytorchjob-agent", "install", DIRECTORY],

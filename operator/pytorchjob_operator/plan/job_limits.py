@@ -7,21 +7,24 @@ restarted inside their container.
 
 from datetime import datetime, timedelta
 
+from pytorchjob_agent.contract.reasons import EndReason
 from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import elastic, replicas
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import Outcome, failed
 
 
 def exceeded(context: Context) -> Outcome | None:
     """Return the failure, with v1's message, if the job exceeds a limit now; otherwise None."""
     seen, name = context.seen, context.job.metadata.name
     if out_of_restarts(context):
-        return Outcome(Phase.FAILED, f"Job {name} has failed because it has reached the specified backoff limit")
+        return failed(
+            EndReason.BACKOFF_LIMIT, f"Job {name} has failed because it has reached the specified backoff limit"
+        )
     end = deadline(seen.job)
     if end is not None and seen.now >= end:
-        return Outcome(Phase.FAILED, f"Job {name} has failed because it was active longer than specified deadline")
+        return failed(EndReason.DEADLINE, f"Job {name} has failed because it was active longer than specified deadline")
     return None
 
 

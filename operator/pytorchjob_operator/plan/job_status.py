@@ -73,6 +73,7 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
             "unfit_pods": None if outcome.phase in STOPPED else context.unfit or None,
             **elastic.fields(context, outcome, now),
             **stragglers.fields(context, outcome, now),
+            "failure": outcome.failure,
             "completion_time": stored.completion_time or (now if ended else None),
             "observed_generation": seen.job.metadata.generation or None,
         }

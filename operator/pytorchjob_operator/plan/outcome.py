@@ -7,7 +7,8 @@ succeeded stays succeeded.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytorchjob_operator.model import PyTorchJob, ReplicaSpec, RestartPolicy
+from pytorchjob_agent.contract.reasons import EndReason
+from pytorchjob_operator.model import FailureStatus, FirstFailureStatus, PyTorchJob, ReplicaSpec, RestartPolicy
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.replicas import ReplicaComparison
@@ -55,6 +56,13 @@ class Outcome:
 
     phase: Phase
     message: str
+    failure: FailureStatus | None = None
+    """Of a job that has failed: why, for programs."""
+
+
+def failed(reason: EndReason, message: str, first: FirstFailureStatus | None = None) -> Outcome:
+    """Return the outcome of a job that fails now."""
+    return Outcome(Phase.FAILED, message, FailureStatus(reason=reason, first=first))
 
 
 def count(job: PyTorchJob, seen: ReplicaComparison) -> dict[ReplicaType, Counts]:
@@ -86,7 +94,7 @@ def decide(job: PyTorchJob, seen: ReplicaComparison, counts: dict[ReplicaType, C
         pods = [pod for replica, pod in seen.present.items() if replica.type is replica_type]
         decisions = {restart.decide(replicas.restart_policy(spec), pod)[0] for pod in pods}
         if PodAction.END in decisions:
-            return Outcome(Phase.FAILED, _failed(name, replica_type, spec, lost))
+            return failed(EndReason.REPLICA_FAILED, _failed(name, replica_type, spec, lost))
         return Outcome(Phase.RESTARTING, _restarting(name, replica_type, lost, PodAction.REPLACE in decisions))
     leader = counts[ReplicaType.MASTER if with_master else ReplicaType.WORKER]
     if leader.active > 0:

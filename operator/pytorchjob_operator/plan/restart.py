@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytorchjob_agent.contract.termination import ExitReason
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.model.status import MAX_REPLACING
 from pytorchjob_operator.observed import Pod, PodPhase

@@ -18,13 +18,14 @@ from pytorchjob_agent.contract.messages import (
     Stop,
     Welcome,
 )
+from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_operator.rounds import past_failures, rendezvous, running, threats
 from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.state import Send
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import EndReason, Member, Round, TrainingReason
+from pytorchjob_operator.rounds.values import Member, Round
 
 FRESH_SECONDS = 2.0
 """An agent that sent something within this time lives."""
@@ -58,12 +59,12 @@ def hello(transition: Transition, connection: int, message: Hello) -> None:
         rendezvous.release_leaving(transition)
 
 
-def authentication_failed(transition: Transition, message: str) -> None:
-    """Set the problem of an agent that cannot prove its identity; one event for all of them while it lasts."""
+def authentication_failed(transition: Transition, reason: TrainingReason, message: str) -> None:
+    """Set the problem of an agent that may not enter; one event for all of them while it lasts."""
     transition.state = replace(transition.state, refused_at=transition.now)
     transition.reason = message
-    if TrainingReason.AGENT_REFUSED not in transition.state.problems:
-        transition.set_problem(TrainingReason.AGENT_REFUSED, message)
+    if reason not in transition.state.problems:
+        transition.set_problem(reason, message)
 
 
 def expire_refusals(transition: Transition) -> None:
@@ -72,6 +73,7 @@ def expire_refusals(transition: Transition) -> None:
     if state.refused_at is not None and state.refused_at <= expired:
         transition.state = replace(transition.state, refused_at=None)
         transition.clear_problem(TrainingReason.AGENT_REFUSED)
+        transition.clear_problem(TrainingReason.AGENT_LIMIT)
     if state.duplicate_at is not None and state.duplicate_at <= expired:
         transition.state = replace(transition.state, duplicate_at=None)
         transition.clear_problem(TrainingReason.DUPLICATE_REPLICA)

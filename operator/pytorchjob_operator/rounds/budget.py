@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN
+from pytorchjob_agent.contract.first_failure import FirstFailure
+from pytorchjob_agent.contract.reasons import EndReason, FailureKind, TrainingReason
 from pytorchjob_agent.contract.repeated import (
     HANG_SECONDS,
     SAME_HANG,
@@ -17,11 +18,11 @@ from pytorchjob_agent.contract.repeated import (
     why_repeated,
     why_same_hang,
 )
-from pytorchjob_agent.contract.root_cause import EARLY, choose, doubt
+from pytorchjob_agent.contract.root_cause import choose, doubt
 from pytorchjob_operator.rounds import past_failures
 from pytorchjob_operator.rounds.phases import Rendezvous
 from pytorchjob_operator.rounds.state import JobState
-from pytorchjob_operator.rounds.values import End, EndReason, Failure, PastRestart, Policy, TrainingReason, count
+from pytorchjob_operator.rounds.values import End, Failure, PastRestart, Policy
 
 SAME_ERROR = 3
 """The same error this many times in a row, each before the first step, ends the job."""
@@ -61,7 +62,7 @@ def with_early_ends(state: JobState, failures: tuple[Failure, ...]) -> tuple[Fai
         if member is None:
             return failures  # without its number of workers, no rank after it is known
         if member.index in round_.done and member.done_at is not None:
-            found.append(Failure(member.index, first_rank, 0, EARLY, "", member.done_at, early=True))
+            found.append(Failure(member.index, first_rank, 0, "", "", member.done_at, early=True))
         first_rank += member.nproc
     return (*failures, *found)
 
@@ -71,31 +72,26 @@ def may_be_consequence(failure: Failure) -> bool:
 
     Exit code 1 is Python's after an uncaught error, so without a type it says nothing.
     """
-    unknown = failure.message in ("", CAUSE_UNKNOWN) or (not failure.errors and failure.exit_code == _UNCAUGHT)
+    unknown = not failure.message or (not failure.errors and failure.exit_code == _UNCAUGHT)
     return doubt(failure.evidence) > 0 or (not failure.hang and unknown)
 
 
-def describe(state: JobState, failures: Sequence[Failure]) -> str:
-    """Return one sentence: which rank, on which pod, its error, its step, and how many other ranks failed."""
+def first_failure(state: JobState, failures: Sequence[Failure]) -> FirstFailure:
+    """Return what is shown of the failure that caused the others."""
     first = root_cause(failures)
     member = state.members.get(first.index)
-    pod = member.pod if member else f"replica {first.index}"
-    step = reached_step(state)
-    where = f" at step {step}" if step is not None else ""
     failed = {failure.rank for failure in failures if not failure.early}
     later = failed.union(*(failure.also for failure in failures)) - {first.rank}
-    others = _others(len(later), first.hang)
-    if first.early:
-        return f"rank {first.rank} ({pod}) {EARLY}{where}{others}"
-    how = "hangs" if first.hang else f"exited with code {first.exit_code}"
-    return f"rank {first.rank} ({pod}) {how}{where}: {first.message or 'no message'}{others}"
-
-
-def _others(later: int, hang: bool) -> str:
-    if not later:
-        return ""
-    what = ("waits for it" if later == 1 else "wait for it") if hang else "failed too"
-    return f"; {count(later, 'other rank')} {what}"
+    return FirstFailure(
+        FailureKind.ENDED_EARLY if first.early else FailureKind.HANGS if first.hang else FailureKind.EXITED,
+        first.rank,
+        member.pod if member else f"replica {first.index}",
+        first.exit_code,
+        "" if first.early else first.message,
+        first.errors[0] if first.errors else "",
+        reached_step(state),
+        len(later),
+    )
 
 
 def reached_step(state: JobState) -> int | None:
@@ -110,7 +106,8 @@ def reached_step(state: JobState) -> int | None:
 def judge(state: JobState, failures: Sequence[Failure], now: float) -> FailureVerdict:
     """Decide what follows from one failed round."""
     first, step = root_cause(failures), reached_step(state)
-    message = describe(state, failures)
+    shown = first_failure(state, failures)
+    message = shown.sentence
     same = "; ".join(sorted(failure.places for failure in failures if failure.places)) if first.hang else ""
     text = f"hang {same}" if same else f"{first.exit_code} {_NUMBERS.sub('#', first.message)[:200]}"
     signature = past_failures.signature(text)
@@ -118,13 +115,13 @@ def judge(state: JobState, failures: Sequence[Failure], now: float) -> FailureVe
     past = [known for known in state.history if known.counted]
     if _is_progress_unknown(state) and _reports_steps(state):
         step = _last_step(past) + 1  # counts as progress: the job must not end for what only a former leader saw
-    restart = PastRestart(now, reason, message, True, signature, step)
+    restart = PastRestart(now, reason, message, True, signature, step, shown)
     no_progress = _made_no_progress(state, now)
     found = _find_end(state, [*past, restart], first, no_progress)
     if found is None:
         return FailureVerdict(None, restart, _pause(past, no_progress, now), message)
     end_reason, why = found
-    return FailureVerdict(End(end_reason, f"{message}. {why}", first.exit_code or 1, now), restart, 0.0, message)
+    return FailureVerdict(End(end_reason, f"{message}. {why}", first.exit_code or 1, now, shown), restart, 0.0, message)
 
 
 def remember(history: tuple[PastRestart, ...], restart: PastRestart) -> tuple[PastRestart, ...]:

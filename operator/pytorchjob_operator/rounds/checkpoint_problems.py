@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from pytorchjob_agent.contract.messages import Heartbeat
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, TrainingReason
+from pytorchjob_operator.rounds.values import Member
 
 
 def record(transition: Transition, member: Member, message: Heartbeat) -> None:

@@ -53,8 +53,8 @@ def decide(state: JobState, input_: Input, now: float) -> Decision:
             losses.connection_closed(transition, connection, index)
         case JobSynced():
             losses.sync_job(transition, input_)
-        case AuthenticationFailed(message):
-            arrivals.authentication_failed(transition, message)
+        case AuthenticationFailed(message, reason):
+            arrivals.authentication_failed(transition, reason, message)
         case Tick():
             transition.reason = "time passed"
         case _:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pytorchjob_agent.contract.fields import cut
-from pytorchjob_agent.contract.messages import CAUSE_UNKNOWN, Failed
+from pytorchjob_agent.contract.messages import Failed
 from pytorchjob_operator.rounds.phases import Rendezvous
 from pytorchjob_operator.rounds.values import Failure
 
@@ -43,7 +43,7 @@ def leaves_because(phase: Rendezvous, index: int | None) -> bool:
 
     A torchrun whose workers are done starts again when another round begins. torchrun reports no cause of a failure.
     """
-    unexplained = any(failure.message == CAUSE_UNKNOWN for failure in phase.failures)
+    unexplained = any(failure.unexplained for failure in phase.failures)
     return unexplained and phase.last_round is not None and index in phase.last_round.done
 
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from itertools import accumulate
 
 from pytorchjob_agent.contract.messages import Assigned, Hold, RoundId
+from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import checkpoint_problems, endings, past_failures, versions
 from pytorchjob_operator.rounds.phases import Rendezvous, Running, Trigger
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import End, EndReason, Member, Round, TrainingReason, count
+from pytorchjob_operator.rounds.values import End, Member, Round, count
 
 
 def form(transition: Transition, phase: Rendezvous, waiting: Sequence[Member]) -> None:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds import absent, accounting, awaited, rendezvous, running, threats
 from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, Round, SilentAgent, TrainingReason
+from pytorchjob_operator.rounds.values import Member, Round, SilentAgent
 
 RECONNECT_SECONDS = 2.5 * HEARTBEAT_SECONDS
 """How long a member may take to reconnect: by then its peers have reported whether they hear it."""

@@ -7,7 +7,8 @@ the former one would have: by the failures of the last seconds, the same error a
 from collections.abc import Sequence
 from zlib import crc32
 
-from pytorchjob_operator.rounds.values import PastRestart, TrainingReason
+from pytorchjob_agent.contract.reasons import TrainingReason
+from pytorchjob_operator.rounds.values import PastRestart
 
 MOST = 64
 """How many failures survive: the last ones."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any, assert_never
 
 from pytorchjob_agent.contract.messages import Hello, ProtocolError, RoundId, read_from_agent
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.goodput.ledger import Ledger
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.state import (
@@ -120,8 +121,8 @@ def _encode(input_: Input) -> dict[str, Any]:
                 "lacks_pods": lacks_pods,
                 "ledger": None if ledger is None else ledger.to_object(),
             }
-        case AuthenticationFailed(message):
-            return {"input": "authentication failed", "message": message}
+        case AuthenticationFailed(message, reason):
+            return {"input": "authentication failed", "message": message, "reason": reason}
         case Tick():
             return {"input": "tick"}
     assert_never(input_)
@@ -141,7 +142,7 @@ def _decode(item: dict[str, Any]) -> Input:
             known = None if ledger is None else Ledger.from_object(ledger)
             return JobSynced(Policy(**item["policy"]), pods, restarts, terminating, trained, lacks, known)
         case "authentication failed":
-            return AuthenticationFailed(str(item["message"]))
+            return AuthenticationFailed(str(item["message"]), TrainingReason(item["reason"]))
         case "tick":
             return Tick()
         case other:

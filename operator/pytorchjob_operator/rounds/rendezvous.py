@@ -7,18 +7,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from pytorchjob_agent.contract.messages import Restart, RoundId, Stop
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import absent, awaited, budget, endings, formation, waiting_report
 from pytorchjob_operator.rounds.failures import leaves_because
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import (
-    Failure,
-    Member,
-    PastRestart,
-    Round,
-    TrainingReason,
-)
+from pytorchjob_operator.rounds.values import Failure, Member, PastRestart, Round
 
 STOPPING_SECONDS = 10.0
 """How long members may take to stop their workers before an elastic round starts without them."""
@@ -205,7 +200,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
         return phase
     verdict = budget.judge(state, failures, transition.now)
     transition.state = replace(transition.state, history=budget.remember(state.history, verdict.restart))
-    transition.record(verdict.restart.reason, verdict.message, warning=True)
+    transition.record(verdict.restart.reason, verdict.message, warning=True, first=verdict.restart.first)
     if verdict.end is not None:
         endings.give_up(transition, verdict.end)
         return None

@@ -21,6 +21,7 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
     Unreachable,
 )
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds import accounting, budget, endings, formation, rendezvous, shown_progress
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
@@ -31,7 +32,7 @@ from pytorchjob_operator.rounds.plausibility import (
     is_implausible,
 )
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round, TrainingReason
+from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round
 
 GROW_SECONDS = 1.0
 """How long a round that can grow waits for more new members after the first one."""

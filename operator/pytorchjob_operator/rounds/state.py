@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.messages import FromAgent, RoundId, ToAgent
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.goodput.ledger import Ledger
 from pytorchjob_operator.rounds.phases import Phase, Waiting, known_round
 from pytorchjob_operator.rounds.slow_ranks import OwnTimes
@@ -16,7 +18,6 @@ from pytorchjob_operator.rounds.values import (
     SaveRequest,
     SilentAgent,
     Threat,
-    TrainingReason,
 )
 
 
@@ -125,6 +126,7 @@ class AuthenticationFailed:
     """An agent claimed to be a pod of this job and could not prove it, or there was no room for it."""
 
     message: str
+    reason: TrainingReason = TrainingReason.AGENT_REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,8 @@ class JobEvent:
     reason: TrainingReason
     message: str
     warning: bool = False
+    first: FirstFailure | None = None
+    """Of an event about a failure."""
 
 
 @dataclass(frozen=True, slots=True)

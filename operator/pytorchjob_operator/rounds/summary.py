@@ -97,10 +97,10 @@ def _last_restart(state: JobState, now: float) -> LastRestart | None:
     last = next((restart for restart in reversed(state.history) if restart.counted and restart.message), None)
     if last is None:
         return None
-    return LastRestart(max(0.0, now - last.at), last.reason, last.message[:_MAX_MESSAGE])
+    return LastRestart(max(0.0, now - last.at), last.reason, last.message[:_MAX_MESSAGE], last.first)
 
 
 def _end(phase: Phase) -> TrainingEnd | None:
     if not isinstance(phase, Ended):
         return None
-    return TrainingEnd(phase.end.reason, phase.end.message[:_MAX_MESSAGE], phase.end.exit_code)
+    return TrainingEnd(phase.end.reason, phase.end.message[:_MAX_MESSAGE], phase.end.exit_code, phase.end.first)

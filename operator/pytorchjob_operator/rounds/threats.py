@@ -7,9 +7,10 @@ round by `running.draining`.
 from dataclasses import replace
 
 from pytorchjob_agent.contract.messages import Save
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds.phases import Ended, Running
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import Member, SaveRequest, Threat, TrainingReason, count
+from pytorchjob_operator.rounds.values import Member, SaveRequest, Threat, count
 
 PAUSE_SECONDS = 30.0
 """The least time between two requests: the nodes of a pool are often announced one after the other. A script that shows

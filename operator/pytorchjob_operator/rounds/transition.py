@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.messages import ToAgent
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.goodput.ledger import Interruption, StepsSeen
 from pytorchjob_operator.goodput.script_saves import SavesSeen
 from pytorchjob_operator.rounds.phases import (
@@ -16,7 +18,7 @@ from pytorchjob_operator.rounds.phases import (
     name_of,
 )
 from pytorchjob_operator.rounds.state import Close, Command, JobEvent, JobState, Send
-from pytorchjob_operator.rounds.values import Member, TrainingReason
+from pytorchjob_operator.rounds.values import Member
 
 
 class Transition:
@@ -76,9 +78,11 @@ class Transition:
         """Close a connection."""
         self.commands.append(Close(connection))
 
-    def record(self, reason: TrainingReason, message: str, *, warning: bool = False) -> None:
+    def record(
+        self, reason: TrainingReason, message: str, *, warning: bool = False, first: FirstFailure | None = None
+    ) -> None:
         """Record an event."""
-        self.events.append(JobEvent(reason, message, warning))
+        self.events.append(JobEvent(reason, message, warning, first))
 
     def set_problem(self, reason: TrainingReason, message: str) -> None:
         """Set a problem of the job. A new one is also an event."""

@@ -6,32 +6,12 @@ Times are seconds of one monotonic clock. An index is the position of a replica 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple
 
 from pytorchjob_agent.contract.fields import RoundId
-from pytorchjob_agent.contract.root_cause import Evidence
-
-
-class TrainingReason(StrEnum):
-    """Reasons of events and problems."""
-
-    ROUND_STARTED = "RoundStarted"
-    WORKER_FAILED = "WorkerFailed"
-    WORKERS_HANG = "WorkersHang"
-    REGROUPING = "Regrouping"
-    GAVE_UP = "ElasticGaveUp"
-    WAITING = "RendezvousWaiting"
-    UNEQUAL_VERSIONS = "UnequalVersions"
-    CLOCKS_DIFFER = "ClocksDiffer"
-    CHECKPOINTS = "CheckpointsNotKept"
-    POD_THREATENED = "PodThreatened"
-    SAVED = "CheckpointSaved"
-    PEER_UNREACHABLE = "PeerUnreachable"
-    COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
-    DUPLICATE_REPLICA = "DuplicateReplica"
-    AGENT_REFUSED = "AgentRefused"
-    COORDINATOR_DEFECT = "CoordinatorDefect"
+from pytorchjob_agent.contract.first_failure import FirstFailure
+from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
+from pytorchjob_agent.contract.root_cause import CHILD_FAILED, Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +197,11 @@ class Failure:
     """True if the rank ended with success while others needed it."""
 
     @property
+    def unexplained(self) -> bool:
+        """True if torchrun ended because of its workers, and has told nothing of their errors."""
+        return self.errors == (CHILD_FAILED,)
+
+    @property
     def evidence(self) -> Evidence:
         """Return what decides whether this failure caused the others."""
         flags = {"hang": self.hang, "waits": self.waits, "early": self.early}
@@ -261,19 +246,8 @@ class PastRestart:
     """Equal for equal errors."""
     step: int | None = None
     """The last step that the round reached. None: unknown."""
-
-
-class EndReason(StrEnum):
-    """Why the coordinator ended a job."""
-
-    SUCCEEDED = "Succeeded"
-    BUDGET = "RestartsUsedUp"
-    SAME_ERROR = "SameErrorAgain"
-    NO_PROGRESS = "NoProgress"
-    SAME_HANG = "SameHangAgain"
-    PERMANENT = "PermanentError"
-    TIMEOUT = "RendezvousTimeout"
-    VERSIONS = "UnequalVersions"
+    first: FirstFailure | None = None
+    """Of a failure that this coordinator counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +258,8 @@ class End:
     message: str
     exit_code: int
     at: float
+    first: FirstFailure | None = None
+    """The failure after which it ended, if one did it."""
 
 
 def count(number: int, noun: str) -> str:

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytorchjob_agent.contract.messages import Hold, Stop
+from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import awaited
 from pytorchjob_operator.rounds.phases import Rendezvous, Stalled, Trigger
 from pytorchjob_operator.rounds.transition import Transition
-from pytorchjob_operator.rounds.values import EndReason, Member, TrainingReason
+from pytorchjob_operator.rounds.values import Member
 
 REPORT_FIRST_SECONDS = 5.0
 """After this time waiting members first receive the reason for waiting."""

@@ -5,7 +5,8 @@ from signal import SIGINT, SIGTERM
 import pytest
 
 from pytorchjob_agent.command.supervise import Exit, Forward, Kill, View, Wait, next_action
-from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import TerminationMessage
 
 REPORT = TerminationMessage(ExitReason.WORKER_FAILED, 17, rank=1, message="no such luck")
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.termination import ExitCode, ExitReason
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds.values import Policy
 from tests.ports import free_port
 from tests.waiting import until

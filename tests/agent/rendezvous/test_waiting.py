@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, Join, Refused, Restart, RoundId, Stop
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.rendezvous import waiting
 from pytorchjob_agent.rendezvous.inbox import Inbox
 from pytorchjob_agent.rendezvous.waiting import (
@@ -90,8 +91,18 @@ CASES = [
     pytest.param(
         replace(WAITING, since=-600.0),
         Known(102.0, Inbox(round=LAST, refused=Refused("who?", again=True)), 601.0, round=LAST),
-        Unreachable("no coordinator within 600 s: the coordinator refuses this agent: who?"),
+        Unreachable(ExitReason.AGENT_REFUSED, "no coordinator within 600 s: the coordinator refuses this agent: who?"),
         id="too late",
+    ),
+    pytest.param(
+        replace(WAITING, since=-600.0),
+        replace(KNOWN, away=601.0, has_store=False),
+        Unreachable(
+            ExitReason.COORDINATOR_UNREACHABLE,
+            "no coordinator within 600 s: the coordinator has not answered for 601 s"
+            " (is the operator running, may this pod reach its Service?)",
+        ),
+        id="nobody has answered",
     ),
     pytest.param(WAITING, replace(KNOWN, away=601.0, has_store=False), KeepWaiting(), id="away long before the wait"),
     pytest.param(

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
-from pytorchjob_agent.contract.termination import ExitReason, TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.workers.failure_report import WorkerFailure, explain_failures, sentence, write_termination_log
 
 RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "5"}}}

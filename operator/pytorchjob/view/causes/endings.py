@@ -12,18 +12,15 @@ from pytorchjob.view.causes.cause import Evidence
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.reasons import FailureKind
 from pytorchjob_agent.contract.termination import TerminationMessage
-from pytorchjob_operator.names import Reason
 from pytorchjob_operator.problem import read_time
-from pytorchjob_operator.rounds.values import TrainingReason
 
 RECENT = timedelta(seconds=120)
 """A container that runs this long again is over its error, and so is a round."""
 _EVENTS = timedelta(minutes=10)
 """For this long the events of a pod that was replaced explain a job that has not recovered."""
 _JOB = "the job"
-_RESTARTS = (TrainingReason.WORKERS_HANG, TrainingReason.WORKER_FAILED)
-"""Reasons of events about a failure inside the pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +64,19 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A text about a failure, with where it was read; `pod` is empty if it is the job's."""
+    """What a program wrote before it failed, with where it was read."""
 
     text: str
     evidence: Evidence
     pod: str = ""
-    at: datetime | None = None
+    rank: str = ""
+    """Empty: unknown."""
+    code: int = 0
+    """The exit code of the worker that failed, or of the container."""
     ending: Ending | None = None
     """The container that wrote it."""
+    hangs: bool = False
+    """True if the rank did not fail, but hung."""
 
 
 def find_endings(seen: Seen) -> list[Ending]:
@@ -126,39 +128,48 @@ def _agent(message: str) -> TerminationMessage | None:
 
 
 def statements(seen: Seen) -> list[Statement]:
-    """Return all texts about present failures: of containers first, then those of the job's status."""
+    """Return what programs wrote before present failures: containers first, then what the job's status keeps."""
     found = [
-        Statement(ending.everything, ending.evidence, ending.pod, ending.at, ending)
+        Statement(
+            ending.everything,
+            ending.evidence,
+            ending.pod,
+            _rank(ending.agent.rank if ending.agent else None),
+            ending.agent.exit_code if ending.agent else ending.code,
+            ending,
+        )
         for ending in find_endings(seen)
         if ending.reason != "OOMKilled"
     ]
     return [*found, *_of_job(seen)]
 
 
+def _rank(rank: int | None) -> str:
+    return "" if rank is None else str(rank)
+
+
 def _of_job(seen: Seen) -> Iterator[Statement]:
-    failed, degraded = reading.condition(seen.job, "Failed"), reading.condition(seen.job, "Degraded")
-    for shown, kind in ((failed, "Failed"), (degraded, "Degraded")):
-        if shown and (kind == "Failed" or shown.get("reason") == Reason.CRASH_LOOP):
-            text = str(shown.get("message") or "")
-            source = f"{_JOB}'s condition {kind}, {shown.get('reason')}"
-            yield Statement(text, Evidence(source, reading.line_of(text, 600)), at=reading.changed_at(shown))
+    """Yield the failure after which the job ended, and that after which its workers were started again."""
+    failed = reading.part(seen.status, "failure")
+    if first := reading.part(failed, "first"):
+        words = reading.condition(seen.job, "Failed").get("message")
+        yield _statement(first, f"{_JOB}'s condition Failed, {failed.get('reason')}", words)
     last = reading.part(seen.status, "elastic", "lastRestart")
     time = read_time(last.get("time"))
-    yield from _restart_events(seen, time)
-    if time is not None and (seen.ended == "Failed" or seen.now - time <= RECENT):
-        text = str(last.get("message") or "")
-        source = f"{_JOB}'s last restart, {last.get('reason')}"
-        yield Statement(text, Evidence(source, reading.line_of(text, 600)), at=time)
+    recent = time is not None and (seen.ended == "Failed" or seen.now - time <= RECENT)
+    if recent and (first := reading.part(last, "first")):
+        yield _statement(first, f"{_JOB}'s last restart, {last.get('reason')}", last.get("message"))
 
 
-def _restart_events(seen: Seen, since: datetime | None) -> Iterator[Statement]:
-    """Yield restarts that the status does not show yet: it is written seconds after their events."""
-    for event in seen.events_of(seen.job):
-        time, reason = reading.event_time(event), str(event.get("reason") or "")
-        recent = time is not None and seen.now - time <= RECENT and (since is None or time > since)
-        if recent and reason in _RESTARTS:
-            text = str(event.get("message") or "")
-            yield Statement(text, Evidence(f"event of the job, {reason}", reading.line_of(text, 600)), at=time)
+def _statement(first: Object, source: str, words: object) -> Statement:
+    return Statement(
+        str(first.get("message") or ""),
+        Evidence(source, reading.line_of(words, 600)),
+        str(first.get("pod") or ""),
+        _rank(reading.whole(first.get("rank"))),
+        reading.whole(first.get("exitCode")) or 0,
+        hangs=first.get("kind") == FailureKind.HANGS,
+    )
 
 
 def past_events(seen: Seen) -> Iterator[Object]:

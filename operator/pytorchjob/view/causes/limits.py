@@ -1,20 +1,20 @@
 """Limits that end or slow down a job. Mostly they follow from another cause; without one they are the answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import FIRST_ERROR, Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
 from pytorchjob.view.causes.endings import find_endings
-from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
+from pytorchjob_agent.contract.reasons import EndReason
 
 _LOGS = (FIRST_ERROR, Step("Read the last lines of all ranks.", "pytorchjob logs {job} -n {namespace} --tail 20"))
 
 BACKOFF_LIMIT = Cause(
     "BackoffLimit",
     Symptom.ENDED,
-    "The condition `Failed` has `reached the specified backoff limit`.",
+    "`status.failure.reason` is `BackoffLimitExceeded`.",
     "The job has used all restarts that `runPolicy.backoffLimit` ({limit}) allows.",
     (*_LOGS, *delete_and_apply("Correct the cause of the failures, or raise `backoffLimit`.")),
     Level.CONSEQUENCE,
@@ -22,7 +22,7 @@ BACKOFF_LIMIT = Cause(
 RESTARTS_USED = Cause(
     "RestartsUsedUp",
     Symptom.ENDED,
-    "The condition `Failed` has `restarts are used up` or `restart is used up`.",
+    "`status.failure.reason` is `RestartsUsedUp`.",
     "The workers failed more often than `elasticPolicy.maxRestarts` allows.",
     (*_LOGS, *delete_and_apply("Correct the cause of the failures, or raise `maxRestarts`.")),
     Level.CONSEQUENCE,
@@ -30,7 +30,7 @@ RESTARTS_USED = Cause(
 NO_PROGRESS = Cause(
     "NoProgress",
     Symptom.ENDED,
-    "The condition `Failed` has `The same error occurred` or `did not get past step`.",
+    "`status.failure.reason` is `NoProgress`, `SameErrorAgain` or `SameHangAgain`.",
     "The job was ended because its restarts made no progress.",
     (*_LOGS, *delete_and_apply("Correct the script; save checkpoints more often, so that restarts get further.")),
     Level.CONSEQUENCE,
@@ -38,7 +38,7 @@ NO_PROGRESS = Cause(
 DEADLINE = Cause(
     "DeadlineExceeded",
     Symptom.ENDED,
-    "The condition `Failed` has `active longer than specified deadline`.",
+    "`status.failure.reason` is `DeadlineExceeded`.",
     "The job ran longer than `runPolicy.activeDeadlineSeconds` ({limit}) allows.",
     delete_and_apply("Raise or remove `activeDeadlineSeconds`, if the job was well; its checkpoints are still there."),
     Level.LIKELY_CONSEQUENCE,
@@ -61,31 +61,32 @@ CRASH_LOOP = Cause(
 POD_FAILED = Cause(
     "PodFailed",
     Symptom.ENDED,
-    "The condition `Failed` has `replica(s) failed`.",
+    "`status.failure.reason` is `ReplicaFailed`.",
     "A pod failed, and `restartPolicy` does not let it start again.",
     (*_LOGS, *delete_and_apply("Correct the cause, or use `restartPolicy: OnFailure`.")),
     Level.CONSEQUENCE,
 )
 CAUSES = (BACKOFF_LIMIT, RESTARTS_USED, NO_PROGRESS, DEADLINE, POD_DEADLINE, CRASH_LOOP, POD_FAILED)
 
-_RULES = (
-    rule("reached the specified backoff limit", BACKOFF_LIMIT),
-    rule("active longer than specified deadline", DEADLINE),
-    rule(r"restarts?(?: within \S+ s)? (?:are|is) used up|The job has no restarts", RESTARTS_USED),
-    rule(r"The same (error|hang) occurred|did not get past step", NO_PROGRESS),
-    rule(r"replica\(s\) failed", POD_FAILED),
-)
-"""What the message of the condition Failed means."""
+_BY_REASON: Mapping[object, Cause] = {
+    EndReason.BACKOFF_LIMIT: BACKOFF_LIMIT,
+    EndReason.DEADLINE: DEADLINE,
+    EndReason.BUDGET: RESTARTS_USED,
+    EndReason.SAME_ERROR: NO_PROGRESS,
+    EndReason.SAME_HANG: NO_PROGRESS,
+    EndReason.NO_PROGRESS: NO_PROGRESS,
+    EndReason.REPLICA_FAILED: POD_FAILED,
+}
+"""What `status.failure.reason` means."""
 _FIELDS = {BACKOFF_LIMIT: "backoffLimit", DEADLINE: "activeDeadlineSeconds"}
 """The fields of `runPolicy` that have the limits."""
 
 
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield the limits that were reached, and crash loops."""
-    failed = reading.condition(seen.job, "Failed")
-    message = str(failed.get("message") or "")
-    if found := first_cause(_RULES, message):
-        cause, _ = found
+    message = str(reading.condition(seen.job, "Failed").get("message") or "")
+    cause = _BY_REASON.get(reading.part(seen.status, "failure").get("reason"))
+    if cause is not None:
         limit = reading.part(seen.job, "spec", "runPolicy").get(_FIELDS.get(cause, ""))
         evidence = Evidence("condition Failed", reading.line_of(message, 600))
         yield Finding(cause, {"limit": str(limit)} if limit is not None else {}, (evidence,))

@@ -5,23 +5,24 @@ several exceptions the last counts that does not sound like the consequence of a
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import program_causes as causes
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, merge
-from pytorchjob.view.causes.endings import Ending, find_endings, past_events, statements
+from pytorchjob.view.causes.endings import Ending, Statement, find_endings, past_events, statements
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.causes.training import TIMED_OUT
 from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.environment import RANK
+from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_operator.names import CONTAINER, Reason
 
 CAUSES = causes.ROWS
 
 _RULES = (
-    rule(r"No module named 'torch'|No module named torch$|torch cannot be imported", causes.NO_TORCH),
+    rule(r"No module named 'torch'|No module named torch$", causes.NO_TORCH),
     rule(
         r"exec: \"pytorchjob-agent\"|pytorchjob-agent: (?:command )?not found|No module named '?pytorchjob_agent",
         causes.NO_AGENT,
@@ -39,11 +40,10 @@ _RULES = (
     rule(r"ModuleNotFoundError: No module named '(?P<name>[^']+)'", causes.NO_MODULE),
     rule(r"CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError", causes.GPU_MEMORY),
     rule(
-        r"Found no NVIDIA driver|not compiled with CUDA|driver on your system is too old|no CUDA-capable device"
-        r"|but torch \S+ sees 0\b",
+        r"Found no NVIDIA driver|not compiled with CUDA|driver on your system is too old|no CUDA-capable device",
         causes.NO_GPU,
     ),
-    rule(r"invalid device ordinal|Duplicate GPU detected|but torch \S+ sees \d+", causes.WRONG_NPROC),
+    rule(r"invalid device ordinal|Duplicate GPU detected", causes.WRONG_NPROC),
     rule(
         r"insufficient shared memory|[Uu]nable to (?:open|write|mmap) .*shared memory|Bus error",
         causes.SHARED_MEMORY,
@@ -72,12 +72,17 @@ _RULES = (
 _EXCEPTION = re.compile(r"^(?:\[rank\d+\]:? ?)?(?P<words>[A-Za-z_][\w.]*(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
 _WRAPPERS = ("ChildFailedError", "SignalException")
 """torchrun's own exceptions: they only report that a worker failed."""
-_IN_SENTENCE = re.compile(r"exited with code \d+[^:]*: (?P<words>[A-Za-z_][\w.]*(?:Error|Exception)(?:: [^;]*)?)")
 _CHAINED = ("During handling of the above exception", "direct cause of the following exception")
-_RANK_IN_SENTENCE = re.compile(r"\brank (?P<rank>\d{1,9}) \(")
 _RANK_BEFORE_LINE = re.compile(r"^\[rank(?P<rank>\d{1,9})\]", re.MULTILINE)
 _LAST_LINES = 8
-_AGENTS = {"BadSetup": causes.SETUP, "BadUsage": causes.USAGE, "PreflightFailed": causes.UNFIT}
+_AGENTS: Mapping[str, Cause] = {
+    ExitReason.NO_TORCH: causes.NO_TORCH,
+    ExitReason.BAD_SETUP: causes.SETUP,
+    ExitReason.BAD_USAGE: causes.USAGE,
+    ExitReason.PREFLIGHT_FAILED: causes.UNFIT,
+    ExitReason.WORKER_FAILED: causes.EXIT_CODE,
+}
+"""What the reason of an agent's end means, if its text means nothing."""
 _NATIVE = {139: "SIGSEGV", 134: "SIGABRT", 135: "SIGBUS", 132: "SIGILL"}
 _REPORTED = re.compile(r"Pod: [^.\s]+\.(?P<pod>\S+) exited with code \d+ \(OOMKilled\)")
 """As the operator reports it (`plan/pod_events`)."""
@@ -96,17 +101,25 @@ def find(seen: Seen) -> Iterator[Finding]:
 def _read_texts(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
     images = {ending.pod: ending.image for ending in endings}
     for statement in statements(seen):
-        found = meaning(statement.text)
+        found = None if statement.hangs else _meaning_of(statement)
         if found is not None:
             cause, values = found
-            pod = statement.pod or _pod_in(seen, statement.text)
+            pod = statement.pod
             known = {
                 "pod": pod or "a pod",
                 "image": images.get(pod) or next(filter(None, images.values()), "IMAGE"),
                 "container": CONTAINER,
-                **_place(seen, pod, statement.text, statement.ending),
+                **_place(seen, statement),
             }
             yield Finding(cause, {**known, **values}, (statement.evidence,), (pod,) if pod else ())
+
+
+def _meaning_of(statement: Statement) -> Meaning | None:
+    """Return what a text and an exit code mean together; the agent's codes mean nothing about a program."""
+    if (found := meaning(statement.text)) is not None:
+        return found
+    by_agent = statement.ending is None or statement.ending.agent is not None
+    return (causes.KILLED, {}) if by_agent and statement.code == _KILLED else None
 
 
 @lru_cache(maxsize=1024)
@@ -115,7 +128,7 @@ def meaning(text: str) -> Meaning | None:
     found = [match for match in _EXCEPTION.finditer(text) if not match["words"].partition(":")[0].endswith(_WRAPPERS)]
     if not found:
         lines = [line for line in text.splitlines() if line.strip()]
-        return _by_rule("\n".join(lines[-_LAST_LINES:])) or _in_sentence(text)
+        return _by_rule("\n".join(lines[-_LAST_LINES:]))
     ends = [match.start() for match in found[1:]] + [len(text)]
     meanings = [
         _of_exception(match["words"], text[match.start() : end]) for match, end in zip(found, ends, strict=True)
@@ -138,12 +151,7 @@ def _by_rule(text: str) -> Meaning | None:
     if found := first_cause(_RULES, text):
         cause, values = found
         return cause, {key: value[:_WORDS] for key, value in values.items()}
-    return (causes.KILLED, {}) if "killed by SIGKILL" in text else None
-
-
-def _in_sentence(text: str) -> Meaning | None:
-    found = _IN_SENTENCE.search(text)
-    return (causes.EXCEPTION, {"words": found["words"][:_WORDS]}) if found else None
+    return None
 
 
 def _read_endings(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
@@ -153,7 +161,9 @@ def _read_endings(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
         if cause is not None:
             words = _NATIVE[ending.code] if cause is causes.NATIVE_CRASH else ending.words[:_WORDS]
             values = {"pod": ending.pod, "container": ending.container, "image": ending.image, "words": words}
-            known = {**values, "code": str(ending.code), **_place(seen, ending.pod, ending.words, ending)}
+            rank = "" if ending.agent is None or ending.agent.rank is None else str(ending.agent.rank)
+            statement = Statement(ending.words, ending.evidence, ending.pod, rank, ending.code, ending)
+            known = {**values, "code": str(ending.code), **_place(seen, statement)}
             yield Finding(cause, known, (ending.evidence,), (ending.pod,))
 
 
@@ -170,11 +180,10 @@ def _read_events(seen: Seen) -> Iterator[Finding]:
 def _by_reason(ending: Ending) -> Cause | None:
     if ending.reason == "OOMKilled":
         return causes.OUT_OF_MEMORY
-    if meaning(ending.everything) is not None:
+    if meaning(ending.everything) is not None or (ending.agent is not None and ending.agent.exit_code == _KILLED):
         return None
     if ending.agent is not None:
-        failed = causes.EXIT_CODE if ending.agent.reason == "WorkerFailed" else None
-        return _AGENTS.get(ending.agent.reason, failed)
+        return _AGENTS.get(ending.agent.reason)
     if ending.code in _NATIVE:
         return causes.NATIVE_CRASH
     if ending.code == _KILLED:
@@ -182,14 +191,11 @@ def _by_reason(ending: Ending) -> Cause | None:
     return None if ending.code == _STOPPED else causes.EXIT_CODE
 
 
-def _place(seen: Seen, pod: str, text: str, ending: Ending | None) -> dict[str, str]:
+def _place(seen: Seen, statement: Statement) -> dict[str, str]:
     """Return the rank that failed, if it is known, and whether its container was started again."""
-    kind = causes.AGAIN if ending and ending.again else causes.ENDED
-    rank = ending.agent.rank if ending and ending.agent else None
-    named = {match["rank"] for match in _RANK_IN_SENTENCE.finditer(text)} or {
-        match["rank"] for match in _RANK_BEFORE_LINE.finditer(text)
-    }
-    known = str(rank) if rank is not None else next(iter(named)) if len(named) == 1 else _only_rank(seen, pod)
+    kind = causes.AGAIN if statement.ending and statement.ending.again else causes.ENDED
+    named = {match["rank"] for match in _RANK_BEFORE_LINE.finditer(statement.text)}
+    known = statement.rank or (next(iter(named)) if len(named) == 1 else _only_rank(seen, statement.pod))
     return {kind: "yes", **({"rank": known} if known else {})}
 
 
@@ -199,9 +205,3 @@ def _only_rank(seen: Seen, name: str) -> str:
     main = reading.main_spec(reading.part(pod, "spec"))
     rank = reading.whole(reading.variable(main, RANK))
     return str(rank) if rank is not None and reading.processes(main) == 1 else ""
-
-
-def _pod_in(seen: Seen, text: str) -> str:
-    """Return the pod that a text of the job names."""
-    pods = sorted(map(reading.name_of, seen.pods), key=len, reverse=True)
-    return next((name for name in pods if name and name in text), "")

@@ -1,13 +1,14 @@
 """Pods that run and do not train together: what the coordinator reports in the condition Degraded, and the agents."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
 from pytorchjob.view.causes.endings import Ending, find_endings, statements
-from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.seen import Seen
+from pytorchjob_agent.contract.reasons import ExitReason, TrainingReason
+from pytorchjob_operator import names
 
 _LOGS = "kubectl logs -n {namespace} -l training.kubeflow.org/job-name={job} --prefix --tail=50"
 _DEGRADED = "The condition `Degraded` has the reason"
@@ -26,7 +27,7 @@ HANG = Cause(
 TOKEN_REFUSED = Cause(
     "AgentRefused",
     Symptom.NOT_JOINING,
-    f"{_DEGRADED} `AgentRefused`, or a pod ends with `the coordinator refuses this agent`.",
+    f"{_DEGRADED} `AgentRefused`, or a pod ends with it.",
     "The operator refuses an agent of the job: {words}",
     (
         Step(
@@ -41,7 +42,7 @@ TOKEN_REFUSED = Cause(
 TOO_MANY_AGENTS = Cause(
     "AgentLimit",
     Symptom.NOT_JOINING,
-    f"{_DEGRADED} `AgentRefused`, and the message has `no connection for`.",
+    f"{_DEGRADED} `AgentLimit`.",
     "The operator has no connection left for this job's agents: {words}",
     (
         Step(
@@ -54,7 +55,7 @@ TOO_MANY_AGENTS = Cause(
 COORDINATOR_UNREACHABLE = Cause(
     "CoordinatorUnreachable",
     Symptom.NOT_JOINING,
-    f"{_DEGRADED} `CoordinatorUnreachable`, or a pod ends with `no coordinator within`.",
+    f"{_DEGRADED} `CoordinatorUnreachable`, or a pod ends with it.",
     "Pods of the job cannot reach the operator on TCP port 29600: {words}",
     (
         Step("See whether the operator runs.", "kubectl get pods -A -l app.kubernetes.io/name=pytorchjob-operator"),
@@ -124,7 +125,7 @@ INJECTION = Cause(
     "AgentNotInjected",
     Symptom.NOT_JOINING,
     "The condition `ConfigValid` is False with the reason `AgentUnavailable`.",
-    "`spec.agent.inject` has no effect: {words}",
+    "The agent cannot be added to the pods: {words}",
     delete_and_apply("Correct what the message names; docs/agent.md has the rules."),
 )
 NOT_MOUNTED = Cause(
@@ -155,20 +156,12 @@ WRONG_NNODES = Cause(
 TIMED_OUT = Cause(
     "RendezvousTimeout",
     Symptom.NOT_JOINING,
-    "A pod ends with code 201, or torch reports `Timed out ... waiting for clients`.",
+    f"{_DEGRADED} `RendezvousTimeout`, a pod ends with code 201, or torch reports `Timed out ... waiting for clients`.",
     "The pods did not find each other in time.",
     (
         Step("See which pods do not run, and why.", "pytorchjob status {job} -n {namespace}"),
         Step("Read what each of them waits for.", _LOGS),
     ),
-    Level.CONSEQUENCE,
-)
-BELOW_MINIMUM = Cause(
-    "BelowMinReplicas",
-    Symptom.NOT_JOINING,
-    f"{_DEGRADED} `RendezvousWaiting`, and the message has `of at least`.",
-    "Fewer pods are ready than `elasticPolicy.minReplicas` asks for: {words}",
-    (Step("Make the named pods run, or lower the minimum.", "kubectl edit pytorchjobs/{job} -n {namespace}"),),
     Level.CONSEQUENCE,
 )
 WAITING = Cause(
@@ -182,6 +175,10 @@ WAITING = Cause(
             "kubectl get pods -n {namespace} -l training.kubeflow.org/job-name={job} -o wide",
         ),
         Step("Read their logs.", _LOGS),
+        Step(
+            "Of an elastic job, `elasticPolicy.minReplicas` pods are enough: make these run, or lower it.",
+            "kubectl edit pytorchjobs/{job} -n {namespace}",
+        ),
     ),
     Level.CONSEQUENCE,
 )
@@ -199,37 +196,33 @@ CAUSES = (
     INJECTION_FAILED,
     WRONG_NNODES,
     TIMED_OUT,
-    BELOW_MINIMUM,
     WAITING,
     CLOCKS,
     CHECKPOINTS,
 )
 
 
-_RULES = {
-    "AgentRefused": (rule("no connection for", TOO_MANY_AGENTS), rule("", TOKEN_REFUSED)),
-    "CoordinatorUnreachable": (rule("", COORDINATOR_UNREACHABLE),),
-    "PeerUnreachable": (rule("", PEER_UNREACHABLE),),
-    "UnequalVersions": (rule("", UNEQUAL_VERSIONS),),
-    "ClocksDiffer": (rule("", CLOCKS),),
-    "CheckpointsNotKept": (rule("", CHECKPOINTS),),
-    "DuplicateReplica": (rule("", DUPLICATE),),
-    "CoordinatorDefect": (rule("", DEFECT),),
-    "RendezvousWaiting": (
-        rule("of at least", BELOW_MINIMUM),
-        rule("rendezvous timed out", TIMED_OUT),
-        rule("", WAITING),
-    ),
+_BY_REASON: Mapping[str, Cause] = {
+    TrainingReason.AGENT_REFUSED: TOKEN_REFUSED,
+    TrainingReason.AGENT_LIMIT: TOO_MANY_AGENTS,
+    TrainingReason.COORDINATOR_UNREACHABLE: COORDINATOR_UNREACHABLE,
+    TrainingReason.PEER_UNREACHABLE: PEER_UNREACHABLE,
+    TrainingReason.UNEQUAL_VERSIONS: UNEQUAL_VERSIONS,
+    TrainingReason.CLOCKS_DIFFER: CLOCKS,
+    TrainingReason.CHECKPOINTS: CHECKPOINTS,
+    TrainingReason.DUPLICATE_REPLICA: DUPLICATE,
+    TrainingReason.COORDINATOR_DEFECT: DEFECT,
+    TrainingReason.WAITING: WAITING,
+    TrainingReason.TIMED_OUT: TIMED_OUT,
 }
-"""What the message of the condition Degraded means, by its reason."""
-_OF_AGENTS = (
-    rule(r"the coordinator refuses this agent: (?P<words>.*)", TOKEN_REFUSED),
-    rule(r"(?P<words>no coordinator within .*)", COORDINATOR_UNREACHABLE),
-)
-_HANGS = re.compile(r"rank \d+ \([^)]*\) hangs(?: at step \d+)?: .*", re.DOTALL)
+"""What the reason of the condition Degraded means."""
+_OF_AGENTS: Mapping[str, Cause] = {
+    ExitReason.AGENT_REFUSED: TOKEN_REFUSED,
+    ExitReason.COORDINATOR_UNREACHABLE: COORDINATOR_UNREACHABLE,
+}
+"""What the reason of an agent's end before a round means."""
 _NNODES = re.compile(r"--nnodes[= ](\d+)(?:\s|$)")
 _TIMED_OUT_CODE = 201
-_INSTALL = "pytorchjob-agent-install"
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -245,23 +238,22 @@ def find(seen: Seen) -> Iterator[Finding]:
 def _degraded(seen: Seen) -> Iterator[Finding]:
     shown = reading.condition(seen.job, "Degraded")
     reason, message = str(shown.get("reason") or ""), str(shown.get("message") or "")
-    if found := first_cause(_RULES.get(reason, ()), message):
-        cause, _ = found
+    if (cause := _BY_REASON.get(reason)) is not None:
         evidence = Evidence(f"condition Degraded, {reason}", reading.line_of(message, 600))
         yield Finding(cause, {"words": reading.line_of(message, 200), "pod": _named(seen, message)}, (evidence,))
 
 
 def _hangs(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
     for ending in endings:
-        if ending.agent is not None and ending.agent.reason == "WorkerHangs":
+        if ending.agent is not None and ending.agent.reason == ExitReason.WORKER_HANGS:
             words = reading.line_of(f"rank {ending.agent.rank} ({ending.pod}) hangs: {ending.agent.message}")
             yield Finding(HANG, {"pod": ending.pod, "words": words}, (ending.evidence,), (ending.pod,))
             return
     for statement in statements(seen):
-        if found := _HANGS.search(statement.text):
-            pod = _named(seen, statement.text)
-            words = reading.line_of(found[0])
-            yield Finding(HANG, {"pod": pod, "words": words}, (statement.evidence,), (pod,) if pod != "POD" else ())
+        if statement.hangs:
+            words = reading.line_of(f"rank {statement.rank} ({statement.pod}) hangs: {statement.text}")
+            values = {"pod": statement.pod or "POD", "words": words}
+            yield Finding(HANG, values, (statement.evidence,), (statement.pod,) if statement.pod else ())
             return
 
 
@@ -269,13 +261,12 @@ def _agents(endings: list[Ending]) -> Iterator[Finding]:
     """Yield why agents gave up before a round."""
     for ending in endings:
         text = ending.words
-        if ending.container == _INSTALL:
+        if ending.container == names.AGENT_INSTALL:
             words = reading.line_of(text) or f"exit code {ending.code}"
             yield Finding(INJECTION_FAILED, {"pod": ending.pod, "words": words}, (ending.evidence,), (ending.pod,))
         if ending.agent is None or ending.code != _TIMED_OUT_CODE:
             continue
-        cause, values = first_cause(_OF_AGENTS, text) or (TIMED_OUT, {})
-        words = reading.line_of(values.get("words"), 200)
+        cause, words = _OF_AGENTS.get(ending.agent.reason, TIMED_OUT), reading.line_of(text, 200)
         yield Finding(cause, {"pod": ending.pod, "words": words}, (ending.evidence,), (ending.pod,))
 
 
@@ -283,8 +274,7 @@ def _config(seen: Seen) -> Iterator[Finding]:
     wrong = reading.condition(seen.job, "ConfigValid", "False")
     if wrong.get("reason") == "AgentUnavailable":
         message = reading.line_of(wrong.get("message"))
-        words = message.partition("has no effect: ")[2] or message
-        yield Finding(INJECTION, {"words": words}, (Evidence("condition ConfigValid, AgentUnavailable", message),))
+        yield Finding(INJECTION, {"words": message}, (Evidence("condition ConfigValid, AgentUnavailable", message),))
     if wrong.get("reason") == "DurableDirectoryNotMounted":
         message = reading.line_of(wrong.get("message"))
         evidence = Evidence("condition ConfigValid, DurableDirectoryNotMounted", message)

@@ -1,0 +1,80 @@
+"""Why something happened, as one word each that programs read: events, conditions, messages of agents, the status.
+
+Sentences for people are made from these words and their values (`first_failure`, the command line's causes), and never
+read back. Pure.
+"""
+
+from enum import StrEnum
+
+
+class ExitReason(StrEnum):
+    """Why an agent ended: the reason of its termination message."""
+
+    WORKER_FAILED = "WorkerFailed"
+    WORKER_HANGS = "WorkerHangs"
+    DRAINED = "Drained"
+    RENDEZVOUS_FAILED = "RendezvousFailed"
+    COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
+    """No coordinator answered in time."""
+    AGENT_REFUSED = "AgentRefused"
+    """The coordinator answered, and did not let the agent in."""
+    NO_TORCH = "TorchMissing"
+    BAD_SETUP = "BadSetup"
+    BAD_USAGE = "BadUsage"
+    PREFLIGHT_FAILED = "PreflightFailed"
+    AGENT_FAILED = "AgentFailed"
+    FENCED = "Fenced"
+
+
+class TrainingReason(StrEnum):
+    """Reasons of events about a job's training, and of problems that have not ended it."""
+
+    ROUND_STARTED = "RoundStarted"
+    WORKER_FAILED = "WorkerFailed"
+    WORKERS_HANG = "WorkersHang"
+    REGROUPING = "Regrouping"
+    GAVE_UP = "ElasticGaveUp"
+    WAITING = "RendezvousWaiting"
+    UNEQUAL_VERSIONS = "UnequalVersions"
+    CLOCKS_DIFFER = "ClocksDiffer"
+    CHECKPOINTS = "CheckpointsNotKept"
+    POD_THREATENED = "PodThreatened"
+    SAVED = "CheckpointSaved"
+    PEER_UNREACHABLE = "PeerUnreachable"
+    COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
+    DUPLICATE_REPLICA = "DuplicateReplica"
+    AGENT_REFUSED = "AgentRefused"
+    AGENT_LIMIT = "AgentLimit"
+    """The coordinator has no connection left for the job."""
+    TIMED_OUT = "RendezvousTimeout"
+    """The last rendezvous ended without a round."""
+    COORDINATOR_DEFECT = "CoordinatorDefect"
+
+
+class FailureKind(StrEnum):
+    """How the rank failed whose failure came first."""
+
+    EXITED = "WorkerFailed"
+    HANGS = "WorkersHang"
+    ENDED_EARLY = "RankEndedEarly"
+    """It ended with success while other ranks needed it."""
+
+
+class EndReason(StrEnum):
+    """Why the training, and with it the job, ended."""
+
+    SUCCEEDED = "Succeeded"
+    BUDGET = "RestartsUsedUp"
+    SAME_ERROR = "SameErrorAgain"
+    NO_PROGRESS = "NoProgress"
+    SAME_HANG = "SameHangAgain"
+    PERMANENT = "PermanentError"
+    TIMEOUT = "RendezvousTimeout"
+    VERSIONS = "UnequalVersions"
+    BACKOFF_LIMIT = "BackoffLimitExceeded"
+    """The job has used the restarts that `runPolicy.backoffLimit` allows."""
+    DEADLINE = "DeadlineExceeded"
+    HOPELESS = "RestartsWouldNotHelp"
+    """A pod ended early again and again, or no node was fit for it."""
+    REPLICA_FAILED = "ReplicaFailed"
+    """A pod failed whose `restartPolicy` does not let it start again."""
