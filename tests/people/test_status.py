@@ -225,7 +225,12 @@ def test_what_happened_is_listed_once_and_the_newest_first() -> None:
     ("parts", "command"),
     [
         pytest.param(
-            [job(seeds.failed("x is failed because 1 Worker replica(s) failed"), status=seeds.failure("ReplicaFailed"))],
+            [
+                job(
+                    seeds.failed("x is failed because 1 Worker replica(s) failed"),
+                    status=seeds.failure("ReplicaFailed"),
+                )
+            ],
             "pytorchjob logs train -n team --grep 'Traceback|Error'",
             id="of a failed job",
         ),

@@ -166,7 +166,7 @@ DEFECTS = [
         "what fails after a loss costs a restart",
         "ours: the crash of a worker whose peer was lost counted as a failure",
         f"{ROUNDS}/rendezvous.py",
-        "return (away or phase.lost) and budget.may_be_consequence(budget.root_cause(failures))",
+        "return (away or phase.origin is Origin.MAYBE_LOSS) and budget.may_be_consequence(budget.root_cause(failures))",
         "return False",
     ),
     Defect(

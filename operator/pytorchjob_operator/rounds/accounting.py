@@ -13,7 +13,7 @@ from pytorchjob_operator.goodput.interruptions import Cause
 from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stage, StepsSeen, advance
 from pytorchjob_operator.goodput.script_saves import SavesSeen
 from pytorchjob_operator.rounds.failures import stored_failure
-from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.phases import Ended, Origin, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Failure, Member, Round
@@ -119,9 +119,10 @@ def _missed(transition: Transition, before: JobState) -> int:
 def _found_later(transition: Transition, before: JobState) -> Interruption | None:
     """Return how the last round failed, if its end was known before its failures."""
     was, now_is = before.phase, transition.state.phase
-    if not isinstance(was, Rendezvous) or not isinstance(now_is, Rendezvous) or was.failures or now_is.caused:
+    if not isinstance(was, Rendezvous) or not isinstance(now_is, Rendezvous) or was.failures:
         return None
-    return _failed(now_is.failures, transition.now) if now_is.failures else None
+    counts = now_is.origin is not Origin.OTHER and bool(now_is.failures)
+    return _failed(now_is.failures, transition.now) if counts else None
 
 
 def _failed(failures: tuple[Failure, ...], now: float) -> Interruption:
@@ -134,7 +135,9 @@ def _failed(failures: tuple[Failure, ...], now: float) -> Interruption:
 def _turns_out_lost(state: JobState, before: JobState) -> bool:
     """Return whether a member of the last round has turned out to be lost, after workers of others failed."""
     was, now_is = before.phase, state.phase
-    return isinstance(was, Rendezvous) and isinstance(now_is, Rendezvous) and now_is.lost and not was.lost
+    if not isinstance(was, Rendezvous) or not isinstance(now_is, Rendezvous):
+        return False
+    return was.origin is Origin.FAILURE and now_is.origin is Origin.MAYBE_LOSS
 
 
 def _stage(state: JobState) -> Stage:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pytorchjob_agent.contract.fields import cut
 from pytorchjob_agent.contract.messages import Failed
-from pytorchjob_operator.rounds.phases import Rendezvous
+from pytorchjob_operator.rounds.phases import Origin, Rendezvous
 from pytorchjob_operator.rounds.values import Failure
 
 WHOLE_FAILURES = 64
@@ -49,4 +49,6 @@ def leaves_because(phase: Rendezvous, index: int | None) -> bool:
 
 def with_loss(phase: Rendezvous, index: int) -> Rendezvous:
     """Return the phase after a member of the last round is lost: it may be the cause of the failures."""
-    return replace(phase, lost=phase.lost or not leaves_because(phase, index))
+    if leaves_because(phase, index):
+        return phase
+    return replace(phase, origin=max(phase.origin, Origin.MAYBE_LOSS))

@@ -5,7 +5,7 @@ the table raises an error. docs/rounds.md shows the diagram that `diagram` makes
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import assert_never
 
 from pytorchjob_operator.coordinator_report import PhaseName
@@ -15,6 +15,17 @@ from pytorchjob_operator.rounds.values import End, Failure, Member, PlannedResta
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """No member has joined, and no round is known."""
+
+
+class Origin(IntEnum):
+    """What ended a round. It decides whether the failures of its workers count; a greater value stays."""
+
+    FAILURE = 0
+    """The failures of its workers, if there are any."""
+    MAYBE_LOSS = 1
+    """A member was lost, or knows another reason: failures that may follow from a loss do not count."""
+    OTHER = 2
+    """Another reason, before any worker failed: no failure counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +39,8 @@ class Rendezvous:
     failures: tuple[Failure, ...] = ()
     not_before: float = 0.0
     """The next round does not start before this time: the pause after quick failures."""
-    caused: bool = False
-    """True if the round ended for a known reason before a worker failed: later failures are its consequence."""
-    lost: bool = False
-    """True if a member of the last round was lost, or knows another cause: failures that sound like a consequence
-    count as such."""
+    origin: Origin = Origin.FAILURE
+    """What ended the last round, as far as it is known."""
     stopped: bool = False
     """True if a member of the last round has no workers any more: then no other member can finish a step."""
     counted: bool = False

@@ -11,7 +11,7 @@ from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import absent, awaited, budget, endings, formation, waiting_report
 from pytorchjob_operator.rounds.failures import leaves_because
-from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.phases import Ended, Origin, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Failure, Member, PastRestart, Round
 
@@ -41,8 +41,8 @@ def begin(
         case Stalled(last_round=round_, stopped=stopped):
             transition.enter(trigger, Rendezvous(now, reason, round_, stopped=stopped, counted=True))
         case Running(round=round_):
-            caused, stopped = caused and not failures, bool(failures)
-            rendezvous = Rendezvous(now, reason, round_, failures, caused=caused, stopped=stopped, grace=grace)
+            origin = Origin.OTHER if caused and not failures else Origin.FAILURE
+            rendezvous = Rendezvous(now, reason, round_, failures, origin=origin, stopped=bool(failures), grace=grace)
             transition.enter(trigger, rendezvous)
         case Rendezvous():
             stopped = phase.stopped or bool(failures)
@@ -59,7 +59,7 @@ def begin(
 def _restart_members(transition: Transition, reason: str, *, dump: bool) -> None:
     """Command the members of the last round that have not stopped yet to stop their workers."""
     phase, round_ = transition.state.phase, transition.state.round
-    caused = isinstance(phase, Rendezvous) and phase.caused
+    caused = isinstance(phase, Rendezvous) and phase.origin is Origin.OTHER
     if round_ is None:
         return
     for member in transition.in_round():
@@ -74,7 +74,7 @@ def end_workers(transition: Transition, member: Member, id_: RoundId) -> None:
     phase = transition.state.phase
     reason, caused = f"round {id_} is over", False
     if isinstance(phase, Rendezvous):
-        reason, caused = phase.reason, phase.caused or phase.lost
+        reason, caused = phase.reason, phase.origin is not Origin.FAILURE
     grace = grace_left(phase, transition.now)
     transition.send(member, Restart(id_, reason, caused=caused, grace=grace))
 
@@ -91,14 +91,15 @@ def mark_stopped(transition: Transition, *, caused: bool = False) -> None:
     """
     phase = transition.state.phase
     if isinstance(phase, Rendezvous):
-        transition.update(replace(phase, stopped=True, lost=phase.lost or caused))
+        origin = max(phase.origin, Origin.MAYBE_LOSS) if caused else phase.origin
+        transition.update(replace(phase, stopped=True, origin=origin))
 
 
 def mark_never_begun(transition: Transition) -> None:
     """Record that a member never began the last round: its assignment was lost, so the others could not connect."""
     phase = transition.state.phase
     if isinstance(phase, Rendezvous):
-        transition.update(replace(phase, lost=True))
+        transition.update(replace(phase, origin=max(phase.origin, Origin.MAYBE_LOSS)))
 
 
 def end_if_members_wait(transition: Transition) -> None:
@@ -188,7 +189,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
     """Record why the last round ended, and judge its failures. None: the policy ends the job."""
     state = transition.state
     failures = budget.with_early_ends(state, phase.failures)
-    if not failures or phase.caused or _is_consequence(transition, phase, failures):
+    if not failures or phase.origin is Origin.OTHER or _is_consequence(transition, phase, failures):
         past = PastRestart(
             transition.now, TrainingReason.REGROUPING, phase.reason, False, step=budget.reached_step(state)
         )
@@ -216,4 +217,4 @@ def _is_consequence(transition: Transition, phase: Rendezvous, failures: tuple[F
     indices = () if last is None else [index for index in last.ranks if not leaves_because(phase, index)]
     found = [None if index is None else members.get(index) for index in indices]
     away = any(member is None or member.connection is None or member.leaving for member in found)
-    return (away or phase.lost) and budget.may_be_consequence(budget.root_cause(failures))
+    return (away or phase.origin is Origin.MAYBE_LOSS) and budget.may_be_consequence(budget.root_cause(failures))
