@@ -206,8 +206,7 @@ class Assigned(Message):
     """Random, new for each round: members prove with it to each other what they write to the round's store."""
     certificate: str = a_text(4096, default="", repr=False)
     """This member's certificate for the round, its private key, and what signed the certificates of all (PEM): members
-    encrypt with it what they copy to each other, and prove which of them they are. Of older operators one certificate
-    for all, which signs itself. Empty: the operator's TLS is off."""
+    encrypt with it what they copy to each other, and prove which of them they are. Empty: the operator's TLS is off."""
     past_failures: tuple[int, ...] = some_ints(default=())
     """The job's last failures, for the next coordinator (`rounds/past_failures`). The agent repeats them unread."""
     zone: str = a_text(256, default="")

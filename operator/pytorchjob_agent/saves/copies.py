@@ -60,7 +60,7 @@ class SaveServer(PeerServer):
         id_, keys = manifest.id, self.keys
         if keys.round is not None and (id_.round != keys.round or id_.owner == keys.rank):
             raise PeerRefusedError(f"a save of round {id_.round}, rank {id_.owner} is nobody's but its own")
-        if keys.name_members and sender != id_.owner:
+        if keys.certificate and sender != id_.owner:
             raise PeerRefusedError(f"a save of rank {id_.owner} is sent by it alone")
         if id_.owner > MAX_MEMBERS or id_.number > MAX_COUNT:
             raise PeerRefusedError("nobody has so many members or saves")

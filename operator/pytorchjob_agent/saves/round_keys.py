@@ -31,8 +31,7 @@ class RoundKeys:
     secret: str = field(default="", repr=False)
     """Empty: no peer is trusted."""
     certificate: str = field(default="", repr=False)
-    """A certificate, its private key, and what has signed it, as PEM. Older operators give all members the same one,
-    which signs itself. Empty: connections are not encrypted."""
+    """A certificate, its private key, and what has signed it, as PEM. Empty: connections are not encrypted."""
     round: RoundId | None = None
     """None: unknown, and with it the rank."""
     rank: int = 0
@@ -43,11 +42,6 @@ class RoundKeys:
         """Return the keys that an assignment carries."""
         return cls(assigned.secret, assigned.certificate, assigned.round, assigned.rank)
 
-    @property
-    def name_members(self) -> bool:
-        """Whether the certificates of this round show which member each peer is."""
-        return _names_member(self.certificate)
-
     def as_client(self, sock: socket.socket, rank: int | None = None) -> socket.socket:
         """Return the connection to use after `connect`; `rank`: whom to expect, None: any member.
 
@@ -57,7 +51,7 @@ class RoundKeys:
             return sock
         with _making:
             context = _for_client(self.certificate)
-        name = SERVER_NAME if rank is None or not self.name_members else member_name(rank)
+        name = SERVER_NAME if rank is None else member_name(rank)
         return context.wrap_socket(sock, server_hostname=name)
 
     def server_context(self) -> ssl.SSLContext | None:
@@ -75,10 +69,6 @@ def member_of(sock: socket.socket) -> int | None:
     return next((rank for _, name in names if (rank := rank_of(name)) is not None), None)
 
 
-def _names_member(certificate: str) -> bool:
-    return certificate.count(_BEGIN) > 1
-
-
 def _authority(certificate: str) -> str:
     """Return what has signed the certificates of all members: the last one of the text."""
     return _BEGIN + certificate.rpartition(_BEGIN)[2]
@@ -88,9 +78,8 @@ def _authority(certificate: str) -> str:
 def _for_client(certificate: str) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=_authority(certificate))
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # it is its own authority
-    if _names_member(certificate):
-        with _in_memory(certificate) as path:
-            context.load_cert_chain(path)
+    with _in_memory(certificate) as path:
+        context.load_cert_chain(path)
     return context
 
 
@@ -99,10 +88,9 @@ def _for_server(certificate: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0  # a peer resumes no session; TLS 1.2 would let it
-    if _names_member(certificate):
-        context.load_verify_locations(cadata=_authority(certificate))
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.verify_mode = ssl.CERT_OPTIONAL  # agents of older versions show none
+    context.load_verify_locations(cadata=_authority(certificate))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.verify_mode = ssl.CERT_REQUIRED
     with _in_memory(certificate) as path:
         context.load_cert_chain(path)
     return context

@@ -69,7 +69,7 @@ class PeerServer:
         if keys != self.keys:
             return  # it has waited for so long that its round is over
         connection = Connection(sock, keys.secret, nonces)
-        connection.sender = member_of(sock) if keys.name_members else None
+        connection.sender = member_of(sock) if keys.certificate else None
         try:
             self._handle(connection, request)
         except self._refusals as error:

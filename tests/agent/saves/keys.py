@@ -2,7 +2,6 @@
 
 import socket
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from pytorchjob_agent.contract.messages import RoundId
@@ -20,12 +19,6 @@ def members(secret: str, count: int, round_: RoundId | None = None) -> list[Roun
     """The keys of all members of a round."""
     texts = certificate.make_for_members(datetime.now(UTC), count)  # noqa: TID251 - they are verified now
     return [RoundKeys(secret, text, round_, rank) for rank, text in enumerate(texts)]
-
-
-@lru_cache
-def of_an_older_operator() -> str:
-    """The certificate of a round whose members have the same one."""
-    return b"".join(certificate.make(datetime.now(UTC))).decode()  # noqa: TID251
 
 
 KEYS = draw("secret")

@@ -23,7 +23,7 @@ from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, l
 from pytorchjob_agent.saves.placing import place, set_aside
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
-from tests.agent.saves.keys import KEYS, draw, greet, members, of_an_older_operator
+from tests.agent.saves.keys import KEYS, draw, greet, members
 
 ROUND = RoundId(1, 1)
 PLAIN = replace(KEYS, certificate="")
@@ -415,7 +415,6 @@ def test_a_manifest_has_only_files_that_a_directory_can_have(files: list[object]
 
 MEMBERS = members("secret", 3, ROUND)
 """Three members; the tests send to the first one."""
-OLDER = [replace(keys, certificate=of_an_older_operator()) for keys in MEMBERS]
 OPEN = [replace(keys, certificate="") for keys in MEMBERS]
 
 
@@ -431,7 +430,6 @@ OPEN = [replace(keys, certificate="") for keys in MEMBERS]
         pytest.param(MEMBERS, SaveId(ROUND, 1, 2**40), "so many", id="with a number that leaves no room for others"),
         pytest.param(MEMBERS, SaveId(ROUND, 1, 1), "this number already", id="another one than is held"),
         pytest.param(MEMBERS, SaveId(ROUND, 1, 2), "", id="its own"),
-        pytest.param(OLDER, SaveId(ROUND, 1, 2), "", id="its own, with the certificate of an older operator"),
         pytest.param(OPEN, SaveId(ROUND, 1, 2), "", id="its own, without TLS"),
     ],
 )

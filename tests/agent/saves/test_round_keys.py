@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -61,8 +62,19 @@ def own_client(version: ssl.TLSVersion) -> ssl.SSLContext:
     return context
 
 
-def test_a_peer_resumes_no_session() -> None:
+def test_who_has_no_certificate_of_a_member_is_sent_away() -> None:
     context = own_client(ssl.TLSVersion.TLSv1_3)
+    with (
+        pytest.raises((ssl.SSLError, ConnectionError)),
+        connected(KEYS, lambda sock: context.wrap_socket(sock, server_hostname=SERVER_NAME)),
+    ):
+        pass
+
+
+def test_a_peer_resumes_no_session(tmp_path: Path) -> None:
+    context = own_client(ssl.TLSVersion.TLSv1_3)
+    (tmp_path / "member.pem").write_text(KEYS.certificate)
+    context.load_cert_chain(tmp_path / "member.pem")
     with connected(KEYS, lambda sock: context.wrap_socket(sock, server_hostname=SERVER_NAME)) as (client, _):
         session = client.session
     assert session is not None
