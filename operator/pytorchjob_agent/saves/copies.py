@@ -22,7 +22,6 @@ from pytorchjob_agent.saves.wire import (
 
 Address = tuple[str, int] | tuple[str, int, int]
 """Where a peer is, and which rank it must prove to have."""
-_NOT_HELD = "this save is not held here"
 
 
 class NotHeldError(PeerRefusedError):
@@ -47,7 +46,7 @@ class SaveServer(PeerServer):
         choice, owner = _part(request.get("get"))
         found = self._held.part(choice, owner)
         if found is None:
-            connection.reply({"error": _NOT_HELD})  # members below it in the tree ask until it has it
+            connection.reply({"missing": True})  # members below it in the tree ask until it has it
             return
         connection.reply({"manifest": found.to_json()})
         send(self._held, found, connection.read_places(len(found.files)), (connection, self._pace))
@@ -144,7 +143,9 @@ def get(
     connection.goes_on = goes_on
     try:
         with refusing_nonsense():
-            answer = _found(connection.ask, {"get": [choice.to_text(), owner]})
+            answer = connection.ask({"get": [choice.to_text(), owner]})
+            if answer.get("missing"):
+                raise NotHeldError("this save is not held there")
             manifest = Manifest.from_json(str(answer.get("manifest")))
             if manifest.id.owner != owner or not choice.includes(manifest.held()):
                 raise PeerRefusedError("the peer sends another save")
@@ -152,13 +153,6 @@ def get(
             return manifest
     finally:
         connection.close()
-
-
-def _found(ask: Callable[[dict[str, Any]], dict[str, Any]], request: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return ask(request)
-    except PeerRefusedError as error:
-        raise NotHeldError(_NOT_HELD) if str(error) == _NOT_HELD else error from None
 
 
 def _connect(peer: Address, keys: RoundKeys) -> Connection:
