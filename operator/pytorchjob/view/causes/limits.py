@@ -68,7 +68,7 @@ POD_FAILED = Cause(
 )
 CAUSES = (BACKOFF_LIMIT, RESTARTS_USED, NO_PROGRESS, DEADLINE, POD_DEADLINE, CRASH_LOOP, POD_FAILED)
 
-_BY_REASON: Mapping[object, Cause] = {
+_BY_REASON: Mapping[str, Cause] = {
     EndReason.BACKOFF_LIMIT: BACKOFF_LIMIT,
     EndReason.DEADLINE: DEADLINE,
     EndReason.BUDGET: RESTARTS_USED,
@@ -85,7 +85,7 @@ _FIELDS = {BACKOFF_LIMIT: "backoffLimit", DEADLINE: "activeDeadlineSeconds"}
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield the limits that were reached, and crash loops."""
     message = str(reading.condition(seen.job, "Failed").get("message") or "")
-    cause = _BY_REASON.get(reading.part(seen.status, "failure").get("reason"))
+    cause = _BY_REASON.get(str(reading.part(seen.status, "failure").get("reason")))
     if cause is not None:
         limit = reading.part(seen.job, "spec", "runPolicy").get(_FIELDS.get(cause, ""))
         evidence = Evidence("condition Failed", reading.line_of(message, 600))
