@@ -23,10 +23,12 @@ from pytorchjob_operator.plan import (
     ending,
     events,
     gang,
+    goodput,
     hopeless,
     job_limits,
     job_status,
     lifecycle,
+    members,
     network_policy,
     outcome,
     pod_events,
@@ -75,8 +77,11 @@ def _evaluate(seen: Observed) -> Context:
     job = with_defaults(seen.job)
     compared = replicas.compare(job, seen.pods)
     silence, crashed = silent_pods.check(seen, job, compared), hopeless.crashed(job, compared)
+    adopted = adoption.adopt(seen, compared)
+    roles = members.coordinated_roles(job, adopted.options)
+    stage = goodput.stage(seen, job, compared.present.values(), coordinated=bool(roles))
     return Context(
-        seen=adoption.adopt(seen, compared),
+        seen=adopted,
         job=job,
         compared=compared,
         counts=outcome.count(job, compared),
@@ -86,6 +91,9 @@ def _evaluate(seen: Observed) -> Context:
         unfit=hopeless.unfit(seen, job, crashed),
         postponed=_postponed(seen, compared),
         reserves=reserves.decide(seen, job, compared),
+        roles=roles,
+        stage=stage,
+        ledger=goodput.build_ledger(seen, stage),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pytorchjob_operator.goodput.ledger import Ledger, Stage
 from pytorchjob_operator.model import PyTorchJob, UnfitPod
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod
@@ -47,6 +48,12 @@ class Context:
     postponed: dict[Replica, datetime]
     """The missing replicas whose pods were deleted right after their creation, with the time of the next creation."""
     reserves: Reserves
+    roles: frozenset[ReplicaType]
+    """The roles whose pods train with the coordinator."""
+    stage: Stage
+    """What the job does, by its pods alone."""
+    ledger: Ledger
+    """The job's time by class, up to this pass."""
 
     @property
     def creatable(self) -> list[Replica]:

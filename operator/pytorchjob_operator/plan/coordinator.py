@@ -13,9 +13,9 @@ from datetime import datetime
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy, StartMode
-from pytorchjob_operator.names import Cause, ReplicaType
+from pytorchjob_operator.names import Cause
 from pytorchjob_operator.observed import Observed, Options, Pod, PodPhase
-from pytorchjob_operator.plan import elastic, goodput, job_limits, members, replicas, restart, threats
+from pytorchjob_operator.plan import elastic, job_limits, members, replicas, restart, threats
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.replicas import Replica
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
@@ -34,21 +34,20 @@ _AT_REST = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 def decide(context: Context, end: ConditionType | None) -> CoordinatorUpdate:
     """Decide about a job that the operator manages; `end` is the end that its status records, if any."""
-    roles = members.coordinated_roles(context)
-    if context.job.spec.run_policy.suspend or not roles or _trains_without(context):
+    if context.job.spec.run_policy.suspend or not context.roles or _trains_without(context):
         return Forget()
     if end is None:
         job = context.job
         return Sync(
             _policy(job, context.seen.options),
-            _expected_pods(context, roles),
+            _expected_pods(context),
             job.metadata.name,
             job.metadata.namespace,
             elastic.known_restarts(context),
-            _terminating_pods(context, roles),
-            elastic.has_trained(context),
-            goodput.stage(context),
-            goodput.build_ledger(context),
+            _terminating_pods(context),
+            elastic.has_trained(context.seen),
+            context.stage,
+            context.ledger,
         )
     if all(pod.phase in _AT_REST or pod.without_coordinator for pod in context.seen.pods):
         return Forget()
@@ -60,30 +59,30 @@ def _trains_without(context: Context) -> bool:
     return any(pod.without_coordinator for pod in context.compared.present.values() if _takes_part(pod))
 
 
-def _expected_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int, ExpectedPod]:
+def _expected_pods(context: Context) -> dict[int, ExpectedPod]:
     return {
         replicas.position(context.job, replica): _expected_pod(pod, context.seen)
         for replica, pod in context.compared.present.items()
-        if replica.type in roles and _takes_part(pod)
+        if replica.type in context.roles and _takes_part(pod)
     }
 
 
 def next_check(context: Context) -> datetime | None:
     """Return when the next pod that terminates counts as gone although the API server still has it; None if none."""
-    if not members.coordinated_roles(context):
+    if not context.roles:
         return None
     times = (_killed_by(pod) for pod in context.seen.pods if pod.deleting and _may_run(pod, context.seen.now))
     return min((time for time in times if time is not None), default=None)
 
 
-def _terminating_pods(context: Context, roles: frozenset[ReplicaType]) -> dict[int, str]:
+def _terminating_pods(context: Context) -> dict[int, str]:
     """Return the uids of the pods that are not expected any more, or about to be deleted, and may still train."""
     job, surplus = context.job, {pod.uid for pod in context.compared.surplus}
     return {
         replicas.position(job, Replica(pod.replica_type, pod.index)): pod.uid
         for pod in context.seen.pods
         if (pod.deleting or pod.uid in surplus)
-        and pod.replica_type in roles
+        and pod.replica_type in context.roles
         and pod.index is not None
         and pod.name == names.pod_name(job.metadata.name, pod.replica_type, pod.index)
         and _may_run(pod, context.seen.now)
@@ -120,7 +119,7 @@ def _expected_pod(pod: Pod, seen: Observed) -> ExpectedPod:
 
 def _policy(job: PyTorchJob, options: Options) -> Policy:
     elastic, spec = job.spec.elastic_policy, job.spec
-    least, most = members.limits(job, options)
+    least, most = members.limits(job)
     found = Policy(
         min_members=least,
         max_members=most,

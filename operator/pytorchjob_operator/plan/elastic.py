@@ -12,7 +12,7 @@ from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report
 from pytorchjob_operator.model import ElasticStatus, FirstFailureStatus, JobStatus, ProgressStatus, RestartStatus
 from pytorchjob_operator.model.status import LONGEST_MESSAGE
-from pytorchjob_operator.observed import PodProblem
+from pytorchjob_operator.observed import Observed, PodProblem
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.outcome import STOPPED, WITHOUT_PODS, Outcome, failed
 
@@ -129,9 +129,9 @@ def known_restarts(context: Context) -> int:
     return max(known or 0, context.seen.report.restarts if context.seen.report else 0)
 
 
-def has_trained(context: Context) -> bool:
+def has_trained(seen: Observed) -> bool:
     """Return whether a round of this job is known, from its status: the present coordinator may not know it."""
-    stored = context.seen.job.status.elastic
+    stored = seen.job.status.elastic
     return stored is not None and bool(stored.round)
 
 

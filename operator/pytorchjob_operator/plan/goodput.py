@@ -5,6 +5,7 @@ was written last, so that a new coordinator begins with it. A pass hands it from
 homes belongs to the class that was open, so that a change of the leader costs seconds of precision, and no second.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +15,8 @@ from pytorchjob_operator.goodput.figures import Figures
 from pytorchjob_operator.goodput.interruptions import Causes
 from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stage, advance, begin, book
 from pytorchjob_operator.goodput.script_saves import ScriptSaves
-from pytorchjob_operator.model import GoodputSeconds, GoodputStatus
-from pytorchjob_operator.observed import Pod, PodPhase
+from pytorchjob_operator.model import GoodputSeconds, GoodputStatus, PyTorchJob
+from pytorchjob_operator.observed import Observed, Pod, PodPhase
 from pytorchjob_operator.plan import elastic, members
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.problem import read_time
@@ -28,27 +29,26 @@ _MOST = 1e15
 _MOST_SAVES, _MOST_STEPS = 2**31 - 1, 2**53 - 1
 
 
-def build_ledger(context: Context) -> Ledger:
+def build_ledger(seen: Observed, now_is: Stage) -> Ledger:
     """Return the ledger up to this pass; its clock is the wall clock, in seconds since 1970."""
-    now = context.seen.now.timestamp()
-    ledger = _known(context, now)
-    if _is_coordinators(context):
+    now = seen.now.timestamp()
+    ledger = _known(seen, now)
+    if _is_coordinators(seen):
         return book(ledger, now)
-    now_is = stage(context)
     if now_is is Stage.UNKNOWN and ledger.current in _WITHOUT_PODS:
         now_is = Stage.RESTARTING
     fell = ledger.current in _TRAINED and now_is in _DOWN
     return advance(ledger, Sight(now_is, interruption=Interruption() if fell else None), now)
 
 
-def is_due(context: Context, ledger: Ledger) -> bool:
+def is_due(context: Context) -> bool:
     """Whether the status must have this ledger even if nothing else is new.
 
     Nothing else knows that its open class has changed, where no coordinator keeps it.
     """
     stored, report = context.seen.job.status.goodput, context.seen.report
     kept = report is not None and report.ledger is not None
-    return stored is not None and not kept and stored.current != ledger.current
+    return stored is not None and not kept and stored.current != context.ledger.current
 
 
 def build(ledger: Ledger, now: datetime) -> GoodputStatus:
@@ -82,41 +82,40 @@ def _steps(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def stage(context: Context) -> Stage:
-    """Return what the job does, by its pods alone."""
-    if context.job.spec.run_policy.suspend:
+def stage(seen: Observed, job: PyTorchJob, pods: Collection[Pod], *, coordinated: bool) -> Stage:
+    """Return what the job does, by its wanted pods alone; `coordinated`: some of them train with the coordinator."""
+    if job.spec.run_policy.suspend:
         return Stage.SUSPENDED
-    least, _ = members.limits(context.job, context.seen.options)
-    pods = context.compared.present.values()
+    least, _ = members.limits(job)
     if sum(map(_is_placed, pods)) < least:
         return Stage.WAITING_FOR_PODS
     if sum(map(_runs, pods)) < least:
-        return Stage.RESTARTING if _has_trained(context) else Stage.STARTING
-    if members.coordinated_roles(context) and members.starts_agents(context.job):
-        return Stage.UNKNOWN if _has_trained(context) else Stage.STARTING
+        return Stage.RESTARTING if _has_trained(seen) else Stage.STARTING
+    if coordinated and members.starts_agents(job):
+        return Stage.UNKNOWN if _has_trained(seen) else Stage.STARTING
     return Stage.RUNNING
 
 
-def _is_coordinators(context: Context) -> bool:
+def _is_coordinators(seen: Observed) -> bool:
     """Whether the coordinator hears agents of the job, and so books its time."""
-    report = context.seen.report
+    report = seen.report
     heard = report is not None and report.ledger is not None and report.phase is not PhaseName.WAITING
-    return heard and not context.job.spec.run_policy.suspend
+    return heard and not seen.job.spec.run_policy.suspend
 
 
-def _known(context: Context, now: float) -> Ledger:
+def _known(seen: Observed, now: float) -> Ledger:
     """Return the newest ledger that is known, by the wall clock."""
-    stored, report = context.seen.job.status.goodput, context.seen.report
+    stored, report = seen.job.status.goodput, seen.report
     if report is not None and report.ledger is not None:
         return report.ledger.moved(now - report.ledger.until)
-    return _begun(context, now) if stored is None else _read(stored)
+    return _begun(seen, now) if stored is None else _read(stored)
 
 
-def _begun(context: Context, now: float) -> Ledger:
+def _begun(seen: Observed, now: float) -> Ledger:
     """Return a new ledger: of a new job from its creation on, of a job that another version has managed from now on."""
-    meta, trained = context.seen.job.metadata, elastic.has_trained(context)
+    meta, trained = seen.job.metadata, elastic.has_trained(seen)
     created = read_time(meta.creation_timestamp)
-    new = created is not None and not context.seen.job.status.conditions
+    new = created is not None and not seen.job.status.conditions
     start = min(created.timestamp(), now) if new and created is not None else now
     return begin(TimeClass.RUNNING if trained else TimeClass.WAITING_FOR_PODS, start)
 
@@ -145,11 +144,11 @@ def _read_script(stored: GoodputStatus) -> ScriptSaves:
     return ScriptSaves(stored.saves or 0, stored.save_seconds or 0.0, stored.saved_steps or 0, unseen)
 
 
-def _has_trained(context: Context) -> bool:
+def _has_trained(seen: Observed) -> bool:
     """Whether workers have run, as the status or the coordinator knows it."""
-    now = context.seen.now.timestamp()
-    ledger = book(_known(context, now), now)
-    return elastic.has_trained(context) or any(ledger.seconds.get(each) for each in _TRAINED)
+    now = seen.now.timestamp()
+    ledger = book(_known(seen, now), now)
+    return elastic.has_trained(seen) or any(ledger.seconds.get(each) for each in _TRAINED)
 
 
 def _is_placed(pod: Pod) -> bool:

@@ -78,11 +78,10 @@ def build_status(context: Context, outcome: Outcome) -> JobStatus:
             "observed_generation": seen.job.metadata.generation or None,
         }
     )
-    ledger = goodput.build_ledger(context)
     kept = _with_time(context, outcome, status, stored.goodput)
-    if kept == stored and not goodput.is_due(context, ledger):
+    if kept == stored and not goodput.is_due(context):
         return kept
-    return _with_time(context, outcome, status, goodput.build(ledger, context.seen.now))
+    return _with_time(context, outcome, status, goodput.build(context.ledger, context.seen.now))
 
 
 def _with_time(context: Context, outcome: Outcome, status: JobStatus, time: GoodputStatus | None) -> JobStatus:

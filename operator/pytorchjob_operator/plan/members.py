@@ -4,29 +4,26 @@ from pytorchjob_operator.model import PyTorchJob, main_container
 from pytorchjob_operator.names import IN_AGENT_COMMANDS, ReplicaType
 from pytorchjob_operator.observed import Options
 from pytorchjob_operator.plan import replicas
-from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
-from pytorchjob_operator.plan.environment.replica import build_env
-from pytorchjob_operator.plan.replicas import Replica
+from pytorchjob_operator.plan.environment.replica import nodes
 
 
-def coordinated_roles(context: Context) -> frozenset[ReplicaType]:
+def coordinated_roles(job: PyTorchJob, options: Options) -> frozenset[ReplicaType]:
     """Return the roles whose pods train with the coordinator."""
-    specs, options = context.job.spec.pytorch_replica_specs, context.seen.options
     return frozenset(
         role
-        for role, spec in specs.items()
-        if agent_variables.coordinator(context.job, spec.template, options) is not None
+        for role, spec in job.spec.pytorch_replica_specs.items()
+        if agent_variables.coordinator(job, spec.template, options) is not None
     )
 
 
-def limits(job: PyTorchJob, options: Options) -> tuple[int, int]:
+def limits(job: PyTorchJob) -> tuple[int, int]:
     """Return the least and the most pods of a round; the Master takes part in addition to an elastic job's workers."""
     master = replicas.count(job, ReplicaType.MASTER)
     if job.spec.elastic_policy is None:
         return replicas.total(job), replicas.total(job)
-    env = build_env(job, Replica(ReplicaType.WORKER, 0), options)
-    return env.nnodes_min + master, env.nnodes_max + master
+    least, most = nodes(job)
+    return least + master, most + master
 
 
 def starts_agents(job: PyTorchJob) -> bool:

@@ -53,7 +53,7 @@ def _address(job: PyTorchJob, role: ReplicaType, options: Options) -> str:
 def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
     """Return nodes, processes per node, and the rendezvous of an elastic job or of an injected agent."""
     elastic, processes, template = job.spec.elastic_policy, _nproc(job, replica, options), _template(job, replica)
-    low, high = _nodes(job)
+    low, high = nodes(job)
     here = ReplicaEnv(nnodes_min=low, nnodes_max=high, nproc_per_node=processes)
     if elastic is not None and elastic.n_proc_per_node is not None:
         here = replace(here, nproc_per_node=str(elastic.n_proc_per_node))
@@ -81,7 +81,7 @@ def _with_agents(elastic: ElasticPolicy | None, options: Options) -> RendezvousO
     )
 
 
-def _nodes(job: PyTorchJob) -> tuple[int, int]:
+def nodes(job: PyTorchJob) -> tuple[int, int]:
     """Return the least and the most pods that train together.
 
     An elastic job counts only its workers (v1). A static rendezvous has a fixed size and counts every rank. A
