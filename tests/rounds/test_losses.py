@@ -110,18 +110,10 @@ def test_what_a_member_heard_in_an_earlier_round_keeps_no_dead_member_of_the_nex
     assert not job.runs
 
 
-def test_reports_of_an_agent_of_an_earlier_version_have_no_ages() -> None:
-    """They count as a second old, so a member that is cut off is still not taken for lost."""
-    job = running(3, min_members=2)
-    job.breaks(1)
-    job.passes(20, silent=[1], heard=(0, 1, 2))
-    assert job.runs
-
-
 def test_it_is_lost_once_its_peers_hear_it_no_more() -> None:
     job = running(3, min_members=2)
     job.breaks(1)
-    job.passes(10, silent=[1], heard=(0, 1, 2))
+    job.passes(10, silent=[1], heard=(0, 1, 2), heard_ages=(3, 10, 3))
     job.passes(4, silent=[1])
     assert job.heard(0).kind == "restart"
 

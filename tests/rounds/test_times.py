@@ -96,7 +96,7 @@ def silent(job: Job) -> None:
 
 def cut_off(job: Job) -> None:
     job.breaks(1)
-    job.passes(5, silent=[1], heard=(0, 1, 2))
+    job.passes(5, silent=[1], heard=(0, 1, 2), heard_ages=(3, 10, 3))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class Heartbeat(Message):
     heard_ages: tuple[int, ...] = some_ints(default=())
     """For each rank in `heard`, how old the sign of life is at most: tenths of a second, rounded up."""
     heard_in: RoundId | None = a_round(optional=True, default=None)
-    """The round of these ranks: the last one while the agent waits. None: nothing is heard, or an earlier version."""
+    """The round of these ranks: the last one while the agent waits. None: nothing is heard."""
     cooperative: bool = a_flag(default=False)
     """True if the workers poll for checkpoint requests: then the coordinator waits for a checkpoint."""
     answered: int = an_int(0, default=0)
@@ -37,11 +37,11 @@ class Heartbeat(Message):
     rate: float = a_number(default=0.0)
     """Steps per second in this round. 0: unknown."""
     saves_on_request: bool = a_flag(default=False)
-    """True if the workers poll for requests to save, and the agent knows `Save`. False: an earlier version."""
+    """True if the workers poll for requests to save."""
     checkpoint_problem: str = a_text(512, default="")
     """Why the last checkpoint is not in memory, or not copied. Empty: no problem, or an agent without checkpoints."""
     workers_age: float = a_number(default=-1.0)
-    """Seconds since the workers of this round were started. Negative: they are not, or an earlier version."""
+    """Seconds since the workers of this round were started. Negative: they are not."""
     first_step: int | None = maybe_int(default=None)
     """The first step that its furthest worker reported in this round. None: unknown."""
     first_age: float = a_number(default=0.0)
@@ -57,8 +57,7 @@ class Heartbeat(Message):
     load_seconds: float = a_number(default=0.0)
     """Seconds in which the script loaded checkpoints before its first step."""
     own_windows: tuple[int, ...] = some_ints(default=())
-    """For each worker, by local rank: how many windows of its own time it has measured in this round. Empty: unknown,
-    or an earlier version."""
+    """For each worker, by local rank: how many windows of its own time it has measured in this round."""
     own_shares: tuple[int, ...] = some_ints(default=())
     """For each worker: the part of its last window that it spent outside collectives, in thousandths."""
     own_places: Mapping[str, float] = some_numbers(default_factory=dict)

@@ -114,7 +114,7 @@ class Failed(Message):
     age: float = a_number(default=0.0)
     """Seconds between the failure and the sending of this message."""
     idle: float = a_number(default=0.0)
-    """Of a hang: seconds between the last progress and the failure. 0: unknown, or an earlier version."""
+    """Of a hang: seconds between the last progress and the failure. 0: unknown."""
     errors: tuple[str, ...] = some_names(default=())
     raised_in: str = a_text(256, default="")
     """Types of the error, and the module that raised it (`root_cause`)."""
@@ -141,7 +141,7 @@ class Resumed(Message):
     restarts: int = an_int(0)
     reason: str = a_text(1024, default="")
     age: float = a_number(default=-1.0)
-    """Seconds since the workers of the round before ended here. Negative: an earlier version."""
+    """Seconds since the workers of the round before ended here. Negative: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Published(Generic[T]):
 
 
 class Awaited(Generic[T]):
-    """Members whose values are awaited, each of them once, up to a time: agents of earlier versions publish none."""
+    """Members whose values are awaited, each of them once, up to a time."""
 
     def __init__(self, published: Published[T], ranks: Collection[int], until: float) -> None:
         """Await these ranks. `until`, in monotonic seconds, depends on what waits: workers wait least."""

@@ -1,7 +1,6 @@
 """Messages of members, above all while a round runs: heartbeats, failures, success, drains, and new members."""
 
 from dataclasses import replace
-from itertools import zip_longest
 from typing import assert_never
 
 from pytorchjob_agent.contract.messages import (
@@ -36,8 +35,6 @@ from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestar
 
 GROW_SECONDS = 1.0
 """How long a round that can grow waits for more new members after the first one."""
-UNKNOWN_AGE = 10
-"""Tenths of a second: the age of a sign of life that an agent of an earlier version reports without an age."""
 CHECKPOINT_SECONDS = 60.0
 """How long workers may take to save a checkpoint on request."""
 
@@ -80,7 +77,7 @@ def _record_peers(transition: Transition, message: Heartbeat, round_: Round) -> 
     """
     if message.heard_in not in (None, round_.id):
         return
-    for rank, age in zip_longest(message.heard, message.heard_ages[: len(message.heard)], fillvalue=UNKNOWN_AGE):
+    for rank, age in zip(message.heard, message.heard_ages, strict=False):
         index = round_.ranks[rank] if rank < len(round_.ranks) else None
         peer = None if index is None else transition.state.members.get(index)
         if peer is None:

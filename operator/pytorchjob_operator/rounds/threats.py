@@ -107,7 +107,7 @@ def _training(transition: Transition) -> list[Member]:
 def _ready_savers(transition: Transition) -> list[Member]:
     """Return the members to ask, once the script has polled on all of them. All ranks poll equally often.
 
-    A member that is `cooperative` and does not save has an agent of an earlier version, or its script only stops.
+    The script of a member that is `cooperative` and does not save only stops.
     """
     training = _training(transition)
     polled = all(member.saves_on_request or member.cooperative for member in training)
