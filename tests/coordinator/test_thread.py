@@ -88,8 +88,12 @@ async def test_all_that_is_known_of_a_jobs_pods_reaches_the_decisions() -> None:
     )
     coordinator.start("127.0.0.1", 0)
     coordinator.apply(JOB, Sync(POLICY, pods(1), restarts=2, terminating={1: "uid-1"}, trained=True, **time))
-    synced = JobSynced(POLICY, pods(1), 2, {1: "uid-1"}, trained=True, lacks_pods=True, ledger=time["ledger"])
+    synced = JobSynced(POLICY, pods(1), 2, {1: "uid-1"}, trained=True)
     await until_async(lambda: inputs == [synced])
+    report = coordinator.report(JOB)
+    assert report is not None
+    assert report.ledger is not None
+    assert report.ledger.current is TimeClass.WAITING_FOR_PODS
     coordinator.stop()
 
 

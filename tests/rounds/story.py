@@ -16,6 +16,7 @@ from pytorchjob_agent.contract.messages import (
     Join,
     RoundId,
 )
+from pytorchjob_operator.accounting import Account, observe
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.invariants import find_violations
 from pytorchjob_operator.rounds.phases import Ended, Running
@@ -50,6 +51,7 @@ class Job:
         self.policy = Policy(min_members or replicas, policy.pop("max_members", replicas), **policy)
         self.pods = {index: expected(index) for index in range(replicas)}
         self.state = JobState(self.policy, term=1)
+        self.account = Account()
         self.links: dict[int, int] = {}
         self.told: dict[int, list[Any]] = defaultdict(list)
         """What each replica heard on its present connection, heartbeat replies left out."""
@@ -78,6 +80,7 @@ class Job:
     def feed(self, event: Input) -> None:
         decision = decide(self.state, event, self.now)
         assert find_violations(self.state, decision) == []
+        self.account = observe(self.account, self.state, event, decision, self.now)
         self.state = decision.state
         self.events += [f"{event.reason}: {event.message}" for event in decision.events]
         owner = {link: index for index, link in self.links.items()}

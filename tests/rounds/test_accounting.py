@@ -7,12 +7,12 @@ from functools import partial
 import pytest
 
 from pytorchjob_agent.contract.messages import LEASE_SECONDS, Done, Failed, Heartbeat, Resumed, RoundId
+from pytorchjob_operator.accounting import synced
 from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.interruptions import Causes
 from pytorchjob_operator.goodput.ledger import Ledger, begin, book
 from pytorchjob_operator.rounds.losses import RECONNECT_SECONDS
-from pytorchjob_operator.rounds.state import JobState, JobSynced
-from pytorchjob_operator.rounds.summary import summarize
+from pytorchjob_operator.rounds.state import JobSynced
 from tests.rounds.story import Job, another_leader, expected, stopped
 
 RUNNING, STARTUP = TimeClass.RUNNING, TimeClass.PROGRAM_STARTUP
@@ -23,7 +23,8 @@ WAITS, HUNG = TimeClass.WAITING_FOR_PODS, TimeClass.HUNG
 
 
 def sync(job: Job, ledger: Ledger | None, *, lacks_pods: bool = False) -> None:
-    job.feed(JobSynced(job.policy, job.pods, lacks_pods=lacks_pods, ledger=ledger))
+    job.account = synced(job.account, job.state, ledger, lacks_pods, job.now)
+    job.feed(JobSynced(job.policy, job.pods))
 
 
 def new(replicas: int = 2, **policy: float) -> Job:
@@ -49,8 +50,8 @@ def trained(seconds: int = 10, replicas: int = 2, **policy: float) -> Job:
 
 def booked(job: Job) -> dict[TimeClass, float]:
     """The seconds of each class that has any."""
-    assert job.state.ledger is not None
-    ledger = book(job.state.ledger, job.now)
+    assert job.account.ledger is not None
+    ledger = book(job.account.ledger, job.now)
     assert ledger.total == pytest.approx(job.now - 1000.0)
     return {each: seconds for each, seconds in ledger.seconds.items() if seconds > 0.001}
 
@@ -321,7 +322,7 @@ def test_stories(story: Callable[[], Job], expected_seconds: dict[TimeClass, flo
     ],
 )
 def test_interruptions(end: Callable[[], Job], interruptions: int) -> None:
-    ledger = end().state.ledger
+    ledger = end().account.ledger
     assert ledger is not None
     assert ledger.interruptions == interruptions
 
@@ -345,7 +346,7 @@ def crashes_because_a_pod_is_lost() -> Job:
     ],
 )
 def test_causes_of_interruptions(end: Callable[[], Job], causes: Causes) -> None:
-    ledger = end().state.ledger
+    ledger = end().account.ledger
     assert ledger is not None
     assert replace(ledger.causes, last=None, open=False) == causes
 
@@ -357,29 +358,29 @@ def test_the_longest_saves_of_the_members_count() -> None:
             job.now += 1
             step = 12 + 10 * number
             job.says(index, Heartbeat(step=step, saves=number, save_seconds=number * seconds, saved_step=step))
-    assert job.state.ledger is not None
-    script = job.state.ledger.script
+    assert job.account.ledger is not None
+    script = job.account.ledger.script
     assert (script.saves, script.seconds, script.steps) == (2, 6.0, 32)
 
 
 def test_a_heartbeat_without_a_new_save_changes_no_ledger() -> None:
     job = trained()
     job.says(0, Heartbeat(step=11, saves=1, save_seconds=2.0, saved_step=11))
-    before = job.state.ledger
+    before = job.account.ledger
     job.says(0, Heartbeat(step=11, saves=1, save_seconds=2.0, saved_step=11))
     job.says(1, Heartbeat(step=11, saves=0))
-    assert job.state.ledger is before
+    assert job.account.ledger is before
 
 
 def test_an_agent_that_measures_no_saves_leaves_them_unknown() -> None:
     job = trained()
-    assert job.state.ledger is not None
-    assert job.state.ledger.script.unseen
+    assert job.account.ledger is not None
+    assert job.account.ledger.script.unseen
 
 
 def test_a_new_coordinator_goes_on_with_the_ledger_of_the_status() -> None:
     job = trained()
-    old = job.state.ledger
+    old = job.account.ledger
     assert old is not None
     assert job.round is not None
     round_, after = job.round, another_leader(job)
@@ -388,8 +389,8 @@ def test_a_new_coordinator_goes_on_with_the_ledger_of_the_status() -> None:
     for index in (0, 1):
         after.hello(index, round=round_, rank=index, size=2)
     trains(after, 5, 12)
-    assert after.state.ledger is not None
-    found = book(after.state.ledger, after.now)
+    assert after.account.ledger is not None
+    found = book(after.account.ledger, after.now)
     assert found.total == pytest.approx(stored.total + 5)
     assert found.seconds == pytest.approx({STARTUP: 1, RUNNING: 15}, abs=0.3)
 
@@ -397,11 +398,11 @@ def test_a_new_coordinator_goes_on_with_the_ledger_of_the_status() -> None:
 def without_operator(seconds: float = 21.0) -> tuple[Job, RoundId]:
     """A job that has trained for 10 s, and a new coordinator after some more seconds."""
     job = trained()
-    assert job.state.ledger is not None
+    assert job.account.ledger is not None
     assert job.round is not None
     round_, after = job.round, another_leader(job)
     after.now = job.now + seconds
-    sync(after, book(job.state.ledger, after.now))
+    sync(after, book(job.account.ledger, after.now))
     return after, round_
 
 
@@ -474,7 +475,7 @@ def test_what_happened_without_an_operator(
     story: Callable[[], Job], seconds: dict[TimeClass, float], causes: Causes
 ) -> None:
     job = story()
-    found, ledger = booked(job), job.state.ledger
+    found, ledger = booked(job), job.account.ledger
     assert ledger is not None
     assert found == pytest.approx(seconds, abs=0.3)
     assert ledger.interruptions == sum((causes.crashes, causes.hangs))
@@ -489,8 +490,8 @@ def test_members_that_join_again_after_a_suspension_restart() -> None:
     job.passes(4)
     job.waits(1)
     trains(job, 5, 6)
-    assert job.state.ledger is not None
-    found = book(job.state.ledger, job.now).seconds
+    assert job.account.ledger is not None
+    found = book(job.account.ledger, job.now).seconds
     assert found == pytest.approx({RUNNING: 10, RECOVERY: 4, STARTUP: 1, REPLAYED: 4}, abs=0.3)
 
 
@@ -505,21 +506,13 @@ def test_until_an_agent_is_heard_each_sync_brings_the_ledger() -> None:
     job = new()
     job.now += 5
     sync(job, begin(WAITS, 3.0))
-    assert job.state.ledger is not None
-    assert (job.state.ledger.current, job.state.ledger.until) == (WAITS, job.now)
+    assert job.account.ledger is not None
+    assert (job.account.ledger.current, job.account.ledger.until) == (WAITS, job.now)
 
 
 def test_a_heartbeat_without_a_new_step_changes_no_ledger() -> None:
     job = trained()
-    before = job.state.ledger
+    before = job.account.ledger
     job.says(0, Heartbeat(step=11))
     job.says(1, Heartbeat(step=10))
-    assert job.state.ledger is before
-
-
-def test_the_report_has_the_ledger_up_to_now() -> None:
-    job = trained()
-    ledger = summarize(job.state, job.now + 3).ledger
-    assert ledger is not None
-    assert (ledger.until, ledger.total) == (job.now + 3, pytest.approx(14.0))
-    assert summarize(JobState(job.policy, term=1), job.now).ledger is None
+    assert job.account.ledger is before

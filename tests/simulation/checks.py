@@ -44,7 +44,7 @@ _BOOKED = {
 
 def _books(leader: "Leader", state: JobState) -> None:
     """Every second since the leader knows the job is booked once, and now it books the right class."""
-    ledger = state.ledger
+    ledger = leader.ledger
     if ledger is None:
         return
     passed = ledger.until - leader.books_since

@@ -11,7 +11,7 @@ from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import Server
 from pytorchjob_operator.goodput.classes import TimeClass
-from pytorchjob_operator.goodput.ledger import begin, book
+from pytorchjob_operator.goodput.ledger import Ledger, begin, book
 from pytorchjob_operator.rounds.state import JobState, JobSynced
 
 from .clock import Sleeper
@@ -43,6 +43,11 @@ class Leader(Sleeper):
         self.jobs.draw_secret = lambda: f"secret {world.leader_number}.{next(secrets)}"
         self.server = Server(KeyedTokens(KEY), self.jobs, self.monotonic)
         self._tick()
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What it has booked of the job's time."""
+        return self.jobs.ledger(JOB)
 
     @property
     def state(self) -> JobState | None:
@@ -92,12 +97,11 @@ class Leader(Sleeper):
         if world.outcome is not None:
             self.jobs.finish_job(JOB, failed=world.outcome)
         else:
-            now, state = self.monotonic(), self.state
-            known = None if state is None else state.ledger
+            now, known = self.monotonic(), self.ledger
             self.books_since = now if known is None else self.books_since
             ledger = begin(TimeClass.PROGRAM_STARTUP, now) if known is None else book(known, now)
-            synced = JobSynced(world.policy, dict(world.pods), terminating=dict(world.terminating), ledger=ledger)
-            self.jobs.sync_job(JOB, replace(synced, trained=world.shows_round))
+            synced = JobSynced(world.policy, dict(world.pods), terminating=dict(world.terminating))
+            self.jobs.sync_job(JOB, replace(synced, trained=world.shows_round), ledger=ledger)
         world.checks.decided(self)
 
     def die(self) -> None:

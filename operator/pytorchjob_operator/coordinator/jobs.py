@@ -13,9 +13,13 @@ from typing import Any, Protocol, assert_never
 from pytorchjob_agent.contract.messages import Assigned, FromAgent, Hello, Message, Refused, RoundId, Stop
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
+from pytorchjob_operator import accounting
+from pytorchjob_operator.accounting import Account
 from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.usage import UNNAMED, Title, Usage
+from pytorchjob_operator.coordinator_report import Report
+from pytorchjob_operator.goodput.ledger import Ledger, book
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.invariants import find_violations
 from pytorchjob_operator.rounds.phases import Ended, Stalled, name_of
@@ -32,6 +36,7 @@ from pytorchjob_operator.rounds.state import (
     Send,
     Tick,
 )
+from pytorchjob_operator.rounds.summary import summarize
 
 _log = logging.getLogger(__name__)
 _SECRET_BYTES = 32
@@ -63,6 +68,7 @@ class Link(Protocol):
 class _Job:
     state: JobState
     title: Title
+    account: Account = field(default_factory=Account)
     links: dict[int, Link] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
 
@@ -100,14 +106,35 @@ class Jobs:
         job = self._jobs.get(uid)
         return None if job is None else job.state
 
-    def sync_job(self, uid: str, synced: JobSynced, title: Title = UNNAMED) -> None:
-        """Take over what a job is now."""
+    def report(self, uid: str, now: float) -> Report | None:
+        """Return what is shown of a job now; None if it is unknown."""
+        job, ledger = self._jobs.get(uid), self.ledger(uid)
+        if job is None:
+            return None
+        return replace(summarize(job.state, now), ledger=None if ledger is None else book(ledger, now))
+
+    def ledger(self, uid: str) -> Ledger | None:
+        """Return what is booked of a job's time; None if it is unknown."""
+        job = self._jobs.get(uid)
+        return None if job is None else job.account.ledger
+
+    def sync_job(
+        self,
+        uid: str,
+        synced: JobSynced,
+        title: Title = UNNAMED,
+        ledger: Ledger | None = None,
+        *,
+        lacks_pods: bool = False,
+    ) -> None:
+        """Take over what a job is now, and what the plan has booked of its time."""
         self._finished.pop(uid, None)
         job = self._jobs.get(uid)
         if job is None:
             last = self._last_rounds.pop(uid, None)
             job = self._jobs[uid] = _Job(JobState(synced.policy, self._term, finished_round=last), title)
         job.places.update({pod.pod: index for index, pod in synced.pods.items()})
+        job.account = accounting.synced(job.account, job.state, ledger, lacks_pods, self._clock())
         self._feed(uid, synced)
 
     def finish_job(self, uid: str, *, failed: bool) -> None:
@@ -203,7 +230,7 @@ class Jobs:
         if decision is None or violations:
             self._stall(uid, job, input_, violations, now)
             return
-        job.state = decision.state
+        job.state, job.account = decision.state, _booked(job.account, before, input_, decision, now)
         _carry_out(job, _with_keys(decision, self.draw_secret, self.make_certificates))
         if decision.events or _shown(before) != _shown(decision.state):
             _log.info("job %s: %s", uid, decision.reason)
@@ -222,6 +249,15 @@ class Jobs:
         problems = {**job.state.problems, TrainingReason.COORDINATOR_DEFECT: message}
         job.state = replace(job.state, phase=phase, problems=problems)
         self._on_change(uid, (JobEvent(TrainingReason.COORDINATOR_DEFECT, message, warning=True),))
+
+
+def _booked(account: Account, before: JobState, input_: Input, decision: Decision, now: float) -> Account:
+    """Return the account after a decision. A defect of the ledger must not keep the decision from its agents."""
+    try:
+        return accounting.observe(account, before, input_, decision, now)
+    except Exception:
+        _log.exception("the time of a job is not booked; its ledger begins again with the status")
+        return Account()
 
 
 def _draw_secret() -> str:

@@ -23,7 +23,6 @@ from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.goodput.ledger import Stage
 from pytorchjob_operator.rounds.state import JobEvent, JobSynced
-from pytorchjob_operator.rounds.summary import summarize
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 4096
@@ -121,9 +120,9 @@ class Coordinator:
     def _apply(self, uid: str, update: CoordinatorUpdate) -> None:
         match update:
             case Sync(policy, pods, name, namespace, restarts, terminating, trained, stage, ledger):
+                synced = JobSynced(policy, pods, restarts, terminating, trained)
                 lacks = stage is Stage.WAITING_FOR_PODS
-                synced = JobSynced(policy, pods, restarts, terminating, trained, lacks, ledger)
-                self._jobs.sync_job(uid, synced, Title(name, namespace))
+                self._jobs.sync_job(uid, synced, Title(name, namespace), ledger, lacks_pods=lacks)
             case Finish(failed):
                 self._jobs.finish_job(uid, failed=failed)
             case Forget():
@@ -133,8 +132,7 @@ class Coordinator:
 
     def report(self, uid: str) -> Report | None:
         """Return the state of a job's training now. None: the job was never synced."""
-        state = self._jobs.state(uid)
-        return None if state is None else summarize(state, _clock())
+        return self._jobs.report(uid, _clock())
 
     @property
     def connections(self) -> int:

@@ -6,9 +6,8 @@ change the sum, so the sum is the wall clock whatever is seen, and in whatever o
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from pytorchjob_operator.goodput.classes import TRAINING, TimeClass
 from pytorchjob_operator.goodput.interruptions import Cause, Causes
@@ -158,24 +157,6 @@ class Ledger:
         settles = None if self.script.settles is None else self.script.settles + by
         script = replace(self.script, settles=settles)
         return replace(self, until=self.until + by, entered=self.entered + by, stepped=stepped, script=script)
-
-    def to_object(self) -> dict[str, Any]:
-        """Return the ledger as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_object(cls, values: Mapping[str, Any]) -> "Ledger":
-        """Read `to_object`. Raises ValueError, KeyError or TypeError."""
-        seconds = {TimeClass(name): float(found) for name, found in values["seconds"].items()}
-        left = values.get("left")
-        causes = dict(values.get("causes", {}))
-        last = causes.pop("last", None)
-        nested = {
-            "causes": Causes(**causes, last=None if last is None else Cause(last)),
-            "script": ScriptSaves(**values.get("script", {})),
-            "left": None if left is None else TimeClass(left),
-        }
-        return cls(**{**values, **nested, "seconds": seconds, "current": TimeClass(values["current"])})
 
 
 def begin(current: TimeClass, now: float) -> Ledger:

@@ -19,7 +19,6 @@ from pytorchjob_agent.contract.messages import (
     Unreachable,
 )
 from pytorchjob_operator.rounds import (
-    accounting,
     arrivals,
     checkpoint_problems,
     losses,
@@ -61,8 +60,8 @@ def decide(state: JobState, input_: Input, now: float) -> Decision:
             assert_never(input_)
     if not isinstance(transition.state.phase, Ended):
         _follow_up(transition, input_)
-    accounting.account(transition, state)
-    return Decision(transition.state, tuple(transition.commands), tuple(transition.events), transition.reason)
+    triggers, commands, events = tuple(transition.triggers), tuple(transition.commands), tuple(transition.events)
+    return Decision(transition.state, commands, events, transition.reason, triggers)
 
 
 def _follow_up(transition: Transition, input_: Input) -> None:

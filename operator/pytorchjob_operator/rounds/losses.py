@@ -9,7 +9,7 @@ from typing import assert_never
 
 from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.rounds import absent, accounting, awaited, rendezvous, running, threats
+from pytorchjob_operator.rounds import absent, awaited, rendezvous, running, threats
 from pytorchjob_operator.rounds.failures import with_loss
 from pytorchjob_operator.rounds.phases import Ended, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.state import JobState, JobSynced
@@ -103,8 +103,6 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         pods=job.pods,
         terminating=job.terminating,
         trained=job.trained,
-        lacks_pods=job.lacks_pods,
-        ledger=accounting.synced(transition.state, job, transition.now),
         former_uids=former,
         restarts=max(transition.state.restarts, job.restarts),
         silent={

@@ -11,7 +11,6 @@ from typing import Any, assert_never
 
 from pytorchjob_agent.contract.messages import Hello, ProtocolError, RoundId, read_from_agent
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.goodput.ledger import Ledger
 from pytorchjob_operator.rounds.decide import decide
 from pytorchjob_operator.rounds.state import (
     AuthenticationFailed,
@@ -110,7 +109,7 @@ def _encode(input_: Input) -> dict[str, Any]:
             return {"input": "message", "connection": connection, "index": index, "line": text}
         case ConnectionClosed(connection, index):
             return {"input": "closed", "connection": connection, "index": index}
-        case JobSynced(policy, pods, restarts, terminating, trained, lacks_pods, ledger):
+        case JobSynced(policy, pods, restarts, terminating, trained):
             return {
                 "input": "sync",
                 "restarts": restarts,
@@ -118,8 +117,6 @@ def _encode(input_: Input) -> dict[str, Any]:
                 "pods": {str(index): asdict(pod) for index, pod in pods.items()},
                 "terminating": {str(index): uid for index, uid in terminating.items()},
                 "trained": trained,
-                "lacks_pods": lacks_pods,
-                "ledger": None if ledger is None else ledger.to_object(),
             }
         case AuthenticationFailed(message, reason):
             return {"input": "authentication failed", "message": message, "reason": reason}
@@ -138,9 +135,7 @@ def _decode(item: dict[str, Any]) -> Input:
             pods = {int(index): ExpectedPod(**pod) for index, pod in item["pods"].items()}
             terminating = {int(index): str(uid) for index, uid in item.get("terminating", {}).items()}
             restarts, trained = int(item.get("restarts", 0)), item.get("trained") is True
-            lacks, ledger = item.get("lacks_pods") is True, item.get("ledger")
-            known = None if ledger is None else Ledger.from_object(ledger)
-            return JobSynced(Policy(**item["policy"]), pods, restarts, terminating, trained, lacks, known)
+            return JobSynced(Policy(**item["policy"]), pods, restarts, terminating, trained)
         case "authentication failed":
             return AuthenticationFailed(str(item["message"]), TrainingReason(item["reason"]))
         case "tick":

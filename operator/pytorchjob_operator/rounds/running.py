@@ -21,7 +21,7 @@ from pytorchjob_agent.contract.messages import (
     Unreachable,
 )
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.rounds import accounting, budget, endings, formation, rendezvous, shown_progress
+from pytorchjob_operator.rounds import budget, endings, formation, rendezvous, shown_progress
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import (
@@ -66,7 +66,6 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
     round_ = transition.state.round
     if round_ is not None and round_.has(member.index):
         shown_progress.record(transition, message)
-        accounting.heartbeat(transition, member, message)
         _record_peers(transition, message, round_)
 
 
@@ -182,8 +181,6 @@ def failed(transition: Transition, member: Member, message: Failed) -> None:
     """Workers failed: all members restart. The budget decides once all of them have stopped."""
     phase, round_ = transition.state.phase, transition.state.round
     active = isinstance(phase, Running | Rendezvous)
-    if isinstance(phase, Running) and phase.round.adopted and phase.round.id.follows(message.round):
-        accounting.failed_before(transition, message)
     if round_ is None or message.round != round_.id or not active:
         transition.reason = f"{member.pod} reports a failure in round {message.round}, which is over"
         return
@@ -245,7 +242,6 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
     """The members agreed on a round while the coordinator was away."""
     member, round_ = transition.put(replace(member, port=None, done_at=None)), transition.state.round
     if round_ is not None and round_.has(member.index) and message.round == round_.id:
-        accounting.resumed(transition, message)
         transition.reason = f"{member.pod} reports round {message.round}, which is known"
         if not isinstance(transition.state.phase, Running):  # its hello said that it has no workers
             rendezvous.end_workers(transition, member, round_.id)
@@ -260,7 +256,6 @@ def resumed(transition: Transition, member: Member, message: Resumed) -> None:
         round_, id=message.round, started_at=transition.now, adopted=True, first_step=None, done=frozenset()
     )
     transition.enter(Trigger.ROUND_REPORTED, Running(agreed))
-    accounting.resumed(transition, message)
     transition.state = replace(
         transition.state,
         restarts=believed_restarts(transition.state, message.restarts),

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.messages import FromAgent, RoundId, ToAgent
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.goodput.ledger import Ledger
-from pytorchjob_operator.rounds.phases import Phase, Waiting, known_round
+from pytorchjob_operator.rounds.phases import Phase, Trigger, Waiting, known_round
 from pytorchjob_operator.rounds.slow_ranks import OwnTimes
 from pytorchjob_operator.rounds.values import (
     ExpectedPod,
@@ -59,8 +58,6 @@ class JobState:
     """Agents that were lost by their silence and have not come back, by index: their pods may be frozen."""
     problems: Mapping[TrainingReason, str] = field(default_factory=dict)
     """Problems that have not ended the job."""
-    lacks_pods: bool = False
-    """True if fewer pods have a node than a round needs."""
     threatened: frozenset[Threat] = frozenset()
     """Pods that may be lost soon, and why. Each has been reported."""
     unsaved: frozenset[Threat] = frozenset()
@@ -69,8 +66,6 @@ class JobState:
     """The request to save that the workers have not answered yet."""
     save_requested_at: float | None = None
     """When the workers were last asked to save while training continues."""
-    ledger: Ledger | None = None
-    """The job's time by class, over its life. None: the operator has not synced it."""
     own_times: OwnTimes = field(default_factory=OwnTimes)
     """What the workers spend outside collectives, in one round."""
 
@@ -115,10 +110,6 @@ class JobSynced:
     """The uids of pods that are not expected any more and whose processes may still run, by index."""
     trained: bool = False
     """True if the job's status names a round."""
-    lacks_pods: bool = False
-    """True if fewer pods have a node than a round needs."""
-    ledger: Ledger | None = None
-    """The job's time by class, up to this sync: a new coordinator begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +165,5 @@ class Decision:
     commands: tuple[Command, ...]
     events: tuple[JobEvent, ...]
     reason: str
+    triggers: tuple[Trigger, ...] = ()
+    """What has moved the job to another phase, in this order."""

@@ -4,7 +4,6 @@ from typing import Any
 
 from pytorchjob_agent.contract.messages import LEASE_SECONDS
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, SilentPod, TrainingEnd
-from pytorchjob_operator.goodput.ledger import book
 from pytorchjob_operator.rounds import stragglers
 from pytorchjob_operator.rounds.phases import Ended, Phase, name_of
 from pytorchjob_operator.rounds.state import JobState
@@ -35,7 +34,6 @@ def summarize(state: JobState, now: float) -> Report:
         spares=len(waiting) if running else 0,
         silent=_silent(state, now),
         stragglers=stragglers.report(state, now),
-        ledger=None if state.ledger is None else book(state.ledger, now),
     )
 
 

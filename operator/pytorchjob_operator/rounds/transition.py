@@ -6,8 +6,6 @@ from dataclasses import replace
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.messages import ToAgent
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.goodput.ledger import Interruption, StepsSeen
-from pytorchjob_operator.goodput.script_saves import SavesSeen
 from pytorchjob_operator.rounds.phases import (
     Phase,
     Rendezvous,
@@ -33,20 +31,6 @@ class Transition:
         self.reason = "nothing to do"
         self.triggers: list[Trigger] = []
         """What has moved the job to another phase, in this order."""
-        self.step: int | None = None
-        """The furthest step of the running round, if this input has reported it."""
-        self.steps: StepsSeen | None = None
-        """When that member did its steps."""
-        self.goes_back = False
-        """True if the observed steps of a member went back within the round."""
-        self.workers_age: float | None = None
-        """Seconds since the workers of the round were started, if this input is the first that shows it."""
-        self.ended_age: float | None = None
-        """Seconds since the workers of the round before ended, if this coordinator did not see their end."""
-        self.failure: Interruption | None = None
-        """How a round failed whose end this coordinator did not see."""
-        self.saves: SavesSeen | None = None
-        """The script's own saves in the running round, if this input has reported more than is known."""
 
     def enter(self, trigger: Trigger, phase: Phase) -> None:
         """Move to another phase. Raises IllegalTransitionError if the table does not allow it."""
