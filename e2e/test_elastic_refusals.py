@@ -131,6 +131,16 @@ def test_a_job_whose_restarts_are_used_up_fails_with_rank_pod_and_first_error(ku
     assert "rank 1 (budget-worker-1) exited with code 1 at step " in failed["message"]
     assert "ValueError: the batch of step 40 is broken" in failed["message"]
     assert "The one restart is used up" in failed["message"]
+    told = kubectl.job("budget")["status"]["failure"]
+    first = {name: told["first"][name] for name in ("kind", "rank", "pod", "exitCode", "error")}
+    assert told["reason"] == "RestartsUsedUp"
+    assert first == {
+        "kind": "WorkerFailed",
+        "rank": 1,
+        "pod": "budget-worker-1",
+        "exitCode": 1,
+        "error": "ValueError",
+    }
     assert {"WorkerFailed", "ElasticGaveUp"} <= events(kubectl, "budget")
 
 

@@ -195,7 +195,7 @@ def life(exits: int, *, state: str = "waiting", seconds: int = 5, code: int = 1,
     return {"phase": "Running", "containerStatuses": [container]}
 
 
-NO_TORCH = TerminationMessage("BadSetup", 78, message="torch cannot be imported").to_json()
+NO_TORCH = TerminationMessage("TorchMissing", 78, message="torch cannot be imported").to_json()
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ NO_TORCH = TerminationMessage("BadSetup", 78, message="torch cannot be imported"
         pytest.param(life(1, message='{"no": "agent"}'), (1, 1, "", '{"no": "agent"}'), id="somebody else's JSON"),
         pytest.param(
             life(1, message=NO_TORCH, code=78),
-            (1, 78, "BadSetup", "torch cannot be imported"),
+            (1, 78, "TorchMissing", "torch cannot be imported"),
             id="an agent's termination message",
         ),
         pytest.param(failed(ended(2)), (1, 2, "", ""), id="a container that could not start has no times"),

@@ -67,7 +67,7 @@ def test_an_image_without_torch_is_told_so(tmp_path: Path) -> None:
     done = bare("run", "train.py", PYTORCHJOB_TERMINATION_LOG=str(log))
     assert done.returncode == 78
     assert "torch cannot be imported in this image" in done.stderr
-    assert '"reason":"BadSetup"' in log.read_text()
+    assert '"reason":"TorchMissing"' in log.read_text()
 
 
 def test_a_broken_variable_is_told() -> None:

@@ -126,7 +126,7 @@ async def test_a_container_out_of_memory(jobs: Jobs, kubelet: Kubelet) -> None:
 async def test_an_image_without_torch(jobs: Jobs, kubelet: Kubelet) -> None:
     jobs.apply("x", 1)
     await until_async(lambda: pods_exist(kubelet))
-    words = TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message="torch cannot be imported in this image")
+    words = TerminationMessage(ExitReason.NO_TORCH, ExitCode.SETUP, message="torch cannot be imported in this image")
     ended = {"terminated": {"exitCode": int(ExitCode.SETUP), "reason": "Error", "message": words.to_json(), **BRIEF}}
     waiting = {**CONTAINER, "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended}
     await kubelet.report("Running", "x-worker-0", containers=[waiting])

@@ -783,14 +783,16 @@ TRAINING = (
         "TorchMissing",
         job(
             seeds.failed(
-                "pod train-worker-0 ended 3 times in a row soon after its start: BadSetup: torch cannot be imported"
+                "pod train-worker-0 ended 3 times in a row soon after its start: TorchMissing: torch cannot be imported"
             )
         ),
         pod(MASTER),
         pod(
             W0,
             seeds.agent(
-                "BadSetup", 78, "torch cannot be imported in this image (No module named 'torch'): install torch 2.4"
+                "TorchMissing",
+                78,
+                "torch cannot be imported in this image (No module named 'torch'): install torch 2.4",
             ),
             phase="Failed",
         ),
