@@ -202,6 +202,7 @@ class MemorySaves:
             failure = f"CheckpointNotRestored: {error}"
             self._watcher.report(failure)
         agreement.confirm(failure)
+        self._held.begin(start.choice, assigned.round)
         if start.choice is not None:
             self._held.drop_before(start.choice)  # all members have fetched it
         self._shared = start.kind is StartKind.SHARED

@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,6 +48,8 @@ class HeldSaves:
         self._saves: dict[SaveId, Manifest] = {}
         self._count = 0
         self._pinned: SaveId | None = None
+        self._chosen: Choice | None = None
+        self._round: RoundId | None = None
         self._coming: dict[Path, int] = {}
         """Folders of copies that are being received, with the bytes that they will have."""
         self.reserve = 0
@@ -178,6 +181,7 @@ class HeldSaves:
             oldest = sorted(self._saves, key=lambda id_: (id_.round, id_.number))
             last = {id_.owner: id_ for id_ in oldest}
             spare = [id_ for id_ in oldest if id_ not in (*keep, self._pinned) and last[id_.owner] != id_]
+            spare.sort(key=self._is_chosen)
             if self._is_above(size):
                 shutil.rmtree(self._own / _ASIDE, ignore_errors=True)
             while (used := self._used()) + size + self.reserve > self.limit:
@@ -202,6 +206,14 @@ class HeldSaves:
         with self._lock:
             for id_ in [*self._saves]:
                 self._drop(id_)
+
+    def begin(self, choice: Choice | None, round_: RoundId) -> None:
+        """A round starts with the chosen save, or without one.
+
+        Its parts stay until this round has saves of its own: what earlier rounds left unfinished replaces no save.
+        """
+        with self._lock:
+            self._chosen, self._round = choice, round_
 
     def drop_before(self, choice: Choice) -> None:
         """Drop the saves of rounds before the chosen save's: no round starts with them any more."""
@@ -282,6 +294,7 @@ class HeldSaves:
         whole = max(complete(held), key=lambda choice: choice.age, default=None)
         needed = set() if whole is None else {save.id for save in held if whole.includes(save)}
         kept: dict[int, list[object]] = {}
+        own = Counter[int]()
         for save in sorted(held, key=lambda save: save.id, reverse=True):
             parts = kept.setdefault(save.id.owner, [])
             name = save.id if save.writers == 1 else (save.id.round, save.label)
@@ -289,11 +302,16 @@ class HeldSaves:
                 needed.discard(save.id)
                 continue
             parts.append(name)
-            if len(parts) <= KEPT:
+            own[save.id.owner] += save.id.round == self._round
+            if len(parts) <= KEPT or (self._is_chosen(save.id) and own[save.id.owner] < KEPT):
                 needed.add(save.id)
         for save in held:
             if save.id not in needed and save.id != self._pinned:
                 self._drop(save.id)
+
+    def _is_chosen(self, id_: SaveId) -> bool:
+        """Return whether a save is a part of the one with which this round started."""
+        return self._chosen is not None and self._chosen.includes(self._saves[id_].held())
 
     def _drop(self, id_: SaveId) -> None:
         manifest = self._saves.pop(id_, None)

@@ -88,6 +88,8 @@ class _Tracked:
 
     identity: Identity
     first_seen: float
+    first_open: bool = False
+    """True if it was open when it was first seen."""
     closed_since: float | None = None
     open_since: float | None = None
     changes: int = 0
@@ -109,6 +111,8 @@ class Recognition:
     _known: set[str] = field(default_factory=set)
     """Units that were complete once."""
     _apart_since: float | None = None
+    _gone_at: float = -inf
+    """When a file was last seen to be gone."""
     kept_open: dict[str, int] = field(default_factory=dict)
     """Files that the script has kept open, such as tables, with their inodes: they are in no save."""
     long_open: set[str] = field(default_factory=set)
@@ -159,15 +163,21 @@ class Recognition:
 
         A script that saves often never leaves the directory at rest. Then it is the moment before the newest save
         began, if that is of the kind that was written last. Otherwise a save may be of several kinds, and half of it
-        is complete. A unit that was complete before is another matter: the rest is older than what is held.
+        is complete. A unit that was complete before is another matter: the rest is older than what is held. A script
+        that deletes files once the newest save is written has not finished it before that.
         """
         if not late:
             return True
         written = {name: self._written(members) for name, members in complete.items()}
         last = max(written, key=lambda name: written[name], default="")
         new = not late.keys() & self._known and {naming.kind(name) for name in late} == {naming.kind(last)}
-        began = min(self._tracked[file.path].first_seen for members in late.values() for file in members)
-        return new and written[last] < began
+        files = [self._tracked[file.path] for members in late.values() for file in members]
+        began = min(file.first_seen for file in files)
+        return new and written[last] < began and not any(map(self._deletes, files))
+
+    def _deletes(self, file: _Tracked) -> bool:
+        """Return whether files have gone since a file began, so that they may go with its save."""
+        return self._gone_at > file.first_seen or (self._gone_at == file.first_seen and not file.first_open)
 
     def _written(self, members: Sequence[SeenFile]) -> float:
         """Return since when a complete unit has not changed."""
@@ -208,8 +218,9 @@ class Recognition:
         tracked: dict[str, _Tracked] = {}
         for file in files:
             known = self._tracked.get(file.path)
-            first, opened = (scan.at, None) if known is None else (known.first_seen, known.open_since)
-            now = known if known is not None and known.identity == file.identity else _Tracked(file.identity, first)
+            first = (scan.at, file.writing) if known is None else (known.first_seen, known.first_open)
+            opened = None if known is None else known.open_since
+            now = known if known is not None and known.identity == file.identity else _Tracked(file.identity, *first)
             if known is not None and now is not known and not self._was_done(file.path, known):
                 now.changes = known.changes + (known.closed_since is not None)
             now.open_since = (scan.at if opened is None else opened) if file.writing else None
@@ -219,6 +230,8 @@ class Recognition:
                 self.kept_open[file.path] = file.inode
             if now.open_since is not None and scan.at - now.open_since >= REST_SECONDS:
                 self.long_open.add(file.path)
+        if self._tracked.keys() - tracked.keys():
+            self._gone_at = scan.at
         self._tracked = tracked
         self._note_renames(files, scan)
         self._done = {path: identity for path, identity in self._done.items() if path in tracked}

@@ -64,6 +64,11 @@ class Bursts:
         self._last: list[tuple[Counter[str], float]] = []
         """What has changed since a kind changed twice, and when: perhaps not yet all of a save."""
         self._pending: tuple[Counter[str], float] | None = None
+        self._restored = frozenset[str]()
+
+    def begin(self, units: Collection[str]) -> None:
+        """Note the units with which a round starts: an agent that has seen no save yet awaits all that they have."""
+        self._restored = frozenset(units)
 
     def is_whole(self, changed: Collection[str], now: float, *, ended: bool = False) -> bool:
         """Return whether these changed units are all of a save. `now` in seconds.
@@ -76,14 +81,21 @@ class Bursts:
             self._close(now)
             last = Counter()
         saves = [*self._known.values(), *([last] if last else [])]
-        if any(save.keys() == kinds.keys() and save <= kinds for save in saves):
+        if any(save.keys() == kinds.keys() and save <= kinds for save in saves) or (
+            not saves and self._replaces_all(changed)
+        ):
             self._pending = None
             return True
-        if not any(kinds.keys() <= save.keys() for save in saves):
-            return not (ended and saves)
+        if saves and not any(kinds.keys() <= save.keys() for save in saves):
+            return not ended
         if self._pending is None or self._pending[0] != kinds:
             self._pending = (kinds, now)
         return not ended and now - self._pending[1] >= ALONE_SECONDS
+
+    def _replaces_all(self, changed: Collection[str]) -> bool:
+        """Return whether each restored unit has changed, or has a successor of its kind under another name."""
+        new = {naming.kind(unit) for unit in changed if unit not in self._restored}
+        return all(unit in changed or naming.kind(unit) in new for unit in self._restored)
 
     def learn(self, changed: Collection[str], now: float) -> None:
         """Note that a save has changed these units, and no others; `is_whole` was asked before."""
@@ -158,6 +170,7 @@ class Taking:
         self._held, self._writer, self._bursts = held, writer, bursts or Bursts()
         self._replacing = replacing or Replacing()
         self._units = dict(base)
+        self._bursts.begin(base)
         self._checksums: dict[Identity, str] = {}
         self._label = ""
         """Of the last save, if each rank has a part of it."""

@@ -68,3 +68,30 @@ def test_a_part_at_the_end_of_the_workers_is_no_save_however_long_it_was_alone()
     bursts = learned([PAIR])
     assert not bursts.is_whole(PAIR[:1], 5.0)
     assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS, ended=True)
+
+
+@pytest.mark.parametrize(
+    ("restored", "changed", "is_whole"),
+    [
+        pytest.param(PAIR, PAIR[:1], False, id="one of two that were restored"),
+        pytest.param(PAIR, PAIR, True, id="both"),
+        pytest.param(("step-10.pt", "step-20.pt"), ("step-30.pt",), True, id="another one of a kind"),
+        pytest.param((*PAIR, "step-10"), ("model.pt", "step-20"), False, id="two of three"),
+    ],
+)
+@pytest.mark.parametrize("ended", [False, True], ids=["the workers live", "the workers are killed"])
+def test_an_agent_that_has_seen_no_save_awaits_what_it_has_restored(
+    restored: tuple[str, ...], changed: tuple[str, ...], is_whole: bool, ended: bool
+) -> None:
+    bursts = Bursts()
+    bursts.begin(restored)
+    assert bursts.is_whole(changed, 0.0, ended=ended) is is_whole
+
+
+def test_what_stays_alone_after_a_restore_is_a_save_of_its_own() -> None:
+    bursts = Bursts()
+    bursts.begin(PAIR)
+    assert not bursts.is_whole(PAIR[:1], 0.0)
+    assert bursts.is_whole(PAIR[:1], ALONE_SECONDS)
+    bursts.learn(PAIR[:1], ALONE_SECONDS)
+    assert bursts.is_whole(PAIR[:1], ALONE_SECONDS + 2)

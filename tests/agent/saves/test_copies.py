@@ -203,6 +203,36 @@ def test_two_saves_of_an_owner_are_kept(own: HeldSaves) -> None:
     assert [save.id.number for save in own.list()] == [4, 3]
 
 
+def part(held: HeldSaves, owner: int, number: int, round_: int, step: int) -> None:
+    """Hold what one of three members saved at this step."""
+    manifest = make(held, {f"step-{step}/rank{owner}.pt": b"x"}, number, owner, RoundId(1, round_))
+    (held.folder / manifest.name).rename(whole := held.new_folder() / "part")
+    held.keep(replace(manifest, writers=3, label=f"step-{step}"), whole)
+
+
+CHOSEN = Choice.from_text("1.1/0/1/3/step-200")
+
+
+@pytest.mark.parametrize(
+    ("saves", "kept"),
+    [
+        pytest.param([(1, 200), (2, 300), (3, 300), (4, 300)], {(1, 200), (3, 300), (4, 300)}, id="rounds that failed"),
+        pytest.param([(1, 200), (4, 300)], {(1, 200), (4, 300)}, id="one save of this round"),
+        pytest.param([(1, 200), (4, 300), (4, 400)], {(4, 300), (4, 400)}, id="two saves of this round"),
+    ],
+)
+def test_the_parts_with_which_a_round_started_stay_until_it_has_saves_of_its_own(
+    own: HeldSaves, saves: list[tuple[int, int]], kept: set[tuple[int, int]]
+) -> None:
+    """Rounds that end before all members have saved leave parts of saves that never become whole."""
+    for owner in (0, 1):
+        for number, (round_, step) in enumerate(saves):
+            own.begin(CHOSEN, RoundId(1, round_))
+            part(own, owner, number, round_, step)
+        found = {(save.id.round.number, int(save.label[5:])) for save in own.list() if save.id.owner == owner}
+        assert found == kept
+
+
 def test_a_full_memory_refuses_a_copy_and_names_the_sizes(own: HeldSaves, tmp_path: Path) -> None:
     small = held_by(tmp_path / "small", limit=2_000_000)
     small.reserve = 600_000

@@ -69,6 +69,11 @@ class Disk:
         bits = (renames.MOVED_FROM, folder), (renames.MOVED_TO, new)
         self.events.append([event(bit, path, renames.FOLDER) for bit, path in bits])
 
+    def remove(self, path: str) -> None:
+        del self.files[path]
+        self.states.append((tuple(self.files.values()), self.whole))
+        self.events.append([])
+
     def complete(self, *units: str) -> None:
         """What is whole from here on, also in the state that the last operation led to."""
         self.whole = frozenset(units)
@@ -399,6 +404,7 @@ def test_units_at_rest(paths: list[str], local: Local, complete: list[str]) -> N
     assert list(recognition.follow(Scan(files, FOLDER_REST_SECONDS)).units) == complete
 
 
+DELETED = "the oldest file with a step is deleted"
 OFTEN = {
     "a folder": ["step-{}/a.pt", "step-{}/b.pt"],
     "a file": ["step-{}.pt"],
@@ -406,16 +412,29 @@ OFTEN = {
     "a folder, then a pointer": ["step-{}/a.pt", "latest"],
     "a pointer, then a folder": ["latest", "step-{}/a.pt"],
     "one file": ["latest.pt"],
+    "a file, then the oldest goes": ["step-{}.pt", DELETED],
+    "the oldest goes, then a file": [DELETED, "step-{}.pt"],
 }
 """What a script writes that saves again before the directory is at rest."""
+
+
+def save_once(disk: Disk, way: str, step: int) -> None:
+    """One save of this way: two files with steps are kept where the oldest goes."""
+    for path in OFTEN[way]:
+        old = f"step-{step - 10}.pt"
+        if path is not DELETED:
+            write(disk, path.format(step))
+        elif old in disk.files:
+            disk.remove(old)
+            if OFTEN[way][0] is DELETED:
+                disk.rest()  # the newest save is whole, and the next one has not begun
 
 
 @pytest.mark.parametrize("way", OFTEN)
 def test_what_is_taken_while_the_next_save_is_written_was_there_between_two_saves(way: str) -> None:
     disk = Disk()
     for step in (5, 10, 15):
-        for path in OFTEN[way]:
-            write(disk, path.format(step))
+        save_once(disk, way, step)
         disk.rest()
     for pace in (0.3, 0.7, 1.1, 3.1):
         for scans in moments(len(disk.states)):
@@ -431,14 +450,19 @@ def test_what_is_taken_while_the_next_save_is_written_was_there_between_two_save
 
 @pytest.mark.parametrize(
     ("way", "taken"),
-    [("a folder", {"step-5", "step-10"}), ("a file", {"step-5.pt", "step-10.pt"}), ("one file", set())],
+    [
+        ("a folder", {"step-5", "step-10"}),
+        ("a file", {"step-5.pt", "step-10.pt"}),
+        ("one file", set()),
+        ("a file, then the oldest goes", {"step-5.pt", "step-10.pt"}),
+        ("the oldest goes, then a file", {"step-5.pt", "step-10.pt"}),
+    ],
 )
 def test_a_script_that_saves_often_has_saves_too(way: str, taken: set[str]) -> None:
     """Each save takes longer than the rest that completes it, and the next one begins at once."""
     disk = Disk()
     for step in (5, 10, 15):
-        for path in OFTEN[way]:
-            write(disk, path.format(step))
+        save_once(disk, way, step)
     found = set[str]()
     recognition, pace = Recognition(), FOLDER_REST_SECONDS / 5
     for moment, (files, _) in enumerate(disk.states):
