@@ -127,6 +127,31 @@ def test_a_member_without_a_directory_starts_only_with_others_that_have_no_save(
     assert ["cannot be used" in reason for reason in started[0].begin()] == [kept, kept]
 
 
+def test_rounds_in_which_one_rank_saves_do_not_push_out_what_all_have_saved(
+    tmp_path: Path, started: list[Members]
+) -> None:
+    """Of three members none holds all parts, so none can know by itself which save is whole."""
+    ranks = range(3)
+    folders = [tmp_path / str(rank) for rank in ranks]
+
+    def save(step: int, *saving: int) -> None:
+        for rank in saving:
+            path = folders[rank] / f"step-{step}/rank{rank}.pt"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"whole")
+        for saves in started[0].saves:
+            saves.over(clean=True)
+
+    started.append(Members(*folders))
+    assert started[0].begin() == ["", "", ""]
+    save(200, *ranks)
+    for _ in range(4):
+        assert started[0].begin() == ["", "", ""]
+        assert all((folders[rank] / f"step-200/rank{rank}.pt").exists() for rank in ranks)
+        save(300, 0)
+        assert "1.3_0_1" in started[0].held(0)
+
+
 def test_in_a_shared_directory_nothing_is_held_nor_placed(folders: list[Path], started: list[Members]) -> None:
     hold(folders[0])
     started.append(Members(folders[0], folders[0]))

@@ -27,13 +27,21 @@ class Script:
             new.write_bytes(os.urandom(100))
             new.replace(self.held.root / name)
 
-    def take(self, on_piece: OnPiece = lambda _: None) -> Manifest | None:
-        """Take all files, each of them whole."""
+    def units(self) -> dict[str, tuple[SeenFile, ...]]:
+        """All files, each of them whole."""
         units: dict[str, tuple[SeenFile, ...]] = {}
         for file in directory.read(self.held.root):
             name = naming.unit_of(file.path)
             units[name] = (*units.get(name, ()), file)
-        return self.taking.take(units, on_piece)
+        return units
+
+    def take(self, on_piece: OnPiece = lambda _: None) -> Manifest | None:
+        """Take them."""
+        return self.taking.take(self.units(), on_piece)
+
+    def restored(self) -> None:
+        """What is there comes from another pod, and this agent has not seen how it was written."""
+        self.taking = Taking(self.held, Writer("job", RoundId(1, 1), 0, 1, 1), self.units())
 
     def names(self) -> list[str]:
         """The files of the newest save."""
@@ -64,6 +72,15 @@ def test_one_of_two_files_that_belong_together_is_no_save(script: Script) -> Non
     for _ in range(2):
         script.write("model.pt", "optimizer.pt")
         assert script.take() is not None
+    script.write("model.pt")
+    assert script.take() is None
+    script.write("optimizer.pt")
+    assert script.take() is not None
+
+
+def test_an_agent_in_a_new_pod_awaits_both_files_that_it_has_restored(script: Script) -> None:
+    script.write("model.pt", "optimizer.pt")
+    script.restored()
     script.write("model.pt")
     assert script.take() is None
     script.write("optimizer.pt")

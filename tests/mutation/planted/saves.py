@@ -6,6 +6,7 @@ from tests.mutation.planted import Planted
 
 SAVES, ROUNDS, GUARD = "pytorchjob_agent/saves", "pytorchjob_agent/rendezvous", "pytorchjob_agent/checkpoint"
 READER = "a reader planted it in November 2026, and no test noticed"
+STYLE = "twenty faults in a style of saving"
 GUARDED = "a guard in the code prevents it"
 AGENT_TESTS = "tests/agent/saves"
 LIVES = "tests/simulation/test_saves.py::test_no_life_of_a_job_starts_workers_from_unequal_or_older_saves[0]"
@@ -35,6 +36,38 @@ DEFECTS: Sequence[Planted] = [
         "if self._stays_apart(owner, size)",
         "if False",
         (f"{AGENT_TESTS}/test_round_start.py",),
+    ),
+    Planted(
+        "a new agent takes one changed file beside restored ones for a save",
+        STYLE,
+        f"{SAVES}/taking.py",
+        "        self._bursts.begin(base)\n",
+        "",
+        (f"{AGENT_TESTS}/test_what_is_taken.py",),
+    ),
+    Planted(
+        "a file that goes while the newest save is written makes a save",
+        STYLE,
+        f"{SAVES}/recognition.py",
+        " and not any(map(self._deletes, files))",
+        "",
+        (f"{AGENT_TESTS}/test_recognition.py",),
+    ),
+    Planted(
+        "unfinished rounds push out the save with which they started",
+        STYLE,
+        f"{SAVES}/held.py",
+        "len(parts) <= KEPT or (self._is_chosen(save.id) and own[save.id.owner] < KEPT)",
+        "len(parts) <= KEPT",
+        (f"{AGENT_TESTS}/test_copies.py",),
+    ),
+    Planted(
+        "no member knows with which save its round has started",
+        STYLE,
+        f"{ROUNDS}/round_saves.py",
+        "        self._held.begin(start.choice, assigned.round)\n",
+        "",
+        (MEMBERS,),
     ),
     Planted(
         "the save is chosen before all members of the round have offered",
