@@ -93,9 +93,19 @@ class Bursts:
         return not ended and now - self._pending[1] >= ALONE_SECONDS
 
     def _replaces_all(self, changed: Collection[str]) -> bool:
-        """Return whether each restored unit has changed, or has a successor of its kind under another name."""
-        new = {naming.kind(unit) for unit in changed if unit not in self._restored}
-        return all(unit in changed or naming.kind(unit) in new for unit in self._restored)
+        """Return whether each restored unit has changed, or has successors of its kind under other names.
+
+        A kind has as many successors as there are restored units with a number in common: the shards of one step.
+        """
+        new = Counter(naming.kind(unit) for unit in changed if unit not in self._restored)
+        common = Counter((naming.kind(unit), at) for unit in self._restored for at in enumerate(naming.numbers(unit)))
+        wanted = Counter[str]()
+        for (kind, _), count in common.items():
+            wanted[kind] = max(wanted[kind], count)
+        return all(
+            unit in changed or new[kind] >= max(wanted[kind], 1)
+            for unit, kind in ((unit, naming.kind(unit)) for unit in self._restored)
+        )
 
     def learn(self, changed: Collection[str], now: float) -> None:
         """Note that a save has changed these units, and no others; `is_whole` was asked before."""

@@ -77,6 +77,10 @@ def test_a_part_at_the_end_of_the_workers_is_no_save_however_long_it_was_alone()
         pytest.param(PAIR, PAIR, True, id="both"),
         pytest.param(("step-10.pt", "step-20.pt"), ("step-30.pt",), True, id="another one of a kind"),
         pytest.param((*PAIR, "step-10"), ("model.pt", "step-20"), False, id="two of three"),
+        pytest.param(SHARDS, SHARDS[:2], False, id="two of three shards"),
+        pytest.param(("10-1.pt", "10-2.pt"), ("20-1.pt",), False, id="one of two shards of a step"),
+        pytest.param(("1-10.pt", "2-10.pt"), ("1-20.pt",), False, id="the same, with the step behind"),
+        pytest.param(("1-10.pt", "2-10.pt"), ("1-20.pt", "2-20.pt"), True, id="both"),
     ],
 )
 @pytest.mark.parametrize("ended", [False, True], ids=["the workers live", "the workers are killed"])
