@@ -68,7 +68,7 @@ class Bursts:
 
     def begin(self, units: Collection[str]) -> None:
         """Note the units with which a round starts: an agent that has seen no save yet awaits all that they have."""
-        self._restored = frozenset(units)
+        self._restored, self._pending = frozenset(units), None
 
     def is_whole(self, changed: Collection[str], now: float, *, ended: bool = False) -> bool:
         """Return whether these changed units are all of a save. `now` in seconds.

@@ -99,3 +99,14 @@ def test_what_stays_alone_after_a_restore_is_a_save_of_its_own() -> None:
     assert bursts.is_whole(PAIR[:1], ALONE_SECONDS)
     bursts.learn(PAIR[:1], ALONE_SECONDS)
     assert bursts.is_whole(PAIR[:1], ALONE_SECONDS + 2)
+
+
+@pytest.mark.parametrize("known", [[], [PAIR]], ids=["no save was seen", "its saves are known"])
+def test_a_part_of_an_earlier_round_is_not_awaited_any_more(known: list[tuple[str, ...]]) -> None:
+    """The workers were killed between two files. What the next round writes is another save."""
+    bursts = learned(known)
+    bursts.begin(PAIR)
+    assert not bursts.is_whole(PAIR[:1], 5.0)
+    bursts.begin(PAIR)
+    assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS)
+    assert bursts.is_whole(PAIR[:1], 5.0 + 2 * ALONE_SECONDS)
