@@ -46,6 +46,14 @@ DEFECTS: Sequence[Planted] = [
         (f"{AGENT_TESTS}/test_what_is_taken.py",),
     ),
     Planted(
+        "what a killed round had begun to write is awaited in the next round",
+        STYLE,
+        f"{SAVES}/taking.py",
+        "self._restored, self._pending = frozenset(units), None",
+        "self._restored = frozenset(units)",
+        (f"{AGENT_TESTS}/test_bursts.py",),
+    ),
+    Planted(
         "a file that goes while the newest save is written makes a save",
         STYLE,
         f"{SAVES}/recognition.py",
