@@ -7,25 +7,6 @@ read back. Pure.
 from enum import StrEnum
 
 
-class ExitReason(StrEnum):
-    """Why an agent ended: the reason of its termination message."""
-
-    WORKER_FAILED = "WorkerFailed"
-    WORKER_HANGS = "WorkerHangs"
-    DRAINED = "Drained"
-    RENDEZVOUS_FAILED = "RendezvousFailed"
-    COORDINATOR_UNREACHABLE = "CoordinatorUnreachable"
-    """No coordinator answered in time."""
-    AGENT_REFUSED = "AgentRefused"
-    """The coordinator answered, and did not let the agent in."""
-    NO_TORCH = "TorchMissing"
-    BAD_SETUP = "BadSetup"
-    BAD_USAGE = "BadUsage"
-    PREFLIGHT_FAILED = "PreflightFailed"
-    AGENT_FAILED = "AgentFailed"
-    FENCED = "Fenced"
-
-
 class TrainingReason(StrEnum):
     """Reasons of events about a job's training, and of problems that have not ended it."""
 
@@ -51,11 +32,30 @@ class TrainingReason(StrEnum):
     COORDINATOR_DEFECT = "CoordinatorDefect"
 
 
+class ExitReason(StrEnum):
+    """Why an agent ended: the reason of its termination message."""
+
+    WORKER_FAILED = TrainingReason.WORKER_FAILED.value
+    WORKER_HANGS = "WorkerHangs"
+    DRAINED = "Drained"
+    RENDEZVOUS_FAILED = "RendezvousFailed"
+    COORDINATOR_UNREACHABLE = TrainingReason.COORDINATOR_UNREACHABLE.value
+    """No coordinator answered in time."""
+    AGENT_REFUSED = TrainingReason.AGENT_REFUSED.value
+    """The coordinator answered, and did not let the agent in."""
+    NO_TORCH = "TorchMissing"
+    BAD_SETUP = "BadSetup"
+    BAD_USAGE = "BadUsage"
+    PREFLIGHT_FAILED = "PreflightFailed"
+    AGENT_FAILED = "AgentFailed"
+    FENCED = "Fenced"
+
+
 class FailureKind(StrEnum):
     """How the rank failed whose failure came first."""
 
-    EXITED = "WorkerFailed"
-    HANGS = "WorkersHang"
+    EXITED = TrainingReason.WORKER_FAILED.value
+    HANGS = TrainingReason.WORKERS_HANG.value
     ENDED_EARLY = "RankEndedEarly"
     """It ended with success while other ranks needed it."""
 
@@ -69,8 +69,8 @@ class EndReason(StrEnum):
     NO_PROGRESS = "NoProgress"
     SAME_HANG = "SameHangAgain"
     PERMANENT = "PermanentError"
-    TIMEOUT = "RendezvousTimeout"
-    VERSIONS = "UnequalVersions"
+    TIMEOUT = TrainingReason.TIMED_OUT.value
+    VERSIONS = TrainingReason.UNEQUAL_VERSIONS.value
     BACKOFF_LIMIT = "BackoffLimitExceeded"
     """The job has used the restarts that `runPolicy.backoffLimit` allows."""
     DEADLINE = "DeadlineExceeded"

@@ -10,7 +10,6 @@ from typing import Any
 from pytorchjob_operator import names
 
 DIRECTORY = "/opt/pytorchjob-agent"
-
 VOLUME = "pytorchjob-agent"
 PYTHONPATH = "PYTHONPATH"
 MAX_RESTARTS = 1_000_000
