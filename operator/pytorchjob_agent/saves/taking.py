@@ -102,10 +102,8 @@ class Bursts:
         wanted = Counter[str]()
         for (kind, _), count in common.items():
             wanted[kind] = max(wanted[kind], count)
-        return all(
-            unit in changed or new[kind] >= max(wanted[kind], 1)
-            for unit, kind in ((unit, naming.kind(unit)) for unit in self._restored)
-        )
+        missing = {naming.kind(unit) for unit in self._restored if unit not in changed}
+        return all(new[kind] >= max(wanted[kind], 1) for kind in missing)
 
     def learn(self, changed: Collection[str], now: float) -> None:
         """Note that a save has changed these units, and no others; `is_whole` was asked before."""

@@ -129,19 +129,14 @@ def _agent(message: str) -> TerminationMessage | None:
 
 def statements(seen: Seen) -> list[Statement]:
     """Return what programs wrote before present failures: containers first, then what the job's status keeps."""
-    found = [
-        Statement(
-            ending.everything,
-            ending.evidence,
-            ending.pod,
-            _rank(ending.agent.rank if ending.agent else None),
-            ending.agent.exit_code if ending.agent else ending.code,
-            ending,
-        )
-        for ending in find_endings(seen)
-        if ending.reason != "OOMKilled"
-    ]
+    found = [of_ending(ending, ending.everything) for ending in find_endings(seen) if ending.reason != "OOMKilled"]
     return [*found, *_of_job(seen)]
+
+
+def of_ending(ending: Ending, text: str) -> Statement:
+    """Return a text about the end of a container, with what its agent or the kubelet knows of it."""
+    rank, code = (ending.agent.rank, ending.agent.exit_code) if ending.agent else (None, ending.code)
+    return Statement(text, ending.evidence, ending.pod, _rank(rank), code, ending)
 
 
 def _rank(rank: int | None) -> str:

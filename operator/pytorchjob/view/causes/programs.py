@@ -11,7 +11,7 @@ from functools import lru_cache
 from pytorchjob.view import reading
 from pytorchjob.view.causes import program_causes as causes
 from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, merge
-from pytorchjob.view.causes.endings import Ending, Statement, find_endings, past_events, statements
+from pytorchjob.view.causes.endings import Ending, Statement, find_endings, of_ending, past_events, statements
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.causes.training import TIMED_OUT
 from pytorchjob.view.seen import Seen
@@ -161,9 +161,7 @@ def _read_endings(seen: Seen, endings: list[Ending]) -> Iterator[Finding]:
         if cause is not None:
             words = _NATIVE[ending.code] if cause is causes.NATIVE_CRASH else ending.words[:_WORDS]
             values = {"pod": ending.pod, "container": ending.container, "image": ending.image, "words": words}
-            rank = "" if ending.agent is None or ending.agent.rank is None else str(ending.agent.rank)
-            statement = Statement(ending.words, ending.evidence, ending.pod, rank, ending.code, ending)
-            known = {**values, "code": str(ending.code), **_place(seen, statement)}
+            known = {**values, "code": str(ending.code), **_place(seen, of_ending(ending, ending.words))}
             yield Finding(cause, known, (ending.evidence,), (ending.pod,))
 
 
