@@ -288,7 +288,9 @@ class MemorySaves:
         self._placed, aside = placing.place(
             self._held, parts, self._rests(), self._watcher.long_open, self._watcher.replacing.is_sure
         )
-        self._held.reserve = sum(part.size for part in parts if part.id.owner == assigned.rank)
+        own = [part for part in parts if part.id.owner == assigned.rank]
+        self._watcher.bursts.take_over(own[0].together if own else ())
+        self._held.reserve = sum(part.size for part in own)
         self._watcher.make_room()
         seconds, size = time.monotonic() - started, sum(part.size for part in parts)
         say(f"checkpoint {start.choice.to_text()}: {size} bytes are in place after {seconds:.2f} s")

@@ -17,6 +17,10 @@ _LATEST = 2**63
 """Above all times of change in nanoseconds that a file can have."""
 
 
+Together = tuple[tuple[tuple[str, int], ...], ...]
+"""Saves that the script writes: for each, the kinds of its units, and at least how many of each."""
+
+
 class ManifestError(ValueError):
     """Text that is not a manifest, or names files that no save may have."""
 
@@ -45,6 +49,8 @@ class Manifest:
     files: tuple[HeldFile, ...]
     writers: int = 1
     label: str = ""
+    together: Together = ()
+    """What its writer knew by then: an agent that restores this save awaits the same."""
 
     @property
     def size(self) -> int:
@@ -69,7 +75,8 @@ class Manifest:
         """Return one line that `from_json` reads."""
         files = [[file.path, file.size, file.mtime_ns, file.sha256, file.link] for file in self.files]
         id_ = [str(self.id.round), self.id.owner, self.id.number]
-        return json.dumps({"job": self.job, "id": id_, "writers": self.writers, "label": self.label, "files": files})
+        values = {"job": self.job, "id": id_, "writers": self.writers, "label": self.label, "files": files}
+        return json.dumps(values | {"together": self.together})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -80,13 +87,14 @@ class Manifest:
             id_ = round_of(round_)
             files = tuple(_file(entry) for entry in _some(values["files"]))
             job, writers, label = values["job"], values["writers"], values["label"]
+            together = tuple(map(_known, values.get("together", ())))  # those of earlier versions have none
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ManifestError(f"not a manifest: {str(error)[:120]}") from None
         texts = isinstance(job, str) and isinstance(label, str) and len(label) <= LABEL_LIMIT and is_name(label)
         counts = all(_is_count(count) for count in (owner, number, writers))
         if id_ is None or not texts or not counts or not are_apart([file.path for file in files]):
             raise ManifestError("not a manifest: a field is wrong, or a name occurs twice, or lies below another one")
-        return cls(job, SaveId(id_, owner, number), files, writers, label)
+        return cls(job, SaveId(id_, owner, number), files, writers, label, together)
 
 
 def id_of(name: str) -> SaveId | None:
@@ -144,6 +152,12 @@ def _some(entries: Any) -> Sequence[Any]:
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_FILES:
         raise ValueError(f"expected 1 to {MOST_FILES} files")
     return entries
+
+
+def _known(save: Any) -> tuple[tuple[str, int], ...]:
+    if not all(isinstance(kind, str) and _is_count(count) and count for kind, count in save):
+        raise ValueError("files that are saved together have a wrong name or number")
+    return tuple((kind, count) for kind, count in save)
 
 
 def _file(entry: Any) -> HeldFile:

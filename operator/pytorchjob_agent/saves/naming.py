@@ -79,6 +79,11 @@ def numbers(unit: str) -> tuple[int, ...]:
     return tuple(int(digits[:18]) for digits in re.findall(r"\d+", unit))
 
 
+def have_a_number_in_common(unit: str, other: str) -> bool:
+    """Return whether two units of one kind have the same number at one place, like shards of one step."""
+    return any(own == others for own, others in zip(numbers(unit), numbers(other), strict=True))
+
+
 def kind(unit: str) -> str:
     """Return the name without its numbers: equal for the saves of a script that counts them."""
     return re.sub(r"\d+", "#", unit)

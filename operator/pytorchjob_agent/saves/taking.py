@@ -14,7 +14,7 @@ from pytorchjob_agent.saves import formats, naming
 from pytorchjob_agent.saves.directory import open_file
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, SaveId
-from pytorchjob_agent.saves.manifest import MOST_BYTES, MOST_FILES, HeldFile, Manifest
+from pytorchjob_agent.saves.manifest import MOST_BYTES, MOST_FILES, HeldFile, Manifest, Together
 from pytorchjob_agent.saves.recognition import Identity, SeenFile
 
 _CHUNK = 1 << 20
@@ -23,6 +23,8 @@ OnPiece = Callable[[float], None]
 """Called after each piece of a file that is read, with the seconds that this took. May raise, to read no further."""
 ALONE_SECONDS = 10.0
 """After this time without its other files, a part of a known save is a save of its own."""
+_MOST_KINDS = 256
+"""Kinds of files in all known saves; of a script with more of them, a manifest does not list the known saves."""
 
 
 class NotTakenError(Exception):
@@ -63,8 +65,19 @@ class Bursts:
         self._known: dict[frozenset[str], Counter[str]] = {}
         self._last: list[tuple[Counter[str], float]] = []
         """What has changed since a kind changed twice, and when: perhaps not yet all of a save."""
-        self._pending: tuple[Counter[str], float] | None = None
+        self._pending: tuple[frozenset[str], float] | None = None
         self._restored = frozenset[str]()
+
+    @property
+    def known(self) -> Together:
+        """What is certain of the script's saves, for the manifest of the next one."""
+        found = tuple(tuple(sorted(save.items())) for save in self._known.values())
+        return found if sum(map(len, found)) <= _MOST_KINDS else ()
+
+    def take_over(self, known: Together) -> None:
+        """Know what the writer of a restored save knew, if this agent has seen no save."""
+        if not self.knows:
+            self._known = {frozenset(save): Counter(save) for save in map(dict, known)}
 
     def begin(self, units: Collection[str]) -> None:
         """Note the units with which a round starts: an agent that has seen no save yet awaits all that they have."""
@@ -73,9 +86,11 @@ class Bursts:
     def is_whole(self, changed: Collection[str], now: float, *, ended: bool = False) -> bool:
         """Return whether these changed units are all of a save. `now` in seconds.
 
-        `ended`: the workers have been killed. A part of a known save counts as a save of its own after ten seconds.
+        `ended`: the workers have been killed. A part of a known save counts as a save of its own after ten seconds, or
+        when the next one has begun. While each file has been written once at most, all of them are of one step.
         """
         kinds = Counter(map(naming.kind, changed))
+        self._learn_from_next(changed)
         last = sum((each for each, _ in self._last), Counter[str]())
         if kinds.keys() & last.keys():
             self._close(now)
@@ -87,10 +102,22 @@ class Bursts:
             self._pending = None
             return True
         if saves and not any(kinds.keys() <= save.keys() for save in saves):
-            return not ended
-        if self._pending is None or self._pending[0] != kinds:
-            self._pending = (kinds, now)
+            return not ended or not (self._known or self._restored)
+        if self._pending is None or Counter(map(naming.kind, self._pending[0])) != kinds:
+            self._pending = (frozenset(changed), now)
         return not ended and now - self._pending[1] >= ALONE_SECONDS
+
+    def _learn_from_next(self, changed: Collection[str]) -> None:
+        """If these units have one of a later step, note that what was awaited before was a whole save.
+
+        The shards of one step have a number in common.
+        """
+        earlier = frozenset[str]() if self._pending is None else self._pending[0]
+        for unit in {*changed} - earlier - self._restored:
+            alike = [each for each in earlier - self._restored if naming.kind(each) == naming.kind(unit)]
+            if alike and not any(naming.have_a_number_in_common(unit, each) for each in alike):
+                save = Counter(map(naming.kind, earlier))
+                self._known[frozenset(save)] = save
 
     def _replaces_all(self, changed: Collection[str]) -> bool:
         """Return whether each restored unit has changed, or has successors of its kind under other names.
@@ -206,7 +233,8 @@ class Taking:
         writers, label = self._together(units, changed)
         writer = self._writer.round, self._writer.rank
         id_ = SaveId(*writer, self._held.number(*writer))
-        manifest = self._keep(Manifest(self._writer.job, id_, (), writers, label), files, on_piece)
+        manifest = Manifest(self._writer.job, id_, (), writers, label, self._bursts.known)
+        manifest = self._keep(manifest, files, on_piece)
         self._units, self._label = dict(units), label if writers > 1 else ""
         if self._parts(changed):
             self._labels |= {label}

@@ -70,7 +70,7 @@ class SaveWatcher:
         self._lock, self._ended = threading.RLock(), threading.Event()
         self._round: RoundOfSaves | None = None
         self._taking: Taking | None = None
-        self._bursts, self.replacing = Bursts(), Replacing()
+        self.bursts, self.replacing = Bursts(), Replacing()
         self._active = self._copying = False
         self._scan_cost = 0.0
         """Seconds of the last scan that found nothing changed."""
@@ -107,7 +107,7 @@ class SaveWatcher:
             files = directory.read(self._held.root)
             base = self._recognition.follow(Scan(tuple(files), time.monotonic(), alive=False)).units if placed else {}
             progress.step()
-            self._taking = Taking(self._held, round_.writer, base, self._bursts, self.replacing)
+            self._taking = Taking(self._held, round_.writer, base, self.bursts, self.replacing)
             self._round, self._pids, self._unsent, self._last = round_, tuple(pids), None, None
             self._active = True
             self._settling, self._settled = None, False
@@ -218,7 +218,7 @@ class SaveWatcher:
     def _is_proved(self, file: SeenFile) -> bool:
         """Return whether a file that a kill may have cut is whole by its format, and others of a save are known."""
         try:
-            return self._bursts.knows and is_proved(self._held.root / file.path, file)
+            return self.bursts.knows and is_proved(self._held.root / file.path, file)
         except OSError:
             return False
 

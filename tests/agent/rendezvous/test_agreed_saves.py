@@ -14,6 +14,7 @@ from pytorchjob_agent.rendezvous.round_saves import MemorySaves, NoSaves, RoundS
 from pytorchjob_agent.rendezvous.save_agreement import NotStartedError, RoundEndedError, SaveAgreement
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.held import HeldSaves
+from pytorchjob_agent.saves.manifest import Manifest
 from tests.agent.saves.test_copies import make
 from tests.simulation.saves import Store
 
@@ -150,6 +151,25 @@ def test_rounds_in_which_one_rank_saves_do_not_push_out_what_all_have_saved(
         assert all((folders[rank] / f"step-200/rank{rank}.pt").exists() for rank in ranks)
         save(300, 0)
         assert "1.3_0_1" in started[0].held(0)
+
+
+def test_a_new_agent_awaits_what_the_writer_of_the_save_has_learned(
+    folders: list[Path], started: list[Members]
+) -> None:
+    """Files that are saves of their own: without what rank 0's lost agent knew, each waits for the other one."""
+    folders[1].mkdir()
+    held = HeldSaves(folders[1], "job", 10**6)
+    make(held, {"last.pt": b"old", "best.pt": b"old"}, round_=TWO, together=((("last.pt", 1),), (("best.pt", 1),)))
+    held.close()
+    started.append(Members(*folders))
+    assert started[0].begin() == ["", ""]
+    (folders[0] / "last.pt").write_bytes(b"new")
+    started[0].saves[0].over(clean=True)
+    assert started[0].begin() == ["", ""]
+    assert [(folder / "last.pt").read_bytes() for folder in folders] == [b"new"] * 2
+    (name,) = started[0].held(1)
+    copy = Manifest.from_json((folders[1] / f".pytorchjob/{name}/manifest.json").read_text())
+    assert len(copy.together) == 2, "the next new agent is to know it too"
 
 
 def test_in_a_shared_directory_nothing_is_held_nor_placed(folders: list[Path], started: list[Members]) -> None:

@@ -37,7 +37,8 @@ def test_what_was_written_together_is_awaited_together(
         pytest.param([], PAIR[:1], True, id="the first save"),
         pytest.param([PAIR], PAIR, True, id="both files"),
         pytest.param([PAIR], PAIR[:1], False, id="one of two"),
-        pytest.param([PAIR], ("best.pt",), False, id="a file of which nothing is known"),
+        pytest.param([PAIR, PAIR], ("best.pt",), False, id="a file of which nothing is known"),
+        pytest.param([PAIR[:1]], PAIR[1:], True, id="the other file of the first save"),
     ],
 )
 def test_after_a_kill_only_what_is_known_to_be_whole_counts(
@@ -99,6 +100,55 @@ def test_what_stays_alone_after_a_restore_is_a_save_of_its_own() -> None:
     assert bursts.is_whole(PAIR[:1], ALONE_SECONDS)
     bursts.learn(PAIR[:1], ALONE_SECONDS)
     assert bursts.is_whole(PAIR[:1], ALONE_SECONDS + 2)
+
+
+@pytest.mark.parametrize(
+    ("restored", "first", "then", "is_whole"),
+    [
+        pytest.param(("base-1", "delta-2"), ["delta-3"], ["delta-4"], True, id="two deltas, without a base"),
+        pytest.param(
+            ("base-1", "delta-2"), ["delta-3"], ["base-4"], True, id="a delta and a base: all that was restored"
+        ),
+        pytest.param(("1-10", "2-10", "state-10"), ["1-20"], ["2-20"], False, id="two shards of a step"),
+        pytest.param(("s-0", "s-1", "state"), ["s-0"], ["s-1"], False, id="two shards that are overwritten"),
+    ],
+)
+def test_the_next_save_shows_that_what_was_awaited_was_whole(
+    restored: tuple[str, ...], first: list[str], then: list[str], is_whole: bool
+) -> None:
+    bursts = Bursts()
+    bursts.begin(restored)
+    assert not bursts.is_whole(first, 0.0)
+    assert bursts.is_whole(first + then, 1.0) is is_whole
+
+
+@pytest.mark.parametrize(
+    ("seen", "changed", "is_whole"),
+    [
+        pytest.param([PAIR, PAIR], PAIR, True, id="a whole save"),
+        pytest.param([PAIR, PAIR], PAIR[:1], False, id="a part of it"),
+        pytest.param([("base-1",), ("delta-2",), ("delta-3",)], ("delta-4",), True, id="one of two kinds of saves"),
+    ],
+)
+def test_an_agent_takes_over_what_the_writer_of_its_save_knew(
+    seen: list[tuple[str, ...]], changed: tuple[str, ...], is_whole: bool
+) -> None:
+    bursts = Bursts()
+    bursts.begin({unit for save in seen for unit in save})
+    bursts.take_over(learned(seen).known)
+    assert bursts.is_whole(changed, 0.0) is is_whole
+
+
+def test_what_an_agent_has_seen_itself_counts() -> None:
+    bursts = learned([PAIR, PAIR])
+    bursts.take_over(((("model.pt", 1),),))
+    assert not bursts.is_whole(PAIR[:1], 5.0)
+
+
+def test_of_a_script_with_endless_kinds_nothing_is_taken_over() -> None:
+    """Its manifests would have no room for their files."""
+    names = [("".join((chr(97 + at // 26), chr(97 + at % 26))),) for at in range(300)]
+    assert learned([each for name in names for each in (name, name)]).known == ()
 
 
 @pytest.mark.parametrize("known", [[], [PAIR]], ids=["no save was seen", "its saves are known"])

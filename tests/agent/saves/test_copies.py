@@ -19,7 +19,7 @@ from pytorchjob_agent.saves import copies, directory
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.held_saves import Choice, SaveId
-from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, link_stays_inside
+from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, Together, link_stays_inside
 from pytorchjob_agent.saves.placing import place, set_aside
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
@@ -36,7 +36,12 @@ def held_by(folder: Path, limit: int = 10**6, job: str = "job") -> HeldSaves:
 
 
 def make(
-    held: HeldSaves, files: dict[str, bytes], number: int = 1, owner: int = 0, round_: RoundId = ROUND
+    held: HeldSaves,
+    files: dict[str, bytes],
+    number: int = 1,
+    owner: int = 0,
+    round_: RoundId = ROUND,
+    together: Together = (),
 ) -> Manifest:
     """Hold files as a save of this owner."""
     folder, listed = held.new_folder(), []
@@ -44,7 +49,7 @@ def make(
         (folder / str(position)).write_bytes(content)
         mtime = os.stat(folder / str(position)).st_mtime_ns
         listed.append(HeldFile(path, len(content), mtime, sha256(content).hexdigest()))
-    manifest = Manifest("job", SaveId(round_, owner, number), tuple(listed))
+    manifest = Manifest("job", SaveId(round_, owner, number), tuple(listed), together=together)
     held.keep(manifest, folder)
     return manifest
 
@@ -408,6 +413,14 @@ def test_a_manifest_names_no_file_outside(path: str) -> None:
     text = json.dumps({"job": "job", "id": ["1.1", 0, 1], "writers": 1, "label": "", "files": files})
     with pytest.raises(ManifestError):
         Manifest.from_json(text)
+
+
+@pytest.mark.parametrize("together", [1, [1], [[["a", 0]]], [[[1, 1]]], [[["a", "1"]]], [[["a"]]]])
+def test_a_manifest_tells_only_kinds_and_counts(together: object) -> None:
+    values = {"job": "job", "id": ["1.1", 0, 1], "writers": 1, "label": "", "files": [["a", 0, 0, "0" * 64, ""]]}
+    assert Manifest.from_json(json.dumps(values)).together == ()
+    with pytest.raises(ManifestError):
+        Manifest.from_json(json.dumps(values | {"together": together}))
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,14 @@ DEFECTS: Sequence[Planted] = [
         (f"{AGENT_TESTS}/test_what_is_taken.py",),
     ),
     Planted(
+        "a new agent does not know what the writer of its save knew",
+        "a base and its deltas: after each lost pod nothing is kept for ten seconds",
+        f"{ROUNDS}/round_saves.py",
+        "        self._watcher.bursts.take_over(own[0].together if own else ())\n",
+        "",
+        (MEMBERS,),
+    ),
+    Planted(
         "what a killed round had begun to write is awaited in the next round",
         STYLE,
         f"{SAVES}/taking.py",
