@@ -168,6 +168,11 @@ TORCHRUN = "\n".join(
      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "=" * 60, "train.py FAILED", "-" * 60,
      "Root Cause (first observed failure):", "  rank      : 1 (local_rank: 1)", "  exitcode  : -11 (pid: 7)", "=" * 60]
 )  # fmt: skip
+BOTH = (
+    TORCHRUN.replace(": 1 (local", ": 0 (local")
+    .replace("-11", "1")
+    .replace("Root Cause", "Failures:\n[1]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : -9 (pid: 8)\nRoot Cause")
+)
 VALUE = f'{BEGIN}\n  File "t.py", line 1, in <module>\nValueError: x\n'
 PEER = f'[rank0]: {BEGIN}\n[rank0]:   File "t.py", line 1, in f\n[rank0]: {NETWORK}: gone\n'
 
@@ -178,7 +183,11 @@ PEER = f'[rank0]: {BEGIN}\n[rank0]:   File "t.py", line 1, in f\n[rank0]: {NETWO
         pytest.param(VALUE, "ValueError: x", id="an error"),
         pytest.param(VALUE + TORCHRUN, "ValueError: x", id="below torchrun"),
         pytest.param(VALUE + PEER + TORCHRUN, "ValueError: x", id="and a peer that lost it"),
-        pytest.param(PEER + TORCHRUN, f"{NETWORK}: gone", id="a lost peer alone"),
+        pytest.param(PEER, f"{NETWORK}: gone", id="a lost peer alone"),
+        pytest.param(PEER + TORCHRUN, "rank 1 exited with code -11 (torchrun)", id="a peer that lost one that crashed"),
+        pytest.param(PEER + BOTH, "rank 1 exited with code -9 (torchrun)", id="and that torchrun saw first"),
+        pytest.param(PEER + BOTH.replace("-9", "-15"), f"{NETWORK}: gone", id="and that torchrun has stopped"),
+        pytest.param(PEER + VALUE + BOTH, "ValueError: x", id="and one with an error of its own"),
         pytest.param(TORCHRUN, "rank 1 exited with code -11 (torchrun)", id="torchrun's report alone"),
         pytest.param(TORCHRUN[-300:], "rank 1 exited with code -11 (torchrun)", id="the end of it"),
         pytest.param("a\nb\n\n", "b", id="no error"),

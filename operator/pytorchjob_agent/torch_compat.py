@@ -83,6 +83,19 @@ def failures(agent: Any, result: Any) -> dict[int, Any]:
     return found
 
 
+def watch_results(note: Callable[[Any, Any], None]) -> None:
+    """Call `note` with torch's agent and with each result of its workers, whoever makes the agent."""
+    original = _agent.LocalElasticAgent._monitor_workers
+
+    @functools.wraps(original)
+    def monitor(agent: Any, group: Any) -> Any:
+        result = original(agent, group)
+        note(agent, result)
+        return result
+
+    _agent.LocalElasticAgent._monitor_workers = monitor
+
+
 def separate_stores() -> None:
     """Give every round a store of its own, unless the user sets the variable.
 

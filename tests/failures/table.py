@@ -82,6 +82,7 @@ def plain(what: str, launcher: L, script: str, named: str, says: str, then: str)
 
 
 RAISE = 'raise ValueError("no data")  # here'
+SLOWLY = f"import atexit, time; atexit.register(time.sleep, 5); atexit.register(dist.destroy_process_group)\n{RAISE}"
 KILL = "os.kill(os.getpid(), 9)  # fails"
 SEGFAULT = "import ctypes\nctypes.string_at(0)  # here"
 LOADER = """
@@ -137,6 +138,8 @@ CASES: tuple[Case, ...] = (
     *each("rank 0 raises", (L.AGENTS, L.PYTHON, L.TORCHRUN, L.AGENT, L.INJECTED, L.STANDALONE), on(0, RAISE), 0,
           "ValueError: no data", CORRECT),
     *each("rank 1 raises", (L.TORCHRUN, L.PYTHON, L.AGENT, L.AGENTS, L.INJECTED, L.STANDALONE), on(1, RAISE), 1,
+          "ValueError: no data", CORRECT),
+    *each("rank 1 raises and ends slowly", (L.AGENTS, L.INJECTED, L.PYTHON, L.TORCHRUN, L.AGENT), on(1, SLOWLY), 1,
           "ValueError: no data", CORRECT),
     *each("rank 0 ends early", (L.AGENT, L.TORCHRUN, L.AGENTS, L.WORKERS, L.STANDALONE), BREAKS, 0,
           "ended with success while", "same number"),

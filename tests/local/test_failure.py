@@ -48,6 +48,14 @@ def failed(message: str, first: dict[str, Any]) -> PyTorchJob:
             id="a rank, by the coordinator's report",
         ),
         pytest.param(
+            RANK, OF_RANK,
+            [PEER, ReplicaEnd("worker-0", "ended", "", "", GONE, 0), PEER._replace(rank=1, place=PLACE)],
+            None,
+            [RANK, "at train.py:6, in step; the traceback is above",
+             "next: correct train.py, line 6, and run the job again"],
+            id="a rank that has noted where it failed",
+        ),
+        pytest.param(
             COUNTED, {}, [PEER, CAUSE], None, [COUNTED, "worker-0: exited with 3: ValueError: x", READ],
             id="a plain replica: the replica that reports no lost peer",
         ),

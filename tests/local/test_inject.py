@@ -71,3 +71,34 @@ def test_a_torchrun_whose_workers_are_done_starts_again_in_place_when_another_me
     assert run.wait() == 0, run.out + run.err
     assert "worker-1: exited" not in run.err
     assert [run.out.count(f"rank={rank}\n") for rank in (0, 1)] == [2, 2]
+
+
+_TOGETHER = """
+import os, pathlib, sys, time
+
+rank, folder = int(os.environ["RANK"]), pathlib.Path(sys.argv[1]).parent
+(folder / f"ready-{rank}").touch()
+while not all((folder / f"ready-{other}").exists() for other in range(2)):
+    time.sleep(0.001)
+time.sleep(0.05 * rank)
+if rank == 0:
+    raise ConnectionResetError("a peer is gone")
+FAILS
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "says"),
+    [
+        pytest.param('raise ValueError("no data")', "exited with code 1: ValueError: no data", id="it raises"),
+        pytest.param("os.kill(os.getpid(), 9)", "exited with code 137: killed by SIGKILL", id="it is killed"),
+        pytest.param("os._exit(3)", "exited with code 3: exited with 3", id="it ends itself"),
+    ],
+)
+def test_the_rank_that_failed_is_named_and_not_the_one_that_lost_it(
+    start: Start, tmp_path: Path, fails: str, says: str
+) -> None:
+    made = injected("culprit", tmp_path, _TOGETHER.replace("FAILS", fails))
+    run = start(made, "--max-restarts", "0")
+    assert run.wait() != 0
+    assert f"rank 1 (culprit-worker-1) {says}" in run.err, run.out + run.err

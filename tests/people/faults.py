@@ -489,6 +489,27 @@ PROGRAMS = (
         ),
         pod(W1),
     ),
+    *(
+        fault(
+            f"a worker that a signal ends under torchrun, which saw another one fail first: {name}",
+            cause,
+            job(RUNNING),
+            pod(
+                W0,
+                ended(
+                    1,
+                    f"[rank1]: {_TRACE}[rank1]: RuntimeError: [127.0.0.1]:41234: Connection closed by peer\n"
+                    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n============================\n"
+                    f"Failures:\n[1]:\n  rank      : 2 (local_rank: 1)\n  exitcode  : {code} (pid: 32)\n"
+                    "----------------------------\nRoot Cause (first observed failure):\n[0]:\n"
+                    "  rank      : 1 (local_rank: 0)\n  exitcode  : 1 (pid: 31)\n============================",
+                ),
+                phase="Failed",
+            ),
+            pod(W1),
+        )
+        for name, cause, code in (("SIGKILL", "WorkerKilled", -9), ("SIGSEGV", "NativeCrash", -11))
+    ),
     fault(
         "a rank out of memory, and the others that lost it",
         "OOMKilled",

@@ -1,10 +1,12 @@
 """Reads the errors in what a program has printed: Python's tracebacks, and torchrun's report of its workers. Pure."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .root_cause import CHILD_FAILED, is_peer_gone
+from .root_cause import CHILD_FAILED, Evidence, doubt, is_peer_gone
+from .termination import exit_code_of
 
 BEGIN = "Traceback (most recent call last):"
 ELSEWHERE = f"Original {BEGIN}"
@@ -26,8 +28,8 @@ class PrintedError(NamedTuple):
     raised_in: str
     text: str
     """The error in one line."""
-    worker: tuple[int, int] | None = None
-    """Of torchrun's report: the rank that failed first, and its exit code."""
+    workers: Sequence[tuple[int, int]] = ()
+    """Of torchrun's report: the ranks that failed and their exit codes; the one that it saw first comes first."""
 
     @property
     def is_torchruns(self) -> bool:
@@ -60,19 +62,29 @@ def last_error(text: str) -> str:
     found = [error for error in map(of_traceback, tracebacks(lines)) if error.errors]
     own = [error for error in found if not error.is_torchruns]
     causes = [error for error in own if not error.is_peer_gone]
-    if own and len(found) > len(own):
+    killed = killed_worker(lines)
+    if own and len(found) > len(own) and (causes or killed is None):
         return (causes or own)[-1].text
-    if (worker := reported_worker(lines)) is not None:
+    if worker := killed or next(iter(reported_workers(lines)), None):
         return f"rank {worker[0]} exited with code {worker[1]} (torchrun)"
     return next((line.strip() for line in reversed(lines) if line.strip() and not is_rule(line)), "")
 
 
-def reported_worker(lines: Sequence[str]) -> tuple[int, int] | None:
-    """Return the rank that failed first, and its exit code, by torchrun's report; None if the lines have none."""
-    values = {match["name"]: int(match["value"]) for line in lines if (match := _FIELD.match(line))}
-    if not any(map(is_rule, lines)) or not {"rank", "exitcode"} <= values.keys():
-        return None
-    return values["rank"], values["exitcode"]  # the root cause comes last
+def reported_workers(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the ranks that failed and their exit codes, by torchrun's report: the one that it saw first comes first.
+
+    Of workers that fail within a tenth of a second it takes any for the first one.
+    """
+    values = [(match["name"], int(match["value"])) for line in lines if (match := _FIELD.match(line))]
+    pairs = itertools.pairwise(values)
+    workers = [(rank, code) for (first, rank), (then, code) in pairs if (first, then) == ("rank", "exitcode")]
+    return workers[::-1] if any(map(is_rule, lines)) else []
+
+
+def killed_worker(lines: Sequence[str]) -> tuple[int, int] | None:
+    """Return the rank that a signal has ended, and not because of another one's failure, and the signal below zero."""
+    found = (each for each in reported_workers(lines) if each[1] < 0)
+    return next((each for each in found if not doubt(Evidence(0.0, each[0], exit_code_of(each[1])))), None)
 
 
 def tracebacks(lines: Sequence[str]) -> list[list[str]]:

@@ -41,13 +41,24 @@ def explain(failures: Mapping[int, Any], group: Any, killed: Collection[int], lo
     return failure_report.explain_failures([*found, *filter(None, (_ended(worker, killed, logs) for worker in others))])
 
 
+def noted_before(told: float, group: Any, logs: Any) -> TerminationMessage | None:
+    """Return the failure that workers had noted before they were told to stop, at this monotonic time; None: none had.
+
+    Such a worker was about to exit with an error. That others have reported theirs first makes it no consequence.
+    """
+    ends = [_ended(worker, [worker.local_rank], logs) for worker in group.workers]
+    found = [end for end in ends if end is not None and end.noted.monotonic <= told]
+    return None if all(end.evidence.early for end in found) else failure_report.explain_failures(found)
+
+
 def _ended(worker: Any, killed: Collection[int], logs: Any) -> failure_report.WorkerFailure | None:
     """Return the end of a worker that torch does not count as failed; None if it ran until it was killed."""
     noted = NotedEnd() if logs is None else uncaught_error.read(_error_file(worker, logs), worker.id)
     if worker.local_rank in killed and not noted.at:
         return None
     code = int(bool(noted.errors)) if noted.code is None else noted.code
-    return failure_report.WorkerFailure(worker.global_rank, worker.local_rank, code, noted.at, noted=noted)
+    tail = "" if logs is None else logs.tail(worker.local_rank)
+    return failure_report.WorkerFailure(worker.global_rank, worker.local_rank, code, noted.at, tail=tail, noted=noted)
 
 
 def all_succeeded(group: Any, killed: Collection[int], logs: Any) -> bool:

@@ -1,7 +1,7 @@
 """Our rendezvous as torch knows it: a RendezvousHandler, for our own agent and for an unmodified torchrun.
 
 torchrun finds it by the entry point `torchrun.handlers`. Its agent reports no failures to a handler: a rendezvous
-without a command counts as one.
+without a command counts as one, and `injected_workers` explains it.
 """
 
 import os
@@ -20,18 +20,17 @@ from torch.distributed.run import determine_local_world_size
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, COORDINATOR, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_FENCE, FENCE, PET_NPROC_PER_NODE, ROUND_ID
-from pytorchjob_agent.contract.messages import Failed, Hello, Message
+from pytorchjob_agent.contract.messages import Hello, Message
 from pytorchjob_agent.contract.reading import ContractError, seconds
-from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.rendezvous import exit_barrier, own_endpoint, waiting
 from pytorchjob_agent.rendezvous.coordinator_client import Client
+from pytorchjob_agent.rendezvous.injected_workers import InjectedWorkers
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError
 from pytorchjob_agent.system import network
 from pytorchjob_agent.system.console import say
 
 JOIN_TIMEOUT = 600.0
-_UNEXPLAINED = "workers failed here (torchrun does not report why; see the log)"
 
 
 class CoordinatorRendezvous(RendezvousHandler):
@@ -88,13 +87,14 @@ class InjectedRendezvous(CoordinatorRendezvous):
     def __init__(self, membership: Membership, run_id: str, environment: dict[str, str]) -> None:
         """Take over a membership that has not begun. `environment`: with which this process started."""
         super().__init__(membership, run_id)
-        self._environment = environment
+        self._environment, self._workers = environment, InjectedWorkers()
 
     def next_rendezvous(self) -> RendezvousInfo:
         """Wait for the next round; without a command to do so, report that workers failed."""
         reports: tuple[Message, ...] = ()
-        if self.membership.assigned is not None and not self.num_nodes_waiting():
-            reports = (_unexplained(self.membership),)
+        if (last := self.membership.assigned) is not None:
+            failed = self._workers.told(last) if self.num_nodes_waiting() else self._workers.failure(last)
+            reports = (failed,) if failed is not None else ()
         try:
             assigned = self.membership.next_round(*reports)
         except NoRoundError as error:
@@ -103,10 +103,18 @@ class InjectedRendezvous(CoordinatorRendezvous):
         except PeerError as error:
             say(str(error))
             raise SystemExit(int(ExitCode.RENDEZVOUS)) from error
+        self._workers.begin()
         os.environ[ROUND_ID] = str(assigned.round)  # torch's agent gives its own environment to its workers
         info = super().next_rendezvous()
         store = exit_barrier.StoreWithBarrier(info.store, self._wait_for_all)
         return RendezvousInfo(store, info.rank, info.world_size, info.bootstrap_store_info)  # type: ignore[arg-type]
+
+    def num_nodes_waiting(self) -> int:
+        """Return a number above 0 if torch's agent has to restart its workers."""
+        waiting = super().num_nodes_waiting()
+        if waiting:
+            self._workers.tell()
+        return waiting
 
     def _wait_for_all(self) -> None:
         exit_barrier.wait_for_all(self.membership, self._start_again)
@@ -124,12 +132,6 @@ def _exit_code(end: waiting.End) -> int:
             return int(ExitCode.FENCED)
         case waiting.Leaving() | waiting.Unreachable():
             return int(ExitCode.RENDEZVOUS)
-
-
-def _unexplained(membership: Membership) -> Failed:
-    assigned = membership.assigned
-    assert assigned is not None
-    return Failed(assigned.round, assigned.first_rank, 0, 1, _UNEXPLAINED, errors=(CHILD_FAILED,))
 
 
 def member(

@@ -302,7 +302,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _regroup(self, group: WorkerGroup, step: Step) -> None:
         say(f"stopping the workers: {step.reason}")
-        reports: tuple[Message, ...] = ()
+        told, reports = time.monotonic(), tuple[Message, ...]()
         command = self._membership.client.inbox.restart
         if command is not None and command.dump:
             places, first = self._workers.places(), self._assigned().first_rank
@@ -317,6 +317,8 @@ class ElasticAgent(LocalElasticAgent):
         self._kill()
         if self._workers_succeeded():
             reports += (Done(self._assigned().round, self._wakeup.age()),)  # if others failed, it may be why
+        elif not reports and (noted := failure_messages.noted_before(told, group, self._tools.logs)):
+            reports = (failure_messages.message(self._assigned(), noted, age=time.monotonic() - told),)
         group.state = WorkerState.STOPPED
         self._open(group, *reports, by_members=step.by_members, caused=step.caused)
 

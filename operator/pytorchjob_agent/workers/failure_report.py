@@ -31,7 +31,8 @@ class WorkerFailure:
     returncode: int
     timestamp: float = 0
     error: Mapping[str, Any] = field(default_factory=dict)
-    tail: str = ""
+    tail: str | None = ""
+    """None: its output is not kept."""
     noted: NotedEnd = field(default_factory=NotedEnd)
 
     @property
@@ -58,7 +59,7 @@ def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
         rank=first.rank,
         local_rank=first.local_rank,
         message=ENDED_EARLY if early else first.noted.message or message or _from_output(first),
-        traceback=first.noted.traceback or traceback or "\n".join(first.tail.splitlines()[-_TAIL_LINES:]),
+        traceback=first.noted.traceback or traceback or "\n".join((first.tail or "").splitlines()[-_TAIL_LINES:]),
         errors=first.noted.errors,
         raised_in=first.noted.raised_in,
         early=early,
@@ -87,6 +88,8 @@ def _from_output(failure: WorkerFailure) -> str:
     if failure.returncode < 0:
         name = Signals(-failure.returncode).name
         return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+    if failure.tail is None:
+        return f"exited with {failure.returncode}"
     own = rank_prefix(failure.rank)
     lines = list(filter(None, (line.removeprefix(own).strip() for line in failure.tail.splitlines())))
     return lines[-1] if lines else f"exited with {failure.returncode} and printed nothing"

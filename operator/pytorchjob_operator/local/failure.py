@@ -39,28 +39,31 @@ Blamed = tuple[int | None, str]
 def blamed(job: PyTorchJob, ends: Sequence[ReplicaEnd]) -> Blamed | None:
     """Return who caused the failure; `ends` are the replicas that ended without success just before the job did."""
     known = _first(job)
-    if known is not None and known.rank is not None and not unexplained(job):
+    if known is not None and known.rank is not None and not _unexplained(known):
         return known.rank, ""
     if (first := _root_cause(ends)) is not None:
         return first.rank, first.label
     return (known.rank, _label(job, known)) if known is not None else None
 
 
-def unexplained(job: PyTorchJob) -> bool:
+def _unexplained(known: FirstFailureStatus) -> bool:
     """Return whether torchrun has told the coordinator no reason: what its workers have noted counts."""
-    known = _first(job)
-    return known is not None and known.error == CHILD_FAILED
+    return known.error == CHILD_FAILED
 
 
 def report(job: PyTorchJob, ends: Sequence[ReplicaEnd], find_place: FindPlace) -> list[str]:
-    """Return the lines of the report; `ends` are the replicas that ended without success just before the job did."""
+    """Return the lines of the report.
+
+    `ends` are the replicas that ended without success just before the job did, and what workers have noted.
+    """
     known, who = _first(job), blamed(job, ends)
-    first = _root_cause(ends) if known is None or known.rank is None or unexplained(job) else None
+    first = _root_cause(ends) if known is None or known.rank is None or _unexplained(known) else None
     lines = [_message(job)]
     if first is not None and (first.rank is not None or known is None or first.label != _label(job, known)):
         lines.append(f"{first.label}: {first.how}{f': {first.why}' if first.why else ''}")
     how = _How.of(known, first)
-    place = first.place if first else None
+    noted = first or next((end for end in ends if known is not None and end.rank == known.rank and end.place), None)
+    place = noted.place if noted else None
     if place is None and who and how is _How.ERROR:
         place = find_place(*who)
     if place is not None:

@@ -6,7 +6,7 @@ the traceback of the process that caused it, if the filter has left that out.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pytorchjob_agent.contract.printed_error import (
@@ -16,7 +16,7 @@ from pytorchjob_agent.contract.printed_error import (
     PrintedError,
     last_error,
     of_traceback,
-    reported_worker,
+    reported_workers,
 )
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED
 
@@ -106,10 +106,10 @@ class LogFilter:
         """Return the last error of a replica, but its workers' instead of torchrun's own."""
         return self._errors.get(label) or self._peers.get(label) or self._reports.get(label)
 
-    def reported(self, label: str) -> tuple[int, int] | None:
-        """Return the rank of a replica that failed first, and its exit code, as torchrun reports it."""
+    def reported(self, label: str) -> Sequence[tuple[int, int]]:
+        """Return the ranks of a replica that failed, and their exit codes, as torchrun reports them."""
         report = self._reports.get(label)
-        return report.worker if report else None
+        return report.workers if report else ()
 
     def place_in(self, traceback: str) -> Place | None:
         """Return where a traceback ends in the user's code."""
@@ -146,7 +146,7 @@ class LogFilter:
             if lines[0] == text and len(lines) > 1:  # its last line is as its first one
                 del self._inside[label]
                 self._reports[label] = PrintedError(
-                    (CHILD_FAILED,), "", last_error("\n".join(lines)), reported_worker(lines)
+                    (CHILD_FAILED,), "", last_error("\n".join(lines)), reported_workers(lines)
                 )
             return [line] if self._verbose else []
         if _REPEATED.match(text):

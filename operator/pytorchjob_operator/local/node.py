@@ -374,13 +374,14 @@ class Node:
     def _cause(self, pod: LocalPod, end: ReplicaEnd) -> ReplicaEnd:
         """Return the end of the replica, with the worker that caused it where a launcher had started several."""
         workers, reported = self._noted(pod), self._filter.reported(pod.label)
-        if reported is None:
+        if not reported:
             own = next((worker for worker in workers if worker.evidence.errors), end)
             return end._replace(evidence=own.evidence, place=own.place)
-        rank, code = reported[0], exit_code_of(reported[1])
-        if rank not in {worker.rank for worker in workers}:
-            evidence = Evidence(end.evidence.at, rank, code)
-            workers.append(ReplicaEnd(pod.label, kubelet.exited(code), "", "", evidence, rank))
+        noted = {worker.rank for worker in workers}
+        for place, (rank, code) in enumerate(reported):
+            if rank not in noted:
+                evidence = Evidence(end.evidence.at + place, rank, exit_code_of(code))
+                workers.append(ReplicaEnd(pod.label, kubelet.exited(evidence.exit_code), "", "", evidence, rank))
         first = choose(workers, lambda worker: worker.evidence)
         chosen_by_script = not first.reported and 0 < first.evidence.exit_code < exit_code_of(-1)
         last = self._filter.last_line(pod.label) if chosen_by_script else ""

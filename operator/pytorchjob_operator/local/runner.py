@@ -136,7 +136,7 @@ class Runner:
                 self._note(event.reason, event.message, warning=event.warning, first=event.first)
             ended = next((status for kind, status in _ENDED.items() if self._job.status.holds(kind)), None)
             if ended is ExitStatus.FAILED:
-                self._ends = [*self._node.take_ends(), *self._early_ends()]
+                self._ends = [*self._node.take_ends(), *self._node.worker_ends()]
                 return ended  # one report follows when the processes have ended, with the last line
             if not self._will_fail():
                 self._report_messages()
@@ -148,11 +148,6 @@ class Runner:
                 return ExitStatus.TIMED_OUT
             self._node.pump(self._timeout(wake_at))
             self._node.collect(_monotonic())
-
-    def _early_ends(self) -> list[ReplicaEnd]:
-        """Return the workers that may be why others failed, or all of them where torchrun has told no reason."""
-        found = self._node.worker_ends()
-        return found if failure.unexplained(self._job) else [end for end in found if end.evidence.early]
 
     def _settle(self) -> datetime | None:
         """Plan and apply until nothing is left to do; returns the time by which the next plan is due."""

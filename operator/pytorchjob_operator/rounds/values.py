@@ -198,8 +198,8 @@ class Failure:
 
     @property
     def unexplained(self) -> bool:
-        """True if torchrun ended because of its workers, and has told nothing of their errors."""
-        return self.errors == (CHILD_FAILED,)
+        """True if no type of an error is known: the program has ended by itself, or torchrun has told nothing."""
+        return self.errors in ((), (CHILD_FAILED,))
 
     @property
     def evidence(self) -> Evidence:

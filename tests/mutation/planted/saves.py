@@ -10,6 +10,7 @@ STYLE = "twenty faults in a style of saving"
 GUARDED = "a guard in the code prevents it"
 AGENT_TESTS = "tests/agent/saves"
 LIVES = "tests/simulation/test_saves.py::test_no_life_of_a_job_starts_workers_from_unequal_or_older_saves[0]"
+REPORTS = "tests/agent/rendezvous/test_failure_messages.py"
 MEMBERS = "tests/agent/rendezvous/test_agreed_saves.py"
 
 DEFECTS: Sequence[Planted] = [
@@ -52,6 +53,14 @@ DEFECTS: Sequence[Planted] = [
         "        self._watcher.bursts.take_over(own[0].together if own else ())\n",
         "",
         (MEMBERS,),
+    ),
+    Planted(
+        "the cause of a failure is lost with a worker that is told to stop",
+        "ten runs of each failure",
+        f"{ROUNDS}/failure_messages.py",
+        "end.noted.monotonic <= told",
+        "False",
+        (REPORTS,),
     ),
     Planted(
         "what a killed round had begun to write is awaited in the next round",

@@ -16,7 +16,9 @@ from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.causes.training import TIMED_OUT
 from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.environment import RANK
+from pytorchjob_agent.contract.printed_error import killed_worker
 from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import exit_code_of
 from pytorchjob_operator.names import CONTAINER, Reason
 
 CAUSES = causes.ROWS
@@ -128,19 +130,29 @@ def meaning(text: str) -> Meaning | None:
     found = [match for match in _EXCEPTION.finditer(text) if not match["words"].partition(":")[0].endswith(_WRAPPERS)]
     if not found:
         lines = [line for line in text.splitlines() if line.strip()]
-        return _by_rule("\n".join(lines[-_LAST_LINES:]))
+        return _by_rule("\n".join(lines[-_LAST_LINES:])) or _by_signal(text)
     ends = [match.start() for match in found[1:]] + [len(text)]
     meanings = [
         _of_exception(match["words"], text[match.start() : end]) for match, end in zip(found, ends, strict=True)
     ]
     roots = [number for number, known in enumerate(meanings) if known[0].level is Level.ROOT]
     if not roots:
-        return meanings[-1]
+        return _by_signal(text) or meanings[-1]
     last = roots[-1]
     before = roots[-2] if len(roots) > 1 else last
     chained = any(words in text[found[before].start() : found[last].start()] for words in _CHAINED)
     general = meanings[last][0] is causes.EXCEPTION
     return meanings[before] if general and chained else meanings[last]
+
+
+def _by_signal(text: str) -> Meaning | None:
+    """Return what the signal means that has ended a worker, by torchrun's report: the others only lost that worker."""
+    killed = killed_worker(text.splitlines())
+    if killed is None:
+        return None
+    rank, code = str(killed[0]), exit_code_of(killed[1])
+    name = _NATIVE.get(code)
+    return (causes.KILLED, {"rank": rank}) if name is None else (causes.NATIVE_CRASH, {"rank": rank, "words": name})
 
 
 def _of_exception(words: str, text: str) -> Meaning:
