@@ -111,6 +111,8 @@ generate: .venv ## Write every generated file: CRD and its copies, chart README,
 	python -m pytorchjob.view.causes.page docs/troubleshooting.md
 	python -m benchmarks.attacks
 	PYTHONPATH=. python -m tests.shell.page docs/shell-blocks.md
+	PYTHONPATH=operator:. python -m tests.failures --write
+	PYTHONPATH=operator:. python -m tests.styles --write
 
 pod-template-schema: .venv ## Renew the pod template's schema from the API server that KUBECONFIG names
 	set -o pipefail; kubectl get --raw /openapi/v2 > build-openapi.json
@@ -118,7 +120,7 @@ pod-template-schema: .venv ## Renew the pod template's schema from the API serve
 	mv pod_template.new operator/pytorchjob_operator/crd/pod_template.json; rm build-openapi.json
 
 verify: generate ## Fail if a generated file is not what its source says
-	@git diff --exit-code --stat -- crds charts docs manifests || { echo "generated files differ: commit what \`make generate\` wrote"; exit 1; }
+	@git diff --exit-code --stat -- benchmarks charts crds docs manifests monitoring || { echo "generated files differ: commit what \`make generate\` wrote"; exit 1; }
 
 LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 NOT_LOADED = triton nvidia-cusolver-cu12 nvidia-cuda-nvrtc-cu12

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from pytorchjob_operator.model.load import validate_dict
-from pytorchjob_operator.plan.environment import nproc
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -32,15 +31,3 @@ def test_a_job_that_is_shown_is_valid(text: str) -> None:
 
 def test_jobs_are_found() -> None:
     assert sum("kind: PyTorchJob" in block.values[0] for block in blocks()) >= 5
-
-
-def test_the_resource_names_that_are_listed_are_those_that_are_known() -> None:
-    text = (ROOT / "docs" / "accelerators.md").read_text()
-    listed = re.findall(r"^\| `([^`]+)` \| (torch|the limit)", text, re.MULTILINE)
-    assert [key for key, counter in listed if counter == "torch"] == list(nproc.COUNTED_BY_TORCH)
-    assert [key for key, counter in listed if counter == "the limit"] == list(nproc.ACCELERATORS)
-
-
-def test_the_page_about_kueue_names_each_of_its_tests() -> None:
-    tests = re.findall(r"^async def (test_\w+)", (ROOT / "tests/apiserver/test_kueue.py").read_text(), re.MULTILINE)
-    assert re.findall(r"`(test_\w+)`", (ROOT / "docs" / "kueue.md").read_text()) == tests

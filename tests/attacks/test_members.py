@@ -67,7 +67,7 @@ def _own_certificate(sock: socket.socket) -> socket.socket:
 
 
 def _no_certificate(sock: socket.socket) -> socket.socket:
-    """As an agent of an older version."""
+    """It only encrypts."""
     context = ssl.create_default_context(cadata=ATTACKER.certificate)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context.wrap_socket(sock, server_hostname=SERVER_NAME)
@@ -108,6 +108,22 @@ def test_a_member_cannot_have_a_save_held_in_the_name_of_another_member(
         neighbour.while_repeated(attack)
     after = job.held[THIRD.rank].list()
     assert [save for save in after if save.id.owner == VICTIM.rank] == [*before]
+
+
+@pytest.mark.without_bystander("the connection ends before a request is read")
+@pytest.mark.parametrize("connect", [_no_certificate, _certificate_of_its_own_making])
+def test_who_shows_no_certificate_of_the_round_reads_no_save(
+    job: Job, connect: Callable[[socket.socket], socket.socket]
+) -> None:
+    """It knows the secret of the round: from a log, or from a member that gave it away."""
+    (held,) = job.held[THIRD.rank].list()
+    with (
+        socket.create_connection(job.at_third()[:2], 30) as plain,
+        pytest.raises((PeerRefusedError, OSError)),
+        connect(plain) as sock,
+        closing(Connection(sock, ATTACKER.secret)) as connection,
+    ):
+        connection.ask({"get": [choice_of(held).to_text(), held.id.owner]})
 
 
 def test_a_member_that_publishes_its_address_as_another_members_is_neither_asked_nor_given(job: Job) -> None:

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.conftest import CHART, ROOT, tool
+from tests.chart.conftest import CHART, tool
 from tests.chart.conftest import output as run_program
 from tests.chart.support import NAME, at
-from tests.citations import cited
 
 pytestmark = pytest.mark.helm
 
@@ -82,12 +81,6 @@ def test_the_chart_names_what_a_catalogue_shows() -> None:
     assert [definition["name"] for definition in yaml.safe_load(notes["artifacthub.io/crds"])] == [
         "pytorchjobs.kubeflow.org"
     ]
-
-
-def test_the_page_has_the_16_features_each_with_a_test() -> None:
-    rows = [line for line in (ROOT / "docs/chart.md").read_text().splitlines() if line.startswith("| ")][2:]
-    assert len(rows) == 16
-    assert [row for row in rows if not cited(row)] == []
 
 
 def test_an_older_kubernetes_is_refused() -> None:

@@ -1,13 +1,10 @@
 """What the operator may do, cluster-wide and in single namespaces."""
 
-import re
 from typing import Any
 
 import pytest
 
-from tests.chart.conftest import ROOT
-from tests.chart.support import NAME, SPACE
-from tests.rights.granted import granted
+from tests.chart.support import NAME
 
 pytestmark = pytest.mark.helm
 
@@ -144,26 +141,6 @@ def test_no_role_has_a_wildcard_or_reads_other_secrets(template: Any, values: li
     assert roles
     assert not words & {"*", "secrets", "roles", "rolebindings", "serviceaccounts", "pods/exec", "escalate", "bind"}
     assert (("Role", COORDINATOR) in objects) is ("coordinator.enabled=false" not in values)
-
-
-def test_the_security_page_names_each_right_once(template: Any) -> None:
-    objects = template().values()
-    rights = {(right.group, right.resource, right.verb, right.name) for right in granted(objects, SPACE, NAME)}
-    assert sorted(documented()) == sorted(rights)
-
-
-def documented() -> list[tuple[str, str, str, str]]:
-    """Group, resource, verb and name of each right in the table of docs/security.md."""
-    text = (ROOT / "docs/security.md").read_text().partition("## The operator's rights\n")[2].partition("\n## ")[0]
-    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
-    found = []
-    for what, verbs, *_ in rows:
-        resources, _, name = what.partition(" named ")
-        for one in re.findall(r"`([^`]+)`", resources):
-            plural, _, rest = one.partition(".")
-            group, slash, sub = rest.partition("/")
-            found += [(group, f"{plural}{slash}{sub}", verb, name.strip("`")) for verb in verbs.split(", ")]
-    return found
 
 
 @pytest.mark.parametrize(

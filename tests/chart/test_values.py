@@ -1,6 +1,5 @@
 """The chart's values: checked by their schema, listed in the README, in step with the distribution."""
 
-import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,15 +41,6 @@ def test_every_level_of_the_schema_is_closed() -> None:
     }
     assert schema["additionalProperties"] is False
     assert open_levels == FREE
-
-
-def test_readme_lists_every_value() -> None:
-    spec = importlib.util.spec_from_file_location("generate_readme", ROOT / "charts/generate_readme.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.readme() == (CHART / "README.md").read_text(), "run `make generate`"
 
 
 def test_versions_are_those_of_the_distribution() -> None:

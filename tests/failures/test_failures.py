@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.failures import kept
 from tests.failures.files import FILES, File
 from tests.failures.run import run, run_file
 from tests.failures.table import CASES, OFTEN, Case
@@ -29,13 +28,6 @@ def test_people_read_the_cause(case: Case, tmp_path: Path) -> None:
 def test_a_job_file_ends_right(file: File, tmp_path: Path) -> None:
     outcome = run_file(file, tmp_path)
     assert not outcome.wrong, outcome.to_json()
-
-
-def test_the_page_has_the_kept_runs() -> None:
-    runs = kept.RUNS.load()
-    assert kept.RUNS.path.read_text() == kept.RUNS.page()
-    assert [run["name"] for run in runs if run["wrong"]] == []
-    assert {case.name for case in CASES} | {file.name for file in FILES} <= {run["name"] for run in runs}
 
 
 def test_names_are_unique() -> None:

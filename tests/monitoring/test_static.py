@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from monitoring.__main__ import FILES, generated
+from monitoring.__main__ import generated
 from monitoring.alerts import ALERTS, RUNBOOKS
 from monitoring.fleet import FLEET
 from monitoring.job import JOB
@@ -53,20 +53,6 @@ async def test_every_metric_of_an_expression_exists(expr: str) -> None:
     families = ((name, kind) for name, (kind, _) in (await published()).items())
     assert metric_names(expr) - known_names(families) - {*NAMES} - PROCESS == set()
     assert metric_names(expr)
-
-
-@pytest.mark.parametrize("name", sorted(generated()))
-def test_a_generated_file_is_up_to_date(name: str) -> None:
-    assert (FILES / name).read_text() == generated()[name], "run `make generate`"
-
-
-def test_no_other_file_lies_beside_the_generated_ones() -> None:
-    assert {path.name for path in FILES.iterdir()} == {*generated()}
-
-
-def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
-    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / RUNBOOKS).glob("*.md")}
-    assert {alert.page for alert in ALERTS} | {f"{RUNBOOKS}/README.md"} == pages
 
 
 @pytest.mark.parametrize("alert", [pytest.param(alert, id=alert.name) for alert in ALERTS])

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.citations import collected
 from tests.rights.compare import differences
-from tests.rights.exceptions import EXCEPTIONS, Exemption
+from tests.rights.exceptions import Exemption
 from tests.rights.granted import Right
 from tests.rights.requests import Request
 from tests.rights.table import page
@@ -166,13 +165,6 @@ def test_an_exception_for_an_option_of_the_chart_need_not_be_granted(
 def _starts(found: list[str], expected: list[str]) -> None:
     assert len(found) == len(expected), found
     assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
-
-
-@pytest.mark.parametrize("one", EXCEPTIONS, ids=lambda one: f"{one.resource} of {one.group}")
-def test_each_exception_has_a_reason_and_a_test_outside_e2e(one: Exemption) -> None:
-    assert one.reason
-    assert one.test.startswith("tests/")
-    assert collected([one.test]) == {one.test}
 
 
 def test_the_page_has_each_right_with_its_requests_and_each_exception_with_its_reason() -> None:

@@ -171,12 +171,6 @@ def test_invariants(before: JobState, after: JobState, commands: tuple[Send, ...
     assert found == [] if not words else words in "; ".join(found)
 
 
-def test_the_page_shows_the_machine_as_the_table_has_it() -> None:
-    page = (ROOT / "docs" / "rounds.md").read_text()
-    assert diagram.insert(page) == page, "run `make generate`"
-    assert diagram.table() in page
-
-
 def test_a_page_without_the_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="has no lines"):
         diagram.insert("text")

@@ -1,4 +1,4 @@
-"""docs/shell-blocks.md: every shell block is executed by a test that exists, or the reason why none does is there."""
+"""Every shell block of the documentation is executed by a test, or the reason why none does is there."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from e2e import test_install_pages, test_pages
-from tests.citations import collected
 from tests.shell.blocks import every, fenced, named, pages
 from tests.shell.following import WATCHED, follow_text, interrupted, run_by, script
-from tests.shell.page import PAGE, insert
 from tests.shell.register import BY_HAND, EXECUTED, INSTALL_PAGES, NOT_EXECUTED, PAGES, README
 
 ROOT = Path(__file__).parents[2]
@@ -34,24 +32,10 @@ def test_every_block_is_in_one_class() -> None:
     assert len(keys) > 50
 
 
-def test_every_test_that_is_named_exists() -> None:
-    tests = {test for entry in EXECUTED.values() for test in (entry.test, entry.whole)}
-    tests |= {entry.instead for entry in NOT_EXECUTED.values()}
-    tests -= {""}
-    assert tests - collected(tests) == set()
-
-
 @pytest.mark.parametrize(("test", "cases"), [(PAGES, test_pages.CASES), (INSTALL_PAGES, test_install_pages.CASES)])
 def test_a_test_on_a_cluster_has_a_case_for_each_of_its_blocks(test: str, cases: Mapping[str, object]) -> None:
     """Those tests run now and then. What they lack shows at once here."""
     assert {*cases} == {*run_by(test)}
-
-
-@pytest.mark.parametrize("key", list(BY_HAND))
-def test_the_record_of_a_run_by_hand_is_in_the_repository(key: str) -> None:
-    entry = BY_HAND[key]
-    text = "\n".join((ROOT / path).read_text() for path in entry.records)
-    assert [words for words in (*entry.commits, entry.day, entry.machine) if words not in text] == []
 
 
 @pytest.mark.parametrize("key", list(EXECUTED))
@@ -77,11 +61,6 @@ def test_a_block_of_text_is_no_shell_block(page: str) -> None:
     found = [block for block in fenced(page, (ROOT / page).read_text()) if block.language == "text"]
     transcript = "transcript" in page
     assert [block.first_line for block in found if block.first_line.startswith(COMMANDS) and not transcript] == []
-
-
-def test_the_page_is_generated() -> None:
-    text = (ROOT / PAGE).read_text()
-    assert insert(text) == text
 
 
 @pytest.mark.parametrize(

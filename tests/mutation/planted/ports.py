@@ -70,9 +70,9 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a server trusts a sender that shows no certificate",
         _OURS,
-        f"{SAVES}/copies.py",
-        "if keys.certificate and sender != id_.owner:",
-        "if keys.certificate and sender not in (None, id_.owner):",
+        f"{SAVES}/round_keys.py",
+        "ssl.CERT_REQUIRED",
+        "ssl.CERT_OPTIONAL",
         _MEMBERS,
     ),
     Planted(
