@@ -29,7 +29,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links to where their targets are on the site."""
     repository = links.Repository(ROOT, (config.extra.get("repository") or "").rstrip("/"))
-    text = links.relinked(markdown, links.in_repository(page.file.src_uri), {file.src_uri for file in files if not file.inclusion.is_excluded()}, repository)
+    text = links.relinked(
+        markdown,
+        links.in_repository(page.file.src_uri),
+        {file.src_uri for file in files if not file.inclusion.is_excluded()},
+        repository,
+    )
     return links.for_python_markdown(text)
 
 

@@ -54,7 +54,9 @@ class Signer:
         if self.algorithm.startswith("RS"):
             entry |= {"kty": "RSA", "n": _number(numbers.n), "e": _number(numbers.e)}
         else:
-            entry |= {"kty": "EC", "crv": _NAMES[self.algorithm], "x": _number(numbers.x), "y": _number(numbers.y)}
+            size = (self.private.curve.key_size + 7) // 8
+            x, y = encode(numbers.x.to_bytes(size)), encode(numbers.y.to_bytes(size))
+            entry |= {"kty": "EC", "crv": _NAMES[self.algorithm], "x": x, "y": y}
         return entry | {"alg": self.algorithm} | changes
 
     def sign(self, claims: Any, **header: Any) -> str:
