@@ -11,7 +11,7 @@ from enum import StrEnum
 from sys import intern
 from typing import Any
 
-from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR, TOKEN
+from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.model import PyTorchJob
@@ -83,8 +83,6 @@ class Pod:
     """Whether the job's Service has no name for it, as for pods of v1: only its own Service leads to it."""
     without_coordinator: bool = False
     """Whether it was created without the coordinator's endpoint."""
-    token_variable: bool = False
-    """Whether it was created with its credential in a variable, by an operator before the credential had a file."""
     addresses: tuple[str, ...] = ()
     """Its IP addresses, those of the node with hostNetwork; empty until the kubelet reports them."""
     tolerations: tuple[Toleration, ...] = ()
@@ -127,7 +125,6 @@ class Pod:
             deleted_at=read_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
             anonymous=_anonymous(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
             without_coordinator=bool(obj.get("spec")) and COORDINATOR not in variables,
-            token_variable=TOKEN in variables,
             addresses=_addresses(status),
             tolerations=read_tolerations(obj.get("spec") or {}),
             threat="" if lost or phase is PodPhase.SUCCEEDED else find_threat(status),

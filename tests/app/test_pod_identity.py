@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.messages import Hello
-from pytorchjob_operator import tokens
 from pytorchjob_operator.app.pod_identity import PodIdentity
-from pytorchjob_operator.coordinator.authentication import KeyedTokens, Rejection
+from pytorchjob_operator.coordinator.authentication import Rejection
 from pytorchjob_operator.kube.pod_token import Keys, read_keys
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.observed import Pod, PodPhase
@@ -18,10 +17,8 @@ from tests.factories import JOB_UID, make_pod
 from tests.fakes.tokens import ISSUER, Signer, claims
 
 NOW = 1000.0
-KEY = b"k" * tokens.KEY_BYTES
 SIGNER = Signer()
 OWN = SIGNER.sign(claims())
-OLD = tokens.token(KEY, JOB_UID, "x-worker-0")
 
 
 @dataclass
@@ -54,7 +51,7 @@ def judge(
         pods.put(pod)
     given: Mapping[str, Any] = {"job": JOB_UID, "pod": "x-worker-0", "pod_uid": "uid-worker-0"} | hello
     said = Hello(token=token, index=1, address="10.0.0.1", nproc=1, incarnation="i", **given)
-    identity = PodIdentity(keys or FakeKeys(), pods, lambda: 0.0, KeyedTokens(KEY), check, lambda: NOW)
+    identity = PodIdentity(keys or FakeKeys(), pods, lambda: 0.0, check, lambda: NOW)
     return identity.reject(said, address)
 
 
@@ -85,7 +82,6 @@ REFUSED = [
     pytest.param({"token": SIGNER.sign(claims(aud="other"))}, "audience", id="a token for another audience"),
     pytest.param({"token": "0" * 64}, "token: wrong", id="no token at all"),
     pytest.param({"job": "uid-y"}, "belongs to another job", id="another job"),
-    pytest.param({"token": OLD}, "has its credential in a file", id="the token of before, which is a variable's"),
 ]
 
 
@@ -125,7 +121,6 @@ LATER = [
     pytest.param({"token": SIGNER.sign(claims(iss="i"))}, "its issuer is not", True, id="an issuer that may be new"),
     pytest.param({"address": "10.0.0.2"}, "comes from 10.0.0.2, and x-worker-0 has 10.0.0.1", True, id="elsewhere"),
     pytest.param({"address": ""}, "comes from , and", True, id="from nowhere"),
-    pytest.param({"token": OLD, "pod_uid": "u"}, "does not know this pod yet", False, id="old, of another pod"),
 ]
 
 
@@ -148,19 +143,3 @@ def test_a_key_that_may_be_new_is_asked_for() -> None:
 
 def test_a_cluster_that_translates_addresses_may_switch_their_check_off() -> None:
     assert judge(address="10.0.0.2", check=False) is None
-
-
-BEFORE = worker(token_variable=True, addresses=("10.0.0.1",))
-
-
-@pytest.mark.parametrize(
-    ("seen", "address", "accepted"),
-    [
-        pytest.param(BEFORE, "10.0.0.1", True, id="a pod from before the upgrade"),
-        pytest.param(BEFORE, "10.0.0.2", False, id="from elsewhere"),
-        pytest.param(worker(token_variable=True, phase=PodPhase.FAILED), "10.0.0.1", False, id="once it has ended"),
-        pytest.param(worker(), "10.0.0.1", False, id="a pod from after it"),
-    ],
-)
-def test_only_pods_that_have_their_token_in_a_variable_may_use_it(seen: Pod, address: str, accepted: bool) -> None:
-    assert (judge(OLD, seen, address=address) is None) is accepted

@@ -30,7 +30,7 @@ async def test_the_first_makes_them_and_the_next_reads_them(api: FakeApi, client
 
 async def test_replicas_that_start_together_end_with_the_same(client: ApiClient) -> None:
     loaded = await asyncio.gather(*(load_credentials(client, *PLACE) for _ in range(5)))
-    assert len({found.key for found in loaded}) == len({found.ca for found in loaded}) == 1
+    assert len({found.ca for found in loaded}) == 1
 
 
 async def test_what_somebody_has_put_there_is_used(api: FakeApi, client: ApiClient) -> None:
@@ -87,7 +87,7 @@ async def test_an_api_server_that_is_away_is_waited_for(
     faults = [failure(503, "ServiceUnavailable", "away") for _ in range(3)]
     api.failing = lambda request: faults.pop() if faults else None
     with caplog.at_level(logging.WARNING):
-        assert (await load_credentials(client, *PLACE)).key
+        assert (await load_credentials(client, *PLACE)).certificate_pem
     assert [record.getMessage() for record in caplog.records if "away" in record.getMessage()] == [
         "waiting for the Secret system/coordinator of the coordinator: ServiceUnavailable (503): away"
     ]
@@ -134,7 +134,7 @@ async def test_a_secret_that_is_gone_is_written_again_by_the_leader_alone(api: F
     assert await renew_credentials(client, *PLACE, made, None) == made
     assert api.count("create") == 1
     renewed = await renew_credentials(client, *PLACE, made, client)
-    assert (renewed.key, renewed.certificate_pem) == (made.key, made.certificate_pem)
+    assert renewed.certificate_pem == made.certificate_pem
     assert await load_credentials(client, *PLACE) == renewed
 
 

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -17,9 +16,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.messages import TOKEN_LIMIT, Hello, Refused
-from pytorchjob_operator import tokens
 from pytorchjob_operator.app.pod_identity import PodIdentity
-from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.kube.pod_token import Keys, read_keys
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
@@ -28,15 +25,13 @@ from pytorchjob_operator.rounds.state import JobSynced
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 from tests.attacks.agents import beating
 from tests.attacks.bystander import timed_async, watching
-from tests.coordinator.talking import JOB, KEY, House, Talker, hello, house, pod
+from tests.coordinator.talking import JOB, House, Talker, hello, house, pod
 from tests.factories import full_job, make_pod, replica
 from tests.fakes.tokens import ISSUER, Signer, claims, encode, part
 
 SIGNER = Signer()
 NOW = 1_000_000.0
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
-OLD = tokens.token(KEY, JOB, pod(1))
-"""What a pod of this name had in a variable before the upgrade, and the intruder has seen."""
 
 
 class PublicKeys:
@@ -57,7 +52,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.keys, self.pods = PublicKeys(), Store[Pod](lambda: 0.0)
-        self.identity = PodIdentity(self.keys, self.pods, lambda: 0.0, KeyedTokens(KEY), clock=lambda: NOW)
+        self.identity = PodIdentity(self.keys, self.pods, lambda: 0.0, clock=lambda: NOW)
         self.home: House
         self._attempts: list[tuple[Hello, str]] = []
         for index in (0, 1):
@@ -137,7 +132,6 @@ async def test_an_intruder_that_reads_the_pod_through_the_api_server_finds_no_cr
         for value in values:
             assert "token: wrong" in (await job.intrude(hello(1, token=value))).message
     assert len(values) > 5
-    assert OLD not in json.dumps(shown)
 
 
 async def test_an_intruder_with_a_pod_of_its_own_cannot_use_the_token_of_that_pod() -> None:
@@ -247,18 +241,6 @@ async def test_a_token_of_a_pod_that_is_gone_is_worth_nothing() -> None:
 async def test_an_expired_token_is_worth_nothing() -> None:
     async with scene() as job:
         assert "has expired" in (await job.intrude(hello(1, token=own(1, exp=NOW - 90)))).message
-
-
-async def test_a_token_that_was_seen_before_the_upgrade_does_not_open_the_place_of_a_new_pod() -> None:
-    async with scene() as job:
-        assert "has its credential in a file" in (await job.intrude(hello(1, token=OLD))).message
-
-
-async def test_a_token_that_was_seen_before_the_upgrade_works_from_its_own_pod_only() -> None:
-    async with scene() as job:
-        job.change(1, token_variable=True)
-        assert f"comes from {ELSEWHERE}" in (await job.intrude(hello(1, token=OLD), ELSEWHERE)).message
-        job.change(1)
 
 
 async def test_a_job_that_was_created_again_under_its_name_is_closed_to_pods_of_the_former_one() -> None:

@@ -26,9 +26,7 @@ def test_what_is_written_is_read() -> None:
 
 def test_no_two_are_alike() -> None:
     other = credentials.make(NOW)
-    assert other.key != MADE.key
     assert other.ca != MADE.ca
-    assert len(MADE.key) == 32
 
 
 def test_the_secret_is_marked_as_the_operators_own() -> None:
@@ -45,11 +43,7 @@ def days(count: float) -> datetime:
 
 def test_first_the_next_certificate_is_published_and_nothing_else_changes() -> None:
     found = credentials.rotate(MADE, NOW)
-    assert (found.certificate_pem, found.private_key_pem, found.key) == (
-        MADE.certificate_pem,
-        MADE.private_key_pem,
-        MADE.key,
-    )
+    assert (found.certificate_pem, found.private_key_pem) == (MADE.certificate_pem, MADE.private_key_pem)
     known = base64.b64decode(found.ca)
     assert known == certificate.to_der(found.certificate_pem) + certificate.to_der(found.next_certificate_pem)
     assert credentials.from_secret(credentials.to_secret(found, "system", "coordinator"), NOW) == found
@@ -113,7 +107,6 @@ def test_agents_are_told_the_certificate_as_der() -> None:
 
 def test_what_is_secret_is_not_printed() -> None:
     assert "PRIVATE KEY" not in repr(MADE)
-    assert repr(MADE.key) not in repr(MADE)
 
 
 def field(name: str, value: bytes | None) -> Callable[[Any], None]:
@@ -134,14 +127,12 @@ def raw(name: str, value: object) -> Callable[[Any], None]:
 OTHER_PEM, OTHER_KEY = certificate.make(NOW)
 EXPIRED_PEM, EXPIRED_KEY = certificate.make(NOW - timedelta(days=3700))
 BROKEN = [
-    pytest.param(lambda body: body.pop("data"), "key is missing", id="no data at all"),
-    pytest.param(field("key", None), "key is missing", id="no key"),
+    pytest.param(lambda body: body.pop("data"), "tls.crt is missing", id="no data at all"),
     pytest.param(field("tls.crt", None), "tls.crt is missing", id="no certificate"),
     pytest.param(field("tls.key", None), "tls.key is missing", id="no private key"),
-    pytest.param(field("key", b""), "key is missing", id="an empty key"),
-    pytest.param(field("key", b"short"), "key has 5 bytes; at least 32 random bytes", id="a short key"),
-    pytest.param(raw("key", "***"), "key is not base64", id="a key that is not base64"),
-    pytest.param(raw("key", 7), "key is missing", id="a key that is no text"),
+    pytest.param(field("tls.key", b""), "tls.key is missing", id="an empty field"),
+    pytest.param(raw("tls.crt", "***"), "tls.crt is not base64", id="a field that is not base64"),
+    pytest.param(raw("tls.crt", 7), "tls.crt is missing", id="a field that is no text"),
     pytest.param(raw("tls.crt", "A" * 100_000), "tls.crt is longer than 65536", id="a field beyond all bounds"),
     pytest.param(field("tls.crt", b"no"), "tls.crt is not a PEM certificate", id="a certificate that is not PEM"),
     pytest.param(field("tls.crt", EXPIRED_PEM), "tls.crt expired on 2029-11-15", id="an expired certificate"),

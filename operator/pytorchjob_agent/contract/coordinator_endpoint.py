@@ -5,7 +5,7 @@ The operator writes them with `to_env`. The agent reads them in `rendezvous/own_
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,9 +14,6 @@ from pytorchjob_agent.contract.reading import ContractError, host_and_port, whol
 COORDINATOR = "PYTORCHJOB_COORDINATOR"
 COORDINATOR_CA = "PYTORCHJOB_COORDINATOR_CA"
 TOKEN_FILE = "PYTORCHJOB_TOKEN_FILE"  # noqa: S105  (a name, no secret)
-TOKEN = "PYTORCHJOB_TOKEN"  # noqa: S105  (a name, no secret; of pods that are older than the file)
-CREDENTIALS = (TOKEN_FILE, TOKEN)
-"""What workers do not inherit."""
 CLUSTER_CA_FILE = "ca.crt"
 """The certificates of the cluster's API server, beside the file with the credential."""
 JOB = "PYTORCHJOB_JOB"
@@ -58,13 +55,11 @@ class CoordinatorEndpoint:
     ca: str = ""
     """The certificates of the coordinator that the agent trusts, base64 of their DER, one after the other; empty: no
     TLS."""
-    token: str = field(default="", repr=False)
-    """The credential itself, for a pod without a file."""
 
     @property
     def authorities(self) -> tuple[Path, ...]:
         """The file with the certificates of the cluster's API server; it need not exist."""
-        return (Path(self.token_file).with_name(CLUSTER_CA_FILE),) if self.token_file else ()
+        return (Path(self.token_file).with_name(CLUSTER_CA_FILE),)
 
     def to_env(self) -> list[dict[str, Any]]:
         """Return the variables as a container has them."""
@@ -86,18 +81,16 @@ class CoordinatorEndpoint:
         if not where:
             return None
         host, port = host_and_port(COORDINATOR, where)
-        credential = TOKEN if env.get(TOKEN) and not env.get(TOKEN_FILE) else TOKEN_FILE
-        missing = [name for name in (credential, JOB, POD, INDEX) if not env.get(name)]
+        missing = [name for name in (TOKEN_FILE, JOB, POD, INDEX) if not env.get(name)]
         if missing:
             raise ContractError(f"{COORDINATOR} is set but {', '.join(missing)} is not: the operator writes them all")
         return cls(
             host=host,
             port=port,
-            token_file=env.get(TOKEN_FILE, ""),
+            token_file=env[TOKEN_FILE],
             job=env[JOB],
             pod=env[POD],
             index=whole_number(INDEX, env[INDEX], "a replica's number"),
             pod_uid=env.get(POD_UID, ""),
             ca=env.get(COORDINATOR_CA, ""),
-            token=env[TOKEN] if credential == TOKEN else "",
         )

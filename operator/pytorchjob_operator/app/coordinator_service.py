@@ -18,7 +18,6 @@ from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.pod_identity import PodIdentity
 from pytorchjob_operator.app.secret import load_credentials, renew_credentials
 from pytorchjob_operator.app.waiting import event_or_timeout
-from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.capacity import find_limits
 from pytorchjob_operator.coordinator.jobs import no_certificates
 from pytorchjob_operator.coordinator.recorder import Recorder
@@ -130,8 +129,7 @@ class CoordinatorService:
         context = self._credentials.server_context() if self._settings.coordinator_tls else None
         hooks = Hooks(self._changed, self._recorder(), _round_certificates if context else no_certificates)
         checks = self._settings.coordinator_check_addresses
-        cluster, old_tokens = self._cluster, KeyedTokens(self._credentials.key)
-        identity = PodIdentity(self._keys, cluster.pods, cluster.outage, old_tokens, checks)
+        identity = PodIdentity(self._keys, self._cluster.pods, self._cluster.outage, checks)
         self._coordinator = Coordinator(identity, term, context, hooks, find_limits())
         try:
             self._coordinator.start("", self._settings.coordinator_port)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pytorchjob_agent.contract.messages import Hello, Refused
 from pytorchjob_operator import names
-from pytorchjob_operator.coordinator.authentication import UNKNOWN_POD, KeyedTokens, Rejection
+from pytorchjob_operator.coordinator.authentication import UNKNOWN_POD, Rejection
 from pytorchjob_operator.kube import pod_token
 from pytorchjob_operator.kube.pod_token import Keys, OutdatedError, PodClaims, TokenError, UnknownKeyError
 from pytorchjob_operator.kube.store import Store
@@ -47,15 +47,11 @@ class PodIdentity:
     pods: Store[Pod]
     outage: Callable[[], float]
     """Seconds since the API server last sent something."""
-    old_tokens: KeyedTokens
-    """Checks the tokens of pods that were created before the credential had a file. The next release drops it."""
     check_address: bool = True
     clock: Callable[[], float] = time.time
 
     def reject(self, hello: Hello, address: str) -> Rejection | None:
         """Return why the peer at this address is not the pod that it names; None: it is that pod."""
-        if "." not in hello.token:  # not a JWT
-            return self._reject_old(hello, address)
         expected = pod_token.Expected(names.TOKEN_AUDIENCE, self.keys.issuer)
         try:
             claims = pod_token.verify(hello.token, self.keys.keys, expected, self.clock(), self.outage())
@@ -82,18 +78,6 @@ class PodIdentity:
             return _retry(hello, UNKNOWN_POD)
         if pod.owner_uid != hello.job:
             return _wrong(hello, "its pod belongs to another job")
-        return self._reject_pod(hello, pod, address)
-
-    def _reject_old(self, hello: Hello, address: str) -> Rejection | None:
-        """Check the token of a pod that has it in a variable. Only such pods have one: others are refused."""
-        rejection = self.old_tokens.reject(hello, address)
-        if rejection is not None:
-            return rejection
-        pod = next((pod for pod in self.pods.by_owner(hello.job) if pod.name == hello.pod), None)
-        if pod is None or pod.uid != hello.pod_uid:
-            return _retry(hello, UNKNOWN_POD)
-        if not pod.token_variable:
-            return _wrong(hello, "this pod has its credential in a file")
         return self._reject_pod(hello, pod, address)
 
     def _reject_pod(self, hello: Hello, pod: Pod, address: str) -> Rejection | None:

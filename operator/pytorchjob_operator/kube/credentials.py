@@ -7,7 +7,6 @@ Secret and supplies the time.
 
 import base64
 import binascii
-import secrets
 import ssl
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,9 +17,7 @@ from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.kube.client import Object
 from pytorchjob_operator.kube.config import private_file
-from pytorchjob_operator.tokens import KEY_BYTES
 
-KEY = "key"
 CERTIFICATE = "tls.crt"
 PRIVATE_KEY = "tls.key"
 NEXT_CERTIFICATE = "next.crt"
@@ -38,10 +35,8 @@ _PRICE = "they continue without the coordinator until their pods are recreated"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The coordinator's certificate with its private key, and those that follow; and the key of old tokens."""
+    """The coordinator's certificate with its private key, and those that follow."""
 
-    key: bytes = field(repr=False)
-    """The key from which the tokens of pods were made that have theirs in a variable."""
     certificate_pem: bytes
     private_key_pem: bytes = field(repr=False)
     next_certificate_pem: bytes = b""
@@ -75,7 +70,7 @@ class Credentials:
 
 def make(now: datetime) -> Credentials:
     """Create new credentials that are valid for ten years from `now`, without a certificate that follows."""
-    return Credentials(secrets.token_bytes(KEY_BYTES), *certificate.make(now), rotated=True)
+    return Credentials(*certificate.make(now), rotated=True)
 
 
 def rotate(current: Credentials, now: datetime) -> Credentials:
@@ -93,13 +88,12 @@ def rotate(current: Credentials, now: datetime) -> Credentials:
     if now < min(published + ROTATE_AFTER, current.expiry - _LAST_DAYS):
         return current
     used = (current.next_certificate_pem, current.next_private_key_pem)
-    return Credentials(current.key, *used, *certificate.make(now), rotated=True)
+    return Credentials(*used, *certificate.make(now), rotated=True)
 
 
 def to_secret(credentials: Credentials, namespace: str, name: str) -> Object:
     """Return the Secret, with the mark by which the operator may change it."""
     fields = {
-        KEY: credentials.key,
         CERTIFICATE: credentials.certificate_pem,
         PRIVATE_KEY: credentials.private_key_pem,
         NEXT_CERTIFICATE: credentials.next_certificate_pem,
@@ -116,14 +110,11 @@ def to_secret(credentials: Credentials, namespace: str, name: str) -> Object:
 
 def from_secret(secret: Object, now: datetime) -> Credentials:
     """Read a Secret that `to_secret` or a person wrote; an OperatorError names the Secret, the field and the fix."""
-    key = _field(secret, KEY)
-    if len(key) < KEY_BYTES:
-        raise _broken(secret, KEY, f"has {len(key)} bytes; at least {KEY_BYTES} random bytes are required")
     used = _pair(secret, CERTIFICATE, PRIVATE_KEY, now)
     follows = bool((secret.get("data") or {}).get(NEXT_CERTIFICATE))
     following = _pair(secret, NEXT_CERTIFICATE, NEXT_PRIVATE_KEY, now) if follows else (b"", b"")
     marked = ((secret.get("metadata") or {}).get("annotations") or {}).get(ROTATED) == "true"
-    return Credentials(key, *used, *following, rotated=marked and not secret.get("immutable"))
+    return Credentials(*used, *following, rotated=marked and not secret.get("immutable"))
 
 
 def _pair(secret: Object, certificate_name: str, key_name: str, now: datetime) -> tuple[bytes, bytes]:

@@ -28,16 +28,6 @@ def test_without_a_coordinator_there_is_nothing_to_read() -> None:
     assert CoordinatorEndpoint.from_env({}) is None
 
 
-def test_a_pod_from_before_the_file_has_its_token_in_a_variable() -> None:
-    read = CoordinatorEndpoint.from_env({**written(ENV), "PYTORCHJOB_TOKEN_FILE": "", "PYTORCHJOB_TOKEN": "t"})
-    assert read is not None
-    assert (read.token, read.token_file) == ("t", "")
-
-
-def test_where_there_is_a_file_the_variable_is_not_read() -> None:
-    assert CoordinatorEndpoint.from_env({**written(ENV), "PYTORCHJOB_TOKEN": "t"}) == ENV
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -24,17 +24,15 @@ def pod(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The environment of a pod's first process."""
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("PYTORCHJOB_TOKEN", raising=False)
     yield
     own_endpoint._taken = None
 
 
-def endpoint(path: Path, token: str = "") -> CoordinatorEndpoint:
-    return CoordinatorEndpoint("coordinator", 29600, str(path) if path.name else "", "job", "pod-1", 1, token=token)
+def endpoint(path: Path) -> CoordinatorEndpoint:
+    return CoordinatorEndpoint("coordinator", 29600, str(path), "job", "pod-1", 1)
 
 
-def test_once_it_is_read_children_inherit_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTORCHJOB_TOKEN", "old")
+def test_once_it_is_read_children_inherit_no_credential() -> None:
     taken = own_endpoint.take()
     assert taken is not None
     assert taken.token_file == "/run/token"
@@ -76,7 +74,3 @@ def test_a_file_of_any_size_is_read_within_the_limit(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named_with_its_variable(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"PYTORCHJOB_TOKEN_FILE: .*/token cannot be read: No such file"):
         own_endpoint.read_credential(endpoint(tmp_path / "token"))
-
-
-def test_a_pod_from_before_the_file_sends_what_its_variable_had() -> None:
-    assert own_endpoint.read_credential(endpoint(Path(), token="old")) == "old"
