@@ -47,8 +47,7 @@ class KeyedTokens:
             return None
         return Rejection(
             Refused(f"token: wrong for pod {hello.pod[:63]!r} of this job"),
-            f"an agent with the name {hello.pod[:63]!r} has a wrong token. If the pod belongs to this job, delete it:"
-            " the operator's key may have changed since the pod was created",
+            f"an agent with the name {hello.pod[:63]!r} has a wrong token",
         )
 
 
