@@ -50,13 +50,8 @@ test-attacks: .venv ## Attacks, and what a bystander notices of each (SAMPLES=; 
 simulate: ## Schedules of a simulated job: real agents' decisions, real coordinator, real bytes (SEEDS=, FIRST=)
 	@PYTHONPATH=operator:$(CURDIR) $(if $(wildcard .venv/bin/python),.venv/bin/python,python3) -m tests.simulation --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0)
 
-mutate: .venv out/mutate/venv ## Changes of the code that no test notices; hours (MODULES="rounds/budget kube/lease", FRESH=1)
-	@PYTHONPATH=operator:$(CURDIR) python -m tests.mutation $(if $(FRESH),--fresh) $(MODULES)
-
-out/mutate/venv: requirements/mutate.txt | .venv
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $@
-	$(BIN)/uv pip install --quiet --python $@/bin/python --require-hashes -r $<
-	@touch $@
+planted: .venv ## Plant known defects one by one: the tests beside each have to notice it (WORDS=)
+	@PYTHONPATH=operator:$(CURDIR) python -m tests.planted $(if $(WORDS),"$(WORDS)")
 
 check: .venv ## Format, lint, types, import contracts and the links of the documentation
 	ruff format --check .
@@ -134,7 +129,6 @@ lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) $(addprefix --no-emit-package ,$(NOT_LOADED)) requirements/torch-oldest.in -o requirements/torch-oldest.txt
 	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra operator --extra cli --group dev -o requirements/dev.txt
-	$(LOCK) --constraints requirements/dev.txt requirements/mutate.in -o requirements/mutate.txt
 	$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 ##@ Tidy
@@ -169,4 +163,4 @@ torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB;
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run pictures transcript check-site site test prepare test-long rights costs test-attacks simulate mutate check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help
+.PHONY: run pictures transcript check-site site test prepare test-long rights costs test-attacks simulate planted check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help

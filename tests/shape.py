@@ -1,4 +1,4 @@
-"""Measures what docs/decisions/0007-checklist.md asks: lengths, parameters, errors, `Any`, mocks, repeated literals.
+"""Measures lengths, parameters, errors, `Any`, mocks, repeated literals.
 
 `python -m tests.house` prints these rows below its own.
 """

@@ -15,10 +15,8 @@ CHART, TORCH, INSTALLED, EXAMPLES, MACHINES, CLONE = (
 PAGES = "e2e/test_pages.py::test_a_block_does_what_its_page_promises"
 INSTALL_PAGES = "e2e/test_install_pages.py::test_a_block_installs_what_its_page_promises"
 FROM_A_REGISTRY = "e2e/test_registry.py::test_the_page_installs_from_the_registry"
-FORMER_STATES = "tests/shell/test_former_states.py::test_a_recorded_run_is_repeated_by_the_page"
 SIMULATED = "tests/simulation/test_page.py::test_the_page_runs_schedules_and_replays_one"
 TABLES = "tests/benchmarks/test_pages.py::test_the_command_writes_the_table_of_its_page"
-MUTATED = "tests/mutation/test_page.py::test_the_page_changes_two_modules_and_no_change_survives"
 SIGNED = "tests/release/test_signed.py::test_the_page_verifies_an_image_by_the_key_that_signed_it"
 SPARK = "tests/examples/test_spark.py::test_two_executors_train_at_once_in_a_world_of_their_own"
 _README = "tests/test_readme.py::test_the_local_section_works_as_written"
@@ -78,7 +76,6 @@ EXECUTED = {
     "docs/cluster.md: The cluster": Executed(
         "e2e/test_cluster_page.py::test_a_second_cluster_comes_and_goes_beside_the_first"
     ),
-    "docs/decisions/0008-safety.md: Findings": Executed(FORMER_STATES),
     "docs/doctor.md: Preflight checks": Executed(TORCH),
     f"{INSTALLING}: Installing the operator": Executed(_CLUSTER),
     f"{INSTALLING}: From a registry": Executed(
@@ -170,7 +167,6 @@ EXECUTED = {
     "benchmarks/hangs/README.md: Hangs of scripts that report nothing (2)": Executed(TABLES),
     "benchmarks/recovery/README.md: Recovery (2)": Executed(TABLES),
     "tests/simulation/README.md: Simulation of a job": Executed(SIMULATED),
-    "tests/mutation/README.md: Mutation tests (2)": Executed(MUTATED),
     _THREE: Executed(f"{MACHINES}::test_the_examples_command_trains_on_three_machines"),
     f"{_THREE} (3)": Executed(EXAMPLES),
 }
@@ -191,12 +187,6 @@ BY_HAND = {
         "2026-11-21 to 2026-11-22",
         "320 repetitions, 3 series, 58 faults of chaos, the latter with v657; the page has what went wrong",
         "2 cores, 24 GiB, Linux 6.18.44-fc-v669",
-    ),
-    "tests/mutation/README.md: Mutation tests": ByHand(
-        ("tests/mutation/README.md",),
-        ("d4ce5da", "a468cff", "6e7aabc"),
-        "2026-11-22",
-        "70 modules in several runs, 10,615 changes, 5 survive",
     ),
 }
 

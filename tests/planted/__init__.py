@@ -1,6 +1,7 @@
 """Defects as a reader or an attacker saw them, planted one by one: the tests named beside each have to notice it.
 
-mutmut changes one operator or name at a time; these are whole omissions.
+`python -m tests.planted` plants them in a copy of the repository; a word chooses those with this word in their name.
+An area has a file here. `make test-long` plants all of them.
 """
 
 import shutil

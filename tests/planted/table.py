@@ -2,6 +2,6 @@
 
 from collections.abc import Sequence
 
-from tests.mutation.planted import Planted, ports, saves
+from tests.planted import Planted, ports, saves
 
 DEFECTS: Sequence[Planted] = [*ports.DEFECTS, *saves.DEFECTS]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.mutation.planted import Planted, judge
-from tests.mutation.planted.table import DEFECTS
+from tests.planted import Planted, judge
+from tests.planted.table import DEFECTS
 from tests.simulation.defects import ROOT
 
 EACH = pytest.mark.parametrize("defect", [pytest.param(defect, id=defect.name) for defect in DEFECTS])

@@ -1,10 +1,10 @@
-"""`python -m tests.mutation.planted [WORD ...]`: plants the defects whose names have these words, or all."""
+"""`python -m tests.planted [WORD ...]`: plants the defects whose names have these words, or all."""
 
 import sys
 from collections.abc import Sequence
 
-from tests.mutation.planted import judge
-from tests.mutation.planted.table import DEFECTS
+from tests.planted import judge
+from tests.planted.table import DEFECTS
 
 
 def main(words: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tests.mutation.planted import Planted
+from tests.planted import Planted
 
 CACHES, RENDEZVOUS, SAVES, SYSTEM = (
     f"pytorchjob_agent/{package}" for package in ("caches", "rendezvous", "saves", "system")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tests.mutation.planted import Planted
+from tests.planted import Planted
 
 SAVES, ROUNDS, GUARD = "pytorchjob_agent/saves", "pytorchjob_agent/rendezvous", "pytorchjob_agent/checkpoint"
 READER = "a reader planted it in November 2026, and no test noticed"

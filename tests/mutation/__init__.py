@@ -1,1 +1,0 @@
-"""Mutation testing: changes the code in small ways, and shows which changes no test notices."""
