@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks.table import Row, Samples, load, spread
 from pytorchjob_agent.contract.hang_rules import HangRules
-from pytorchjob_agent.hangs.meter import Meter
-from pytorchjob_agent.hangs.watch import Watch
+from pytorchjob_agent.hangs.meter import WorkerMeter
+from pytorchjob_agent.hangs.watch import HangWatch
 from pytorchjob_agent.script import api
 from pytorchjob_agent.script.agent_side import ProgressFiles
 from pytorchjob_agent.script.progress_file import PROGRESS
@@ -53,7 +53,7 @@ def _row(name: str, repeat: int, call: Callable[[], object]) -> tuple[_Cells, Sa
 
 def _checks(files: ProgressFiles, repeat: int) -> tuple[_Cells, Samples]:
     """One check a second: its CPU time in seconds is the share of one core."""
-    watch = Watch(HangRules(), files, Meter(dict.fromkeys(range(_WORKERS), os.getpid())))
+    watch = HangWatch(HangRules(), files, WorkerMeter(dict.fromkeys(range(_WORKERS), os.getpid())))
     workers = [api.Script(files.env(local_rank)[PROGRESS]).file for local_rank in range(_WORKERS)]
     shares, used, now = list[float](), 0.0, time.monotonic()
     for check in range(1, repeat * _CHECKS + 1):

@@ -28,7 +28,7 @@ from pytorchjob_agent.saves.held_saves import SaveId
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.placing import place
-from pytorchjob_agent.saves.restore import Fetching, Sources
+from pytorchjob_agent.saves.restore import Fetching, PartSources
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.round_start import Start, decide
 from tests.simulation.saves import Store
@@ -171,7 +171,9 @@ def from_holders(size: int, holders: int) -> Restored:
 
         def restore(rank: int) -> None:
             assert start.choice is not None
-            sources = Sources(keys, lambda owner: [peers[at] for at in start.sources(owner, rank, size)], None, _always)
+            sources = PartSources(
+                keys, lambda owner: [peers[at] for at in start.sources(owner, rank, size)], None, _always
+            )
             parts = Fetching(members[rank], start.choice, sources).all(start.needed_by(rank, size))
             place(members[rank], parts, directory.read(members[rank].root))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytorchjob_operator.local import run_command
-from pytorchjob_operator.local.node import Node
+from pytorchjob_operator.local.node import LocalNode
 from pytorchjob_operator.local.run_command import RunOptions
 from pytorchjob_operator.local.runner import Runner
 
@@ -22,7 +22,7 @@ RUN_PID = "BENCHMARK_RUN_PID"
 """The variable by which the script finds the first process of its pod."""
 
 
-class SlowNode(Node):
+class SlowNode(LocalNode):
     """A machine on which a pod waits before it starts."""
 
     def create(self, body: Mapping[str, Any], now: float) -> None:
@@ -43,7 +43,7 @@ class SuspendableRunner(Runner):
 def main() -> int:
     """Run the job of the file."""
     os.environ[RUN_PID] = str(os.getpid())
-    run_command.Node = SlowNode  # type: ignore[misc]
+    run_command.LocalNode = SlowNode  # type: ignore[misc]
     run_command.Runner = SuspendableRunner  # type: ignore[misc]
     return run_command.run(RunOptions(sys.argv[1], output="json", grace=2.0))
 

@@ -3,20 +3,20 @@
 import pytest
 
 from pytorchjob_operator import errors
-from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, Refused, Unavailable
+from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, RequestRefused, Unavailable
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        pytest.param(400, Refused, id="a bad request is refused"),
+        pytest.param(400, RequestRefused, id="a bad request is refused"),
         pytest.param(401, Unavailable, id="stale credentials may be fresh in a moment"),
-        pytest.param(403, Refused, id="quota, Pod Security and RBAC refuse"),
+        pytest.param(403, RequestRefused, id="quota, Pod Security and RBAC refuse"),
         pytest.param(404, NotFound, id="not found"),
         pytest.param(409, Conflict, id="conflict"),
         pytest.param(410, Expired, id="the history is gone: only a new list helps"),
-        pytest.param(413, Refused, id="an object too large is refused"),
-        pytest.param(422, Refused, id="an invalid object is refused"),
+        pytest.param(413, RequestRefused, id="an object too large is refused"),
+        pytest.param(422, RequestRefused, id="an invalid object is refused"),
         pytest.param(429, Unavailable, id="too many requests may pass later"),
         pytest.param(500, Unavailable, id="a broken webhook may be mended"),
         pytest.param(504, Unavailable, id="a gateway's timeout leaves the request's outcome open"),

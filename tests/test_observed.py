@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator import names
-from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
+from pytorchjob_operator.names import ChildKind, LossCause, ReplicaType
 from pytorchjob_operator.observed import Child, NodeHealth, NodeState, Pod, PodPhase
 from pytorchjob_operator.problem import Crash
 from tests.factories import NOW
@@ -41,7 +41,7 @@ def test_a_pod_is_cut_down_to_what_decisions_need() -> None:
         phase=PodPhase.FAILED,
         exit_code=137,
         restarts=4,
-        cause=Cause.SIGNAL,
+        cause=LossCause.SIGNAL,
         crash=Crash(exits=3, code=137),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.termination import TerminationMessage
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 from pytorchjob_operator.observed import Pod
 from pytorchjob_operator.problem import PodProblem
 
@@ -132,47 +132,51 @@ def test_words_are_bounded_and_equal_troubles_are_one() -> None:
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
-        pytest.param(failed(ended(137, "OOMKilled")), Cause.OOM_KILLED, id="out of memory"),
-        pytest.param(failed(ended(1)), Cause.ERROR, id="the program's own exit code"),
-        pytest.param(failed(ended(127)), Cause.ERROR, id="the last of those"),
-        pytest.param(failed(ended(128)), Cause.SIGNAL, id="the first that is retried"),
-        pytest.param(failed(ended(1, name="side"), ended(139)), Cause.SIGNAL, id="the main container's comes first"),
-        pytest.param(failed(ended(0), ended(1, name="side")), Cause.ERROR, id="else whichever ended badly"),
-        pytest.param(failed(ended(137), **EVICTED), Cause.EVICTED, id="node pressure"),
-        pytest.param(failed(reason="Terminated"), Cause.NODE_SHUTDOWN, id="the node was shut down"),
-        pytest.param(failed(**disrupted("PreemptionByScheduler")), Cause.PREEMPTED, id="preempted"),
-        pytest.param(failed(**disrupted("EvictionByEvictionAPI")), Cause.EVICTED, id="drained"),
-        pytest.param(failed(**disrupted("DeletionByTaintManager")), Cause.NODE_LOST, id="the node was tainted"),
-        pytest.param(failed(**disrupted("DeletionByPodGC")), Cause.NODE_LOST, id="the node is gone"),
+        pytest.param(failed(ended(137, "OOMKilled")), LossCause.OOM_KILLED, id="out of memory"),
+        pytest.param(failed(ended(1)), LossCause.ERROR, id="the program's own exit code"),
+        pytest.param(failed(ended(127)), LossCause.ERROR, id="the last of those"),
+        pytest.param(failed(ended(128)), LossCause.SIGNAL, id="the first that is retried"),
+        pytest.param(
+            failed(ended(1, name="side"), ended(139)), LossCause.SIGNAL, id="the main container's comes first"
+        ),
+        pytest.param(failed(ended(0), ended(1, name="side")), LossCause.ERROR, id="else whichever ended badly"),
+        pytest.param(failed(ended(137), **EVICTED), LossCause.EVICTED, id="node pressure"),
+        pytest.param(failed(reason="Terminated"), LossCause.NODE_SHUTDOWN, id="the node was shut down"),
+        pytest.param(failed(**disrupted("PreemptionByScheduler")), LossCause.PREEMPTED, id="preempted"),
+        pytest.param(failed(**disrupted("EvictionByEvictionAPI")), LossCause.EVICTED, id="drained"),
+        pytest.param(failed(**disrupted("DeletionByTaintManager")), LossCause.NODE_LOST, id="the node was tainted"),
+        pytest.param(failed(**disrupted("DeletionByPodGC")), LossCause.NODE_LOST, id="the node is gone"),
         pytest.param(
             failed(reason="Preempting", **disrupted("TerminationByKubelet")),
-            Cause.PREEMPTED,
+            LossCause.PREEMPTED,
             id="the kubelet's own word is the better one",
         ),
-        pytest.param(failed(reason="DeadlineExceeded"), Cause.DEADLINE, id="the pod's own deadline"),
-        pytest.param(failed(reason="OutOfnvidia.com/gpu"), Cause.REJECTED, id="the kubelet would not start it"),
-        pytest.param(failed(), Cause.UNKNOWN, id="nobody says"),
+        pytest.param(failed(reason="DeadlineExceeded"), LossCause.DEADLINE, id="the pod's own deadline"),
+        pytest.param(failed(reason="OutOfnvidia.com/gpu"), LossCause.REJECTED, id="the kubelet would not start it"),
+        pytest.param(failed(), LossCause.UNKNOWN, id="nobody says"),
     ],
 )
-def test_cause(status: dict[str, Any], cause: Cause) -> None:
+def test_cause(status: dict[str, Any], cause: LossCause) -> None:
     assert api_pod(status).cause is cause
 
 
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
-        pytest.param({"phase": "Running"}, Cause.DELETED, id="somebody deleted it"),
-        pytest.param({"phase": "Running", **disrupted("EvictionByEvictionAPI")}, Cause.EVICTED, id="a drain did"),
-        pytest.param(failed(ended(143)), Cause.DELETED, id="the exit code of a pod that is told to go says nothing"),
+        pytest.param({"phase": "Running"}, LossCause.DELETED, id="somebody deleted it"),
+        pytest.param({"phase": "Running", **disrupted("EvictionByEvictionAPI")}, LossCause.EVICTED, id="a drain did"),
+        pytest.param(
+            failed(ended(143)), LossCause.DELETED, id="the exit code of a pod that is told to go says nothing"
+        ),
         pytest.param({"phase": "Succeeded"}, None, id="one that succeeded was not lost"),
     ],
 )
-def test_cause_of_a_pod_that_is_deleted(status: dict[str, Any], cause: Cause | None) -> None:
+def test_cause_of_a_pod_that_is_deleted(status: dict[str, Any], cause: LossCause | None) -> None:
     assert api_pod(status, deleting=True).cause is cause
 
 
 def test_the_cause_is_known_before_the_kubelet_says_that_the_pod_has_failed() -> None:
-    assert api_pod({"phase": "Running", "containerStatuses": [ended(137, "OOMKilled")]}).cause is Cause.OOM_KILLED
+    assert api_pod({"phase": "Running", "containerStatuses": [ended(137, "OOMKilled")]}).cause is LossCause.OOM_KILLED
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running", "Succeeded"])

@@ -11,8 +11,8 @@ from typing import assert_never
 
 from pytorchjob_agent.contract.messages import Failed, Heartbeat, Resumed
 from pytorchjob_operator.goodput.classes import TimeClass
-from pytorchjob_operator.goodput.interruptions import Cause
-from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stage, StepsSeen, advance
+from pytorchjob_operator.goodput.interruptions import InterruptionKind
+from pytorchjob_operator.goodput.ledger import Interruption, JobStage, Ledger, Sight, StepsSeen, advance
 from pytorchjob_operator.goodput.script_saves import SavesSeen
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Origin, Rendezvous, Running, Stalled, Trigger, Waiting
@@ -86,7 +86,7 @@ def observe(account: Account, before: JobState, input_: Input, decision: Decisio
         begins=Trigger.ROUND_FORMED in triggers,
         adopts=Trigger.ROUND_REPORTED in triggers,
         interruption=_interruption(before, decision, now),
-        cause=Cause.POD_LOST if _turns_out_lost(before, after) else None,
+        cause=InterruptionKind.POD_LOST if _turns_out_lost(before, after) else None,
         missed=_missed(before, decision),
         ended_age=told.ended_age,
         failure=told.failure or _found_later(before, after, now),
@@ -173,7 +173,7 @@ def _failed(failures: tuple[Failure, ...], now: float) -> Interruption:
     hung = any(failure.hang for failure in failures)
     began = min(failure.at - failure.idle for failure in failures)
     idle = max(failure.idle for failure in failures)
-    return Interruption(max(now - began, 0.0), hung, Cause.CRASH, idle)
+    return Interruption(max(now - began, 0.0), hung, InterruptionKind.CRASH, idle)
 
 
 def _turns_out_lost(before: JobState, after: JobState) -> bool:
@@ -184,20 +184,20 @@ def _turns_out_lost(before: JobState, after: JobState) -> bool:
     return was.origin is Origin.FAILURE and now_is.origin is Origin.MAYBE_LOSS
 
 
-def _stage(state: JobState, ledger: Ledger, lacks_pods: bool) -> Stage:
+def _stage(state: JobState, ledger: Ledger, lacks_pods: bool) -> JobStage:
     match state.phase:
         case Waiting():
-            return Stage.UNKNOWN
+            return JobStage.UNKNOWN
         case Running(planned=planned):
-            return Stage.RUNNING if planned is None else Stage.SAVING
+            return JobStage.RUNNING if planned is None else JobStage.SAVING
         case Rendezvous(last_round=last) | Stalled(last_round=last):
             if lacks_pods:
-                return Stage.WAITING_FOR_PODS
+                return JobStage.WAITING_FOR_PODS
             # Of a job that had workers before a suspension, its ledger is all that is left of them.
             trained = state.trained or any(ledger.seconds.get(each) for each in _TRAINED)
-            return Stage.STARTING if last is None and not trained else Stage.RESTARTING
+            return JobStage.STARTING if last is None and not trained else JobStage.RESTARTING
         case Ended():
-            return Stage.OVER
+            return JobStage.OVER
     assert_never(state.phase)
 
 
@@ -210,7 +210,9 @@ def _interruption(before: JobState, decision: Decision, now: float) -> Interrupt
     failures = after.failures if isinstance(after, Rendezvous) else ()
     known = [*(failure.at - failure.idle for failure in failures), *_last_signs(phase.round, before, decision.state)]
     hung = any(failure.hang for failure in failures)
-    cause = Cause.POD_LOST if trigger is Trigger.MEMBER_LOST else Cause.CRASH if failures else None
+    cause = (
+        InterruptionKind.POD_LOST if trigger is Trigger.MEMBER_LOST else InterruptionKind.CRASH if failures else None
+    )
     return Interruption(max(now - min(known, default=now), 0.0), hung, cause)
 
 

@@ -8,7 +8,7 @@ replaces an update that was lost.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytorchjob_operator.goodput.ledger import Ledger, Stage
+from pytorchjob_operator.goodput.ledger import JobStage, Ledger
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
 
 
@@ -29,7 +29,7 @@ class Sync:
     """The uids of pods that are not expected any more and whose processes may still run, by position as `pods`."""
     trained: bool = False
     """True if the job's status names a round: an agent that has not connected yet may train."""
-    stage: Stage = Stage.UNKNOWN
+    stage: JobStage = JobStage.UNKNOWN
     """What the job does, by its pods alone."""
     ledger: Ledger | None = field(default=None, compare=False)
     """The job's time by class, up to this pass. It changes with each pass, so it makes no update a new one."""

@@ -78,11 +78,11 @@ class Expired(ApiError):
     """HTTP 410: the server no longer has the requested resourceVersion; only a new list helps."""
 
 
-class Refused(ApiError):
+class RequestRefused(ApiError):
     """Invalid, forbidden or over quota: the same request would fail again."""
 
 
-class Leftover(Refused):
+class Leftover(RequestRefused):
     """The name belongs to a child of a deleted job of the same name: the request succeeds once the child is gone."""
 
 
@@ -101,7 +101,7 @@ def from_response(status: int, body: Any, headers: Mapping[str, str] | None = No
 def _kind(status: int) -> type[ApiError]:
     if status in (401, 408, 429) or status >= 500:
         return Unavailable
-    return {404: NotFound, 409: Conflict, 410: Expired}.get(status, Refused)
+    return {404: NotFound, 409: Conflict, 410: Expired}.get(status, RequestRefused)
 
 
 def _retry_after(answer: dict[str, Any], headers: Mapping[str, str]) -> float | None:

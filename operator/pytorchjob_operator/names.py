@@ -132,7 +132,7 @@ class Reason(StrEnum):
     TEMPLATE_SCHEDULER_NAME = "SetPodTemplateSchedulerName"
 
 
-class Cause(StrEnum):
+class LossCause(StrEnum):
     """Why a pod was lost: a closed set, because metrics carry it as a label."""
 
     OOM_KILLED = "OOMKilled"

@@ -15,7 +15,7 @@ from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import Cause, ChildKind, ReplicaType
+from pytorchjob_operator.names import ChildKind, LossCause, ReplicaType
 from pytorchjob_operator.node import Node, Toleration, read_tolerations
 from pytorchjob_operator.node import NodeHealth as NodeHealth
 from pytorchjob_operator.node import NodeState as NodeState
@@ -69,7 +69,7 @@ class Pod:
     created_at: datetime | None = None
     problem: PodProblem | None = None
     """Why it does not run, or why it was lost, as the scheduler or the kubelet reports it; None without a problem."""
-    cause: Cause | None = None
+    cause: LossCause | None = None
     """Why it was lost, once it has failed or is being deleted; also once its main container has failed."""
     crash: Crash | None = None
     """The last exit of container `pytorch`, if that was an error soon after its start."""

@@ -14,7 +14,7 @@ from pytorchjob_agent.contract.printed_error import last_error
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_operator import names
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 
 SCHEDULING_GATED = "SchedulingGated"
 _MAX_REASON = 128
@@ -29,18 +29,18 @@ _MAX_LINE = 300
 BRIEF_SECONDS = 600
 """A container that ran this long did not crash at its start: the kubelet resets its back-off too."""
 _CAUSES = {
-    "PreemptionByScheduler": Cause.PREEMPTED,
-    "EvictionByEvictionAPI": Cause.EVICTED,
-    "DeletionByTaintManager": Cause.NODE_LOST,
-    "DeletionByPodGC": Cause.NODE_LOST,
-    "TerminationByKubelet": Cause.EVICTED,
-    "Evicted": Cause.EVICTED,
-    "Preempting": Cause.PREEMPTED,
-    "Terminated": Cause.NODE_SHUTDOWN,
-    "NodeShutdown": Cause.NODE_SHUTDOWN,
-    "Shutdown": Cause.NODE_SHUTDOWN,
-    "NodeLost": Cause.NODE_LOST,
-    "DeadlineExceeded": Cause.DEADLINE,
+    "PreemptionByScheduler": LossCause.PREEMPTED,
+    "EvictionByEvictionAPI": LossCause.EVICTED,
+    "DeletionByTaintManager": LossCause.NODE_LOST,
+    "DeletionByPodGC": LossCause.NODE_LOST,
+    "TerminationByKubelet": LossCause.EVICTED,
+    "Evicted": LossCause.EVICTED,
+    "Preempting": LossCause.PREEMPTED,
+    "Terminated": LossCause.NODE_SHUTDOWN,
+    "NodeShutdown": LossCause.NODE_SHUTDOWN,
+    "Shutdown": LossCause.NODE_SHUTDOWN,
+    "NodeLost": LossCause.NODE_LOST,
+    "DeadlineExceeded": LossCause.DEADLINE,
 }
 """Reasons of the pod's status (the kubelet's) and of its condition DisruptionTarget."""
 
@@ -92,18 +92,18 @@ def find_problem(pod: Json, *, failed: bool, deleting: bool) -> PodProblem | Non
     return _not_starting(status) or (None if spec.get("nodeName") else _unscheduled(status, spec))
 
 
-def find_cause(status: Json, *, deleting: bool) -> Cause:
+def find_cause(status: Json, *, deleting: bool) -> LossCause:
     """Return why a pod is lost that has failed, is being deleted, or whose main container has failed."""
     reasons = (status.get("reason"), _condition(status, "DisruptionTarget", "True").get("reason"))
     known = next((_CAUSES[word] for word in reasons if word in _CAUSES), None)
     if known is not None or deleting:
-        return known or Cause.DELETED
+        return known or LossCause.DELETED
     ended = next(_exits(status), None)
     if ended is None:
-        return Cause.REJECTED if status.get("reason") else Cause.UNKNOWN
-    if ended.reason == Cause.OOM_KILLED:
-        return Cause.OOM_KILLED
-    return Cause.SIGNAL if ended.code >= _FIRST_SIGNAL else Cause.ERROR
+        return LossCause.REJECTED if status.get("reason") else LossCause.UNKNOWN
+    if ended.reason == LossCause.OOM_KILLED:
+        return LossCause.OOM_KILLED
+    return LossCause.SIGNAL if ended.code >= _FIRST_SIGNAL else LossCause.ERROR
 
 
 def find_crash(status: Json) -> Crash | None:

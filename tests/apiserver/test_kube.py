@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.errors import ApiError, Conflict, NotFound, Refused
+from pytorchjob_operator.errors import ApiError, Conflict, NotFound, RequestRefused
 from pytorchjob_operator.kube import config
 from pytorchjob_operator.kube.client import ApiClient, Object, Scope
 from pytorchjob_operator.kube.fence import Fence
@@ -64,7 +64,7 @@ async def _patch_old(client: ApiClient) -> Any:
         pytest.param(lambda c: c.create(PODS, "default", pod("refusals")), Conflict, "AlreadyExists", id="name taken"),
         pytest.param(_delete_another, Conflict, "Conflict", id="another uid"),
         pytest.param(_patch_old, Conflict, "Conflict", id="an old version"),
-        pytest.param(lambda c: c.create(PODS, "default", pod("BAD")), Refused, "Invalid", id="invalid"),
+        pytest.param(lambda c: c.create(PODS, "default", pod("BAD")), RequestRefused, "Invalid", id="invalid"),
         pytest.param(lambda c: c.create(PODS, "no-such", pod("a")), NotFound, "NotFound", id="no namespace"),
         pytest.param(lambda c: c.get(PODS, "default", "no-such"), NotFound, "NotFound", id="no pod"),
     ],

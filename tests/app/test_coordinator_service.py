@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
-from pytorchjob_operator.app.coordinator_service import ClusterView, CoordinatorService, ServiceHooks
+from pytorchjob_operator.app.coordinator_service import ClusterAccess, CoordinatorService, ServiceHooks
 from pytorchjob_operator.app.key_ring import DISCOVERY_PATH, KEYS_PATH
 from pytorchjob_operator.app.operator import now
 from pytorchjob_operator.kube import credentials
@@ -58,7 +58,7 @@ async def started(
         coordinator_tls=tls,
     )
     pods = Store[Pod](asyncio.get_running_loop().time)
-    cluster = ClusterView(client, client, PLACE[0], pods, lambda: 0.0, lambda: False)
+    cluster = ClusterAccess(client, client, PLACE[0], pods, lambda: 0.0, lambda: False)
     service = CoordinatorService(settings, cluster, ServiceHooks(lambda uid, events: None, accesses.append))
     await service.prepare()
     service.start(1)

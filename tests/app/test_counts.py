@@ -8,7 +8,7 @@ from pytorchjob_operator.app.counts import JobCounts, by_phase
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 from pytorchjob_operator.observed import Pod, PodPhase
 from tests.factories import condition, make_job, make_pod
 
@@ -74,9 +74,9 @@ def test_a_standby_counts_nothing() -> None:
 
 
 def test_pods_that_are_made_again_count_by_their_cause() -> None:
-    desk = Desk(make_pod("worker-0", PodPhase.FAILED, cause=Cause.OOM_KILLED))
+    desk = Desk(make_pod("worker-0", PodPhase.FAILED, cause=LossCause.OOM_KILLED))
     desk.life(TAKEN_UP, RESTARTING)
-    desk.counts.lost("ns", [Cause.PREEMPTED, Cause.PREEMPTED])
+    desk.counts.lost("ns", [LossCause.PREEMPTED, LossCause.PREEMPTED])
     pods = "pytorchjob_operator_pod_restarts_total"
     assert desk.counted() == {
         "training_operator_jobs_restarted_total": 1.0,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.app.job_watch import Contacts, JobWatch, build_registry
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from tests.app.kopf_api import broken_watch, discovery, first
 from tests.factories import make_job
 from tests.fakes.apiserver import FakeApi, serving
@@ -33,7 +33,7 @@ async def watching(api: FakeApi, *namespaces: str) -> AsyncIterator[tuple[JobWat
         seen.append((kind, obj["metadata"]["name"]))
 
     contacts = Contacts()
-    registry = build_registry(Connection(api.url), "pytorchjob-operator/test", note, contacts)
+    registry = build_registry(ApiEndpoint(api.url), "pytorchjob-operator/test", note, contacts)
     watch = JobWatch(registry, namespaces, contacts)
     watch.start()
     try:

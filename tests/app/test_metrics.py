@@ -4,7 +4,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from pytorchjob_operator.app.metrics import JobCount, Metrics
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 
 
 def text_of(metrics: Metrics) -> str:
@@ -48,7 +48,7 @@ def test_v1s_counters_have_v1s_names_and_labels(what: str) -> None:
 
 def test_pods_that_are_made_again_have_a_namespace_and_a_cause() -> None:
     metrics = Metrics()
-    metrics.on_pod_restart("team", Cause.OOM_KILLED)
+    metrics.on_pod_restart("team", LossCause.OOM_KILLED)
     labels = '{cause="OOMKilled",job_namespace="team"}'
     assert f"pytorchjob_operator_pod_restarts_total{labels} 1.0" in text_of(metrics)
 

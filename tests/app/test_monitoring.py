@@ -6,8 +6,8 @@ from pathlib import Path
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.app.metrics import JobCount
 from pytorchjob_operator.app.process import OperatorProcess
-from pytorchjob_operator.kube.config import Connection
-from pytorchjob_operator.names import Cause, Reason
+from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.names import LossCause, Reason
 from pytorchjob_operator.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
@@ -28,12 +28,12 @@ def table(header: str) -> dict[str, list[str]]:
 
 async def published() -> dict[str, tuple[str, set[str]]]:
     """Type and labels of every metric that a running operator has."""
-    process = OperatorProcess(Settings(), Connection("http://127.0.0.1:1"))
+    process = OperatorProcess(Settings(), ApiEndpoint("http://127.0.0.1:1"))
     process._publish()
     metrics = process.metrics
     metrics.on_job("ns", JobCount.CREATED)
     metrics.on_namespace("ns")
-    metrics.on_pod_restart("ns", Cause.ERROR)
+    metrics.on_pod_restart("ns", LossCause.ERROR)
     metrics.on_request("get", "pods", 200, 0.1)
     metrics.on_reconcile("success", 0.1)
     metrics.on_round_event("ns", TrainingReason.ROUND_STARTED)
@@ -51,7 +51,7 @@ async def test_every_metric_is_there_with_its_type_and_labels() -> None:
 
 
 def test_every_cause_is_there() -> None:
-    assert set(table("cause")) == {*Cause}
+    assert set(table("cause")) == {*LossCause}
 
 
 def test_every_reason_is_there() -> None:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from pytorchjob_operator.app.operator import now
 from pytorchjob_operator.app.secret import load_credentials, renew_credentials
-from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, Refused
+from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, RequestRefused
 from pytorchjob_operator.kube import credentials
 from pytorchjob_operator.kube.client import ApiClient
 from tests.fakes.apiserver import FakeApi, Request, failure
@@ -71,7 +71,7 @@ async def test_a_right_that_is_missing_is_named(api: FakeApi, client: ApiClient,
 
 async def test_another_refusal_keeps_the_servers_words(api: FakeApi, client: ApiClient) -> None:
     api.failing = refusing("create", 422, "Invalid")
-    with pytest.raises(Refused, match="its words"):
+    with pytest.raises(RequestRefused, match="its words"):
         await load_credentials(client, *PLACE)
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.operator import Operator
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from pytorchjob_operator.settings import Settings
 from tests.fakes.apiserver import FakeApi
 
@@ -15,7 +15,7 @@ from tests.fakes.apiserver import FakeApi
 async def working(api: FakeApi, settings: Settings | None = None) -> AsyncIterator[Operator]:
     """Run it; it leads unless the settings let it compete for a Lease. At the end no part of it has ended by itself."""
     settings = settings or Settings(leader_elect=False)
-    operator = Operator(settings, Connection(api.url), Metrics())
+    operator = Operator(settings, ApiEndpoint(api.url), Metrics())
     async with operator.client, operator.writer, operator.lease_client:
         routines = [operator.work(), operator.recorder.run(), *(reflector.run() for reflector in operator.reflectors)]
         if settings.leader_elect:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.unauthenticated import Stage
+from pytorchjob_agent.contract.unauthenticated import EntryStage
 from pytorchjob_operator.coordinator.capacity import raise_open_files
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.server import ACCEPTS_AT_ONCE
@@ -62,7 +62,7 @@ async def test_a_flood_does_not_use_up_memory_or_descriptors(target: Target) -> 
             await asyncio.sleep(0.05)
         server = target.server
         stages = [server._unauthenticated.stage(connection) for connection in server._unauthenticated]
-        assert stages.count(Stage.COSTLY) <= target.limits.unauthenticated[Stage.COSTLY]
+        assert stages.count(EntryStage.COSTLY) <= target.limits.unauthenticated[EntryStage.COSTLY]
         await a_round_forms(target)
         await calm.settled()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_agent.hangs.meter import Meter
+from pytorchjob_agent.hangs.meter import WorkerMeter
 from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.rendezvous import agreement, round_store
 from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
@@ -95,7 +95,7 @@ def test_a_script_cannot_hold_its_agent_up_by_the_stacks_that_it_writes(tmp_path
     stacks = StackDumps(tmp_path / "stacks", 1)
     path = next((tmp_path / "stacks").glob("*.stack"))
     path.write_bytes(b"Current thread 0x1 (most recent call first):\n" + text.replace(b"%s", str(pipe).encode()))
-    meter, times = Meter({0: os.getpid()}, stacks), count(0.0, 10.0)
+    meter, times = WorkerMeter({0: os.getpid()}, stacks), count(0.0, 10.0)
 
     def measure() -> None:
         now, used = next(times), time.process_time()

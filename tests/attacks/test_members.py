@@ -22,7 +22,7 @@ from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held_saves import choice_of
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
+from pytorchjob_agent.saves.wire import PeerConnection, PeerRefusedError
 from tests.agent.saves.keys import members
 from tests.agent.saves.test_copies import held_by, make
 from tests.attacks.bystander import timed, watching_beside
@@ -100,7 +100,7 @@ def test_a_member_cannot_have_a_save_held_in_the_name_of_another_member(
             socket.create_connection(job.at_third()[:2], 30) as plain,
             refused,
             connect(plain) as sock,
-            closing(Connection(sock, ATTACKER.secret)) as connection,
+            closing(PeerConnection(sock, ATTACKER.secret)) as connection,
         ):
             connection.ask({"put": forged.to_json()})
 
@@ -121,7 +121,7 @@ def test_who_shows_no_certificate_of_the_round_reads_no_save(
         socket.create_connection(job.at_third()[:2], 30) as plain,
         pytest.raises((PeerRefusedError, OSError)),
         connect(plain) as sock,
-        closing(Connection(sock, ATTACKER.secret)) as connection,
+        closing(PeerConnection(sock, ATTACKER.secret)) as connection,
     ):
         connection.ask({"get": [choice_of(held).to_text(), held.id.owner]})
 

@@ -18,7 +18,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.app.operator import Operator
 from pytorchjob_operator.errors import Conflict, Unavailable
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from pytorchjob_operator.kube.resource import PODS as POD_RESOURCE
 from tests.app.working import working
@@ -54,7 +54,7 @@ class Race:
             Elector(client, LeaseName("ns", "leader", name), clock, lambda: NOON + timedelta(seconds=clock()), QUICK)
             for name in ("one", "two")
         ]
-        self.writers = [ApiClient(Connection(api.url), "test/1", elector.fence) for elector in self.electors]
+        self.writers = [ApiClient(ApiEndpoint(api.url), "test/1", elector.fence) for elector in self.electors]
         self.tasks: list[asyncio.Task[None]] = []
         self.two_lead = False
         self._written = count()
@@ -91,7 +91,7 @@ class Race:
 @pytest.fixture
 async def race(api: FakeApi) -> AsyncIterator[Race]:
     edit_lease(api, RELEASED)
-    async with ApiClient(Connection(api.url), "test/1") as client:
+    async with ApiClient(ApiEndpoint(api.url), "test/1") as client:
         running = Race(api, client)
         first, second = running.writers
         async with first, second:
@@ -186,14 +186,14 @@ async def test_writes_of_a_deposed_leader_by_holding_up_its_connection(
 ) -> None:
     """A proxy holds the leader's requests until another leads; then they may do nothing."""
     first = race.electors[0]
-    async with ApiClient(Connection(api.url), "test/1", first.fence) as writer:
+    async with ApiClient(ApiEndpoint(api.url), "test/1", first.fence) as writer:
         gate = asyncio.Event()
 
         async def held_up(*, fresh: bool = False) -> str | None:
             await gate.wait()
             return "token"
 
-        writer._connection = Connection(api.url, token=held_up)
+        writer._connection = ApiEndpoint(api.url, token=held_up)
         body = {"metadata": {"name": "late"}}
         writes = [asyncio.create_task(writer.create(POD_RESOURCE, "ns", body)) for _ in range(32)]
         await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from pytorchjob_operator.errors import Refused
+from pytorchjob_operator.errors import RequestRefused
 from pytorchjob_operator.model import ElasticStatus, JobStatus, ProgressStatus
 from tests.control.world import JOBS, PODS, SERVICES, World
 from tests.factories import JOB_UID, at, make_job
@@ -177,7 +177,7 @@ async def test_a_deletion_that_is_refused_is_told_as_one(world: World) -> None:
     await world.reconcile()
     world.api.failing = forbidden
     for _ in range(2):
-        with pytest.raises(Refused, match="cannot delete"):
+        with pytest.raises(RequestRefused, match="cannot delete"):
             await world.reconcile()
     assert world.events[-1] == "FailedDelete"
     assert world.events.count("FailedDelete") == 1

@@ -4,7 +4,7 @@ import pytest
 
 from pytorchjob_operator.coordinator_report import PhaseName, Report, TrainingEnd
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
-from pytorchjob_operator.errors import Refused
+from pytorchjob_operator.errors import RequestRefused
 from pytorchjob_operator.model import ConditionType
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from tests.control.world import World, quota
@@ -66,7 +66,7 @@ async def test_a_follower_updates_no_coordinator(world: World, coordinator: Fake
 async def test_a_pass_that_is_refused_updates_the_coordinator_too(world: World, coordinator: FakeCoordinator) -> None:
     world.submit(make_job())
     world.refuse_pods(quota)
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await world.reconcile()
     assert {type(update) for update in coordinator.updates} == {Sync}
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from pytorchjob_operator.control.nodes import FRESH, Nodes
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from pytorchjob_operator.observed import NodeHealth
 from tests.control.world import PODS, World, deletes_pod
 from tests.factories import NOW, make_job
@@ -124,7 +124,7 @@ async def test_a_node_that_cannot_be_read_costs_no_pod_its_life(
 
 
 async def test_an_answer_is_good_for_a_few_seconds(world: World) -> None:
-    async with ApiClient(Connection(world.api.url), "test/1") as client:
+    async with ApiClient(ApiEndpoint(world.api.url), "test/1") as client:
         nodes = Nodes(client)
         await nodes.read(["a", "b"], NOW)
     assert {name: state.health for name, state in nodes.known(NOW).items()} == dict.fromkeys("ab", NodeHealth.GONE)

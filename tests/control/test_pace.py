@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from pytorchjob_operator.control.pace import FREE, Pace
+from pytorchjob_operator.control.pace import FREE, WritePace
 from tests.factories import NOW, at
 
 Creations = list[float]
 """When a pod of one name was created, in seconds."""
 
 
-def pace_after(creations: Creations) -> Pace:
-    pace = Pace()
+def pace_after(creations: Creations) -> WritePace:
+    pace = WritePace()
     for seconds in creations:
         pace.created("x", at(seconds))
     return pace

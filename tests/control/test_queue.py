@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from pytorchjob_operator.control.queue import Handler, WorkQueue
-from pytorchjob_operator.errors import ApiError, Refused, Unavailable
+from pytorchjob_operator.errors import ApiError, RequestRefused, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
 from tests.waiting import SECONDS, until_async
 
@@ -133,7 +133,7 @@ async def test_the_server_says_when_to_come_back() -> None:
     ("error", "seconds"),
     [
         pytest.param(Unavailable(0, "Timeout", "no answer"), 30.0, id="a server that was away is asked soon"),
-        pytest.param(Refused(403, "Forbidden", "over quota"), 256.0, id="a refusal can wait"),
+        pytest.param(RequestRefused(403, "Forbidden", "over quota"), 256.0, id="a refusal can wait"),
     ],
 )
 async def test_a_long_back_off(error: ApiError, seconds: float) -> None:

@@ -8,8 +8,8 @@ from aiohttp import web
 
 from pytorchjob_operator.control.pace import FREE
 from pytorchjob_operator.control.reconcile import FENCED, SOON
-from pytorchjob_operator.errors import Conflict, Refused, Unavailable
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.errors import Conflict, RequestRefused, Unavailable
+from pytorchjob_operator.names import LossCause
 from tests.control.world import JOBS, PODS, SERVICES, World, creates_pod, owned_by, quota
 from tests.factories import JOB_UID, make_job
 from tests.fakes.apiserver import Request, failure
@@ -73,7 +73,9 @@ async def test_children_that_the_cache_has_not_seen_are_taken_for_ours_and_not_m
 async def test_a_name_that_belongs_to_another_is_told_and_left_alone(world: World) -> None:
     world.api.put(PODS, {"kind": "Pod", "metadata": {"name": "x-worker-1", "namespace": "ns"}})
     world.submit(make_job(workers=3))
-    with pytest.raises(Refused, match="'x-worker-1' already exists and does not belong to this job: delete it or"):
+    with pytest.raises(
+        RequestRefused, match="'x-worker-1' already exists and does not belong to this job: delete it or"
+    ):
         await world.reconcile()
     assert world.conditions["ReplicaFailure"] == "FailedCreatePod"
     assert world.events == ["FailedCreatePod"]
@@ -110,7 +112,7 @@ async def test_a_refusal_is_told_once_and_what_was_made_is_kept(world: World) ->
     world.submit(make_job(workers=3))
     world.refuse_pods(quota, after=2)
     for _ in range(3):
-        with pytest.raises(Refused, match="exceeded quota: few"):
+        with pytest.raises(RequestRefused, match="exceeded quota: few"):
             await world.reconcile()
     assert (len(world.pods), world.events) == (2, ["FailedCreatePod"])
     assert "exceeded quota: few" in world.job.status.conditions[-1].message
@@ -120,7 +122,7 @@ async def test_a_refusal_is_told_once_and_what_was_made_is_kept(world: World) ->
 async def test_each_reason_of_a_refusal_is_told(world: World) -> None:
     world.submit(make_job(workers=1))
     world.api.failing = _refusing_children
-    with pytest.raises(Refused, match="FailedCreateService: no services; FailedCreatePod: no pods"):
+    with pytest.raises(RequestRefused, match="FailedCreateService: no services; FailedCreatePod: no pods"):
         await world.reconcile()
     assert world.events == ["FailedCreateService"]
 
@@ -147,7 +149,7 @@ async def test_a_refusal_whose_status_could_not_be_written_is_told_the_next_time
     with pytest.raises(Conflict):
         await world.reconcile()
     world.refresh()
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await world.reconcile()
     assert (world.events, world.conditions["ReplicaFailure"]) == (["FailedCreatePod"], "FailedCreatePod")
 
@@ -155,7 +157,7 @@ async def test_a_refusal_whose_status_could_not_be_written_is_told_the_next_time
 async def test_a_refusal_that_passes_is_taken_back(world: World) -> None:
     world.submit(make_job(workers=3))
     world.refuse_pods(quota, after=2)
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await world.reconcile()
     world.heal()
     await world.reconcile()
@@ -332,22 +334,22 @@ async def test_a_pods_trouble_is_told_once_and_shown_as_long_as_it_lasts(world: 
 async def test_a_pods_trouble_is_told_also_while_the_server_refuses_the_others(world: World) -> None:
     world.submit(make_job(workers=3))
     world.refuse_pods(quota, after=2)
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await world.reconcile()
     world.report("Pending", **NO_ROOM)
     for _ in range(2):
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await world.reconcile()
     assert world.events == ["FailedCreatePod", "Unschedulable"]
 
 
 async def test_a_pod_that_is_taken_away_is_counted_once(world: World) -> None:
     await started(world)
-    lost: list[tuple[str, tuple[Cause, ...]]] = []
+    lost: list[tuple[str, tuple[LossCause, ...]]] = []
     world.reconciler.lost = lambda namespace, causes: lost.append((namespace, causes)) if causes else None
     pod = world.api.objects[PODS][("ns", "x-worker-0")]
     world.api.put(PODS, {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": world.now.isoformat()}})
     world.refresh()
     for _ in range(2):
         await world.reconcile()
-    assert lost == [("ns", (Cause.DELETED,))]
+    assert lost == [("ns", (LossCause.DELETED,))]

@@ -16,7 +16,7 @@ from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from pytorchjob_operator.kube.fence import Fence
 from pytorchjob_operator.kube.recorder import Recorder, RecorderSettings, Reporter
 from pytorchjob_operator.kube.store import Store
@@ -181,7 +181,7 @@ def _plural(path: str) -> str:
 @asynccontextmanager
 async def a_world() -> AsyncIterator[World]:
     fence = Lead()
-    async with serving() as api, ApiClient(Connection(api.url), "test/1", fence, request_timeout=SECONDS) as client:
+    async with serving() as api, ApiClient(ApiEndpoint(api.url), "test/1", fence, request_timeout=SECONDS) as client:
         world = World(api, client, fence)
         sending = asyncio.create_task(world.recorder.run())
         yield world

@@ -8,7 +8,7 @@ import pytest
 
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Done, Heartbeat, Join, Message, Refused, Resumed, RoundId
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_agent.contract.unauthenticated import Stage
+from pytorchjob_agent.contract.unauthenticated import EntryStage
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.usage import Title
@@ -21,7 +21,7 @@ from tests.waiting import until_async
 UNKNOWN_ROUND = Resumed(RoundId(1, 9), restarts=0)
 """It is answered each time that it is said."""
 IMPATIENT = Limits(hello=0.3, farewell=0.3)
-FOUR = dict.fromkeys(Stage, 4)
+FOUR = dict.fromkeys(EntryStage, 4)
 
 
 @pytest.mark.parametrize(

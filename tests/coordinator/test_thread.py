@@ -18,7 +18,7 @@ from pytorchjob_operator.coordinator.limits import Limits
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_update import Finish, Forget, Sync
 from pytorchjob_operator.goodput.classes import TimeClass
-from pytorchjob_operator.goodput.ledger import Stage, begin
+from pytorchjob_operator.goodput.ledger import JobStage, begin
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.state import Input, JobEvent, JobSynced
 from pytorchjob_operator.rounds.values import Policy
@@ -82,7 +82,7 @@ async def test_what_was_expected_before_the_start_is_known(coordinator: Coordina
 
 async def test_all_that_is_known_of_a_jobs_pods_reaches_the_decisions() -> None:
     inputs = list[Input]()
-    time: dict[str, Any] = {"stage": Stage.WAITING_FOR_PODS, "ledger": begin(TimeClass.WAITING_FOR_PODS, 7.0)}
+    time: dict[str, Any] = {"stage": JobStage.WAITING_FOR_PODS, "ledger": begin(TimeClass.WAITING_FOR_PODS, 7.0)}
     coordinator = Coordinator(
         KeyedTokens(KEY), term=3, hooks=Hooks(record=lambda uid, state, input_, now: inputs.append(input_))
     )

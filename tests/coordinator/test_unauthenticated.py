@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from pytorchjob_agent.contract.unauthenticated import Shares, Stage, Unauthenticated, group
+from pytorchjob_agent.contract.unauthenticated import EntryStage, Shares, Unauthenticated, group
 
-FOUR = dict.fromkeys(Stage, 4)
+FOUR = dict.fromkeys(EntryStage, 4)
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_a_full_stage_displaces(arrivals: list[str], displaced: list[str]) -> No
 def test_silent_peers_displace_none_that_makes_progress() -> None:
     pool: Unauthenticated[str] = Unauthenticated(FOUR)
     pool.add("agent", "a")
-    assert pool.advance("agent", Stage.STARTED) is None
+    assert pool.advance("agent", EntryStage.STARTED) is None
     for number in range(100):
         assert pool.add(f"silent {number}", "a") != "agent"
-    assert pool.advance("agent", Stage.COSTLY) is None
-    assert pool.stage("agent") is Stage.COSTLY
+    assert pool.advance("agent", EntryStage.COSTLY) is None
+    assert pool.stage("agent") is EntryStage.COSTLY
     assert len(pool) == 5
 
 
@@ -45,7 +45,7 @@ def test_a_connection_that_is_gone_displaces_nothing() -> None:
         pool.add(name, "a")
     assert pool.remove("a1")
     assert not pool.remove("a1")
-    assert pool.advance("a1", Stage.COSTLY) is None
+    assert pool.advance("a1", EntryStage.COSTLY) is None
     assert pool.add("a5", "a") is None
 
 
@@ -54,7 +54,7 @@ def test_a_process_without_descriptors_closes_the_least_advanced() -> None:
     assert pool.displace() is None
     for name in ("a1", "b1", "b2"):
         pool.add(name, name[0])
-    pool.advance("b1", Stage.STARTED)
+    pool.advance("b1", EntryStage.STARTED)
     assert [pool.displace() for _ in range(4)] == ["a1", "b2", "b1", None]
 
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from pytorchjob_agent.contract.unauthenticated import Stage
+from pytorchjob_agent.contract.unauthenticated import EntryStage
 from pytorchjob_operator.coordinator.limits import MIB, Limits
-from pytorchjob_operator.coordinator.usage import Title, Usage
+from pytorchjob_operator.coordinator.usage import ConnectionUsage, Title
 
 FIRST, SECOND, OTHER = Title("first", "team"), Title("second", "team"), Title("third", "others")
 LIMITS = Limits(connections=8, held=1000)
 
 
 def test_connections_are_counted_by_namespace() -> None:
-    usage = Usage(LIMITS)
+    usage = ConnectionUsage(LIMITS)
     for title in (FIRST, FIRST, SECOND, OTHER):
         usage.enter(title)
     usage.leave(FIRST)
@@ -32,7 +32,7 @@ def test_connections_are_counted_by_namespace() -> None:
     ],
 )
 def test_a_connection_must_go_if_too_much_waits(held: list[tuple[Title, int]], words: str | None) -> None:
-    usage = Usage(LIMITS)
+    usage = ConnectionUsage(LIMITS)
     answers = [usage.hold(title, more) for title, more in held]
     if words is None:
         assert answers[-1] is None
@@ -68,4 +68,4 @@ def test_the_limits_fit_the_pod(memory: int | None, files: int, connections: int
 )
 def test_unauthenticated_connections_fit_the_pod(memory: int | None, stages: tuple[int, int, int]) -> None:
     limits = Limits.within(memory, 2**20)
-    assert tuple(limits.unauthenticated[stage] for stage in Stage) == stages
+    assert tuple(limits.unauthenticated[stage] for stage in EntryStage) == stages

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from tests.fakes.apiserver import FakeApi, serving
 from tests.waiting import SECONDS
 
@@ -20,5 +20,5 @@ async def api() -> AsyncIterator[FakeApi]:
 @pytest.fixture
 async def client(api: FakeApi) -> AsyncIterator[ApiClient]:
     """The client."""
-    async with ApiClient(Connection(api.url), "test/1", request_timeout=SECONDS) as one:
+    async with ApiClient(ApiEndpoint(api.url), "test/1", request_timeout=SECONDS) as one:
         yield one

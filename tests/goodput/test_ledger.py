@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytorchjob_operator.goodput.classes import TimeClass
-from pytorchjob_operator.goodput.interruptions import Cause
-from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stage, StepsSeen, advance, begin, book
+from pytorchjob_operator.goodput.interruptions import InterruptionKind
+from pytorchjob_operator.goodput.ledger import Interruption, JobStage, Ledger, Sight, StepsSeen, advance, begin, book
 from pytorchjob_operator.goodput.script_saves import SavesSeen
 
 START = 100.0
@@ -17,23 +17,23 @@ STARTUP, SAVE = TimeClass.PROGRAM_STARTUP, TimeClass.UNPRODUCTIVE_CHECKPOINT_SAV
 LOAD = TimeClass.UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME
 RECOVERY = TimeClass.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION
 
-WAITS, STARTS = Sight(Stage.WAITING_FOR_PODS), Sight(Stage.STARTING)
-RUNS, BEGINS = Sight(Stage.RUNNING), Sight(Stage.RUNNING, begins=True)
-ADOPTS, GOES_BACK = Sight(Stage.RUNNING, adopts=True), Sight(Stage.RUNNING, goes_back=True)
+WAITS, STARTS = Sight(JobStage.WAITING_FOR_PODS), Sight(JobStage.STARTING)
+RUNS, BEGINS = Sight(JobStage.RUNNING), Sight(JobStage.RUNNING, begins=True)
+ADOPTS, GOES_BACK = Sight(JobStage.RUNNING, adopts=True), Sight(JobStage.RUNNING, goes_back=True)
 
 
 def step(number: int, saves: int | None = None, seconds: float = 0.0, loads: float = 0.0) -> Sight:
     """A step, with the script's saves and loads so far in this round."""
     seen = SavesSeen(saves, seconds, number, loads) if saves is not None or loads else None
-    return Sight(Stage.RUNNING, number, StepsSeen(1), saves=seen)
+    return Sight(JobStage.RUNNING, number, StepsSeen(1), saves=seen)
 
 
 def ends(seconds: float = 0.0, *, hung: bool = False) -> Sight:
-    return Sight(Stage.RESTARTING, interruption=Interruption(seconds, hung))
+    return Sight(JobStage.RESTARTING, interruption=Interruption(seconds, hung))
 
 
-def fails(cause: Cause) -> Sight:
-    return Sight(Stage.RESTARTING, interruption=Interruption(cause=cause))
+def fails(cause: InterruptionKind) -> Sight:
+    return Sight(JobStage.RESTARTING, interruption=Interruption(cause=cause))
 
 
 def live(*sights: tuple[float, Sight], end: float) -> Ledger:
@@ -84,31 +84,31 @@ FIRST_ROUND = ((2.0, STARTS), (3.0, BEGINS), (10.0, step(1)), (109.0, step(100))
             id="hung workers have done nothing since their last step",
         ),
         pytest.param(
-            (*FIRST_ROUND, (110.0, Sight(Stage.SAVING)), (113.0, Sight(Stage.RESTARTING)), (114.0, BEGINS)),
+            (*FIRST_ROUND, (110.0, Sight(JobStage.SAVING)), (113.0, Sight(JobStage.RESTARTING)), (114.0, BEGINS)),
             115,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 9, P: 100, SAVE: 3, RECOVERY: 1},
             id="a save on request, and a restart that is no failure",
         ),
         pytest.param(
-            (*FIRST_ROUND, (110.0, ends()), (111.0, WAITS), (131.0, Sight(Stage.RESTARTING)), (132.0, BEGINS)),
+            (*FIRST_ROUND, (110.0, ends()), (111.0, WAITS), (131.0, Sight(JobStage.RESTARTING)), (132.0, BEGINS)),
             132,
             {TimeClass.WAITING_FOR_PODS: 22, STARTUP: 8, P: 100, RECOVERY: 2},
             id="a lost pod that finds no node",
         ),
         pytest.param(
-            (*FIRST_ROUND, (110.0, Sight(Stage.SUSPENDED)), (140.0, WAITS)),
+            (*FIRST_ROUND, (110.0, Sight(JobStage.SUSPENDED)), (140.0, WAITS)),
             141,
             {TimeClass.WAITING_FOR_PODS: 3, STARTUP: 8, P: 100, TimeClass.SUSPENDED: 30},
             id="a job that is suspended and resumed",
         ),
         pytest.param(
-            (*FIRST_ROUND, (110.0, Sight(Stage.OVER))),
+            (*FIRST_ROUND, (110.0, Sight(JobStage.OVER))),
             113,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 8, P: 100, TimeClass.OTHER: 3},
             id="pods that end after the training",
         ),
         pytest.param(
-            (*FIRST_ROUND, (112.0, Sight(Stage.OVER, over=2.0))),
+            (*FIRST_ROUND, (112.0, Sight(JobStage.OVER, over=2.0))),
             113,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 8, P: 100, TimeClass.OTHER: 3},
             id="the end of the training is seen late",
@@ -138,19 +138,19 @@ FIRST_ROUND = ((2.0, STARTS), (3.0, BEGINS), (10.0, step(1)), (109.0, step(100))
             id="a save of the script",
         ),
         pytest.param(
-            ((0.0, BEGINS), (10.0, Sight(Stage.RUNNING, 5, StepsSeen(1, 4.0)))),
+            ((0.0, BEGINS), (10.0, Sight(JobStage.RUNNING, 5, StepsSeen(1, 4.0)))),
             20,
             {STARTUP: 6, P: 14},
             id="steps before the first report are no start",
         ),
         pytest.param(
-            (*FIRST_ROUND, (109.0, ends()), (110.0, BEGINS), (120.0, Sight(Stage.RUNNING, 95, StepsSeen(90, 5.0)))),
+            (*FIRST_ROUND, (109.0, ends()), (110.0, BEGINS), (120.0, Sight(JobStage.RUNNING, 95, StepsSeen(90, 5.0)))),
             122,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 8 + 5, P: 99, RECOVERY: 1, W: 7},
             id="repeated steps before the first report are no start",
         ),
         pytest.param(
-            (*FIRST_ROUND, (109.0, ends()), (110.0, BEGINS), (120.0, Sight(Stage.RUNNING, 110, StepsSeen(90, 8.0)))),
+            (*FIRST_ROUND, (109.0, ends()), (110.0, BEGINS), (120.0, Sight(JobStage.RUNNING, 110, StepsSeen(90, 8.0)))),
             122,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 8 + 2, P: 99 + 4 + 2, RECOVERY: 1, W: 4},
             id="a first report beyond the furthest step is split by its steps",
@@ -159,14 +159,14 @@ FIRST_ROUND = ((2.0, STARTS), (3.0, BEGINS), (10.0, step(1)), (109.0, step(100))
             (
                 *FIRST_ROUND,
                 *((109.0, ends()), (110.0, BEGINS), (111.0, step(98))),
-                (121.0, Sight(Stage.RUNNING, 102, StepsSeen(98, 10.0, 2.0))),
+                (121.0, Sight(JobStage.RUNNING, 102, StepsSeen(98, 10.0, 2.0))),
             ),
             122,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 9, P: 99 + 4 + 2 + 1, RECOVERY: 1, W: 4},
             id="the time since the last step is of a new one",
         ),
         pytest.param(
-            (*FIRST_ROUND, (109.0, ends()), (110.0, BEGINS), (121.0, Sight(Stage.RUNNING, workers_age=3.0))),
+            (*FIRST_ROUND, (109.0, ends()), (110.0, BEGINS), (121.0, Sight(JobStage.RUNNING, workers_age=3.0))),
             125,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 8 + 7, P: 99, RECOVERY: 1 + 8},
             id="agents that fetch a checkpoint before they start their workers",
@@ -175,14 +175,14 @@ FIRST_ROUND = ((2.0, STARTS), (3.0, BEGINS), (10.0, step(1)), (109.0, step(100))
             (
                 *FIRST_ROUND,
                 *((109.0, ends()), (110.0, BEGINS), (111.0, step(98))),
-                (121.0, Sight(Stage.RUNNING, 100, StepsSeen(98, 10.0, 2.0))),
+                (121.0, Sight(JobStage.RUNNING, 100, StepsSeen(98, 10.0, 2.0))),
             ),
             122,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 9, P: 99 + 2 + 1, RECOVERY: 1, W: 8},
             id="the time since the furthest step is of a new one",
         ),
         pytest.param(
-            (*FIRST_ROUND, (140.0, Sight(Stage.RUNNING, 101, StepsSeen(1, 99.0, 20.0))), (150.0, ends(hung=True))),
+            (*FIRST_ROUND, (140.0, Sight(JobStage.RUNNING, 101, StepsSeen(1, 99.0, 20.0))), (150.0, ends(hung=True))),
             150,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 8, P: 110, TimeClass.HUNG: 30},
             id="a report that comes late begins no hang",
@@ -206,7 +206,11 @@ FIRST_ROUND = ((2.0, STARTS), (3.0, BEGINS), (10.0, step(1)), (109.0, step(100))
             id="a save among steps that are done again",
         ),
         pytest.param(
-            (*FIRST_ROUND, (110.0, Sight(Stage.SAVING)), (113.0, Sight(Stage.SAVING, saves=SavesSeen(1, 2.0, 100)))),
+            (
+                *FIRST_ROUND,
+                (110.0, Sight(JobStage.SAVING)),
+                (113.0, Sight(JobStage.SAVING, saves=SavesSeen(1, 2.0, 100))),
+            ),
             113,
             {TimeClass.WAITING_FOR_PODS: 2, STARTUP: 8, P: 100, SAVE: 3},
             id="a save on request is booked once",
@@ -260,15 +264,15 @@ def test_the_furthest_step(sights: tuple[tuple[float, Sight], ...], highest: int
                 (110.0, step(100, 2, 3.0)),
                 (111.0, ends()),
                 (112.0, BEGINS),
-                (114.0, Sight(Stage.RUNNING, 103, StepsSeen(101))),
-                (120.0, Sight(Stage.RUNNING, 160, saves=SavesSeen(1, 2.0, 150))),
+                (114.0, Sight(JobStage.RUNNING, 103, StepsSeen(101))),
+                (120.0, Sight(JobStage.RUNNING, 160, saves=SavesSeen(1, 2.0, 150))),
             ),
             (3, 5.0, 150),
             99 + 57,
             id="a later round begins where the last save was",
         ),
         pytest.param(
-            ((0.0, BEGINS), (1.0, Sight(Stage.RUNNING, saves=SavesSeen(1, 1.0))), (5.0, step(1))),
+            ((0.0, BEGINS), (1.0, Sight(JobStage.RUNNING, saves=SavesSeen(1, 1.0))), (5.0, step(1))),
             (0, 0.0, 0),
             0,
             id="a save before the first step does not count",
@@ -291,17 +295,19 @@ def test_saves_and_steps_are_counted(
             (*FIRST_ROUND, (110.0, ends()), (111.0, BEGINS), (112.0, step(9))), False, id="all steps are done again"
         ),
         pytest.param(
-            (*FIRST_ROUND, (110.0, ends()), (111.0, BEGINS), (112.0, Sight(Stage.RUNNING, 60, StepsSeen(51)))),
+            (*FIRST_ROUND, (110.0, ends()), (111.0, BEGINS), (112.0, Sight(JobStage.RUNNING, 60, StepsSeen(51)))),
             True,
             id="the script continued in the middle",
         ),
         pytest.param(
-            (*FIRST_ROUND, (110.0, ends()), (111.0, BEGINS), (112.0, Sight(Stage.RUNNING, 60))),
+            (*FIRST_ROUND, (110.0, ends()), (111.0, BEGINS), (112.0, Sight(JobStage.RUNNING, 60))),
             True,
             id="the step where the script continued is unknown",
         ),
         pytest.param(
-            (*FIRST_ROUND, (110.0, Sight(Stage.RUNNING, 101, saves=SavesSeen()))), True, id="a worker does not measure"
+            (*FIRST_ROUND, (110.0, Sight(JobStage.RUNNING, 101, saves=SavesSeen()))),
+            True,
+            id="a worker does not measure",
         ),
     ],
 )
@@ -309,7 +315,7 @@ def test_saves_that_are_not_measured(sights: tuple[tuple[float, Sight], ...], un
     assert live(*sights, end=200).script.unseen is unseen
 
 
-LOST, CRASH = Cause.POD_LOST, Cause.CRASH
+LOST, CRASH = InterruptionKind.POD_LOST, InterruptionKind.CRASH
 
 
 @pytest.mark.parametrize(
@@ -318,10 +324,12 @@ LOST, CRASH = Cause.POD_LOST, Cause.CRASH
         pytest.param((fails(CRASH), BEGINS, fails(LOST)), (1, 1, 0), id="a crash, then a loss"),
         pytest.param((ends(hung=True),), (0, 0, 1), id="a hang"),
         pytest.param((ends(),), (0, 0, 0), id="an unknown cause"),
-        pytest.param((fails(CRASH), Sight(Stage.RESTARTING, cause=LOST)), (1, 0, 0), id="a crash by a lost pod"),
-        pytest.param((ends(), Sight(Stage.RESTARTING, cause=LOST)), (1, 0, 0), id="a lost pod that is found later"),
+        pytest.param((fails(CRASH), Sight(JobStage.RESTARTING, cause=LOST)), (1, 0, 0), id="a crash by a lost pod"),
+        pytest.param((ends(), Sight(JobStage.RESTARTING, cause=LOST)), (1, 0, 0), id="a lost pod that is found later"),
         pytest.param(
-            (fails(CRASH), BEGINS, Sight(Stage.RESTARTING, cause=LOST)), (0, 1, 0), id="a loss that interrupts nothing"
+            (fails(CRASH), BEGINS, Sight(JobStage.RESTARTING, cause=LOST)),
+            (0, 1, 0),
+            id="a loss that interrupts nothing",
         ),
     ],
 )
@@ -332,15 +340,15 @@ def test_causes(sights: tuple[Sight, ...], expected: tuple[int, int, int]) -> No
 
 SIGHTS = st.builds(
     Sight,
-    st.sampled_from(Stage),
+    st.sampled_from(JobStage),
     st.none() | st.integers(0, 50),
     st.none() | st.builds(StepsSeen, st.none() | st.integers(0, 50), st.floats(-10, 1e6), st.floats(-10, 1e6)),
     goes_back=st.booleans(),
     begins=st.booleans(),
     adopts=st.booleans(),
     interruption=st.none()
-    | st.builds(Interruption, st.floats(-10, 1e6), st.booleans(), st.none() | st.sampled_from(Cause)),
-    cause=st.none() | st.sampled_from(Cause),
+    | st.builds(Interruption, st.floats(-10, 1e6), st.booleans(), st.none() | st.sampled_from(InterruptionKind)),
+    cause=st.none() | st.sampled_from(InterruptionKind),
     workers_age=st.none() | st.floats(-10, 1e6),
     saves=st.none()
     | st.builds(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, Refused, Unavailable
+from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, RequestRefused, Unavailable
 from pytorchjob_operator.kube.client import ApiClient, Scope
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from pytorchjob_operator.kube.fence import Fence
 from pytorchjob_operator.kube.resource import LEASES, PODS, Resource
 from tests.fakes.apiserver import FakeApi, Request, failure
@@ -118,13 +118,15 @@ async def test_an_error_in_the_stream_is_an_error(api: FakeApi, client: ApiClien
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        pytest.param(lambda: failure(403, "Forbidden", "exceeded quota"), Refused, id="refused"),
+        pytest.param(lambda: failure(403, "Forbidden", "exceeded quota"), RequestRefused, id="refused"),
         pytest.param(lambda: failure(503, "ServiceUnavailable"), Unavailable, id="unavailable"),
         pytest.param(lambda: web.Response(text="<html>"), Unavailable, id="a good status with a bad body"),
         pytest.param(lambda: web.Response(text="[]"), Unavailable, id="JSON, but no object"),
         pytest.param(lambda: web.Response(status=500, text="oops"), Unavailable, id="an error without a Status"),
         pytest.param(
-            lambda: web.Response(status=302, headers={"Location": "/elsewhere"}), Refused, id="never follow a redirect"
+            lambda: web.Response(status=302, headers={"Location": "/elsewhere"}),
+            RequestRefused,
+            id="never follow a redirect",
         ),
     ],
 )
@@ -137,14 +139,14 @@ async def test_an_answer_that_is_no_object(api: FakeApi, client: ApiClient, answ
 
 async def test_a_server_that_hangs_is_given_up(api: FakeApi) -> None:
     api.hang()
-    async with ApiClient(Connection(api.url), "test/1", request_timeout=0.1) as client:
+    async with ApiClient(ApiEndpoint(api.url), "test/1", request_timeout=0.1) as client:
         with pytest.raises(Unavailable) as caught:
             await client.get(PODS, "ns", "a")
     assert (caught.value.status, caught.value.reason) == (0, "Timeout")
 
 
 async def test_a_server_that_is_not_there(client: ApiClient) -> None:
-    async with ApiClient(Connection("http://127.0.0.1:1"), "test/1") as lonely:
+    async with ApiClient(ApiEndpoint("http://127.0.0.1:1"), "test/1") as lonely:
         with pytest.raises(Unavailable):
             await lonely.get(PODS, "ns", "a")
 
@@ -184,14 +186,14 @@ def _only_new(request: Request) -> web.Response | None:
 
 async def test_a_refused_token_is_read_again(api: FakeApi) -> None:
     api.failing = _only_new
-    async with ApiClient(Connection(api.url, token=_Rotating()), "test/1") as client:
+    async with ApiClient(ApiEndpoint(api.url, token=_Rotating()), "test/1") as client:
         await client.create(PODS, "ns", pod())
     assert len(api.requests) == 2
 
 
 async def test_a_token_that_stays_refused_is_asked_for_once(api: FakeApi) -> None:
     api.failing = lambda request: failure(401, "Unauthorized")
-    async with ApiClient(Connection(api.url, token=_Rotating()), "test/1") as client:
+    async with ApiClient(ApiEndpoint(api.url, token=_Rotating()), "test/1") as client:
         with pytest.raises(Unavailable):
             await client.get(PODS, "ns", "a")
     assert len(api.requests) == 2
@@ -217,7 +219,7 @@ async def test_a_write_that_waited_for_its_connection_beyond_the_term_does_not_l
             term.seconds = 0.0
             return "token"
 
-    async with ApiClient(Connection(api.url, token=SlowToken()), "test/1", term) as client:
+    async with ApiClient(ApiEndpoint(api.url, token=SlowToken()), "test/1", term) as client:
         with pytest.raises(Unavailable, match="is not the leader"):
             await client.create(PODS, "ns", pod())
         with pytest.raises(NotFound):
@@ -226,7 +228,7 @@ async def test_a_write_that_waited_for_its_connection_beyond_the_term_does_not_l
 
 
 async def test_a_write_tells_the_server_when_the_term_ends(api: FakeApi) -> None:
-    async with ApiClient(Connection(api.url), "test/1", Term()) as client:
+    async with ApiClient(ApiEndpoint(api.url), "test/1", Term()) as client:
         await client.create(PODS, "ns", pod())
         await client.get(PODS, "ns", "a")
     assert [request.query for request in api.requests] == [{"timeout": "8000ms"}, {}]
@@ -236,7 +238,7 @@ async def test_no_write_outlives_the_term(api: FakeApi) -> None:
     """Writes that the server holds fail at once when the lead is lost, and none leaves later."""
     fence = Fence(asyncio.get_running_loop().time)
     fence.extend(asyncio.get_running_loop().time() + 60.0)
-    async with ApiClient(Connection(api.url), "test/1", fence) as client:
+    async with ApiClient(ApiEndpoint(api.url), "test/1", fence) as client:
         api.hang()
         writes = [asyncio.create_task(client.create(PODS, "ns", pod(f"p{index}"))) for index in range(5)]
         await until_async(lambda: api.count("create") == 5)
@@ -251,7 +253,7 @@ async def test_no_write_outlives_the_term(api: FakeApi) -> None:
 async def test_a_fence_that_is_not_extended_falls_by_itself(api: FakeApi) -> None:
     fence = Fence(asyncio.get_running_loop().time)
     fence.extend(asyncio.get_running_loop().time() + 0.2)
-    async with ApiClient(Connection(api.url), "test/1", fence) as client:
+    async with ApiClient(ApiEndpoint(api.url), "test/1", fence) as client:
         api.hang()
         with pytest.raises(Unavailable):
             await client.create(PODS, "ns", pod())
@@ -262,7 +264,7 @@ async def test_a_fence_that_is_not_extended_falls_by_itself(api: FakeApi) -> Non
 
 async def test_each_request_is_reported(api: FakeApi) -> None:
     seen: list[tuple[str, str, int]] = []
-    connection = Connection(api.url)
+    connection = ApiEndpoint(api.url)
     async with ApiClient(connection, "t/1", on_request=lambda *request: seen.append(request[:3])) as client:
         await client.create(PODS, "ns", pod())
         async with aclosing(client.list(Scope(PODS))) as pages:  # type: ignore[type-var]

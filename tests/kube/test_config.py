@@ -152,7 +152,7 @@ def test_a_certificate_that_is_none_is_not_usable(tmp_path: Path, field: str) ->
 
 
 def test_insecure_trusts_anybody() -> None:
-    context = config.Connection("https://c", insecure=True).ssl_context()
+    context = config.ApiEndpoint("https://c", insecure=True).ssl_context()
     assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_NONE)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from tests.fakes.apiserver import FakeApi, failure
 from tests.waiting import SECONDS, until_async
@@ -49,7 +49,7 @@ async def _candidates(api: FakeApi) -> AsyncIterator[Stand]:
     async with AsyncExitStack() as stack:
 
         async def stand(name: str, settings: LeaseSettings = QUICK) -> Candidate:
-            client = await stack.enter_async_context(ApiClient(Connection(api.url), "test/1"))
+            client = await stack.enter_async_context(ApiClient(ApiEndpoint(api.url), "test/1"))
             candidate = Candidate(client, name, settings)
             stack.push_async_callback(candidate.stop)
             return candidate

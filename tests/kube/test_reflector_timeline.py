@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytorchjob_operator.errors import Expired, Refused, Unavailable
+from pytorchjob_operator.errors import Expired, RequestRefused, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import ApiClient, Page, Scope
 from pytorchjob_operator.kube.reflector import Reflector, ReflectorCounters, ReflectorSettings
@@ -19,7 +19,11 @@ from tests.fakes.values import Item
 
 SCOPE = Scope(PODS, "ns")
 SETTINGS = ReflectorSettings(lasting=(20.0, 20.0), backoff=Backoff(first=1.0, cap=8.0, spread=lambda: 1.0))
-DOWN, GONE, FORBIDDEN = Unavailable(500, "Internal", "x"), Expired(410, "Expired", "x"), Refused(403, "Forbidden", "x")
+DOWN, GONE, FORBIDDEN = (
+    Unavailable(500, "Internal", "x"),
+    Expired(410, "Expired", "x"),
+    RequestRefused(403, "Forbidden", "x"),
+)
 Object = dict[str, Any]
 Fault = Callable[[float, str], Exception | None]
 

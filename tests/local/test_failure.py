@@ -6,12 +6,12 @@ from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.reasons import FailureKind
 from pytorchjob_agent.contract.root_cause import Evidence
 from pytorchjob_operator.local.failure import report, with_place
-from pytorchjob_operator.local.log_filter import Place
+from pytorchjob_operator.local.log_filter import ScriptPlace
 from pytorchjob_operator.local.node import ReplicaEnd
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import job, role
 
-PLACE = Place("train.py", 6, "step")
+PLACE = ScriptPlace("train.py", 6, "step")
 RANK = "rank 1 (tiny-worker-0) exited with code 1 at step 5: ValueError: x. All 2 restarts are used up"
 OF_RANK = {"rank": 1, "pod": "tiny-worker-0", "exitCode": 1}
 OF_POD = {"pod": "tiny-worker-0", "exitCode": 2}
@@ -85,7 +85,7 @@ def failed(message: str, first: dict[str, Any]) -> PyTorchJob:
     ],
 )  # fmt: skip
 def test_a_failure_is_reported_once(
-    message: str, first: dict[str, Any], ends: list[ReplicaEnd], place: Place | None, lines: list[str]
+    message: str, first: dict[str, Any], ends: list[ReplicaEnd], place: ScriptPlace | None, lines: list[str]
 ) -> None:
     assert report(failed(message, first), ends, lambda rank, label: place) == lines
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pytorchjob_agent.contract.reasons import ExitReason
-from pytorchjob_operator.local.log_filter import MAX_HELD, LogFilter, Place
+from pytorchjob_operator.local.log_filter import MAX_HELD, LogFilter, ScriptPlace
 
 ERROR = ["Traceback (most recent call last):", '  File "/app/train.py", line 9, in <module>', "    step(n)",
          '  File "/app/train.py", line 6, in step', "    raise ValueError(x)", "ValueError: x"]  # fmt: skip
@@ -170,7 +170,7 @@ def test_the_place_is_in_the_users_code() -> None:
     log_filter = LogFilter()
     fed(log_filter, "worker-0", of_rank(1, [*ERROR[:-1], *GLOO[3:5], "TypeError: y"]))
     fed(log_filter, "worker-1", of_rank(2, GLOO))
-    place = Place("/app/train.py", 6, "step")
+    place = ScriptPlace("/app/train.py", 6, "step")
     assert (log_filter.place(1, ""), log_filter.place(None, "worker-0")) == (place, place)
     assert str(place) == "/app/train.py:6, in step"
 

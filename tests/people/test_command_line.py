@@ -14,6 +14,7 @@ from pytorchjob import reference
 from pytorchjob.cli import COMMANDS, main
 from pytorchjob.cluster.errors import (
     AlreadyExists,
+    ApiServerUnreachable,
     ClusterError,
     JobMissing,
     Missing,
@@ -21,7 +22,6 @@ from pytorchjob.cluster.errors import (
     NoPermission,
     NotInstalled,
     Rejected,
-    Unreachable,
 )
 from pytorchjob.commands.completion import candidates
 from pytorchjob.commands.options import DURATION
@@ -104,7 +104,7 @@ def test_a_next_step_has_the_namespace_of_this_command(arguments: list[str], ste
         (AlreadyExists("x"), 1),
         (Rejected("x"), 2),
         (NoCluster("x"), 3),
-        (Unreachable("x"), 3),
+        (ApiServerUnreachable("x"), 3),
         (NoPermission("x"), 3),
         (NotInstalled("x"), 3),
         (Missing("x"), 4),

@@ -8,13 +8,13 @@ from kubernetes.client.configuration import Configuration
 
 from pytorchjob.cluster.errors import (
     AlreadyExists,
+    ApiServerUnreachable,
     ClusterError,
     Missing,
     NoCluster,
     NoPermission,
     NotInstalled,
     Rejected,
-    Unreachable,
 )
 from pytorchjob.cluster.http import Http, Request
 from pytorchjob.cluster.kubeconfig import Access
@@ -68,7 +68,7 @@ def test_a_busy_server_is_asked_again_when_it_says(serve: Serve) -> None:
 )
 def test_a_server_that_stays_busy(serve: Serve, answer: Answer, method: Any, requests: int) -> None:
     server = serve(answer)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ApiServerUnreachable):
         client(server, sleep=lambda seconds: None).json(Request(method, "/x"))
     assert len(server.asked) == requests
 
@@ -148,19 +148,29 @@ CAUSES = [
         ),
         pytest.param(
             Answer(b"<html>", 404),
-            Unreachable,
+            ApiServerUnreachable,
             "what answers is no API server",
             "correct the server",
             id="404 of a site",
         ),
-        pytest.param(Answer(b"<html>", 503), Unreachable, "fails with status 503", "repeat", id="503 of a proxy"),
+        pytest.param(
+            Answer(b"<html>", 503), ApiServerUnreachable, "fails with status 503", "repeat", id="503 of a proxy"
+        ),
         pytest.param(Answer(b"<html>", 401), NoCluster, "your credentials", "log in", id="401 of a proxy"),
         pytest.param(Answer(b"<html>", 403), NoPermission, "refuses it: it is forbidden", "ask", id="403 of a proxy"),
-        pytest.param(Answer(b"x", 302), Unreachable, "a redirection, with status 302", "correct", id="a redirection"),
         pytest.param(
-            Answer(b"<html>"), Unreachable, "something else than an object in JSON", "log in", id="a login page"
+            Answer(b"x", 302), ApiServerUnreachable, "a redirection, with status 302", "correct", id="a redirection"
         ),
-        pytest.param(Answer([b"[]"]), Unreachable, "something else than an object", "correct", id="another program"),
+        pytest.param(
+            Answer(b"<html>"),
+            ApiServerUnreachable,
+            "something else than an object in JSON",
+            "log in",
+            id="a login page",
+        ),
+        pytest.param(
+            Answer([b"[]"]), ApiServerUnreachable, "something else than an object", "correct", id="another program"
+        ),
         pytest.param(status(404, 'pods "p" not found', "NotFound"), Missing, 'pods "p" not found', "", id="no pod"),
         pytest.param(
             status(409, "x", "AlreadyExists", kind="pytorchjobs", name="digits"),
@@ -185,7 +195,11 @@ CAUSES = [
         ),
         pytest.param(status(400, "unknown field"), Rejected, "unknown field", "", id="400"),
         pytest.param(
-            Answer(b"<html>no</html>", 502), Unreachable, "fails with status 502", "repeat", id="a proxy's page"
+            Answer(b"<html>no</html>", 502),
+            ApiServerUnreachable,
+            "fails with status 502",
+            "repeat",
+            id="a proxy's page",
         ),
         pytest.param(Answer(b"teapot", 418), ClusterError, "refuses it with 418: teapot", "", id="anything else"),
     ],
@@ -208,21 +222,21 @@ def test_a_refusal_is_a_sentence_with_a_next_step(
     ],
 )
 def test_a_server_that_does_not_answer(url: Callable[[], str], sentence: str) -> None:
-    with pytest.raises(Unreachable, match=sentence) as caught:
+    with pytest.raises(ApiServerUnreachable, match=sentence) as caught:
         client(url()).json(GET)
     assert "context dev of config" in caught.value.message
     assert caught.value.remedy
 
 
 def test_a_server_without_tls_is_named(serve: Serve) -> None:
-    with pytest.raises(Unreachable, match="does not answer"):
+    with pytest.raises(ApiServerUnreachable, match="does not answer"):
         client(serve().url.replace("http://", "https://")).json(GET)
 
 
 def test_a_proxy_that_is_away() -> None:
     configuration = Configuration(host="https://c:6443")
     configuration.proxy = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(Unreachable, match="proxy"):
+    with pytest.raises(ApiServerUnreachable, match="proxy"):
         Http(lambda: Access(configuration, "team")).json(GET)
 
 
@@ -248,7 +262,7 @@ def test_a_stream_is_its_lines(serve: Serve, parts: list[bytes], lines: list[byt
 
 def test_a_stream_that_breaks_is_an_error_after_its_lines(serve: Serve) -> None:
     found: list[bytes] = []
-    with pytest.raises(Unreachable), client(serve(Answer([b"a\nhalf"], cut=True))).lines(GET) as lines:
+    with pytest.raises(ApiServerUnreachable), client(serve(Answer([b"a\nhalf"], cut=True))).lines(GET) as lines:
         found.extend(lines)
     assert found == [b"a\n"]
 

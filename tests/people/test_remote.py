@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from pytorchjob.cluster.api import LogRequest
-from pytorchjob.cluster.errors import AlreadyExists, JobMissing, Missing, Rejected, Unreachable
+from pytorchjob.cluster.errors import AlreadyExists, ApiServerUnreachable, JobMissing, Missing, Rejected
 from pytorchjob.cluster.remote import RemoteCluster
-from pytorchjob.cluster.watching import Watch
+from pytorchjob.cluster.watching import ObjectWatch
 from tests.people.scripted_server import Answer, ScriptedServer, Serve, status
 from tests.people.test_http import client
 
@@ -51,7 +51,7 @@ def test_a_missing_job_names_what_may_be_meant(serve: Serve, answers: list[Answe
 
 
 def test_json_of_another_program_is_no_job(serve: Serve) -> None:
-    with pytest.raises(Unreachable, match="it sends no object of Kubernetes"):
+    with pytest.raises(ApiServerUnreachable, match="it sends no object of Kubernetes"):
         remote(serve(Answer({"error": "log in"}))).job("digits")
 
 
@@ -206,7 +206,7 @@ def test_a_log_of_a_server_that_is_silent_is_broken_and_not_waited_for(serve: Se
     cluster = RemoteCluster(client(server, seconds=seconds), "team", silence)
     with cluster.log(LogRequest("p", "pytorch", follow)) as lines:
         assert next(lines) == b"2026-01-02T03:04:05Z hello\n"
-        with pytest.raises(Unreachable):
+        with pytest.raises(ApiServerUnreachable):
             next(lines)
 
 
@@ -216,7 +216,7 @@ def events(*found: tuple[str, dict[str, Any]], cut: bool = False) -> Answer:
 
 def test_a_watch_that_gets_a_page_in_the_place_of_an_event_ends_with_a_sentence(serve: Serve) -> None:
     cluster = remote(serve(page(), Answer([b"<html>\n"])))
-    with pytest.raises(Unreachable, match="what answers is no API server"):
+    with pytest.raises(ApiServerUnreachable, match="what answers is no API server"):
         list(cluster.watch())
 
 
@@ -275,6 +275,6 @@ def test_a_watch_continues_from_the_last_event(serve: Serve) -> None:
 def test_a_watch_gives_up_on_a_server_that_stays_away(serve: Serve) -> None:
     naps: list[float] = []
     http = client(serve(page(), status(500, "gone")), sleep=naps.append)
-    with pytest.raises(Unreachable):
-        list(Watch(http, JOBS, {}))
+    with pytest.raises(ApiServerUnreachable):
+        list(ObjectWatch(http, JOBS, {}))
     assert sum(naps) > 280

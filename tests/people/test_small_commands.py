@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from pytorchjob import __version__
-from pytorchjob.cluster.errors import Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable
 from pytorchjob.commands.exec import processes_of
 from pytorchjob_operator.model.load import load_jobs
 from tests.people.calling import call
@@ -383,6 +383,6 @@ def test_a_cluster_without_an_operator_and_one_that_is_away() -> None:
     cluster = FakeCluster()
     cluster.serve("/version", {"gitVersion": "v1.37.0"})
     assert "operator: not installed" in call(cluster, "version").stdout
-    cluster.fail("read", Unreachable("the API server x does not answer"))
+    cluster.fail("read", ApiServerUnreachable("the API server x does not answer"))
     result = call(cluster, "version")
     assert (result.exit_code, "cluster: not reachable: the API server x" in result.stdout) == (0, True)

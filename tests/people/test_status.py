@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from pytorchjob.cli import main
 from pytorchjob.cluster import gather
 from pytorchjob.cluster.api import LogRequest
-from pytorchjob.cluster.errors import ClusterError, Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable, ClusterError
 from pytorchjob.cluster.last_lines import read_last_lines
 from pytorchjob.view.job_view import JobView, make_job_view
 from pytorchjob.view.state import State
@@ -498,7 +498,7 @@ def test_watch_outlives_an_api_server_that_is_away() -> None:
         def job(self, name: str) -> Object:
             self.reads += 1
             if self.reads == 2:
-                raise Unreachable("the API server does not answer")
+                raise ApiServerUnreachable("the API server does not answer")
             if self.reads == 3:
                 self.put(job(RUNNING, condition("Succeeded")))
             return super().job(name)

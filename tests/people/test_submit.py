@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytorchjob.cluster.errors import AlreadyExists, ClusterError, NoPermission, Rejected, Unreachable
+from pytorchjob.cluster.errors import AlreadyExists, ApiServerUnreachable, ClusterError, NoPermission, Rejected
 from tests.people.calling import call, job_file
 from tests.people.fake_cluster import FakeCluster, a_job
 
@@ -85,7 +85,7 @@ CHECKS = [["submit", "--dry-run=server"], ["validate", "--server"]]
         ("Service", Rejected("no more services"), 2, "Service digits"),
         ("Pod", NoPermission("ann may not create pods"), 0, "not checked"),
         ("Pod", AlreadyExists("it is there"), 0, ""),
-        ("Pod", Unreachable("no answer"), 3, "no answer"),
+        ("Pod", ApiServerUnreachable("no answer"), 3, "no answer"),
     ],
 )
 def test_a_server_judges_what_the_operator_would_make(

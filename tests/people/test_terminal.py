@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from pytorchjob.client.values import Job, JobFailedError
-from pytorchjob.cluster.errors import Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable
 from pytorchjob.logs.printing import Entry, Printer
 from pytorchjob.screen import colour, plain
-from pytorchjob.screen.colour import Line
+from pytorchjob.screen.colour import StyledLine
 from pytorchjob_operator.local.screen import ProgressLine, Screen
 from pytorchjob_operator.terminal import visible, visible_bytes, visible_cell, visible_line, visible_yaml
 from tests.people.calling import call
@@ -120,14 +120,14 @@ def test_no_command_passes_it_on(arguments: list[str]) -> None:
 
 def test_colours_stay_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", Terminal())
-    painted = colour.paint([Line(HOSTILE, "red")])
+    painted = colour.paint([StyledLine(HOSTILE, "red")])
     ours = re.sub(r"\x1b\[[\d;]*m", "", painted)
     assert not STEERS.search(ours)
 
 
 def test_a_line_end_in_a_field_begins_no_line_of_the_screen() -> None:
     assert plain.columns(("A", "B"), [("x\r\ny", "z")]).splitlines() == ["A     B", "x y   z"]
-    assert colour.plain([Line("Reason: x\nState: Succeeded")]).count("\n") == 0
+    assert colour.plain([StyledLine("Reason: x\nState: Succeeded")]).count("\n") == 0
 
 
 def test_a_local_run_prints_its_replicas_visibly() -> None:
@@ -141,5 +141,5 @@ def test_a_local_run_prints_its_replicas_visibly() -> None:
 
 def test_errors_of_the_client_are_visible() -> None:
     failed = JobFailedError(Job.from_object(hostile_cluster().job("digits")))
-    for error in (failed, Unreachable(HOSTILE, HOSTILE)):
+    for error in (failed, ApiServerUnreachable(HOSTILE, HOSTILE)):
         assert not STEERS.search(str(error))

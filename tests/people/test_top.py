@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pytorchjob.cluster.api import Object
-from pytorchjob.cluster.errors import Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable
 from pytorchjob.cluster.metrics import METRICS, SERVICE
 from pytorchjob.view.usage import Amounts, pod_usages, total
 from tests.people.calling import call
@@ -171,7 +171,7 @@ def test_without_a_metrics_server(arguments: list[str]) -> None:
 
 def test_a_metrics_server_that_does_not_answer() -> None:
     cluster = FakeCluster(a_job(), MASTER)
-    cluster.fail("read", Unreachable("the API server fails with 503: x", "repeat"))
+    cluster.fail("read", ApiServerUnreachable("the API server fails with 503: x", "repeat"))
     condition = {"type": "Available", "status": "False", "message": "failing or missing response"}
     cluster.serve(SERVICE, {"status": {"conditions": [condition]}})
     result = call(cluster, "top", "digits")
@@ -181,7 +181,7 @@ def test_a_metrics_server_that_does_not_answer() -> None:
 
 def test_an_api_server_that_does_not_answer() -> None:
     cluster = FakeCluster(a_job(), MASTER)
-    cluster.fail("read", Unreachable("the API server is gone", "repeat"))
+    cluster.fail("read", ApiServerUnreachable("the API server is gone", "repeat"))
     result = call(cluster, "top", "digits")
     assert (result.exit_code, result.stderr) == (3, "error: the API server is gone\nnext: repeat\n")
 

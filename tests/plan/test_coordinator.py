@@ -8,9 +8,9 @@ import pytest
 
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
-from pytorchjob_operator.goodput.ledger import Stage
+from pytorchjob_operator.goodput.ledger import JobStage
 from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, RestartPolicy
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 from pytorchjob_operator.observed import CoordinatorAccess, Options, Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.problem import PodProblem
@@ -113,7 +113,7 @@ def test_a_local_run_gives_up_sooner_after_the_same_early_error() -> None:
     ],
 )
 def test_policy(spec: dict[str, Any], policy: Policy) -> None:
-    assert update(spec) == Sync(policy, {}, "x", "ns", stage=Stage.WAITING_FOR_PODS)
+    assert update(spec) == Sync(policy, {}, "x", "ns", stage=JobStage.WAITING_FOR_PODS)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_restarts_of_the_status_reach_the_coordinator(
     status = job.status.model_copy(update={"elastic": None if stored is None else ElasticStatus(restarts=stored)})
     report = None if reported is None else Report(round="1.1", restarts=reported)
     seen = replace(observed(job.model_copy(update={"status": status})), options=OPTIONS, report=report)
-    assert make_plan(seen).coordinator == Sync(Policy(2, 2), {}, "x", "ns", restarts, stage=Stage.WAITING_FOR_PODS)
+    assert make_plan(seen).coordinator == Sync(Policy(2, 2), {}, "x", "ns", restarts, stage=JobStage.WAITING_FOR_PODS)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_the_coordinator_learns_the_zone_of_a_pod(pod: Pod, zones: dict[str, str
         pytest.param(going("worker-0", 1010, phase=PodPhase.PENDING), {1: "uid-worker-0"}, id="it may just start"),
         pytest.param(going("worker-0", 1010, phase=PodPhase.SUCCEEDED), {}, id="a pod that has succeeded has ended"),
         pytest.param(going("worker-0", 1010, phase=PodPhase.FAILED), {}, id="so has one that has failed"),
-        pytest.param(going("worker-0", 1010, cause=Cause.EVICTED), {1: "uid-worker-0"}, id="an evicted one runs"),
-        pytest.param(going("worker-0", 1010, cause=Cause.NODE_LOST), {}, id="Kubernetes has given up its node"),
+        pytest.param(going("worker-0", 1010, cause=LossCause.EVICTED), {1: "uid-worker-0"}, id="an evicted one runs"),
+        pytest.param(going("worker-0", 1010, cause=LossCause.NODE_LOST), {}, id="Kubernetes has given up its node"),
     ],
 )
 def test_terminating_pods(pod: Pod, terminating: dict[int, str]) -> None:

@@ -9,7 +9,7 @@ from pytorchjob_operator.names import EventType, Reason
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import make_plan
 from pytorchjob_operator.plan.events import build_events
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import JobPhase, Outcome
 from pytorchjob_operator.plan.writes import Event
 from tests.factories import condition, make_job, make_pod, make_template, observed, pods
 
@@ -116,13 +116,13 @@ def test_a_gang_that_is_held_back(
     before: JobStatus, after: JobStatus, expected: list[tuple[Reason, EventType]]
 ) -> None:
     job = make_job(status=before)
-    events = list(build_events(job, Outcome(Phase.PENDING, ""), (), after))
+    events = list(build_events(job, Outcome(JobPhase.PENDING, ""), (), after))
     assert events == [Event(reason, "it is Waiting", kind) for reason, kind in expected]
 
 
 def test_a_job_that_stays_suspended_is_not_reported_as_resumed() -> None:
     job = make_job(status=SUSPENDED)
-    assert list(build_events(job, Outcome(Phase.SUSPENDED, "it is suspended"), (), SUSPENDED)) == []
+    assert list(build_events(job, Outcome(JobPhase.SUSPENDED, "it is suspended"), (), SUSPENDED)) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import JobStatus, NodeFailures
-from pytorchjob_operator.names import Cause, Reason
+from pytorchjob_operator.names import LossCause, Reason
 from pytorchjob_operator.observed import Options, Pod, PodPhase
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.plan.failing_nodes import counted, repeated
@@ -26,7 +26,7 @@ def numbers(found: tuple[NodeFailures, ...] | None) -> dict[str, int]:
 
 
 def failed(who: str = "worker-0", **fields: Any) -> Pod:
-    return make_pod(who, PodPhase.FAILED, **{"node": "n1", "cause": Cause.SIGNAL, "exit_code": 137, **fields})
+    return make_pod(who, PodPhase.FAILED, **{"node": "n1", "cause": LossCause.SIGNAL, "exit_code": 137, **fields})
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def failed(who: str = "worker-0", **fields: Any) -> Pod:
         pytest.param({}, failed(), {"n1": 1}, id="the first failure"),
         pytest.param({"n1": 1}, failed(), {"n1": 2}, id="the second one"),
         pytest.param({"n1": 2, "n2": 1}, failed(), {"n2": 1, "n1": 3}, id="the node that failed last comes last"),
-        pytest.param({}, failed(cause=Cause.NODE_LOST), {"n1": 1}, id="a node that was lost"),
+        pytest.param({}, failed(cause=LossCause.NODE_LOST), {"n1": 1}, id="a node that was lost"),
         pytest.param({}, failed(cause=None), {"n1": 1}, id="a pod that its agent found unfit"),
-        pytest.param({}, failed(cause=Cause.PREEMPTED), {}, id="a pod that had to go for another"),
-        pytest.param({}, failed(cause=Cause.DELETED), {}, id="a pod that a client deleted"),
-        pytest.param({}, failed(cause=Cause.EVICTED), {}, id="an evicted pod"),
+        pytest.param({}, failed(cause=LossCause.PREEMPTED), {}, id="a pod that had to go for another"),
+        pytest.param({}, failed(cause=LossCause.DELETED), {}, id="a pod that a client deleted"),
+        pytest.param({}, failed(cause=LossCause.EVICTED), {}, id="an evicted pod"),
         pytest.param({}, failed(node=""), {}, id="a pod that never had a node"),
     ],
 )

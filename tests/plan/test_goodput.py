@@ -9,7 +9,7 @@ from pytorchjob_operator.coordinator_report import PhaseName, Report
 from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.interruptions import Causes
-from pytorchjob_operator.goodput.ledger import Ledger, Stage, begin, book
+from pytorchjob_operator.goodput.ledger import JobStage, Ledger, begin, book
 from pytorchjob_operator.goodput.script_saves import ScriptSaves
 from pytorchjob_operator.model import ElasticStatus, GoodputSeconds, GoodputStatus, PyTorchJob
 from pytorchjob_operator.observed import CoordinatorAccess, Observed, Options, Pod, PodPhase
@@ -181,17 +181,17 @@ def test_without_a_coordinator_another_open_class_is_written_soon() -> None:
 @pytest.mark.parametrize(
     ("seen", "stage"),
     [
-        pytest.param((), Stage.WAITING_FOR_PODS, id="no pods"),
-        pytest.param(pods(RUN, WAIT), Stage.WAITING_FOR_PODS, id="a pod without a node"),
-        pytest.param((make_pod("master-0"), PLACED[1]), Stage.STARTING, id="a pod whose image is fetched"),
-        pytest.param(pods(RUN, RUN), Stage.RUNNING, id="all run"),
-        pytest.param(pods(RUN, OVER), Stage.RUNNING, id="a worker has succeeded"),
+        pytest.param((), JobStage.WAITING_FOR_PODS, id="no pods"),
+        pytest.param(pods(RUN, WAIT), JobStage.WAITING_FOR_PODS, id="a pod without a node"),
+        pytest.param((make_pod("master-0"), PLACED[1]), JobStage.STARTING, id="a pod whose image is fetched"),
+        pytest.param(pods(RUN, RUN), JobStage.RUNNING, id="all run"),
+        pytest.param(pods(RUN, OVER), JobStage.RUNNING, id="a worker has succeeded"),
         pytest.param(
-            (make_pod("master-0"), make_pod("worker-0", deleting=True)), Stage.WAITING_FOR_PODS, id="one goes"
+            (make_pod("master-0"), make_pod("worker-0", deleting=True)), JobStage.WAITING_FOR_PODS, id="one goes"
         ),
     ],
 )
-def test_the_stage_by_pods_reaches_the_coordinator(seen: tuple[Pod, ...], stage: Stage) -> None:
+def test_the_stage_by_pods_reaches_the_coordinator(seen: tuple[Pod, ...], stage: JobStage) -> None:
     plan = make_plan(replace(observed(make_job(), *seen), options=OPTIONS))
     assert isinstance(plan.coordinator, Sync)
     assert plan.coordinator.stage is stage

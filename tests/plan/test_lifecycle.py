@@ -7,7 +7,7 @@ import pytest
 
 from pytorchjob_operator.model import Condition, ConditionType, JobStatus
 from pytorchjob_operator.plan.lifecycle import Edges, compare, phase
-from pytorchjob_operator.plan.outcome import Phase
+from pytorchjob_operator.plan.outcome import JobPhase
 from tests.factories import NOW, at, condition, make_job
 
 KIND = ConditionType
@@ -118,15 +118,15 @@ def test_without_its_times_it_is_unknown_when_a_job_started() -> None:
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        pytest.param(status(), Phase.PENDING, id="no status yet"),
-        pytest.param(status(CREATED), Phase.PENDING, id="created"),
-        pytest.param(status(CREATED, RUNNING), Phase.RUNNING, id="running"),
-        pytest.param(status(CREATED, RESTARTING), Phase.RESTARTING, id="restarting"),
-        pytest.param(status(CREATED, RAN, SUSPENDED), Phase.SUSPENDED, id="suspended"),
-        pytest.param(status(CREATED, RAN, RESUMED), Phase.PENDING, id="resumed"),
-        pytest.param(status(CREATED, RESTARTING, SUCCEEDED), Phase.SUCCEEDED, id="an end is stronger than all else"),
-        pytest.param(status(CREATED, RAN, FAILED), Phase.FAILED, id="failed"),
+        pytest.param(status(), JobPhase.PENDING, id="no status yet"),
+        pytest.param(status(CREATED), JobPhase.PENDING, id="created"),
+        pytest.param(status(CREATED, RUNNING), JobPhase.RUNNING, id="running"),
+        pytest.param(status(CREATED, RESTARTING), JobPhase.RESTARTING, id="restarting"),
+        pytest.param(status(CREATED, RAN, SUSPENDED), JobPhase.SUSPENDED, id="suspended"),
+        pytest.param(status(CREATED, RAN, RESUMED), JobPhase.PENDING, id="resumed"),
+        pytest.param(status(CREATED, RESTARTING, SUCCEEDED), JobPhase.SUCCEEDED, id="an end is stronger than all else"),
+        pytest.param(status(CREATED, RAN, FAILED), JobPhase.FAILED, id="failed"),
     ],
 )
-def test_phase(stored: JobStatus, expected: Phase) -> None:
+def test_phase(stored: JobStatus, expected: JobPhase) -> None:
     assert phase(stored) is expected

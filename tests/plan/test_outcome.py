@@ -7,7 +7,7 @@ import pytest
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.plan import outcome, replicas
-from pytorchjob_operator.plan.outcome import Counts, Outcome, Phase
+from pytorchjob_operator.plan.outcome import Counts, JobPhase, Outcome
 from tests.factories import full_job, make_pod, pods, workers
 
 RUN, DONE, BAD, WAIT = PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.PENDING
@@ -24,98 +24,104 @@ def decide(seen: tuple[Pod, ...], **case: Any) -> Outcome:
 @pytest.mark.parametrize(
     ("case", "seen", "phase", "message"),
     [
-        pytest.param({}, (), Phase.PENDING, "PyTorchJob x waits for its pods to run.", id="nothing there yet"),
-        pytest.param({}, pods(WAIT, RUN), Phase.PENDING, "PyTorchJob x waits for its pods to run.", id="Master waits"),
-        pytest.param({}, pods(RUN, WAIT), Phase.RUNNING, "PyTorchJob x is running.", id="the Master runs"),
-        pytest.param(ALONE, workers(WAIT, RUN), Phase.RUNNING, "PyTorchJob ns/x is running.", id="any worker runs"),
+        pytest.param({}, (), JobPhase.PENDING, "PyTorchJob x waits for its pods to run.", id="nothing there yet"),
+        pytest.param(
+            {}, pods(WAIT, RUN), JobPhase.PENDING, "PyTorchJob x waits for its pods to run.", id="Master waits"
+        ),
+        pytest.param({}, pods(RUN, WAIT), JobPhase.RUNNING, "PyTorchJob x is running.", id="the Master runs"),
+        pytest.param(ALONE, workers(WAIT, RUN), JobPhase.RUNNING, "PyTorchJob ns/x is running.", id="any worker runs"),
         pytest.param(
             {},
             pods(DONE, RUN),
-            Phase.SUCCEEDED,
+            JobPhase.SUCCEEDED,
             "PyTorchJob x is successfully completed.",
             id="the Master alone decides",
         ),
         pytest.param(
             {"restart": "Never"},
             pods(DONE, BAD),
-            Phase.SUCCEEDED,
+            JobPhase.SUCCEEDED,
             "PyTorchJob x is successfully completed.",
             id="success is looked at before failure",
         ),
-        pytest.param({}, pods(RUN, DONE), Phase.RUNNING, "PyTorchJob x is running.", id="workers alone do not end it"),
-        pytest.param(ALONE, workers(RUN, DONE), Phase.RUNNING, "PyTorchJob ns/x is running.", id="one worker of two"),
+        pytest.param(
+            {}, pods(RUN, DONE), JobPhase.RUNNING, "PyTorchJob x is running.", id="workers alone do not end it"
+        ),
+        pytest.param(
+            ALONE, workers(RUN, DONE), JobPhase.RUNNING, "PyTorchJob ns/x is running.", id="one worker of two"
+        ),
         pytest.param(
             ALONE,
             workers(DONE, DONE),
-            Phase.SUCCEEDED,
+            JobPhase.SUCCEEDED,
             "PyTorchJob ns/x successfully completed.",
             id="all workers succeeded",
         ),
         pytest.param(
             ELASTIC,
             workers(RUN, DONE),
-            Phase.SUCCEEDED,
+            JobPhase.SUCCEEDED,
             "PyTorchJob ns/x successfully completed.",
             id="elastic: any one worker is enough",
         ),
         pytest.param(
             {"restart": "Never"},
             pods(RUN, BAD),
-            Phase.FAILED,
+            JobPhase.FAILED,
             "PyTorchJob x is failed because 1 Worker replica(s) failed.",
             id="Never: one failed worker fails the job",
         ),
         pytest.param(
             {"restart": "Never"},
             pods(BAD, BAD),
-            Phase.FAILED,
+            JobPhase.FAILED,
             "PyTorchJob x is failed because 1 Master replica(s) failed.",
             id="the Master is blamed first",
         ),
         pytest.param(
             {"restart": "Never", "workers": 2},
             (*pods(RUN, BAD), make_pod("worker-1", deleting=True)),
-            Phase.FAILED,
+            JobPhase.FAILED,
             "PyTorchJob x is failed because 2 Worker replica(s) failed.",
             id="Never: a terminating pod has failed too",
         ),
         pytest.param(
             {"restart": "Never", **ALONE},
             workers(DONE, BAD),
-            Phase.FAILED,
+            JobPhase.FAILED,
             "PyTorchJob x is failed because 1 Worker replica(s) failed.",
             id="one succeeded and one failed: failed, not both as under v1",
         ),
         pytest.param(
             {},
             pods(RUN, BAD),
-            Phase.RESTARTING,
+            JobPhase.RESTARTING,
             "job x is restarting because Worker replica(s) failed.",
             id="OnFailure: a failed pod is made again",
         ),
         pytest.param(
             {},
             (*pods(RUN), make_pod("worker-0", deleting=True)),
-            Phase.RESTARTING,
+            JobPhase.RESTARTING,
             "PyTorchJob x is restarting because 1 Worker replica(s) failed.",
             id="OnFailure: a pod that is being deleted",
         ),
         pytest.param(
-            {}, pods(RUN), Phase.RUNNING, "PyTorchJob x is running.", id="a pod that vanished is not a failure"
+            {}, pods(RUN), JobPhase.RUNNING, "PyTorchJob x is running.", id="a pod that vanished is not a failure"
         ),
         pytest.param(
             {"restart": "Never"},
             (*pods(RUN, RUN), make_pod("worker-5", BAD)),
-            Phase.RUNNING,
+            JobPhase.RUNNING,
             "PyTorchJob x is running.",
             id="a surplus pod may fail",
         ),
     ],
 )
-def test_decide(case: dict[str, Any], seen: tuple[Pod, ...], phase: Phase, message: str) -> None:
+def test_decide(case: dict[str, Any], seen: tuple[Pod, ...], phase: JobPhase, message: str) -> None:
     found = decide(seen, **case)
     assert (found.phase, found.message) == (phase, message)
-    assert (found.failure is not None) == (phase is Phase.FAILED)
+    assert (found.failure is not None) == (phase is JobPhase.FAILED)
 
 
 def test_pending_and_surplus_pods_count_nowhere() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.model import ConditionType, JobStatus
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 from pytorchjob_operator.observed import Pod, PodPhase, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan
 from pytorchjob_operator.problem import PodProblem
@@ -41,22 +41,22 @@ def events_of(plan: Plan) -> list[tuple[str, str, str]]:
         pytest.param(make_pod("worker-0"), [], id="all is well"),
         pytest.param(make_pod("worker-0", PodPhase.SUCCEEDED, exit_code=0), [], id="a good end needs no words"),
         pytest.param(
-            make_pod("worker-0", BAD, exit_code=3, cause=Cause.ERROR),
+            make_pod("worker-0", BAD, exit_code=3, cause=LossCause.ERROR),
             [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 3")],
             id="an exit code, in v1's words",
         ),
         pytest.param(
-            make_pod("worker-0", BAD, exit_code=137, cause=Cause.OOM_KILLED),
+            make_pod("worker-0", BAD, exit_code=137, cause=LossCause.OOM_KILLED),
             [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 137 (OOMKilled)")],
             id="what the code does not say is added",
         ),
         pytest.param(
-            make_pod("worker-0", BAD, exit_code=143, cause=Cause.SIGNAL),
+            make_pod("worker-0", BAD, exit_code=143, cause=LossCause.SIGNAL),
             [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 143 (it was asked to stop)")],
             id="what an agent means by a code",
         ),
         pytest.param(
-            make_pod("worker-0", BAD, exit_code=143, cause=Cause.SIGNAL, without_coordinator=True),
+            make_pod("worker-0", BAD, exit_code=143, cause=LossCause.SIGNAL, without_coordinator=True),
             [("Normal", "ExitedWithCode", "Pod: ns.x-worker-0 exited with code 143")],
             id="but not where no agent is",
         ),
@@ -177,10 +177,10 @@ def test_a_suspended_job_keeps_what_was_reported_of_pods_that_still_exist() -> N
 
 
 def test_a_pod_is_lost_whichever_replica_it_is() -> None:
-    pods = [make_pod("worker-0"), make_pod("worker-1", deleting=True, cause=Cause.PREEMPTED)]
-    assert plan_for(*pods, status=RUNNING).lost == (Cause.PREEMPTED,)
-    master = make_pod("master-0", deleting=True, cause=Cause.PREEMPTED)
-    assert plan_for(master, master=1, workers=None, status=RUNNING).lost == (Cause.PREEMPTED,)
+    pods = [make_pod("worker-0"), make_pod("worker-1", deleting=True, cause=LossCause.PREEMPTED)]
+    assert plan_for(*pods, status=RUNNING).lost == (LossCause.PREEMPTED,)
+    master = make_pod("master-0", deleting=True, cause=LossCause.PREEMPTED)
+    assert plan_for(master, master=1, workers=None, status=RUNNING).lost == (LossCause.PREEMPTED,)
 
 
 def test_a_pod_whose_replica_is_not_restarted_is_not_counted_with_the_others() -> None:
@@ -188,8 +188,8 @@ def test_a_pod_whose_replica_is_not_restarted_is_not_counted_with_the_others() -
         role: {"replicas": 1, "template": make_template(), "restartPolicy": policy}
         for role, policy in (("Master", "OnFailure"), ("Worker", "Never"))
     }
-    pods = [make_pod(who, deleting=True, cause=Cause.PREEMPTED) for who in ("master-0", "worker-0")]
-    assert plan_for(*pods, pytorchReplicaSpecs=roles, status=RUNNING).lost == (Cause.PREEMPTED,)
+    pods = [make_pod(who, deleting=True, cause=LossCause.PREEMPTED) for who in ("master-0", "worker-0")]
+    assert plan_for(*pods, pytorchReplicaSpecs=roles, status=RUNNING).lost == (LossCause.PREEMPTED,)
 
 
 def test_a_job_that_has_ended_loses_no_pods() -> None:
@@ -200,16 +200,16 @@ def test_a_job_that_has_ended_loses_no_pods() -> None:
 @pytest.mark.parametrize(
     ("pod", "job", "lost"),
     [
-        pytest.param({"cause": Cause.PREEMPTED}, {}, (Cause.PREEMPTED,), id="preempted"),
-        pytest.param({}, {}, (Cause.UNKNOWN,), id="nobody says why"),
-        pytest.param({"phase": BAD}, {}, (Cause.UNKNOWN,), id="killed and not gone yet"),
+        pytest.param({"cause": LossCause.PREEMPTED}, {}, (LossCause.PREEMPTED,), id="preempted"),
+        pytest.param({}, {}, (LossCause.UNKNOWN,), id="nobody says why"),
+        pytest.param({"phase": BAD}, {}, (LossCause.UNKNOWN,), id="killed and not gone yet"),
         pytest.param({"phase": PodPhase.SUCCEEDED}, {}, (), id="one that is done is missed by nobody"),
         pytest.param({"phase": PENDING}, {}, (), id="one that never ran failed nothing"),
         pytest.param({}, {"restart": "Never"}, (), id="under Never it is not made again"),
         pytest.param({"phase": BAD}, {"status": COUNTED}, (), id="one that the status counts already"),
     ],
 )
-def test_pods_that_are_taken_away(pod: dict[str, Any], job: dict[str, Any], lost: tuple[Cause, ...]) -> None:
+def test_pods_that_are_taken_away(pod: dict[str, Any], job: dict[str, Any], lost: tuple[LossCause, ...]) -> None:
     going = make_pod("worker-0", **{"phase": RUN, "deleting": True, **pod})
     plan = plan_for(going, make_pod("worker-1"), **{"status": RUNNING, **job})
     assert plan.lost == lost

@@ -6,9 +6,10 @@ import pytest
 
 from pytorchjob_agent.contract.first_failure import ENDED_EARLY
 from pytorchjob_agent.contract.messages import Done
+from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED
-from pytorchjob_operator.rounds.budget import root_cause
-from pytorchjob_operator.rounds.values import Failure
+from pytorchjob_operator.rounds.budget import _same_hang, first_failure, may_be_consequence, root_cause
+from pytorchjob_operator.rounds.values import Failure, PastRestart
 from tests.rounds.story import Job, another_leader, pause_before_restart, running, stopped
 
 
@@ -303,3 +304,47 @@ def failure(rank: int, message: str, at: float, **more: object) -> Failure:
 )
 def test_the_root_cause(failures: list[Failure], rank: int) -> None:
     assert root_cause(failures).rank == rank
+
+
+@pytest.mark.parametrize(
+    ("failed", "may_be"),
+    [
+        pytest.param(failure(0, "", 1.0, errors=BACKEND), True, id="a lost peer"),
+        pytest.param(failure(0, "no data", 1.0, errors=("ValueError",)), False, id="an error of its own"),
+        pytest.param(failure(0, "", 1.0, errors=("ValueError",)), True, id="an error without a word"),
+        pytest.param(failure(0, "bye", 1.0), True, id="Python's code after an error, of no known type"),
+        pytest.param(failure(0, "bye", 1.0, exit_code=3), False, id="a code that the script has chosen"),
+        pytest.param(failure(0, "", 1.0, exit_code=3), True, id="and of which nothing else is known"),
+        pytest.param(failure(0, "killed by SIGKILL", 1.0, exit_code=137), False, id="a kill"),
+        pytest.param(failure(0, "", 1.0, hang=True), False, id="a hang that nothing explains"),
+        pytest.param(failure(0, "", 1.0, hang=True, waits=True), True, id="a rank that waits for another one"),
+    ],
+)
+def test_what_a_lost_member_may_have_caused(failed: Failure, may_be: bool) -> None:
+    assert may_be_consequence(failed) is may_be
+
+
+def test_the_message_of_a_rank_that_ended_early_is_not_shown_as_an_error() -> None:
+    state = running(2).state
+    shown = first_failure(
+        state, [failure(0, "ended", 1.0, exit_code=0, early=True), failure(1, "", 2.0, errors=BACKEND)]
+    )
+    assert (shown.rank, shown.message, shown.others) == (0, "", 1)
+    assert first_failure(state, [failure(0, "no data", 1.0)]).message == "no data"
+
+
+@pytest.mark.parametrize(
+    ("apart", "steps", "ends"),
+    [
+        pytest.param(3599, (4, 4, 4), True, id="again and again at one place"),
+        pytest.param(3600, (4, 4, 4), False, id="too far apart"),
+        pytest.param(3599, (4, 4, 5), False, id="with a step between"),
+        pytest.param(3599, (0, 0, 0), True, id="without any step"),
+    ],
+)
+def test_the_same_hang_ends_the_job(apart: float, steps: tuple[int, ...], ends: bool) -> None:
+    row = [
+        PastRestart(1000.0 + apart * number, TrainingReason.WORKERS_HANG, "", True, "hang", step)
+        for number, step in enumerate(steps)
+    ]
+    assert _same_hang(row) is ends

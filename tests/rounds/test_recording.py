@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytorchjob_agent.contract.messages import Heartbeat, Hello, Join, RoundId
-from pytorchjob_operator.coordinator.recorder import Recorder
+from pytorchjob_operator.coordinator.recorder import Recording
 from pytorchjob_operator.replay import rounds_command
 from pytorchjob_operator.rounds import recording
 from pytorchjob_operator.rounds.decide import decide
@@ -38,7 +38,7 @@ INPUTS: list[Input] = [
 
 def record(path: Path) -> JobState:
     """Decide about all inputs, and record them."""
-    recorder, state = Recorder(path), JobState(POLICY, 3)
+    recorder, state = Recording(path), JobState(POLICY, 3)
     for at, input_ in enumerate(INPUTS, 100):
         recorder("a-job", state, input_, float(at))
         state = decide(state, input_, float(at)).state
@@ -54,7 +54,7 @@ def test_a_replay_ends_in_the_same_state(tmp_path: Path) -> None:
 
 
 def test_a_replay_of_a_resumed_job_begins_after_its_last_round(tmp_path: Path) -> None:
-    recorder, state = Recorder(tmp_path / "file"), JobState(POLICY, 3, finished_round=RoundId(3, 7, 1))
+    recorder, state = Recording(tmp_path / "file"), JobState(POLICY, 3, finished_round=RoundId(3, 7, 1))
     for at, input_ in enumerate(INPUTS, 100):
         recorder("a-job", state, input_, float(at))
         state = decide(state, input_, float(at)).state

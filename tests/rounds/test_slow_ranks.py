@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from pytorchjob_operator.rounds.slow_ranks import COMPARISONS, WARM_UP, OwnTimes, Window, Worker, add, compare
+from pytorchjob_operator.rounds.slow_ranks import COMPARISONS, WARM_UP, RoundTimes, Window, Worker, add, compare
 
 HOUR = 3600 // 4
 """Windows of an hour."""
@@ -13,7 +13,7 @@ HOUR = 3600 // 4
 
 def follow(windows: Iterator[Sequence[float]] | Sequence[Sequence[float]], first: int = WARM_UP + 1) -> list[set[int]]:
     """The slow members after each round of windows; one worker each."""
-    known, seen = OwnTimes(), []
+    known, seen = RoundTimes(), []
     for number, shares in enumerate(windows, first):
         for index, share in enumerate(shares):
             known = add(known, {(index, 0): Window(number, share)}, len(shares), 4.0 * number)
@@ -60,7 +60,7 @@ def test_a_rank_with_a_long_warm_up_is_not_named_once_most_windows_are_equal() -
 
 
 def test_a_window_that_is_reported_again_counts_once() -> None:
-    known = OwnTimes()
+    known = RoundTimes()
     for _ in range(8):
         for index, share in enumerate(LAST_SLOW):
             known = add(known, {(index, 0): Window(2, share)}, 3, 1.0)
@@ -68,14 +68,14 @@ def test_a_window_that_is_reported_again_counts_once() -> None:
 
 
 def test_without_a_window_of_each_rank_nothing_is_compared() -> None:
-    known = OwnTimes()
+    known = RoundTimes()
     for number in range(8):
         known = add(known, {(0, 0): Window(number, 0.9), (0, 1): Window(number, 0.5)}, 3, 1.0)
     assert known.lags == ()
 
 
 def test_a_slow_rank_keeps_the_time_at_which_it_was_found() -> None:
-    known = OwnTimes()
+    known = RoundTimes()
     for number in range(1, 9):
         for index, share in enumerate(LAST_SLOW):
             known = add(known, {(index, 0): Window(WARM_UP + number, share)}, 3, float(number))

@@ -22,10 +22,10 @@ from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.rendezvous import agreement, failure_messages, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats
-from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers, decide
+from pytorchjob_agent.rendezvous.decide import Snapshot, Step, StepKind, Workers, decide
 from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
-from pytorchjob_agent.rendezvous.waiting import Known, Waiting
+from pytorchjob_agent.rendezvous.waiting import WaitProgress, WaitSnapshot
 
 from .clock import Action, Sleeper
 from .leader import JOB, TOKENS
@@ -77,7 +77,7 @@ class Agent(Sleeper):
         """None while it has none."""
         self.finished: RoundId | None = None
         """The round in which its workers ended well."""
-        self.waiting: Waiting | None = None
+        self.waiting: WaitProgress | None = None
         self.reports: tuple[Message, ...] = ()
         self.port = 0
         self.store: SignedStore | None = None
@@ -266,24 +266,24 @@ class Agent(Sleeper):
 
     def _act(self, step: Step) -> None:
         match step.kind:
-            case Kind.REPORT_FAILURE:
+            case StepKind.REPORT_FAILURE:
                 self._fail(step)
-            case Kind.REGROUP:
+            case StepKind.REGROUP:
                 self._regroup(step)
-            case Kind.REPORT_DONE:
+            case StepKind.REPORT_DONE:
                 self._done()
-            case Kind.REPORT_LEAVING:
+            case StepKind.REPORT_LEAVING:
                 self.reported_leaving = True
                 self.session.send(self._heartbeat())
                 self.session.leave(GRACE_SECONDS - 2.0, "SIGTERM")
                 self._update()
-            case Kind.LEAVE:
+            case StepKind.LEAVE:
                 self.die(143, step.reason)
-            case Kind.STOP:
+            case StepKind.STOP:
                 self._stopped(step.stop or Stop(ExitCode.FENCED, ExitReason.FENCED, step.reason))
-            case Kind.FINISH:
+            case StepKind.FINISH:
                 self._linger(step.reason)
-            case Kind.WAIT:
+            case StepKind.WAIT:
                 pass
 
     def _fail(self, step: Step) -> None:
@@ -381,15 +381,15 @@ class Agent(Sleeper):
         now, inbox = self.monotonic(), self.session.inbox
         join = Join(self.port, commands.ended(inbox), caused)
         offered = by_members and waiting.may_offer(self._known()) and self._offer()
-        self.waiting = Waiting(now, join, offered)
+        self.waiting = WaitProgress(now, join, offered)
         if not offered:
             self.session.join(reports, join, now=self.monotonic())
             self._update()
         self._wake()
 
-    def _known(self) -> Known:
+    def _known(self) -> WaitSnapshot:
         now = self.monotonic()
-        return Known(
+        return WaitSnapshot(
             now=now,
             inbox=self.session.inbox,
             away=self.session.away(now),
@@ -433,7 +433,7 @@ class Agent(Sleeper):
                 self._update()
             case waiting.Offer() if self._offer():
                 pass
-            case waiting.Stopped() | waiting.Fenced() | waiting.Leaving() | waiting.Unreachable():
+            case waiting.Stopped() | waiting.Fenced() | waiting.Leaving() | waiting.NotReached():
                 self._without_round(step)
                 return
             case _:
@@ -454,7 +454,7 @@ class Agent(Sleeper):
                 self.die(143, reason)
             case waiting.Fenced(reason):
                 self.die(int(ExitCode.FENCED), reason)
-            case waiting.Unreachable(reason):
+            case waiting.NotReached(reason):
                 self.die(int(ExitCode.RENDEZVOUS), reason)
 
     def _offer(self) -> bool:

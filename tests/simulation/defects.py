@@ -152,8 +152,8 @@ DEFECTS = [
         "an agent that was cut off hides why its round ended",
         "ours: its peers reported the failures of their workers before its Join, which cost a restart",
         f"{AGENT}/decide.py",
-        'was heard for {snapshot.silence:.0f} s"\n        return Step(Kind.REGROUP, reason, caused=True)',
-        'was heard for {snapshot.silence:.0f} s"\n        return Step(Kind.REGROUP, reason)',
+        'was heard for {snapshot.silence:.0f} s"\n        return Step(StepKind.REGROUP, reason, caused=True)',
+        'was heard for {snapshot.silence:.0f} s"\n        return Step(StepKind.REGROUP, reason)',
     ),
     Defect(
         "restarts are counted per agent",

@@ -10,7 +10,7 @@ from pytorchjob.cluster.api import Cluster
 from pytorchjob.cluster.errors import JobMissing
 from pytorchjob.logs.printing import Entry
 from pytorchjob.logs.ranks import parse_ranks
-from pytorchjob.logs.session import LogOptions, Session
+from pytorchjob.logs.session import LogOptions, LogSession
 from pytorchjob_operator import names
 
 _MOST_BATCHES = 64
@@ -61,7 +61,7 @@ class _Lines:
 
     def __init__(self, cluster: Cluster, job: str, options: LogOptions, *, follow: bool) -> None:
         self._cluster, self._job, self._follow = cluster, job, follow
-        self._session = Session(cluster, job, options, lambda text: None)
+        self._session = LogSession(cluster, job, options, lambda text: None)
         self._batches: queue.Queue[Sequence[Entry] | Exception | None] = queue.Queue(_MOST_BATCHES)
         self._left = Event()
 

@@ -84,6 +84,6 @@ class Cluster(Protocol):
         """Open a container's log: lines with the node's timestamp and their line end; ends when the log does.
 
         The last line may lack its end: the connection ended within it, or the container did. A broken connection raises
-        `Unreachable`. So does one on which nothing arrives: for a minute or more if it is followed, else for the time
-        of a request.
+        `ApiServerUnreachable`. So does one on which nothing arrives: for a minute or more if it is followed, else for
+        the time of a request.
         """

@@ -20,7 +20,7 @@ class NoCluster(ClusterError):
     """There is no kubeconfig, or it cannot be used."""
 
 
-class Unreachable(ClusterError):
+class ApiServerUnreachable(ClusterError):
     """The API server does not answer."""
 
 

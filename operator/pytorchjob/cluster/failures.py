@@ -11,13 +11,13 @@ from typing import Any
 
 from pytorchjob.cluster.errors import (
     AlreadyExists,
+    ApiServerUnreachable,
     ClusterError,
     Missing,
     NoCluster,
     NoPermission,
     NotInstalled,
     Rejected,
-    Unreachable,
 )
 from pytorchjob_operator import names
 
@@ -34,7 +34,7 @@ _FORBIDDEN = "it is forbidden"
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RequestFailure:
     """An answer that is not what the request asked for."""
 
     status: int
@@ -64,7 +64,7 @@ class Failure:
         return self.text.lstrip().startswith("<")
 
 
-def explain(failure: Failure) -> ClusterError:
+def explain(failure: RequestFailure) -> ClusterError:
     """Return the error for an answer with a status of 300 or more."""
     try:
         return _KINDS.get(failure.status, _unknown)(failure)
@@ -72,13 +72,13 @@ def explain(failure: Failure) -> ClusterError:
         return no_api_server(failure.source, f"an unknown error, with status {failure.status}")
 
 
-def _unauthorized(failure: Failure) -> ClusterError:
+def _unauthorized(failure: RequestFailure) -> ClusterError:
     remedy = "your token or certificate has expired or belongs to another cluster: log in again, or choose --context"
     why = f": {failure.message}" if failure.message else ""
     return NoCluster(f"the API server does not accept your credentials ({failure.source}){why}", remedy)
 
 
-def _forbidden(failure: Failure) -> ClusterError:
+def _forbidden(failure: RequestFailure) -> ClusterError:
     found = _CANNOT.search(failure.message)
     if found is None:
         if "exceeded quota" in failure.message:
@@ -95,7 +95,7 @@ def _forbidden(failure: Failure) -> ClusterError:
     return NoPermission(f"{found['user']} may not {found['verb']} {resource}{place}", check)
 
 
-def _not_found(failure: Failure) -> ClusterError:
+def _not_found(failure: RequestFailure) -> ClusterError:
     if space := _NO_NAMESPACE.search(failure.message):
         remedy = f"choose another with -n, or create it: kubectl create namespace {space[1]}"
         return Missing(f"the namespace {space[1]} does not exist", remedy)
@@ -106,7 +106,7 @@ def _not_found(failure: Failure) -> ClusterError:
     return Missing(failure.message)
 
 
-def _conflict(failure: Failure) -> ClusterError:
+def _conflict(failure: RequestFailure) -> ClusterError:
     if failure.body.get("reason") == "AlreadyExists":
         details = failure.body.get("details") or {}
         what = f"{details.get('kind', 'object')} {details.get('name', '')}".strip()
@@ -114,33 +114,35 @@ def _conflict(failure: Failure) -> ClusterError:
     return ClusterError(f"another client changed it at the same moment: {failure.message}", "repeat the command")
 
 
-def _invalid(failure: Failure) -> ClusterError:
+def _invalid(failure: RequestFailure) -> ClusterError:
     causes = (failure.body.get("details") or {}).get("causes") or []
     lines = [f"{cause['field']}: {cause['message']}" for cause in causes if cause.get("field") and cause.get("message")]
     listed = "\n  ".join(dict.fromkeys(lines)) or failure.message
     return Rejected(f"the API server refuses the object:\n  {listed}", "correct these fields")
 
 
-def _bad_request(failure: Failure) -> ClusterError:
+def _bad_request(failure: RequestFailure) -> ClusterError:
     return Rejected(f"the API server does not understand the request: {failure.message}")
 
 
-def _busy(failure: Failure) -> ClusterError:
+def _busy(failure: RequestFailure) -> ClusterError:
     remedy = "repeat the command in a minute"
-    return Unreachable(f"the API server has too much to do and refused several attempts: {failure.message}", remedy)
+    return ApiServerUnreachable(
+        f"the API server has too much to do and refused several attempts: {failure.message}", remedy
+    )
 
 
-def _unknown(failure: Failure) -> ClusterError:
+def _unknown(failure: RequestFailure) -> ClusterError:
     why = f"{failure.status}: {failure.message}" if failure.message else f"status {failure.status}"
     if failure.status >= 500:
         remedy = "repeat the command; if it fails again, ask an administrator"
-        return Unreachable(f"the API server fails with {why}", remedy)
+        return ApiServerUnreachable(f"the API server fails with {why}", remedy)
     if failure.status < 400:
         return no_api_server(failure.source, f"a redirection, with status {failure.status}")
     return ClusterError(f"the API server refuses it with {why}")
 
 
-_KINDS: dict[int, Callable[[Failure], ClusterError]] = {
+_KINDS: dict[int, Callable[[RequestFailure], ClusterError]] = {
     400: _bad_request,
     401: _unauthorized,
     403: _forbidden,
@@ -151,13 +153,13 @@ _KINDS: dict[int, Callable[[Failure], ClusterError]] = {
 }
 
 
-def no_api_server(source: str, answer: str) -> Unreachable:
+def no_api_server(source: str, answer: str) -> ApiServerUnreachable:
     """Return the error for an answer that no API server gives: of a login page, a proxy, or another program."""
     remedy = "correct the server in the kubeconfig, or log in to the network or proxy in front of it"
-    return Unreachable(f"what answers is no API server ({source}): it sends {answer}", remedy)
+    return ApiServerUnreachable(f"what answers is no API server ({source}): it sends {answer}", remedy)
 
 
-def unreachable(kind: str, why: str, server: str, source: str) -> Unreachable:
+def unreachable(kind: str, why: str, server: str, source: str) -> ApiServerUnreachable:
     """Return the error for a request without an answer; `kind` is the name of the HTTP library's exception."""
     cause, remedy = _NO_ANSWER.get(kind, (why, "check the network, and whether the cluster runs"))
     if kind == "NewConnectionError" and "refused" not in why:
@@ -168,7 +170,7 @@ def unreachable(kind: str, why: str, server: str, source: str) -> Unreachable:
     if "CERTIFICATE_VERIFY_FAILED" in why or "Hostname mismatch" in why:
         cause = f"its certificate is not trusted: {_reason(why)}"
         remedy = "the kubeconfig's certificate-authority or tls-server-name does not fit this server: get a new one"
-    return Unreachable(f"the API server {server} does not answer ({source}): {cause}", remedy)
+    return ApiServerUnreachable(f"the API server {server} does not answer ({source}): {cause}", remedy)
 
 
 def _reason(why: str) -> str:

@@ -20,7 +20,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from pytorchjob import __version__
 from pytorchjob.cluster.errors import ClusterError, NoCluster
-from pytorchjob.cluster.failures import Failure, explain, no_api_server, unreachable
+from pytorchjob.cluster.failures import RequestFailure, explain, no_api_server, unreachable
 from pytorchjob.cluster.kubeconfig import Access
 from pytorchjob.cluster.options import DEFAULT_SECONDS
 
@@ -150,7 +150,7 @@ class Http:
                 self.sleep(pause)
             else:
                 break
-        raise explain(Failure(response.status, text, self.access.source))
+        raise explain(RequestFailure(response.status, text, self.access.source))
 
     def _send(self, request: Request, seconds: float | None) -> urllib3.BaseHTTPResponse:
         query = f"?{urlencode(request.query)}" if request.query else ""

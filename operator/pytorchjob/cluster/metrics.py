@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pytorchjob.cluster.api import Cluster, Object
-from pytorchjob.cluster.errors import ClusterError, NoPermission, Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable, ClusterError, NoPermission
 from pytorchjob.cluster.paths import labelled
 from pytorchjob_operator.names import LABEL_JOB_NAME
 
@@ -17,7 +17,7 @@ def read_pod_metrics(cluster: Cluster, job: str | None = None, *, all_namespaces
     path = f"{METRICS}{pods_of_jobs(cluster.namespace, job, all_namespaces=all_namespaces)}"
     try:
         found = cluster.read(path)
-    except Unreachable as error:
+    except ApiServerUnreachable as error:
         raise _silent(cluster, error) from error
     if found is not None:
         return list(found.get("items") or ())
@@ -38,7 +38,7 @@ def pods_of_jobs(namespace: str, job: str | None, *, all_namespaces: bool = Fals
     return labelled(f"{place}/pods", LABEL_JOB_NAME, job or "")
 
 
-def _silent(cluster: Cluster, error: Unreachable) -> ClusterError:
+def _silent(cluster: Cluster, error: ApiServerUnreachable) -> ClusterError:
     """Return the error for an API server that answers, but not for the metrics server behind it."""
     service = cluster.read(SERVICE) or {}
     conditions = (service.get("status") or {}).get("conditions") or ()

@@ -12,7 +12,7 @@ from pytorchjob.cluster.failures import no_api_server
 from pytorchjob.cluster.http import Http, Query, Request
 from pytorchjob.cluster.kinds import Kinds
 from pytorchjob.cluster.paths import check_name
-from pytorchjob.cluster.watching import Watch, list_all
+from pytorchjob.cluster.watching import ObjectWatch, list_all
 from pytorchjob_operator import names
 
 _API = f"/apis/{names.API_VERSION}"
@@ -118,11 +118,11 @@ class RemoteCluster:
     def watch(self, job: str | None = None) -> Iterator[Change]:
         """Yield the jobs (or this one) as they are, then each change, without an end."""
         query = {"fieldSelector": f"metadata.name={job}"} if job else {}
-        return iter(Watch(self._http, self._jobs(), query))
+        return iter(ObjectWatch(self._http, self._jobs(), query))
 
     def watch_pods(self, job: str) -> Iterator[Change]:
         """Yield a job's pods as they are, then each change, without an end."""
-        return iter(Watch(self._http, self._core("pods"), _pods_of(job)))
+        return iter(ObjectWatch(self._http, self._core("pods"), _pods_of(job)))
 
     def log(self, request: LogRequest) -> AbstractContextManager[Iterator[bytes]]:
         """Open a container's log: lines with the node's timestamp and their line end."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytorchjob.cluster.api import DELETED, Change, Object
-from pytorchjob.cluster.errors import ClusterError, Unreachable
-from pytorchjob.cluster.failures import Failure, explain
+from pytorchjob.cluster.errors import ApiServerUnreachable, ClusterError
+from pytorchjob.cluster.failures import RequestFailure, explain
 from pytorchjob.cluster.http import Http, Query, Request
 
 _SERVER_SECONDS = 290
@@ -23,7 +23,7 @@ class _Expired(Exception):  # noqa: N818 -- it reads better in `except`
 
 
 @dataclass
-class Known:
+class KnownObjects:
     """The objects of a watch as its reader knows them, by uid."""
 
     objects: dict[str, Object] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Known:
 
 
 @dataclass
-class Watch:
+class ObjectWatch:
     """A list and its changes."""
 
     http: Http
     path: str
     query: Query
-    known: Known = field(default_factory=Known)
+    known: KnownObjects = field(default_factory=KnownObjects)
     _position: str | None = None
     """The version that the next watch continues from; None: list first."""
 
@@ -74,7 +74,7 @@ class Watch:
                 self.http.sleep(_PAUSES[0])  # the server has ended the watch
             except _Expired:
                 self._position = None
-            except Unreachable:
+            except ApiServerUnreachable:
                 if failures == len(_PAUSES):
                     raise
                 self.http.sleep(_PAUSES[failures])
@@ -106,7 +106,7 @@ class Watch:
         if kind == "ERROR":
             if item.get("code") == _EXPIRED:
                 raise _Expired
-            raise explain(Failure(int(item.get("code") or 500), json.dumps(item)))
+            raise explain(RequestFailure(int(item.get("code") or 500), json.dumps(item)))
         self._position = _version(item)
         if kind != "BOOKMARK":
             yield from self.known.changed(kind, item)

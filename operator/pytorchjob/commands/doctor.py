@@ -15,8 +15,8 @@ from pytorchjob.cluster.gather import gather_cluster, gather_job, missing_defini
 from pytorchjob.commands.options import JOB_NAME, complete_jobs, output_option, with_cluster
 from pytorchjob.commands.outcome import FAILED
 from pytorchjob.screen import doctor
-from pytorchjob.screen.colour import Line, paint
-from pytorchjob.view.cluster_view import Check, ClusterView, make_cluster_view
+from pytorchjob.screen.colour import StyledLine, paint
+from pytorchjob.view.cluster_view import ClusterCheck, ClusterView, make_cluster_view
 from pytorchjob.view.job_view import finding_json, make_job_view
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator.terminal import say
@@ -59,11 +59,11 @@ def _json(view: ClusterView) -> dict[str, Any]:
     }
 
 
-def _check_json(check: Check) -> dict[str, Any]:
+def _check_json(check: ClusterCheck) -> dict[str, Any]:
     step = check.step if check.ok is False else None
     following = {"text": step.text, "command": step.command} if step else None
     return {"name": check.name, "ok": check.ok, "text": check.text, "next": following}
 
 
-def _print(lines: Iterable[Line], data: dict[str, Any], output: str | None) -> None:
+def _print(lines: Iterable[StyledLine], data: dict[str, Any], output: str | None) -> None:
     say(json.dumps(data, indent=4, ensure_ascii=False) if output == "json" else paint(lines))

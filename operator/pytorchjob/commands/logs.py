@@ -16,7 +16,7 @@ from pytorchjob.commands.outcome import FAILED, INVALID, fail
 from pytorchjob.logs.containers import container_names, short_name
 from pytorchjob.logs.printing import Printer, terminal_paint
 from pytorchjob.logs.ranks import Ranks, parse_ranks, pod_ranks
-from pytorchjob.logs.session import LogOptions, Session
+from pytorchjob.logs.session import LogOptions, LogSession
 from pytorchjob.view.job_view import make_job_view
 from pytorchjob.view.reading import ended
 from pytorchjob_operator import names
@@ -68,7 +68,7 @@ def logs_command(
     end = ended(cluster.job(job))
     pods = cluster.pods(job)
     _check(pods, options)
-    session = Session(cluster, job, options, lambda text: say(f"note: {text}", err=True))
+    session = LogSession(cluster, job, options, lambda text: say(f"note: {text}", err=True))
     paint = terminal_paint() if sys.stdout.isatty() else None
     printer = Printer(sys.stdout.buffer, paint, timestamps=timestamps, terminal=sys.stdout.isatty())
     if not pods and (not follow or end):

@@ -20,7 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pytorchjob.cluster.api import Cluster
-from pytorchjob.cluster.errors import ClusterError, JobMissing, NoCluster, Rejected, Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable, ClusterError, JobMissing, NoCluster, Rejected
 from pytorchjob.cluster.options import ConnectOptions
 from pytorchjob.cluster.paths import check_name
 from pytorchjob.commands.outcome import INTERRUPTED, fail_with
@@ -151,7 +151,7 @@ def _or_here(given: dict[str, Any], action: Callable[[], None]) -> None:
     """Run a command; if its job is not found in a cluster and is one of this machine, the error says so."""
     try:
         action()
-    except (NoCluster, Unreachable, JobMissing) as error:
+    except (NoCluster, ApiServerUnreachable, JobMissing) as error:
         if given.get("local") is False and _is_here(given.get("job")):
             error.remedy = "it is a job of this machine: add --local"
         raise

@@ -9,13 +9,13 @@ from traceback import extract_tb
 from typing import NoReturn
 
 from pytorchjob.cluster.errors import (
+    ApiServerUnreachable,
     ClusterError,
     Missing,
     NoCluster,
     NoPermission,
     NotInstalled,
     Rejected,
-    Unreachable,
 )
 from pytorchjob_operator.terminal import say
 
@@ -30,7 +30,7 @@ _NO_OUTPUT = {errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}
 _STATUS: tuple[tuple[type[ClusterError], int], ...] = (
     (Rejected, INVALID),
     (NoCluster, NO_ACCESS),
-    (Unreachable, NO_ACCESS),
+    (ApiServerUnreachable, NO_ACCESS),
     (NoPermission, NO_ACCESS),
     (NotInstalled, NO_ACCESS),
     (Missing, MISSING),

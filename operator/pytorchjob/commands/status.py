@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from pytorchjob.cluster.api import Cluster
-from pytorchjob.cluster.errors import Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable
 from pytorchjob.cluster.gather import gather_job
 from pytorchjob.commands.options import (
     DURATION,
@@ -53,7 +53,7 @@ def status_command(cluster: Cluster, job: str, watch: bool, interval: float, out
         _pause(interval)
         try:
             view = _show(_read(cluster, job), view, output)
-        except Unreachable as error:
+        except ApiServerUnreachable as error:
             say(f"{error.message}; still watching", err=True)
 
 

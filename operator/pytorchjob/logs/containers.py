@@ -12,7 +12,7 @@ from pytorchjob_operator import names
 Object = dict[str, Any]
 
 
-class Phase(Enum):
+class LogPhase(Enum):
     """The life of a container's log."""
 
     NOT_STARTED = "not started"
@@ -28,7 +28,7 @@ class Phase(Enum):
 class LogState:
     """What a pod shows of the log of one of its containers."""
 
-    phase: Phase
+    phase: LogPhase
     restarts: int = 0
     started: int | None = None
     """When the container began whose log the node gives: nanoseconds, in whole seconds."""
@@ -38,7 +38,7 @@ class LogState:
     """The container has started at least once in this pod."""
 
 
-GONE = LogState(Phase.GONE)
+GONE = LogState(LogPhase.GONE)
 
 
 def log_state(pod: Object, container: str) -> LogState:
@@ -48,10 +48,10 @@ def log_state(pod: Object, container: str) -> LogState:
     current = now.get("running") or now.get("terminated") or before
     started, restarts = _time(current.get("startedAt")), int(found.get("restartCount") or 0)
     if has_finished(pod) or _is_last(pod, container, now.get("terminated")):
-        return LogState(Phase.ENDED, restarts, started, begun=bool(current))
+        return LogState(LogPhase.ENDED, restarts, started, begun=bool(current))
     if not current:
-        return LogState(Phase.NOT_STARTED, restarts, None, _why_not(pod, now.get("waiting") or {}))
-    return LogState(Phase.OPEN, restarts, started, begun=True)
+        return LogState(LogPhase.NOT_STARTED, restarts, None, _why_not(pod, now.get("waiting") or {}))
+    return LogState(LogPhase.OPEN, restarts, started, begun=True)
 
 
 def container_names(pod: Object) -> list[str]:

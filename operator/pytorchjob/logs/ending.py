@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from pytorchjob.logs.containers import LogState, Phase
+from pytorchjob.logs.containers import LogPhase, LogState
 
 SETTLE_SECONDS = 5.0
 """A container that outlives its job is followed until it prints nothing for this time."""
@@ -12,7 +12,7 @@ DRAIN_SECONDS = 300.0
 
 
 @dataclass(slots=True)
-class Ending:
+class EndOfJob:
     """The end of a job, and the time of the last line; all times are monotonic seconds."""
 
     ended_at: float | None = None
@@ -22,10 +22,10 @@ class Ending:
         """True if nothing more comes of the logs that are left: the state of each, and whether it is current."""
         if self.ended_at is None:
             return False
-        begun = [(state, current) for state, current in left if state.phase is not Phase.NOT_STARTED]
+        begun = [(state, current) for state, current in left if state.phase is not LogPhase.NOT_STARTED]
         if not begun:
             return True
-        outlive = all(state.phase is Phase.OPEN and current for state, current in begun)
+        outlive = all(state.phase is LogPhase.OPEN and current for state, current in begun)
         return outlive and (self.is_late(now) or now - max(self.line_at, self.ended_at) >= SETTLE_SECONDS)
 
     def is_late(self, now: float) -> bool:

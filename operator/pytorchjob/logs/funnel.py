@@ -6,7 +6,7 @@ from threading import Condition, Lock
 from typing import Generic, TypeVar
 
 from pytorchjob.logs.merge import Merger
-from pytorchjob.logs.reader import Stopped
+from pytorchjob.logs.reader import SessionOver
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Funnel(Generic[T]):
                 self._lines.notify()
 
     def check(self) -> None:
-        """Raise `Stopped` if nothing takes lines any more."""
+        """Raise `SessionOver` if nothing takes lines any more."""
         with self._lines:
             self._check()
 
@@ -91,4 +91,4 @@ class Funnel(Generic[T]):
 
     def _check(self) -> None:
         if self._stopped:
-            raise Stopped
+            raise SessionOver

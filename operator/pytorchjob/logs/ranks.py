@@ -44,7 +44,7 @@ def _span(part: str) -> tuple[int, int]:
     return first, last
 
 
-class Origin(NamedTuple):
+class LineOrigin(NamedTuple):
     """Where a line comes from."""
 
     label: str
@@ -71,29 +71,29 @@ class PodRanks:
             return frozenset()
         return frozenset(range(self._first, self._first + self._count))
 
-    def origin(self, text: bytes) -> Origin:
+    def origin(self, text: bytes) -> LineOrigin:
         """Find the origin of the pod's next line."""
         if found := _RANK.match(text):
             rank = int(found[1])
             self._named = True
             self._known.add(rank)
-            return Origin(f"rank{rank}", rank, text[found.end() :])
+            return LineOrigin(f"rank{rank}", rank, text[found.end() :])
         if found := _TORCHRUN.match(text):
             return self._process(int(found[1]), text[found.end() :])
         if text.startswith(_AGENT):
             self._read_round(text)
         elif self._first is not None and self._count == 1 and not self._named:
-            return Origin(f"rank{self._first}", self._first, text)
-        return Origin(self.name, None, text)
+            return LineOrigin(f"rank{self._first}", self._first, text)
+        return LineOrigin(self.name, None, text)
 
-    def shows(self, origin: Origin, ranks: Ranks) -> bool:
+    def shows(self, origin: LineOrigin, ranks: Ranks) -> bool:
         """True if a person who chose these ranks wants the line: lines of the pod come with those of its ranks."""
         return ranks.has_any(self._known) if origin.rank is None else ranks.has(origin.rank)
 
-    def _process(self, number: int, text: bytes) -> Origin:
+    def _process(self, number: int, text: bytes) -> LineOrigin:
         if self._first is None or self._count is None:
-            return Origin(f"{self.name}:{number}", None, text)
-        return Origin(f"rank{self._first + number}", self._first + number, text)
+            return LineOrigin(f"{self.name}:{number}", None, text)
+        return LineOrigin(f"rank{self._first + number}", self._first + number, text)
 
     def _read_round(self, text: bytes) -> None:
         if found := _ROUND.match(text):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pytorchjob.cluster.api import Cluster, LogRequest
-from pytorchjob.cluster.errors import ClusterError, NoCluster, NoPermission, Unreachable
-from pytorchjob.logs.containers import LogState, Phase
+from pytorchjob.cluster.errors import ApiServerUnreachable, ClusterError, NoCluster, NoPermission
+from pytorchjob.logs.containers import LogPhase, LogState
 from pytorchjob.logs.lines import Line, is_whole, parse, to_moment
-from pytorchjob.logs.resume import Resume, Stream
+from pytorchjob.logs.resume import Resume, ResumedStream
 
 _FATAL = (NoPermission, NoCluster)
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.1, 4.0
@@ -32,7 +32,7 @@ _ATTEMPTS = 5
 """Failures in a row, before a log that is not followed cannot be read."""
 
 
-class Stopped(Exception):  # noqa: N818 -- it is not an error
+class SessionOver(Exception):  # noqa: N818 -- it is not an error
     """The session is over."""
 
 
@@ -40,8 +40,8 @@ class Replaced(Exception):  # noqa: N818 -- it is not an error
     """The pod does not exist, or another pod has its name."""
 
 
-class Link(Protocol):
-    """What a reader may use of the session. All methods but `state` raise `Stopped` when the session is over."""
+class ReaderLink(Protocol):
+    """What a reader may use of the session. All methods but `state` raise `SessionOver` when the session is over."""
 
     def state(self) -> LogState:
         """Return what the newest known version of the pod shows."""
@@ -63,7 +63,7 @@ class Link(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerPlace:
     """A container of a pod."""
 
     namespace: str
@@ -95,7 +95,9 @@ class _Failures:
 class Reader:
     """Reads one log; `follow`, `snapshot` or `previous` is called once."""
 
-    def __init__(self, cluster: Cluster, place: Place, link: Link, resume: Resume, tail: int | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, place: ContainerPlace, link: ReaderLink, resume: Resume, tail: int | None = None
+    ) -> None:
         """Begin at the end of what `resume` has taken, or `tail` lines before the end of the log."""
         self._cluster, self._place, self._link = cluster, place, link
         self._resume, self._tail = resume, tail
@@ -106,7 +108,7 @@ class Reader:
     def follow(self) -> None:
         """Read until the container has ended for good, or its pod is gone."""
         failures = _Failures()
-        while (state := self._link.state()).phase is not Phase.GONE and failures.replaced < _GONE_AFTER:
+        while (state := self._link.state()).phase is not LogPhase.GONE and failures.replaced < _GONE_AFTER:
             before = self._taken
             if self._attempt(state, failures):
                 return
@@ -114,9 +116,9 @@ class Reader:
             self._link.idle()
             failures.idle = 0 if self._taken > before else failures.idle + 1
             self._link.pause(failures.pause)
-        if state.phase is not Phase.GONE:
+        if state.phase is not LogPhase.GONE:
             self._link.pause(_LONGEST_PAUSE)
-        if self._link.state().phase is not Phase.GONE:
+        if self._link.state().phase is not LogPhase.GONE:
             self._note("its log cannot be read: the pod was removed, or you may not get pods")
         if failures.cut:
             self._note("its last lines may be missing: the pod was removed before they could be read")
@@ -133,7 +135,7 @@ class Reader:
         """Read the log of the container before the last restart."""
         try:
             self._insist(self._pass_previous)
-        except (*_FATAL, Unreachable):
+        except (*_FATAL, ApiServerUnreachable):
             raise
         except ClusterError:
             self._note("has no previous log: its container has not restarted, or the node has removed the log")
@@ -141,27 +143,27 @@ class Reader:
     def _attempt(self, state: LogState, failures: _Failures) -> bool:
         """Make a pass; True if it was the last."""
         try:
-            if state.phase is Phase.NOT_STARTED:
+            if state.phase is LogPhase.NOT_STARTED:
                 self._tail = None  # it begins later, so that all its lines are wanted
             elif state.begun:
-                self._pass(state.phase, follow=state.phase is Phase.OPEN)
+                self._pass(state.phase, follow=state.phase is LogPhase.OPEN)
             failures.replaced = failures.refused = 0
             failures.cut = False
         except Replaced:
             failures.replaced += 1
         except _FATAL:
             raise
-        except Unreachable:
+        except ApiServerUnreachable:
             failures.replaced = failures.refused = 0
             failures.cut = True
         except ClusterError as error:
             return self._is_refused(state, failures, error)
-        return state.phase is Phase.ENDED and not failures.cut and not failures.replaced
+        return state.phase is LogPhase.ENDED and not failures.cut and not failures.replaced
 
     def _is_refused(self, state: LogState, failures: _Failures, error: ClusterError) -> bool:
         """The node refuses: the container is about to start, or its log is gone."""
         failures.replaced = 0
-        failures.refused += state.phase is Phase.ENDED
+        failures.refused += state.phase is LogPhase.ENDED
         if failures.refused >= _REFUSED_AFTER:
             self._note(f"its log cannot be read: {error.message}")
         return failures.refused >= _REFUSED_AFTER
@@ -175,24 +177,24 @@ class Reader:
                 return action()
             except Replaced:
                 return self._note("was removed while its log was read")
-            except Unreachable:
+            except ApiServerUnreachable:
                 failures.idle = 0 if self._taken > before else failures.idle + 1
                 if failures.idle >= _ATTEMPTS:
                     raise
             self._link.pause(failures.pause)
 
-    def _pass(self, phase: Phase, *, follow: bool = False) -> None:
+    def _pass(self, phase: LogPhase, *, follow: bool = False) -> None:
         self._read_tail()
         self._resume.begin()
         self._searches = 0
         if not follow:
             self._read_previous()
             is_known = self._resume.found
-            self._read_to_end(grows=phase is Phase.OPEN)
+            self._read_to_end(grows=phase is LogPhase.OPEN)
             lost = not is_known and not self._resume.found and self._resume.at is not None
-            if phase is Phase.ENDED and lost:
+            if phase is LogPhase.ENDED and lost:
                 self._read_previous()  # its stream may have ended too early
-            if phase is Phase.ENDED and lost and not self._resume.found:
+            if phase is LogPhase.ENDED and lost and not self._resume.found:
                 self._note("its last lines may be missing: the node does not have them any more")
             return
         with self._open(follow=True) as lines:
@@ -240,7 +242,7 @@ class Reader:
         """Read the rest of the log of the container before the last restart, if there is such a log."""
         try:
             self._read_to_end(previous=True)
-        except (*_FATAL, Unreachable):
+        except (*_FATAL, ApiServerUnreachable):
             raise
         except ClusterError:
             return  # there was no restart
@@ -289,7 +291,7 @@ class Reader:
                 self._emit(line)
         return rest
 
-    def _search(self, line: Line, stream: Stream, *, previous: bool) -> Stream:
+    def _search(self, line: Line, stream: ResumedStream, *, previous: bool) -> ResumedStream:
         """The last known line is missing: read the previous log again, or report that lines may be missing."""
         while not previous and self._searches < _REPEATS and self._resume.is_ahead(line):
             self._searches += 1

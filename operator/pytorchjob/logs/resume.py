@@ -42,9 +42,9 @@ class Resume:
         """Continue although lines may be missing."""
         self.found = True
 
-    def stream(self) -> "Stream":
+    def stream(self) -> "ResumedStream":
         """Begin a stream: the log of the previous or of the current container."""
-        return Stream(self)
+        return ResumedStream(self)
 
     def record(self, line: Line) -> None:
         """Remember that a line was taken."""
@@ -53,7 +53,7 @@ class Resume:
         self.taken.append(hash(line.text))
 
 
-class Stream:
+class ResumedStream:
     """Chooses the new lines of one stream."""
 
     def __init__(self, resume: Resume) -> None:

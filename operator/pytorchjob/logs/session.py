@@ -9,15 +9,15 @@ from threading import Condition, Lock, Thread
 from typing import TypeVar
 
 from pytorchjob.cluster.api import Change, Cluster, Object
-from pytorchjob.cluster.errors import ClusterError, JobMissing, Unreachable
-from pytorchjob.logs.containers import GONE, LogState, Phase, container_names, log_state, short_name
-from pytorchjob.logs.ending import Ending
+from pytorchjob.cluster.errors import ApiServerUnreachable, ClusterError, JobMissing
+from pytorchjob.logs.containers import GONE, LogPhase, LogState, container_names, log_state, short_name
+from pytorchjob.logs.ending import EndOfJob
 from pytorchjob.logs.funnel import Funnel
 from pytorchjob.logs.lines import Line, from_moment
 from pytorchjob.logs.merge import Merger
 from pytorchjob.logs.printing import Entry
 from pytorchjob.logs.ranks import PodRanks, Ranks, pod_ranks
-from pytorchjob.logs.reader import Place, Reader, Stopped
+from pytorchjob.logs.reader import ContainerPlace, Reader, SessionOver
 from pytorchjob.logs.resume import Resume
 from pytorchjob.view.reading import ended
 
@@ -51,7 +51,9 @@ class LogOptions:
 class _Log:
     """The session's side of a reader: what is known of its pod, and which of its lines are wanted."""
 
-    def __init__(self, session: "Session", place: Place, ranks: PodRanks, state: LogState, number: int) -> None:
+    def __init__(
+        self, session: "LogSession", place: ContainerPlace, ranks: PodRanks, state: LogState, number: int
+    ) -> None:
         self.place, self._number, self._ranks = place, number, ranks
         self.is_done = self.current = False
         self._options, self._funnel, self._session_note = session.options, session.funnel, session.note
@@ -61,18 +63,18 @@ class _Log:
     def update(self, state: LogState) -> None:
         """Take what another version of the pod shows; an end is final, whatever a list shows that was made before."""
         with self._changed:
-            if self._state.phase is not Phase.GONE and (
-                self._state.phase is not Phase.ENDED or state.phase is Phase.GONE
+            if self._state.phase is not LogPhase.GONE and (
+                self._state.phase is not LogPhase.ENDED or state.phase is LogPhase.GONE
             ):
                 self._state = state
             self._changed.notify_all()
 
     def state(self) -> LogState:
-        """See `Link`."""
+        """See `ReaderLink`."""
         return self._state
 
     def emit(self, line: Line) -> None:
-        """See `Link`; lines that are not wanted end here."""
+        """See `ReaderLink`; lines that are not wanted end here."""
         origin, options = self._ranks.origin(line.text), self._options
         if (options.ranks is not None and not self._ranks.shows(origin, options.ranks)) or (
             options.pattern is not None and not options.pattern.search(origin.text.decode(errors="replace"))
@@ -83,27 +85,27 @@ class _Log:
         self._funnel.put(self.place, line.at, Entry(origin.label, number, line.stamp, origin.text), len(origin.text))
 
     def note(self, text: str) -> None:
-        """See `Link`."""
+        """See `ReaderLink`."""
         self._session_note(f"{self._ranks.name}: {text}")
 
     def is_current(self, current: bool) -> None:
-        """See `Link`."""
+        """See `ReaderLink`."""
         self.current = current
 
     def idle(self) -> None:
-        """See `Link`."""
+        """See `ReaderLink`."""
         self._funnel.check()
         self._funnel.ready(self.place)
 
     def pause(self, seconds: float) -> None:
-        """See `Link`."""
+        """See `ReaderLink`."""
         self._funnel.check()
         with self._changed:
             self._changed.wait(seconds)
         self._funnel.check()
 
 
-class Session:
+class LogSession:
     """One call of `pytorchjob logs`."""
 
     def __init__(self, cluster: Cluster, job: str, options: LogOptions, note: Callable[[str], None]) -> None:
@@ -114,7 +116,7 @@ class Session:
         self._logs: dict[str, _Log] = {}
         self._lock = Lock()
         self._error: Exception | None = None
-        self._ending = Ending()
+        self._ending = EndOfJob()
         self._job_end = ""
         self._checked_at = time.monotonic()
 
@@ -168,7 +170,9 @@ class Session:
             return True
         if self._ending.is_late(now):
             pods = ", ".join(log.place.pod for log in left[:3])
-            raise Unreachable(f"the rest of the logs of {pods} cannot be read", "run the command again without -f")
+            raise ApiServerUnreachable(
+                f"the rest of the logs of {pods} cannot be read", "run the command again without -f"
+            )
         return False
 
     def _check_job(self, now: float) -> None:
@@ -179,7 +183,7 @@ class Session:
             is_over = bool(self._job_end)
         except JobMissing:
             is_over = True
-        except Unreachable:
+        except ApiServerUnreachable:
             return
         if is_over:
             self._end()
@@ -214,7 +218,7 @@ class Session:
     def _read(self, log: _Log, reader: Reader, action: Callable[[Reader], None]) -> None:
         try:
             action(reader)
-        except Stopped:
+        except SessionOver:
             pass
         except Exception as error:  # the main thread raises it
             self._error = error
@@ -226,7 +230,7 @@ class Session:
         def run() -> None:
             try:
                 action()
-            except Stopped:
+            except SessionOver:
                 pass
             except Exception as error:  # the main thread raises it
                 self._error = error
@@ -274,11 +278,11 @@ class Session:
             try:
                 yield from watch()
                 return
-            except Unreachable:
+            except ApiServerUnreachable:
                 self.funnel.check()
                 time.sleep(_REOPEN_SECONDS)
 
 
-def _place(pod: Object, namespace: str, container: str) -> Place:
+def _place(pod: Object, namespace: str, container: str) -> ContainerPlace:
     meta = pod["metadata"]
-    return Place(namespace, meta["name"], meta.get("uid") or meta["name"], container)
+    return ContainerPlace(namespace, meta["name"], meta.get("uid") or meta["name"], container)

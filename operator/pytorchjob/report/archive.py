@@ -15,9 +15,9 @@ import yaml
 
 from pytorchjob.report import fields
 from pytorchjob.report.redaction import Redaction, count_markers, marker
-from pytorchjob.report.sources import Sources, everything
+from pytorchjob.report.sources import ReportSources, everything
 from pytorchjob.screen import colour, doctor, plain
-from pytorchjob.screen.colour import Line
+from pytorchjob.screen.colour import StyledLine
 from pytorchjob.screen.status import status_lines
 from pytorchjob.view import reading
 from pytorchjob.view.job_view import make_job_view
@@ -31,7 +31,7 @@ _NEVER = {
 }
 
 
-def make_files(sources: Sources, client_version: str) -> dict[str, str]:
+def make_files(sources: ReportSources, client_version: str) -> dict[str, str]:
     """Return the files of a report by their names, without secrets; the manifest is the first."""
     redaction = Redaction()
     for source in everything(sources):
@@ -108,7 +108,7 @@ def _yaml(body: Any) -> str:
     return str(yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=1 << 20)) if body else ""
 
 
-def _text(lines: Iterable[Line]) -> str:
+def _text(lines: Iterable[StyledLine]) -> str:
     return f"{colour.plain(lines)}\n"
 
 

@@ -12,7 +12,7 @@ from pytorchjob.cluster.paths import labelled
 from pytorchjob.cluster.versions import read_versions
 from pytorchjob.logs.containers import container_names
 from pytorchjob.report.log_ends import LogEnd, read_log_ends
-from pytorchjob.report.sources import Sources
+from pytorchjob.report.sources import ReportSources
 from pytorchjob.view import reading
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator import names
@@ -21,13 +21,13 @@ _OPERATOR_LINES = 20_000
 T = TypeVar("T")
 
 
-def collect(cluster: Cluster, job: str, now: datetime, lines: int) -> Sources:
+def collect(cluster: Cluster, job: str, now: datetime, lines: int) -> ReportSources:
     """Read a job and all that belongs to it; `lines`: of each log at most, 0: no logs.
 
     Raises `ClusterError` only if the job itself cannot be read.
     """
     seen = gather_job(cluster, job, now)
-    found = Sources(seen, seen)
+    found = ReportSources(seen, seen)
     allowed = _Allowed(found.left_out)
     found.deep = allowed("doctor.txt is based on less", lambda: gather_job(cluster, job, now, deep=True), seen)
     nothing: Sequence[Object] = ()
@@ -63,7 +63,7 @@ class _Allowed:
             return otherwise
 
 
-def _add_log(found: Sources, name: str, end: LogEnd) -> None:
+def _add_log(found: ReportSources, name: str, end: LogEnd) -> None:
     if end.text:
         found.logs[name] = end.text
     if end.problem or not end.text:

@@ -9,7 +9,7 @@ from pytorchjob.view.seen import Seen
 
 
 @dataclass(slots=True)
-class Sources:
+class ReportSources:
     """What was read, with its secrets."""
 
     seen: Seen
@@ -26,7 +26,7 @@ class Sources:
     """What is missing, and why."""
 
 
-def everything(sources: Sources) -> list[Any]:
+def everything(sources: ReportSources) -> list[Any]:
     """Return all that may hold a secret."""
     seen, deep = sources.seen, sources.deep
     return [

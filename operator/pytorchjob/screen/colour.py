@@ -7,19 +7,19 @@ from typing import NamedTuple
 from pytorchjob_operator.terminal import Painted, visible_line
 
 
-class Line(NamedTuple):
+class StyledLine(NamedTuple):
     """One line, and its style in rich's words; empty: none."""
 
     text: str
     style: str = ""
 
 
-def plain(lines: Iterable[Line]) -> str:
+def plain(lines: Iterable[StyledLine]) -> str:
     """Return the lines as text."""
     return "\n".join(visible_line(line.text) for line in lines)
 
 
-def paint(lines: Iterable[Line]) -> str:
+def paint(lines: Iterable[StyledLine]) -> str:
     """Return the lines as text, with colours if stdout is a terminal."""
     if not sys.stdout.isatty():
         return plain(lines)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from pytorchjob.screen import plain
-from pytorchjob.screen.colour import Line, paint
+from pytorchjob.screen.colour import StyledLine, paint
 from pytorchjob.view.causes.cause import Finding
 from pytorchjob.view.job_view import JobView, ProgressView, RoundView
 from pytorchjob.view.restarts import Restarts
@@ -18,30 +18,32 @@ _MOST_ROWS = 64
 _LINE = 60
 
 
-def status_lines(view: JobView) -> Iterator[Line]:
+def status_lines(view: JobView) -> Iterator[StyledLine]:
     """Yield the lines of the screen."""
-    yield Line(f"PyTorchJob {view.namespace}/{view.name}", "bold")
+    yield StyledLine(f"PyTorchJob {view.namespace}/{view.name}", "bold")
     since = f" for {_age(view.since, view.now)}" if view.since else ""
-    yield Line(f"State:     {view.state.value}{since}", _colour(view.state))
-    yield Line(f"Reason:    {view.reason}")
-    yield from (Line(f"Noticed:   {noticed.why}", "yellow") for noticed in view.observations)
+    yield StyledLine(f"State:     {view.state.value}{since}", _colour(view.state))
+    yield StyledLine(f"Reason:    {view.reason}")
+    yield from (StyledLine(f"Noticed:   {noticed.why}", "yellow") for noticed in view.observations)
     age = _age(view.created, view.now) if view.created else "unknown"
     succeeded = f", {view.succeeded} succeeded" if view.succeeded else ""
-    yield Line(f"Pods:      {view.ready}/{view.wanted} ready{succeeded}, {_all_restarts(view.restarts)}, age {age}")
+    yield StyledLine(
+        f"Pods:      {view.ready}/{view.wanted} ready{succeeded}, {_all_restarts(view.restarts)}, age {age}"
+    )
     if view.round:
         yield from _round(view.round, view.now)
     if view.progress:
-        yield Line(f"Progress:  {_progress(view.progress, view.now)}")
+        yield StyledLine(f"Progress:  {_progress(view.progress, view.now)}")
     if view.time and view.time.sentence:
-        yield Line(f"Time:      {view.time.sentence}")
+        yield StyledLine(f"Time:      {view.time.sentence}")
     yield from _table(view.rows)
     yield from _recent(view)
     for finding in view.findings[1:]:
-        yield Line(f"Also:      {finding.why}")
+        yield StyledLine(f"Also:      {finding.why}")
     if view.next_step:
         command = f"  {view.next_command}" if view.next_command else ""
-        yield Line("")
-        yield Line(f"Next:      {view.next_step}{command}", "bold")
+        yield StyledLine("")
+        yield StyledLine(f"Next:      {view.next_step}{command}", "bold")
 
 
 def print_status(view: JobView) -> str:
@@ -49,12 +51,12 @@ def print_status(view: JobView) -> str:
     return paint(status_lines(view))
 
 
-def _round(round_: RoundView, now: datetime) -> Iterator[Line]:
+def _round(round_: RoundView, now: datetime) -> Iterator[StyledLine]:
     size = f"{round_.members} pods, {round_.workers} workers" if round_.members is not None else "no round yet"
-    yield Line(f"Round:     {round_.id or '-'}: {size}{_inside(round_)}")
+    yield StyledLine(f"Round:     {round_.id or '-'}: {size}{_inside(round_)}")
     if round_.last_restart:
         when = f"{_age(round_.last_restart_at, now)} ago, " if round_.last_restart_at else ""
-        yield Line(f"Restarted: {when}{round_.last_restart}")
+        yield StyledLine(f"Restarted: {when}{round_.last_restart}")
 
 
 def _progress(progress: ProgressView, now: datetime) -> str:
@@ -67,19 +69,21 @@ def _progress(progress: ProgressView, now: datetime) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _table(rows: tuple[Row, ...]) -> Iterator[Line]:
+def _table(rows: tuple[Row, ...]) -> Iterator[StyledLine]:
     """Yield the pods; of very many, those that do not run."""
     if not rows:
         return
     shown = rows if len(rows) <= _MOST_ROWS else [row for row in rows if row.phase != "Running"][:_MOST_ROWS]
-    yield Line("")
+    yield StyledLine("")
     if len(shown) < len(rows):
         phases = ", ".join(f"{count} {phase}" for phase, count in counts(rows))
-        yield Line(f"{len(rows)} pods: {phases}. `-o json` shows all of them.")
+        yield StyledLine(f"{len(rows)} pods: {phases}. `-o json` shows all of them.")
     lines = plain.columns(_HEADER, [_cells(row) for row in shown]).splitlines()
-    yield Line(lines[0], "bold")
+    yield StyledLine(lines[0], "bold")
     for row, line in zip(shown, lines[1:], strict=True):
-        yield Line(line, "" if row.phase in ("Running", "Succeeded") else "yellow" if row.phase != "Failed" else "red")
+        yield StyledLine(
+            line, "" if row.phase in ("Running", "Succeeded") else "yellow" if row.phase != "Failed" else "red"
+        )
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -91,37 +95,37 @@ def _cells(row: Row) -> tuple[str, ...]:
     return tuple(cell or "-" for cell in cells)
 
 
-def _recent(view: JobView) -> Iterator[Line]:
+def _recent(view: JobView) -> Iterator[StyledLine]:
     if not view.recent:
         return
-    yield Line("")
-    yield Line("Recently:", "bold")
+    yield StyledLine("")
+    yield StyledLine("Recently:", "bold")
     for happened in view.recent:
         when = f"{_age(happened.at, view.now)} ago" if happened.at else "-"
-        yield Line(f"  {when:<10} {happened.reason}: {happened.text}")
+        yield StyledLine(f"  {when:<10} {happened.reason}: {happened.text}")
 
 
-def finding_lines(finding: Finding, number: int) -> Iterator[Line]:
+def finding_lines(finding: Finding, number: int) -> Iterator[StyledLine]:
     """Yield a cause with its evidence and its remedy."""
-    yield Line(f"{number}. {finding.cause.name}: {finding.why}", "red")
+    yield StyledLine(f"{number}. {finding.cause.name}: {finding.why}", "red")
     yield from _details(finding)
 
 
-def noticed_lines(finding: Finding) -> Iterator[Line]:
+def noticed_lines(finding: Finding) -> Iterator[StyledLine]:
     """Yield an observation, and what a person can do about it."""
-    yield Line(f"Noticed: {finding.cause.name}: {finding.why}", "yellow")
+    yield StyledLine(f"Noticed: {finding.cause.name}: {finding.why}", "yellow")
     yield from _details(finding)
 
 
-def _details(finding: Finding) -> Iterator[Line]:
+def _details(finding: Finding) -> Iterator[StyledLine]:
     if len(finding.pods) > 1:
         more = f" and {len(finding.pods) - 4} more" if len(finding.pods) > 4 else ""
-        yield Line(f"   pods: {', '.join(finding.pods[:4])}{more}")
-    yield from (Line(f"   seen: {evidence.source}: {evidence.text}") for evidence in finding.evidence)
+        yield StyledLine(f"   pods: {', '.join(finding.pods[:4])}{more}")
+    yield from (StyledLine(f"   seen: {evidence.source}: {evidence.text}") for evidence in finding.evidence)
     for step in finding.steps:
-        yield Line(f"   - {step.text}")
+        yield StyledLine(f"   - {step.text}")
         if step.command:
-            yield Line(f"     $ {step.command}", "cyan")
+            yield StyledLine(f"     $ {step.command}", "cyan")
 
 
 def _colour(state: State) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import handover, installation
-from pytorchjob.view.causes.cause import Finding, Step
+from pytorchjob.view.causes.cause import Finding, Remedy
 from pytorchjob.view.causes.table import diagnose
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
@@ -15,14 +15,14 @@ from pytorchjob_operator.problem import read_time
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ClusterCheck:
     """One thing that was checked."""
 
     name: str
     ok: bool | None
     """None: this person may not read it."""
     text: str
-    step: Step | None = None
+    step: Remedy | None = None
     """What to do next, if it is wrong."""
 
 
@@ -30,7 +30,7 @@ class Check:
 class ClusterView:
     """One screen about a cluster."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[ClusterCheck, ...]
     findings: tuple[Finding, ...]
 
 
@@ -39,7 +39,7 @@ def make_cluster_view(seen: Seen, client_version: str) -> ClusterView:
     findings = diagnose(seen).findings
     installed = (_definition(seen), _deployment(seen, client_version), _lease(seen))
     checks = (
-        Check("API server", True, f"version {seen.operator.version or 'unknown'}"),
+        ClusterCheck("API server", True, f"version {seen.operator.version or 'unknown'}"),
         *(_explained(check, findings) for check in installed),
         *_v1(seen),
         _nodes(seen),
@@ -47,42 +47,42 @@ def make_cluster_view(seen: Seen, client_version: str) -> ClusterView:
     return ClusterView(checks, findings)
 
 
-def _explained(check: Check, findings: Sequence[Finding]) -> Check:
+def _explained(check: ClusterCheck, findings: Sequence[Finding]) -> ClusterCheck:
     """Return the check with the next step: that of the finding about the installation, if there is any."""
     if check.ok is not False or not findings:
         return check
-    return replace(check, step=Step(f"See {findings[0].cause.name} below."))
+    return replace(check, step=Remedy(f"See {findings[0].cause.name} below."))
 
 
-def _definition(seen: Seen) -> Check:
+def _definition(seen: Seen) -> ClusterCheck:
     if seen.operator.installed is False:
-        return Check("definition", False, f"{PLURAL} are not known", installation.INSTALL)
+        return ClusterCheck("definition", False, f"{PLURAL} are not known", installation.INSTALL)
     versions = ", ".join(
         str(version.get("name")) for version in reading.items(seen.operator.definition or {}, "spec", "versions")
     )
-    return Check("definition", True, f"{PLURAL} are served{f' ({versions})' if versions else ''}")
+    return ClusterCheck("definition", True, f"{PLURAL} are served{f' ({versions})' if versions else ''}")
 
 
-def _deployment(seen: Seen, client_version: str) -> Check:
+def _deployment(seen: Seen, client_version: str) -> ClusterCheck:
     found = seen.operator.deployments
     if found is None:
         words = "you may not read Deployments of all namespaces, neither this operator's nor training-operator v1's"
-        return Check("operator", None, words)
+        return ClusterCheck("operator", None, words)
     if not found:
         words = "no Deployment with the label app.kubernetes.io/name=pytorchjob-operator"
-        return Check("operator", False, words, installation.INSTALL)
+        return ClusterCheck("operator", False, words, installation.INSTALL)
     words = "; ".join(_words(deployment, client_version) for deployment in found)
-    return Check("operator", all(map(handover.runs, found)), words, installation.SEE_PODS)
+    return ClusterCheck("operator", all(map(handover.runs, found)), words, installation.SEE_PODS)
 
 
-def _v1(seen: Seen) -> Iterator[Check]:
+def _v1(seen: Seen) -> Iterator[ClusterCheck]:
     """Yield what training-operator v1 does, if it is there."""
     for deployment in seen.operator.v1 or ():
         serves = "serves PyTorchJobs" if handover.serves_pytorchjobs(deployment) else "serves other kinds only"
         if not reading.part(deployment, "spec").get("replicas", 1):
             serves = "stopped"
         place = f"{reading.namespace_of(deployment)}/{reading.name_of(deployment)}"
-        yield Check("v1", True, f"{place}: {reading.available(deployment)} available, {serves}")
+        yield ClusterCheck("v1", True, f"{place}: {reading.available(deployment)} available, {serves}")
 
 
 def _words(deployment: Object, client_version: str) -> str:
@@ -95,15 +95,15 @@ def _words(deployment: Object, client_version: str) -> str:
     )
 
 
-def _lease(seen: Seen) -> Check:
+def _lease(seen: Seen) -> ClusterCheck:
     found = seen.operator.leases
     if found is None:
-        return Check("leader", None, "you may not read Leases of all namespaces")
-    missing = Check("leader", False, "no Lease: no operator has ever led", installation.SEE_PODS)
+        return ClusterCheck("leader", None, "you may not read Leases of all namespaces")
+    missing = ClusterCheck("leader", False, "no Lease: no operator has ever led", installation.SEE_PODS)
     return next(_holders(seen, found), missing)
 
 
-def _holders(seen: Seen, leases: Sequence[Object]) -> Iterator[Check]:
+def _holders(seen: Seen, leases: Sequence[Object]) -> Iterator[ClusterCheck]:
     for lease in leases:
         spec = reading.part(lease, "spec")
         renewed, holder = read_time(spec.get("renewTime")), str(spec.get("holderIdentity") or "")
@@ -111,7 +111,7 @@ def _holders(seen: Seen, leases: Sequence[Object]) -> Iterator[Check]:
         words = f"{holder or 'no pod'}, renewed {f'{max(age, 0):.0f} s ago' if age is not None else 'never'}"
         alone = "; the operator has no pod any more" if holder and seen.operator.has_no_pod(lease) else ""
         text = f"{words}{alone or _begins(lease, seen.now)}"
-        yield Check("leader", seen.operator.is_led(lease, seen.now), text, installation.SEE_PODS)
+        yield ClusterCheck("leader", seen.operator.is_led(lease, seen.now), text, installation.SEE_PODS)
 
 
 def _begins(lease: Object, now: datetime) -> str:
@@ -124,12 +124,12 @@ def _begins(lease: Object, now: datetime) -> str:
     return f"; it begins in {left:.0f} s, since no operator has led before" if left >= 1 else ""
 
 
-def _nodes(seen: Seen) -> Check:
+def _nodes(seen: Seen) -> ClusterCheck:
     if seen.nodes is None:
-        return Check("nodes", None, "you may not read nodes")
+        return ClusterCheck("nodes", None, "you may not read nodes")
     unready = [reading.name_of(node) for node in seen.nodes if not reading.condition(node, "Ready")]
     total = len(seen.nodes)
     words = f"{total - len(unready)} of {total} are ready"
     named = f"; not ready: {', '.join(unready[:8])}" if unready else ""
-    step = Step("Read their conditions.", f"kubectl describe nodes {' '.join(unready[:8])}".rstrip())
-    return Check("nodes", total > 0 and not unready, f"{words}{named}", step)
+    step = Remedy("Read their conditions.", f"kubectl describe nodes {' '.join(unready[:8])}".rstrip())
+    return ClusterCheck("nodes", total > 0 and not unready, f"{words}{named}", step)

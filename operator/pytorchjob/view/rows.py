@@ -59,18 +59,18 @@ def _place(pod: Object) -> tuple[str, int]:
     return reading.role_of(pod), reading.whole(labels.get(LABEL_REPLICA_INDEX)) or 0
 
 
-def _ranks(seen: Seen, replicas: int) -> "Ranks":
+def _ranks(seen: Seen, replicas: int) -> "RankLayout":
     """Return the function from a replica's position to its ranks."""
     elastic = reading.part(seen.status, "elastic")
     members, world = reading.whole(elastic.get("members")), reading.whole(elastic.get("worldSize"))
     if members is not None and world is not None and members == replicas and members > 0 and world % members == 0:
-        return Ranks(replicas, world // members)
+        return RankLayout(replicas, world // members)
     flexible = bool(reading.part(seen.job, "spec", "elasticPolicy"))
-    return Ranks(0 if flexible else replicas, _processes(seen))
+    return RankLayout(0 if flexible else replicas, _processes(seen))
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class RankLayout:
     """Ranks by the position of a replica: each pod has equally many processes."""
 
     replicas: int

@@ -21,7 +21,7 @@ from pytorchjob_agent.saves import directory
 from pytorchjob_agent.saves.manifest import HeldFile
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
-from pytorchjob_agent.saves.wire import CALL_SECONDS, Connection, Pace, PeerRefusedError, refusing_nonsense
+from pytorchjob_agent.saves.wire import CALL_SECONDS, PeerConnection, PeerRefusedError, TransferPace, refusing_nonsense
 
 _CHUNK = 1 << 20
 _SPARE = 2
@@ -36,17 +36,17 @@ class CacheServer(PeerServer):
         self._folder, self._key = folder, key
         super().__init__(address, "caches", self._send)
 
-    def _send(self, connection: Connection, request: dict[str, Any]) -> None:
+    def _send(self, connection: PeerConnection, request: dict[str, Any]) -> None:
         if request.get("caches") != self._key:
             raise PeerRefusedError("the caches here are of other versions, devices or another image")
         files = self._folder.offer(time.time_ns(), directory.open_for_writing(self._folder.root, os.getpid()))
         connection.reply({"files": listing.to_json(files)})
-        pace = Pace()
+        pace = TransferPace()
         for place in connection.read_places(len(files)):
             _send_file(connection, self._folder.root, (place, files[place]), pace)
 
 
-def _send_file(connection: Connection, root: Path, offered: tuple[int, CachedFile], pace: Pace) -> None:
+def _send_file(connection: PeerConnection, root: Path, offered: tuple[int, CachedFile], pace: TransferPace) -> None:
     """Send the checksum, then the bytes. A file that has changed since it was offered is passed over."""
     place, file = offered
     checksum = None if file.link else _checksum(root / file.path, file)
@@ -93,7 +93,7 @@ class Fetch:
         if self._ended:
             return
         self._sock = self._keys.as_client(socket.create_connection(peer, timeout=CALL_SECONDS))
-        connection = Connection(self._sock, self._keys.secret)
+        connection = PeerConnection(self._sock, self._keys.secret)
         try:
             with refusing_nonsense():
                 offered = listing.from_json(connection.ask({"caches": self._key}).get("files"))
@@ -130,7 +130,7 @@ class _Arrival:
         self._folder, self._offered, self._count = folder, offered, count
         self._staged = folder.incoming()
 
-    def receive(self, connection: Connection, wanted: Sequence[int]) -> None:
+    def receive(self, connection: PeerConnection, wanted: Sequence[int]) -> None:
         """Receive these files in this order, which has the files of a unit side by side."""
         unit, arrived, whole = "", list[CachedFile](), True
         for place in wanted:
@@ -146,7 +146,7 @@ class _Arrival:
                 arrived = []
         self._finish(unit, arrived, whole=whole)
 
-    def _receive(self, connection: Connection, place: int, file: CachedFile) -> bool:
+    def _receive(self, connection: PeerConnection, place: int, file: CachedFile) -> bool:
         header = connection.answer()
         if header.get("place") != place:
             raise PeerRefusedError("the peer sends another file than the next one")

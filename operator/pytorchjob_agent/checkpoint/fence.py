@@ -39,7 +39,7 @@ class FencedError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class FencedWriter:
     """The round of a job that this process works in."""
 
     job: str
@@ -50,7 +50,7 @@ class Writer:
         return ".".join(map(str, self.round if self.round[2] else self.round[:2]))
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str]) -> "Writer | None":
+    def from_env(cls, env: Mapping[str, str]) -> "FencedWriter | None":
         """Read what the agent wrote; None outside of a round. Raises ValueError."""
         job, text = env.get(JOB), env.get(ROUND_ID)
         if not job or not text:
@@ -62,10 +62,10 @@ class Writer:
         return cls(job, (term, number, attempt))
 
 
-class Fence:
+class SaveFence:
     """The fence of one directory, as one writer sees it. Every method may raise OSError."""
 
-    def __init__(self, directory: Path, writer: Writer) -> None:
+    def __init__(self, directory: Path, writer: FencedWriter) -> None:
         """Touch nothing yet."""
         self._directory, self._writer = directory, writer
         self._folder = directory / FOLDER
@@ -131,7 +131,7 @@ def jobs(directory: Path) -> dict[str, int]:
 
 def enter(directory: Path, job: str) -> int:
     """Take over a directory for a job outside of its rounds; return its number. Raises FencedError and OSError."""
-    return Fence(directory, Writer(job, (0, 0, 0)))._job_number(loads=True)
+    return SaveFence(directory, FencedWriter(job, (0, 0, 0)))._job_number(loads=True)
 
 
 def is_guarded(directory: Path) -> bool:
@@ -239,7 +239,7 @@ def _sync_path(path: Path) -> None:
 
 def _shown(name: str) -> str:
     """Return the round of a folder's name as logs show it."""
-    return str(Writer("", tuple(int(part) for part in name.split("-")[1:])))  # type: ignore[arg-type]
+    return str(FencedWriter("", tuple(int(part) for part in name.split("-")[1:])))  # type: ignore[arg-type]
 
 
 def _whose(name: str, job: int) -> str:

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from pytorchjob_agent.checkpoint.fence import FOLDER, Fence, FencedError, Writer, is_guarded, remove, save_into, sync
+from pytorchjob_agent.checkpoint.fence import (
+    FOLDER,
+    FencedError,
+    FencedWriter,
+    SaveFence,
+    is_guarded,
+    remove,
+    save_into,
+    sync,
+)
 
 T = TypeVar("T")
 AnyPath = str | os.PathLike[str]
@@ -52,18 +61,18 @@ def take_over(directory: AnyPath) -> None:
     Call it before you choose what to load: an earlier round might save a newer checkpoint after that choice.
     Raises FencedError. Does nothing outside of a round.
     """
-    writer = Writer.from_env(os.environ)
+    writer = FencedWriter.from_env(os.environ)
     if writer is not None:
         Path(directory).mkdir(parents=True, exist_ok=True)
-        Fence(Path(directory), writer).take_over(loads=True)
+        SaveFence(Path(directory), writer).take_over(loads=True)
 
 
-def fence_of(final: Path) -> Fence | None:
+def fence_of(final: Path) -> SaveFence | None:
     """Return the fence of a path's directory for this process; None outside of a round. Raises FencedError."""
     final.parent.mkdir(parents=True, exist_ok=True)
-    writer = Writer.from_env(os.environ)
+    writer = FencedWriter.from_env(os.environ)
     if writer is not None:
-        return Fence(final.parent, writer)
+        return SaveFence(final.parent, writer)
     if is_guarded(final.parent):
         raise FencedError(
             f"{final.parent} is guarded by a job, and this process is not in a round of that job:"

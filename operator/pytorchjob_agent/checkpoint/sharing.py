@@ -13,19 +13,19 @@ import torch
 import torch.distributed as dist
 
 from pytorchjob_agent.checkpoint import steps
-from pytorchjob_agent.checkpoint.steps import Chosen, Found
+from pytorchjob_agent.checkpoint.steps import Chosen, FoundCheckpoint
 
 _CHUNK = 16 << 20
 
 
-def compare(found: Mapping[int, Found], group: Any) -> list[dict[int, Found]]:
+def compare(found: Mapping[int, FoundCheckpoint], group: Any) -> list[dict[int, FoundCheckpoint]]:
     """Return what each rank has found."""
     by_rank: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(by_rank, dict(found), group=group)
     return by_rank
 
 
-def fetch(folder: Path, chosen: Chosen, by_rank: Sequence[Mapping[int, Found]], group: Any) -> None:
+def fetch(folder: Path, chosen: Chosen, by_rank: Sequence[Mapping[int, FoundCheckpoint]], group: Any) -> None:
     """Bring the files of a checkpoint to the ranks that lack them. Raises OSError."""
     own = by_rank[dist.get_rank()].get(chosen.step)
     for name, source in steps.missing(chosen, by_rank).items():

@@ -21,7 +21,7 @@ _OLD = ".old-"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCheckpoint:
     """What a rank sees of one checkpoint."""
 
     files: Mapping[str, int]
@@ -46,12 +46,12 @@ def folder_of(directory: Path, step: int) -> Path:
     return directory / f"step-{step}"
 
 
-def find(directory: Path, needed: Callable[[Path], Mapping[str, int] | None]) -> dict[int, Found]:
+def find(directory: Path, needed: Callable[[Path], Mapping[str, int] | None]) -> dict[int, FoundCheckpoint]:
     """Return what is in a directory, by step; `needed` reads the list of a checkpoint's files. Raises OSError."""
     return {step: _found(folder, needed) for step, folder in _folders(directory)}
 
 
-def choose(by_rank: Sequence[Mapping[int, Found]]) -> Chosen | None:
+def choose(by_rank: Sequence[Mapping[int, FoundCheckpoint]]) -> Chosen | None:
     """Return the newest checkpoint that is whole, from what each rank sees; None without one. Pure.
 
     Parts that were written by different rounds are not of one save.
@@ -66,7 +66,7 @@ def choose(by_rank: Sequence[Mapping[int, Found]]) -> Chosen | None:
     return None
 
 
-def missing(chosen: Chosen, by_rank: Sequence[Mapping[int, Found]]) -> dict[str, int]:
+def missing(chosen: Chosen, by_rank: Sequence[Mapping[int, FoundCheckpoint]]) -> dict[str, int]:
     """Return the files that some rank does not see, each with the first rank that has it; the list comes last. Pure."""
     seen = [found[chosen.step].files if chosen.step in found else {} for found in by_rank]
     names = sorted(chosen.sizes, key=lambda name: (name == METADATA, read_marker(name) is not None, name))
@@ -74,7 +74,7 @@ def missing(chosen: Chosen, by_rank: Sequence[Mapping[int, Found]]) -> dict[str,
     return {name: next(rank for rank, files in enumerate(seen) if name in files) for name in lacking}
 
 
-def unfinished(by_rank: Sequence[Mapping[int, Found]]) -> set[int]:
+def unfinished(by_rank: Sequence[Mapping[int, FoundCheckpoint]]) -> set[int]:
     """Return the checkpoints whose last file no rank sees: their saves were cut. Pure."""
     seen = {step for found in by_rank for step in found}
     return seen - {step for found in by_rank for step, part in found.items() if METADATA in part.files}
@@ -104,7 +104,7 @@ def _folders(directory: Path) -> Iterator[tuple[int, Path]]:
                 yield int(found[1]), folder
 
 
-def _found(folder: Path, needed: Callable[[Path], Mapping[str, int] | None]) -> Found:
+def _found(folder: Path, needed: Callable[[Path], Mapping[str, int] | None]) -> FoundCheckpoint:
     files, rounds, listed = {}, set(), None
     with suppress(FileNotFoundError):
         for path in folder.iterdir():
@@ -113,4 +113,4 @@ def _found(folder: Path, needed: Callable[[Path], Mapping[str, int] | None]) -> 
                 rounds.add(path.read_text())
         if METADATA in files:
             listed = needed(folder)
-    return Found(files, listed, frozenset(rounds))
+    return FoundCheckpoint(files, listed, frozenset(rounds))

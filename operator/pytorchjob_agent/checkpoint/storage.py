@@ -27,7 +27,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
 from pytorchjob_agent.checkpoint import fence
-from pytorchjob_agent.checkpoint.fence import Fence, save_into
+from pytorchjob_agent.checkpoint.fence import SaveFence, save_into
 from pytorchjob_agent.checkpoint.files import AnyPath, fence_of, take_over
 from pytorchjob_agent.contract.checkpoint_rules import marker_of, read_marker
 from pytorchjob_agent.system.first_text import first_text
@@ -57,7 +57,7 @@ class GuardedWriter(FileSystemWriter):
         """Take a checkpoint's folder, and the options of FileSystemWriter."""
         super().__init__(path, **options)
         self._final = Path(path)
-        self._fence: Fence | None = None
+        self._fence: SaveFence | None = None
         self._directory = ""
 
     def reset(self, checkpoint_id: AnyPath | None = None) -> None:
@@ -126,7 +126,7 @@ class GuardedWriter(FileSystemWriter):
             if not path.stat().st_size:
                 path.unlink()
         written = sum(path.exists() for path in names)
-        writer = fence.Writer.from_env(os.environ)
+        writer = fence.FencedWriter.from_env(os.environ)
         marker = Path(self.path) / marker_of(part.rank, written)
         new = marker.with_name(f".{marker.name}.new")
         new.write_text("" if writer is None else f"{writer.job} {writer}\n")

@@ -148,7 +148,7 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
     # The signals that torch handles once workers run; before that the kernel's defaults end this process.
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     if config.rdzv_backend == BACKEND:
-        start = elastic.Start(directory, warm.start_server(args, early))  # it imports during the rendezvous
+        start = elastic.WorkerStart(directory, warm.start_server(args, early))  # it imports during the rendezvous
         return _run_elastic(config, (command, command_args), start)
     if early is not None:
         early.close()
@@ -204,7 +204,7 @@ def _config(args: argparse.Namespace) -> tuple[LaunchConfig, Any, list[str]]:
 
 
 def _run_elastic(
-    config: LaunchConfig, program: tuple[Any, list[str]], start: elastic.Start
+    config: LaunchConfig, program: tuple[Any, list[str]], start: elastic.WorkerStart
 ) -> TerminationMessage | None:
     """Run as a member of the job's rounds."""
     logs = config.logs_specs if isinstance(config.logs_specs, PipedLogs) else None

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item", bound=Hashable)
 
 
-class Stage(Enum):
+class EntryStage(Enum):
     """How far a connection is. The order is that of progress."""
 
     SILENT = "silent"
@@ -78,11 +78,11 @@ class Shares(Generic[Item]):
 class Unauthenticated(Generic[Item]):
     """All connections without an accepted hello."""
 
-    def __init__(self, limits: Mapping[Stage, int]) -> None:
+    def __init__(self, limits: Mapping[EntryStage, int]) -> None:
         """`limits` has the largest number of connections of each stage."""
         self._limits = limits
-        self._stages: dict[Stage, Shares[Item]] = {stage: Shares() for stage in Stage}
-        self._where: dict[Item, tuple[Stage, str]] = {}
+        self._stages: dict[EntryStage, Shares[Item]] = {stage: Shares() for stage in EntryStage}
+        self._where: dict[Item, tuple[EntryStage, str]] = {}
         self.displaced = 0
         """Connections that had to make room for others since the start."""
 
@@ -94,16 +94,16 @@ class Unauthenticated(Generic[Item]):
         """Yield all connections."""
         return iter(tuple(self._where))
 
-    def stage(self, item: Item) -> Stage | None:
+    def stage(self, item: Item) -> EntryStage | None:
         """Return how far a connection is. None: it is not one of these."""
         found = self._where.get(item)
         return found[0] if found else None
 
     def add(self, item: Item, address: str) -> Item | None:
         """Add a connection that has sent nothing; return the one that it displaces, which is removed."""
-        return self._enter(item, Stage.SILENT, group(address))
+        return self._enter(item, EntryStage.SILENT, group(address))
 
-    def advance(self, item: Item, stage: Stage) -> Item | None:
+    def advance(self, item: Item, stage: EntryStage) -> Item | None:
         """Move a connection to a later stage; return the one that it displaces, which is removed."""
         found = self._where.get(item)
         if found is None or found[0] is stage:
@@ -125,7 +125,7 @@ class Unauthenticated(Generic[Item]):
                 return self._displace(shares)
         return None
 
-    def _enter(self, item: Item, stage: Stage, address: str) -> Item | None:
+    def _enter(self, item: Item, stage: EntryStage, address: str) -> Item | None:
         shares = self._stages[stage]
         displaced = self._displace(shares) if len(shares) >= self._limits[stage] else None
         shares.add(address, item)

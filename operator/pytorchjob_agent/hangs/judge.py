@@ -19,7 +19,7 @@ from math import ceil
 
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
 from pytorchjob_agent.hangs.log_tracker import LogEvidence
-from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.stack_analysis import StackPlace
 
 SHORTEST = 3.0  # seconds: no automatic limit is below
 QUIET = 60.0  # seconds: a shorter wait for data or a file is not a hang
@@ -76,11 +76,11 @@ class WatchedWorker:
     pace: float | None = None  # 99th percentile of its last step times; None: too few steps
     activity: Activity | None = None  # None: not measured
     asked: bool = False  # whether its stack was requested in this stall
-    place: Place | None = None
+    place: StackPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class RoundObservation:
     """What is known at one moment of one round."""
 
     started: float
@@ -94,7 +94,7 @@ class Evidence:
 
 
 @dataclass(slots=True)
-class Pace:
+class StepPace:
     """How long a worker's steps take: by the checks that saw a new step, or by the worker's own first and last report.
 
     A worker that stops in its first second was perhaps seen at a single step, but it reported all of them.
@@ -131,7 +131,7 @@ class Pace:
         return seconds / steps if steps >= _WARM else self.prior
 
 
-def judge_workers(evidence: Evidence, rules: HangRules, now: float) -> HangVerdict | StackRequest | None:
+def judge_workers(evidence: RoundObservation, rules: HangRules, now: float) -> HangVerdict | StackRequest | None:
     """Return what is wrong, or which stacks the decision needs; None if nothing is wrong."""
     for log in evidence.logs:
         verdict = _by_log(log, evidence, now)
@@ -141,7 +141,7 @@ def judge_workers(evidence: Evidence, rules: HangRules, now: float) -> HangVerdi
     return found if isinstance(found, HangVerdict) else _by_stillness(evidence, rules) or found
 
 
-def _by_steps(evidence: Evidence, rules: HangRules, now: float) -> HangVerdict | StackRequest | None:
+def _by_steps(evidence: RoundObservation, rules: HangRules, now: float) -> HangVerdict | StackRequest | None:
     alive = [worker for worker in evidence.workers if worker.activity is None or not worker.activity.gone]
     if not any(worker.at is not None for worker in evidence.workers):
         return _by_first_step(alive, evidence, rules, now) or _by_idleness(evidence, rules)
@@ -172,7 +172,7 @@ def _stacks_needed(found: Iterable[HangVerdict | StackRequest]) -> StackRequest 
     return StackRequest(tuple(rank for request in requests for rank in request.local_ranks), requests[0].reason)
 
 
-def _by_log(log: LogEvidence, evidence: Evidence, now: float) -> HangVerdict | None:
+def _by_log(log: LogEvidence, evidence: RoundObservation, now: float) -> HangVerdict | None:
     rule, name = log.rule, f"log rule {log.rule.name!r}"
     if log.fault:
         return HangVerdict(HangKind.FAULTED, f"{name} found: {log.line}")
@@ -184,7 +184,9 @@ def _by_log(log: LogEvidence, evidence: Evidence, now: float) -> HangVerdict | N
     return _by_absence(rule, name, log, evidence, now)
 
 
-def _by_absence(rule: LogRule, name: str, log: LogEvidence, evidence: Evidence, now: float) -> HangVerdict | None:
+def _by_absence(
+    rule: LogRule, name: str, log: LogEvidence, evidence: RoundObservation, now: float
+) -> HangVerdict | None:
     late, again = rule.start_seconds, rule.every_seconds
     if log.last is None:
         if late and evidence.has_rank_0 and now - evidence.started > late:
@@ -196,7 +198,9 @@ def _by_absence(rule: LogRule, name: str, log: LogEvidence, evidence: Evidence, 
     return None
 
 
-def _by_first_step(alive: list[WatchedWorker], evidence: Evidence, rules: HangRules, now: float) -> HangVerdict | None:
+def _by_first_step(
+    alive: list[WatchedWorker], evidence: RoundObservation, rules: HangRules, now: float
+) -> HangVerdict | None:
     """Judge workers that never reported; by default only if the script reported in an earlier round.
 
     Many scripts report on rank 0 only, and a rank that is stuck at the start also blocks rank 0.
@@ -209,7 +213,7 @@ def _by_first_step(alive: list[WatchedWorker], evidence: Evidence, rules: HangRu
     return HangVerdict(HangKind.HANGING, f"no first step within {limit:g} s", ranks, now - evidence.started)
 
 
-def _by_idleness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
+def _by_idleness(evidence: RoundObservation, rules: HangRules) -> HangVerdict | None:
     """Judge workers without any report: neither steps, nor lines for which there is a rule."""
     limit = rules.idle_seconds
     if not limit or evidence.reports or rules.log_rules or evidence.idle_for <= limit:
@@ -218,7 +222,7 @@ def _by_idleness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
     return HangVerdict(HangKind.HANGING, words, idle=evidence.idle_for)
 
 
-def _by_stillness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
+def _by_stillness(evidence: RoundObservation, rules: HangRules) -> HangVerdict | None:
     """Judge workers without limits of the author's: nothing moves in the whole job, or a worker cannot continue."""
     limit = rules.still_limit
     if not limit or rules.log_rules or _author_limits(evidence, rules):
@@ -235,7 +239,7 @@ def _by_stillness(evidence: Evidence, rules: HangRules) -> HangVerdict | None:
     return HangVerdict(HangKind.HANGING, words, idle=evidence.still_for)
 
 
-def _author_limits(evidence: Evidence, rules: HangRules) -> bool:
+def _author_limits(evidence: RoundObservation, rules: HangRules) -> bool:
     """Return whether a limit for steps that the author set applies now: it replaces the automatic ones."""
     if any(worker.at is not None for worker in evidence.workers):
         return rules.progress_seconds is not None

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from pytorchjob_agent.hangs import process_reader, stack_analysis
 from pytorchjob_agent.hangs.judge import Activity
-from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.stack_analysis import StackPlace
 from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
 from pytorchjob_agent.hangs.stillness import Pauses, StillnessTracker
 
 _PAUSES = Pauses()
 
 
-class Meter:
+class WorkerMeter:
     """The measurements of one round's workers."""
 
     def __init__(
@@ -63,13 +63,13 @@ class Meter:
             self.asked.update(local_ranks)
             self._stacks.ask({local_rank: self.pids[local_rank] for local_rank in local_ranks})
 
-    def place(self, local_rank: int) -> Place | None:
+    def place(self, local_rank: int) -> StackPlace | None:
         """Return where a worker was when it was last asked; None: it gave no answer (yet)."""
         if self._stacks is None:
             return None
         return stack_analysis.place(self._stacks.read_worker(local_rank), source_around)
 
-    def last_place(self, local_rank: int) -> Place | None:
+    def last_place(self, local_rank: int) -> StackPlace | None:
         """Return where a worker without any sign of life since then was when it last gave its stack."""
         return self._trackers[local_rank].last_place()
 

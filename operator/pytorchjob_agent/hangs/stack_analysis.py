@@ -32,7 +32,7 @@ Source = Callable[[str, int], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StackPlace:
     """Where a rank's main thread is: the line of the user's code, and the collective in which it waits.
 
     `blocked`: it is in Python's own library, on a queue, a lock, a pipe or a socket. Elsewhere a call into C may also
@@ -76,7 +76,7 @@ def _main(text: str) -> str:
     return text[text.rfind("hread 0x") - 1 :] if "hread 0x" in text else text
 
 
-def place(text: str | None, source: Source = lambda _file, _line: "") -> Place | None:
+def place(text: str | None, source: Source = lambda _file, _line: "") -> StackPlace | None:
     """Return a rank's place from its stacks; None without stacks. `source` has the code, where it can be read."""
     if not text:
         return None
@@ -89,7 +89,7 @@ def place(text: str | None, source: Source = lambda _file, _line: "") -> Place |
     where = f"{own['file'].rpartition('/')[2]}:{own['line']} {own['name']}"
     library = frames[0]["file"].rpartition("/lib/python3")[2]
     blocked = library != frames[0]["file"] and not any(part in library for part in _PACKAGES)
-    return Place(
+    return StackPlace(
         where if own["name"].startswith("<") else f"{where}()",
         _collective(frames) or _handle(frames[0], source),
         blocked,
@@ -133,7 +133,7 @@ def _collective(frames: Sequence[re.Match[str]]) -> str | None:
     return found
 
 
-def describe_ranks(places: Mapping[int, Place | None], steps: Mapping[int, int | None] | None = None) -> str:
+def describe_ranks(places: Mapping[int, StackPlace | None], steps: Mapping[int, int | None] | None = None) -> str:
     """Describe which ranks are not where most ranks are, from stacks and steps; None is a rank without a stack."""
     mute = sorted(rank for rank, where in places.items() if where is None)
     known = {rank: where for rank, where in places.items() if where is not None}
@@ -149,14 +149,14 @@ def describe_ranks(places: Mapping[int, Place | None], steps: Mapping[int, int |
     return "; ".join([*parts, f"{_ranks(rest)} {_verb(rest, known[rest[0]])}"])
 
 
-def _crowd(known: Mapping[int, Place]) -> str:
+def _crowd(known: Mapping[int, StackPlace]) -> str:
     """Return the place of most ranks; prefer one where ranks wait for others, because it is not the cause."""
     waits = {where.key: where.collective is not None for where in known.values()}
     counts = Counter(where.key for where in known.values())
     return max(sorted(counts), key=lambda key: (counts[key] + (len(known) if waits[key] else 0), waits[key]))
 
 
-def _apart(others: Mapping[int, Place]) -> list[str]:
+def _apart(others: Mapping[int, StackPlace]) -> list[str]:
     """Describe the ranks that are elsewhere; those that wait for no other rank come first."""
     groups: dict[tuple[bool, str], list[int]] = {}
     for rank in sorted(others):
@@ -166,7 +166,7 @@ def _apart(others: Mapping[int, Place]) -> list[str]:
     return [f"{_ranks(ranks)} {_verb(ranks, where)}" for ranks, where in named[:_MOST_RANKS]]
 
 
-def _together(ranks: Sequence[int], where: Place, steps: Mapping[int, int | None]) -> str:
+def _together(ranks: Sequence[int], where: StackPlace, steps: Mapping[int, int | None]) -> str:
     """Describe ranks that are all at one place: name those with the fewest steps."""
     words = f"{_ranks(ranks)} {_verb(ranks, where)}"
     known = {rank: step for rank in ranks if (step := steps.get(rank)) is not None}
@@ -177,7 +177,7 @@ def _together(ranks: Sequence[int], where: Place, steps: Mapping[int, int | None
     return f"{words}; {_ranks(behind)} {_be(behind)} at step {least}, the others at up to {most}"
 
 
-def _verb(ranks: Sequence[int], where: Place) -> str:
+def _verb(ranks: Sequence[int], where: StackPlace) -> str:
     return where.words if len(ranks) == 1 else where.words.replace("waits", "wait", 1).replace("is in", "are in", 1)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pytorchjob_agent.hangs.process_reader import writes_stacks
 from pytorchjob_agent.hangs.stack_analysis import LONGEST, cut
 from pytorchjob_agent.system.processes import descendants
-from pytorchjob_agent.workers.output import Stream
+from pytorchjob_agent.workers.output import WorkerStream
 from pytorchjob_agent.workers.startup import pytorchjob_startup
 from pytorchjob_agent.workers.startup.pytorchjob_startup import ASKED, BEGUN, DONE, SIGNAL, STACKS
 
@@ -66,7 +66,7 @@ class StackDumps:
             return self._paths[local_rank].stat().st_size
         return 0
 
-    def collect(self, pids: Mapping[int, int], streams: Mapping[int, Stream], timeout: float) -> dict[int, str]:
+    def collect(self, pids: Mapping[int, int], streams: Mapping[int, WorkerStream], timeout: float) -> dict[int, str]:
         """Request the stacks, wait until all are written or `timeout` seconds are over, and print them."""
         self.ask(pids)
         texts = self._wait(len(pids), timeout)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE
 from pytorchjob_agent.hangs.activity import Interval, Motion, TreeReading, is_idle, motion
 from pytorchjob_agent.hangs.judge import Activity
-from pytorchjob_agent.hangs.stack_analysis import BACKWARD, Place
+from pytorchjob_agent.hangs.stack_analysis import BACKWARD, StackPlace
 
 _STACKS = 4
 """Equal ones that are needed."""
@@ -65,7 +65,7 @@ class StillnessTracker:
         self._still = self._quiet = self._stopped = 0.0
         """Since when it is still, does no work, and is stopped."""
         self._motion = Motion.RESTS
-        self._place: Place | None = None
+        self._place: StackPlace | None = None
         self._equal = 0
         self._seen = self._next = 0.0
         """When its stack was last seen, and when it is needed again."""
@@ -111,7 +111,7 @@ class StillnessTracker:
     def _restart(self, now: float) -> None:
         self._still, self._equal, self._next = now, 0, 0.0
 
-    def see(self, place: Place, now: float) -> None:
+    def see(self, place: StackPlace, now: float) -> None:
         """Record the stack that it wrote."""
         before, self._place, self._seen = self._place, place, now
         if place.external or (self._motion is Motion.SPINS and not self._polls()):
@@ -121,7 +121,7 @@ class StillnessTracker:
             self._restart(now)
         self._equal += 1
 
-    def _same(self, new: Place, old: Place) -> bool:
+    def _same(self, new: StackPlace, old: StackPlace) -> bool:
         """Return whether nothing has changed; a loop that polls may be seen at each of its lines."""
         return new.functions == old.functions if self._polls() else new.frames == old.frames
 
@@ -149,7 +149,7 @@ class StillnessTracker:
         certain = self._equal >= _STACKS and now - self._seen <= self._pauses.limit
         return now - self._still if certain and self._motion in (Motion.RESTS, Motion.SPINS) else 0.0
 
-    def last_place(self) -> Place | None:
+    def last_place(self) -> StackPlace | None:
         """Return where it was when it last gave its stack; None: it may be elsewhere by now, or it is stopped."""
         stopped = self._before is not None and self._before[1].stopped
         return self._place if self._equal and not stopped else None

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.hangs import judge
-from pytorchjob_agent.hangs.judge import Activity, Evidence, HangVerdict, Pace, StackRequest, WatchedWorker
+from pytorchjob_agent.hangs.judge import Activity, HangVerdict, RoundObservation, StackRequest, StepPace, WatchedWorker
 from pytorchjob_agent.hangs.log_tracker import LONGEST_LINE, RuleTracker
-from pytorchjob_agent.hangs.meter import Meter
-from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.meter import WorkerMeter
+from pytorchjob_agent.hangs.stack_analysis import StackPlace
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 
 _EVERY = 1.0  # seconds between two checks
@@ -38,19 +38,19 @@ class _Stall:
 
     activity: Activity
     asked: bool = False
-    place: Place | None = None
+    place: StackPlace | None = None
 
 
-class Watch:
+class HangWatch:
     """One round of workers."""
 
-    def __init__(self, rules: HangRules, files: ProgressFiles, meter: Meter, history: History = _UNKNOWN) -> None:
+    def __init__(self, rules: HangRules, files: ProgressFiles, meter: WorkerMeter, history: History = _UNKNOWN) -> None:
         """Start to watch the workers of `meter`; `history` has what earlier rounds have shown."""
         self._rules = rules
         self._files = files
         self._meter = meter
         self._trackers = [RuleTracker(rule) for rule in rules.log_rules]
-        self._paces = {local_rank: Pace(history.pace) for local_rank in meter.pids}
+        self._paces = {local_rank: StepPace(history.pace) for local_rank in meter.pids}
         self._stalls: dict[int, _Stall] = {}
         self._started = self._next = time.monotonic()
         self._alert = 0.0
@@ -104,12 +104,12 @@ class Watch:
         calm = not watched and now - self._started > _YOUNG and now + _CALM < self._alert
         return _CALM if calm else _EVERY
 
-    def _evidence(self, now: float) -> Evidence:
+    def _evidence(self, now: float) -> RoundObservation:
         self._alert = float("inf")
         self._measure(now)
         workers = tuple(self._worker(reported, now) for reported in self.progress if reported.local_rank in self._paces)
         still = self._meter.still_for(now)
-        return Evidence(
+        return RoundObservation(
             started=self._started,
             workers=workers,
             logs=tuple(tracker.seen() for tracker in self._trackers),

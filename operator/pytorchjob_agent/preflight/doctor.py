@@ -10,11 +10,11 @@ from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, PET_NNODES, P
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.preflight import read_facts
 from pytorchjob_agent.preflight.facts import Facts, RunRequest
-from pytorchjob_agent.preflight.policy import Finding, Level, run_checks
+from pytorchjob_agent.preflight.policy import CheckLevel, PreflightFinding, run_checks
 
 _HELP = "Checks whether this image, machine and environment are fit for a job. It changes and starts nothing."
 _JSON_VERSION = 1
-_MARKS = {Level.OK: "ok  ", Level.WARN: "WARN", Level.FAIL: "FAIL"}
+_MARKS = {CheckLevel.OK: "ok  ", CheckLevel.WARN: "WARN", CheckLevel.FAIL: "FAIL"}
 
 
 def main(argv: list[str]) -> int:
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     facts = replace(facts, endpoint=read_facts.endpoint(os.environ))
     findings = run_checks(facts)
     print(as_json(facts, findings) if args.json else table(findings))
-    return ExitCode.PREFLIGHT if any(finding.level == Level.FAIL for finding in findings) else ExitCode.OK
+    return ExitCode.PREFLIGHT if any(finding.level == CheckLevel.FAIL for finding in findings) else ExitCode.OK
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,19 +43,21 @@ def _request(nproc: str) -> RunRequest:
     return RunRequest.of(nproc, env.get(PET_NNODES, ""), bool(env.get(PET_RDZV_ENDPOINT) or env.get(PET_MASTER_ADDR)))
 
 
-def table(findings: Sequence[Finding]) -> str:
+def table(findings: Sequence[PreflightFinding]) -> str:
     """Return the findings as lines, each fix below its problem, and their numbers."""
     width = max(len(finding.check) for finding in findings)
     lines = []
     for finding in findings:
         lines.append(f"{_MARKS[finding.level]}  {finding.check:<{width}}  {finding.found}")
         lines += [f"{'':<{width + 6}}  -> {finding.remedy}"] if finding.remedy else []
-    failed, warned = (sum(finding.level == level for finding in findings) for level in (Level.FAIL, Level.WARN))
+    failed, warned = (
+        sum(finding.level == level for finding in findings) for level in (CheckLevel.FAIL, CheckLevel.WARN)
+    )
     warnings = "1 warning" if warned == 1 else f"{warned} warnings"
     return "\n".join([*lines, "", f"{failed} failed, {warnings}, {len(findings) - failed - warned} ok"])
 
 
-def as_json(facts: Facts, findings: Sequence[Finding]) -> str:
+def as_json(facts: Facts, findings: Sequence[PreflightFinding]) -> str:
     """Return the versions, the time and the findings as one JSON object."""
     torch = facts.torch
     versions = {"python": facts.python, "torch": torch.version, "cuda": torch.cuda, "nccl": torch.nccl}

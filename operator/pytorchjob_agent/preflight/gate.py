@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pytorchjob_agent.preflight import devices, read_facts
 from pytorchjob_agent.preflight.facts import RunRequest, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level, levels, run_checks
+from pytorchjob_agent.preflight.policy import CheckLevel, PreflightFinding, levels, run_checks
 from pytorchjob_agent.system.console import say
 
 
@@ -25,11 +25,11 @@ def check(
     act(run_checks(read_facts.facts(request, env, read_torch)))
 
 
-def act(findings: Sequence[Finding]) -> None:
+def act(findings: Sequence[PreflightFinding]) -> None:
     """Print the warnings and raise all failures in one error."""
     for finding in findings:
-        if finding.level == Level.WARN:
+        if finding.level == CheckLevel.WARN:
             say(f"warning: {finding.sentence()}")
-    failures = [finding.sentence() for finding in findings if finding.level == Level.FAIL]
+    failures = [finding.sentence() for finding in findings if finding.level == CheckLevel.FAIL]
     if failures:
         raise PreflightError("; ".join(failures))

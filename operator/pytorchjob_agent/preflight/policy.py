@@ -15,7 +15,7 @@ _VERSIONS = "versions"
 _LONGEST = 600  # of one text: a path or an error may be of any length
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """How bad a finding is."""
 
     OK = "ok"
@@ -24,11 +24,11 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PreflightFinding:
     """One line of the table: what was found or is wrong, and the fix."""
 
     check: str
-    level: Level
+    level: CheckLevel
     found: str
     remedy: str = ""
 
@@ -56,39 +56,40 @@ def levels(env: Mapping[str, str]) -> dict[str, str]:
 
 def versions_level(env: Mapping[str, str]) -> str:
     """Return the severity of a version mismatch; OFF sends no versions. Raises ContractError."""
-    return _setting(env, variable(_VERSIONS)) or _setting(env, PREFLIGHT) or Level.WARN
+    return _setting(env, variable(_VERSIONS)) or _setting(env, PREFLIGHT) or CheckLevel.WARN
 
 
 def _default(check: Check) -> str:
-    return Level.FAIL if check.fatal else Level.WARN
+    return CheckLevel.FAIL if check.fatal else CheckLevel.WARN
 
 
 def _setting(env: Mapping[str, str], name: str) -> str:
     text = env.get(name, "")
-    if text not in ("", Level.WARN, Level.FAIL, OFF):
+    if text not in ("", CheckLevel.WARN, CheckLevel.FAIL, OFF):
         raise ContractError(f"{name}: {text[:80]!r} is not a level: expected warn, fail or off")
     return text
 
 
-def run_checks(facts: Facts) -> tuple[Finding, ...]:
+def run_checks(facts: Facts) -> tuple[PreflightFinding, ...]:
     """Return the findings of all checks that are not off; a wrong variable of preflight's is a finding itself."""
     try:
         chosen = levels(facts.env)
     except ContractError as error:
         remedy = f"correct the variable, or remove it: see `{PREFLIGHT}` in docs/doctor.md"
-        return (Finding(CHECKS[0].name, Level.FAIL, str(error), remedy),)
+        return (PreflightFinding(CHECKS[0].name, CheckLevel.FAIL, str(error), remedy),)
     return tuple(
         finding
         for check in CHECKS
         if chosen[check.name] != OFF
-        for finding in _of(check, Level(chosen[check.name]), facts)
+        for finding in _of(check, CheckLevel(chosen[check.name]), facts)
     )
 
 
-def _of(check: Check, level: Level, facts: Facts) -> tuple[Finding, ...]:
+def _of(check: Check, level: CheckLevel, facts: Facts) -> tuple[PreflightFinding, ...]:
     result = check.find(facts)
     if not result.problems:
-        return (Finding(check.name, Level.OK, result.found[:_LONGEST]),)
+        return (PreflightFinding(check.name, CheckLevel.OK, result.found[:_LONGEST]),)
     return tuple(
-        Finding(check.name, level, problem.what[:_LONGEST], problem.remedy[:_LONGEST]) for problem in result.problems
+        PreflightFinding(check.name, level, problem.what[:_LONGEST], problem.remedy[:_LONGEST])
+        for problem in result.problems
     )

@@ -43,7 +43,7 @@ class Heard:
     """The round of these ranks; None if nothing was heard."""
 
 
-class Heartbeat(NamedTuple):
+class StoreHeartbeat(NamedTuple):
     """What one member writes for rank 0."""
 
     number: int
@@ -128,13 +128,13 @@ class PeerHeartbeats:
     def _value(self, now: float) -> str:
         return f"{self._sent} {int(min(self.still_for, _ENDLESS))} {self.control_plane.age(now)}"
 
-    def _record_still(self, found: Sequence[Heartbeat | None], now: float) -> None:
+    def _record_still(self, found: Sequence[StoreHeartbeat | None], now: float) -> None:
         """Keep what the peers report. An old value is a replay, or its sender has died."""
         for rank, heartbeat in enumerate(found, 1):
             if heartbeat is not None and heartbeat.number > (self._counters[rank - 1] if self._counters else 0):
                 self._still[rank] = (heartbeat.still, now)
 
-    def _compare(self, found: Sequence[Heartbeat | None], now: float) -> None:
+    def _compare(self, found: Sequence[StoreHeartbeat | None], now: float) -> None:
         """Compare the others' counters with those of the read before: each that has grown did so after it.
 
         Counters only grow: an older value is a replay.
@@ -166,18 +166,18 @@ def is_prepared(store: SignedStore) -> bool:
     return store.read(_OPENED, 0) is not None
 
 
-def _read_heartbeats(store: SignedStore) -> list[Heartbeat | None]:
+def _read_heartbeats(store: SignedStore) -> list[StoreHeartbeat | None]:
     ranks = _others(store)
     found = store.read_all(_counter_names(ranks), ranks)
     return [None if signed is None else _read_heartbeat(signed.value) for signed in found]
 
 
-def _read_heartbeat(value: str) -> Heartbeat | None:
+def _read_heartbeat(value: str) -> StoreHeartbeat | None:
     """Return a member's heartbeat; None for what no member writes."""
     parts = value.split(" ")
     if len(parts) > _MOST_PARTS or len(value) > _LONGEST_VALUE or not value.isascii():
         return None
-    return Heartbeat(*map(int, parts)) if all(part.isdecimal() for part in parts) else None
+    return StoreHeartbeat(*map(int, parts)) if all(part.isdecimal() for part in parts) else None
 
 
 def _others(store: SignedStore) -> range:

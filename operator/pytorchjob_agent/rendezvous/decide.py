@@ -51,7 +51,7 @@ class Snapshot:
     """Whether another agent has the place of this one."""
 
 
-class Kind(StrEnum):
+class StepKind(StrEnum):
     """What to do."""
 
     WAIT = "wait"
@@ -68,7 +68,7 @@ class Kind(StrEnum):
 class Step:
     """What to do, and why."""
 
-    kind: Kind
+    kind: StepKind
     reason: str
     by_members: bool = False
     """Whether the members have to agree on the next round among themselves."""
@@ -81,20 +81,20 @@ def decide(snapshot: Snapshot) -> Step:
     """Return the next step."""
     inbox = snapshot.inbox
     if snapshot.fenced:
-        return Step(Kind.STOP, "another agent has taken this place")
+        return Step(StepKind.STOP, "another agent has taken this place")
     if inbox.stop is not None:
-        return Step(Kind.STOP, inbox.stop.message, stop=inbox.stop)
+        return Step(StepKind.STOP, inbox.stop.message, stop=inbox.stop)
     if inbox.finished:
-        return Step(Kind.FINISH, "every member is done")
+        return Step(StepKind.FINISH, "every member is done")
     if snapshot.workers in (Workers.FAILED, Workers.HANG):
-        return Step(Kind.REPORT_FAILURE, "workers failed here", by_members=snapshot.absent)
+        return Step(StepKind.REPORT_FAILURE, "workers failed here", by_members=snapshot.absent)
     if inbox.restart is not None:
         reason = inbox.restart.reason or "the coordinator asks for another round"
-        return Step(Kind.REGROUP, reason, caused=inbox.restart.caused)
+        return Step(StepKind.REGROUP, reason, caused=inbox.restart.caused)
     if inbox.assigned is not None:
-        return Step(Kind.REGROUP, f"round {inbox.assigned.round} has begun", caused=True)
+        return Step(StepKind.REGROUP, f"round {inbox.assigned.round} has begun", caused=True)
     if snapshot.peers_restart is not None and snapshot.absent:  # the coordinator decides while it answers
-        return Step(Kind.REGROUP, snapshot.peers_restart, by_members=True)
+        return Step(StepKind.REGROUP, snapshot.peers_restart, by_members=True)
     return _quiet(snapshot)
 
 
@@ -102,35 +102,35 @@ def _quiet(snapshot: Snapshot) -> Step:
     """Return the step without a command."""
     if snapshot.cut_off:
         reason = "no member has heard from the coordinator or the API server for fenceSeconds"
-        return Step(Kind.REGROUP, reason, caused=True)
+        return Step(StepKind.REGROUP, reason, caused=True)
     if snapshot.away >= ALONE_SECONDS and snapshot.silence >= ALONE_SECONDS:
         reason = f"neither the coordinator nor a peer was heard for {snapshot.silence:.0f} s"
-        return Step(Kind.REGROUP, reason, caused=True)
+        return Step(StepKind.REGROUP, reason, caused=True)
     if snapshot.workers is Workers.DONE:
         return _done(snapshot)
     if snapshot.workers is Workers.STOPPED and snapshot.leave_by is None:
         if snapshot.absent:
             reason = "the workers have stopped and no coordinator answers"
-            return Step(Kind.REGROUP, reason, by_members=True, caused=True)
-        return Step(Kind.WAIT, "the workers have saved and stopped")
+            return Step(StepKind.REGROUP, reason, by_members=True, caused=True)
+        return Step(StepKind.WAIT, "the workers have saved and stopped")
     if snapshot.leave_by is not None:
         return _leaving(snapshot, snapshot.leave_by)
-    return Step(Kind.WAIT, "the workers run")
+    return Step(StepKind.WAIT, "the workers run")
 
 
 def _done(snapshot: Snapshot) -> Step:
     if snapshot.all_done and snapshot.absent:
-        return Step(Kind.FINISH, "every member is done, by the round's store")
+        return Step(StepKind.FINISH, "every member is done, by the round's store")
     if snapshot.leave_by is not None and snapshot.now >= snapshot.leave_by:
-        return Step(Kind.LEAVE, "the time to leave is over")
-    return Step(Kind.REPORT_DONE, "the workers are done here")
+        return Step(StepKind.LEAVE, "the time to leave is over")
+    return Step(StepKind.REPORT_DONE, "the workers are done here")
 
 
 def _leaving(snapshot: Snapshot, by: float) -> Step:
     if snapshot.now >= by:
-        return Step(Kind.LEAVE, "the time to leave is over")
+        return Step(StepKind.LEAVE, "the time to leave is over")
     if snapshot.absent:
-        return Step(Kind.LEAVE, "this pod has to go and no coordinator answers")
+        return Step(StepKind.LEAVE, "this pod has to go and no coordinator answers")
     if not snapshot.reported_leaving:
-        return Step(Kind.REPORT_LEAVING, "this pod has to go")
-    return Step(Kind.WAIT, "the others save")
+        return Step(StepKind.REPORT_LEAVING, "this pod has to go")
+    return Step(StepKind.WAIT, "the others save")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, assert_never
 
 from pytorchjob_agent.contract.messages import Stop
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Workers, decide
+from pytorchjob_agent.rendezvous.decide import Snapshot, StepKind, Workers, decide
 from pytorchjob_agent.rendezvous.membership import Membership
 from pytorchjob_agent.rendezvous.waiting import POLL_SECONDS
 from pytorchjob_agent.system.console import say
@@ -62,16 +62,16 @@ def wait_for_all(membership: Membership, start_again: Callable[[], NoReturn]) ->
         reported = reported or membership.done()
         step = decide(_snapshot(membership, reported))
         match step.kind:
-            case Kind.FINISH:
+            case StepKind.FINISH:
                 return membership.linger()
-            case Kind.STOP:
+            case StepKind.STOP:
                 return _stop(step.stop or Stop(ExitCode.FENCED, "", step.reason))
-            case Kind.REGROUP:
+            case StepKind.REGROUP:
                 say(f"starting torchrun again: {step.reason}")
                 start_again()
-            case Kind.REPORT_DONE | Kind.WAIT:
+            case StepKind.REPORT_DONE | StepKind.WAIT:
                 membership.client.wait(lambda inbox: inbox.finished or inbox.stop is not None, POLL_SECONDS)
-            case Kind.REPORT_FAILURE | Kind.REPORT_LEAVING | Kind.LEAVE:
+            case StepKind.REPORT_FAILURE | StepKind.REPORT_LEAVING | StepKind.LEAVE:
                 raise AssertionError(f"workers that are done do not {step.kind}")
             case _:
                 assert_never(step.kind)

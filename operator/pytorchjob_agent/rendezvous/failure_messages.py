@@ -10,7 +10,7 @@ from pytorchjob_agent.contract.noted_end import NotedEnd
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
-from pytorchjob_agent.hangs.stack_analysis import Place, describe_ranks
+from pytorchjob_agent.hangs.stack_analysis import StackPlace, describe_ranks
 from pytorchjob_agent.workers import failure_report, uncaught_error
 
 _NO_STACK = "it gives no stack: it is frozen, or inside a call that does not return"
@@ -88,7 +88,9 @@ def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
     )
 
 
-def hang(verdict: HangVerdict, places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
+def hang(
+    verdict: HangVerdict, places: Mapping[int, StackPlace | None], first_rank: int
+) -> tuple[TerminationMessage, bool]:
     """Return the message of workers that hang, and whether they only wait for others."""
     suspects = verdict.local_ranks or tuple(places)
     local = next((rank for rank in suspects if not _waits(places.get(rank))), suspects[0] if suspects else 0)
@@ -98,14 +100,14 @@ def hang(verdict: HangVerdict, places: Mapping[int, Place | None], first_rank: i
     return report, _waits(place)
 
 
-def _where(place: Place | None, places: Mapping[int, Place | None], first_rank: int) -> str:
+def _where(place: StackPlace | None, places: Mapping[int, StackPlace | None], first_rank: int) -> str:
     """Return where the worker is; of several workers, which of them is elsewhere than the others."""
     if len(places) > 1:
         return describe_ranks({first_rank + local: each for local, each in places.items()})
     return f"it {place.words}" if place is not None else _NO_STACK
 
 
-def bystander(places: Mapping[int, Place | None], first_rank: int) -> tuple[TerminationMessage, bool]:
+def bystander(places: Mapping[int, StackPlace | None], first_rank: int) -> tuple[TerminationMessage, bool]:
     """Return where the workers here are while those of another agent hang."""
     return hang(
         HangVerdict(kind=HangKind.HANGING, reason="no progress, as another agent found"),
@@ -126,7 +128,7 @@ def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
     )
 
 
-def ranks_at(places: Mapping[int, Place | None], first_rank: int) -> str:
+def ranks_at(places: Mapping[int, StackPlace | None], first_rank: int) -> str:
     """Return where the ranks are, without anything that changes from one hang to the next at the same place."""
     found = [f"{first_rank + local} {place.where if place is not None else '-'}" for local, place in places.items()]
     return "; ".join(sorted(found))
@@ -161,5 +163,5 @@ def message(
     )
 
 
-def _waits(place: Place | None) -> bool:
+def _waits(place: StackPlace | None) -> bool:
     return place is not None and place.collective is not None

@@ -130,7 +130,7 @@ def _exit_code(end: waiting.End) -> int:
             return stop.exit_code
         case waiting.Fenced():
             return int(ExitCode.FENCED)
-        case waiting.Leaving() | waiting.Unreachable():
+        case waiting.Leaving() | waiting.NotReached():
             return int(ExitCode.RENDEZVOUS)
 
 

@@ -26,7 +26,7 @@ from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.hangs.watch import History
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, waiting
-from pytorchjob_agent.rendezvous.decide import Kind, Snapshot, Step, Workers
+from pytorchjob_agent.rendezvous.decide import Snapshot, Step, StepKind, Workers
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError, describe
 from pytorchjob_agent.rendezvous.roles import MemberRole
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
@@ -105,7 +105,7 @@ class ElasticAgent(LocalElasticAgent):
                 return self._left(reason)
             case waiting.Fenced(reason):
                 return self._end(TerminationMessage(ExitReason.FENCED, ExitCode.FENCED, message=reason))
-            case waiting.Unreachable(why, reason):
+            case waiting.NotReached(why, reason):
                 return self._end(TerminationMessage(why, ExitCode.RENDEZVOUS, message=reason))
 
     def _open(self, group: WorkerGroup, *reports: Message, by_members: bool = False, caused: bool = False) -> None:
@@ -236,26 +236,26 @@ class ElasticAgent(LocalElasticAgent):
     def _act(self, group: WorkerGroup, step: Step) -> bool:
         """Take the step; True when this agent ends."""
         match step.kind:
-            case Kind.REPORT_FAILURE:
+            case StepKind.REPORT_FAILURE:
                 return self._fail(group, step)
-            case Kind.REGROUP:
+            case StepKind.REGROUP:
                 self._regroup(group, step)
-            case Kind.REPORT_DONE:
+            case StepKind.REPORT_DONE:
                 self._done()
-            case Kind.REPORT_LEAVING:
+            case StepKind.REPORT_LEAVING:
                 self._report_leaving()
-            case Kind.LEAVE:
+            case StepKind.LEAVE:
                 say(f"leaving: {step.reason}")
                 self._left(step.reason)
-            case Kind.STOP:
+            case StepKind.STOP:
                 self._stopped(step.stop or Stop(ExitCode.FENCED, ExitReason.FENCED, step.reason))
-            case Kind.FINISH:
+            case StepKind.FINISH:
                 self._membership.linger()
-            case Kind.WAIT:
+            case StepKind.WAIT:
                 pass
             case _:
                 assert_never(step.kind)
-        return step.kind in (Kind.LEAVE, Kind.STOP, Kind.FINISH)
+        return step.kind in (StepKind.LEAVE, StepKind.STOP, StepKind.FINISH)
 
     def _report_leaving(self) -> None:
         self._reported_leaving = True

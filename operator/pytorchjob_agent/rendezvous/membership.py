@@ -23,7 +23,7 @@ from pytorchjob_agent.rendezvous.round_saves import NoSaves, RoundSaves
 from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.rendezvous.store_calls import StoreCalls
-from pytorchjob_agent.rendezvous.waiting import Known, Waiting
+from pytorchjob_agent.rendezvous.waiting import WaitProgress, WaitSnapshot
 from pytorchjob_agent.system.console import say
 
 _LINGER_SECONDS = 5.0
@@ -114,7 +114,7 @@ class Membership:
         """Return the place, and whether the members agreed on it."""
         now, port = time.monotonic(), join.port
         offered = by_members and waiting.may_offer(self._known(now, self.client.inbox)) and self._offer(port)
-        state = Waiting(now, join, offered)
+        state = WaitProgress(now, join, offered)
         if not offered:
             self.client.update(lambda session: session.join(reports, join, now=now))
         while True:
@@ -130,7 +130,7 @@ class Membership:
                     self._join_again(reports, step, now)
                 case waiting.Offer() if self._offer(port):
                     pass
-                case waiting.Stopped() | waiting.Fenced() | waiting.Leaving() | waiting.Unreachable():
+                case waiting.Stopped() | waiting.Fenced() | waiting.Leaving() | waiting.NotReached():
                     raise NoRoundError(step)
                 case _:
                     step = waiting.keep_waiting(state, known)
@@ -138,8 +138,8 @@ class Membership:
                         say(f"waiting for a round: {step.report}")
             state = waiting.taken(state, step, known.now)
 
-    def _known(self, now: float, inbox: commands.Inbox) -> Known:
-        return Known(
+    def _known(self, now: float, inbox: commands.Inbox) -> WaitSnapshot:
+        return WaitSnapshot(
             now=now,
             inbox=inbox,
             away=self.client.away(),

@@ -25,7 +25,7 @@ from pytorchjob_agent.saves.held_saves import Choice, HeldSave
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer, targets
 from pytorchjob_agent.saves.recognition import Local, SeenFile
-from pytorchjob_agent.saves.restore import Fetching, MissingError, Sources
+from pytorchjob_agent.saves.restore import Fetching, MissingError, PartSources
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.round_start import Start, StartKind
 from pytorchjob_agent.saves.taking import Writer
@@ -304,7 +304,7 @@ class MemorySaves:
             return agreement.peers(start.sources(owner, assigned.rank, assigned.size))
 
         return Fetching(
-            self._held, start.choice, Sources(RoundKeys.of(assigned), sources, self._tier, agreement.goes_on)
+            self._held, start.choice, PartSources(RoundKeys.of(assigned), sources, self._tier, agreement.goes_on)
         )
 
     def _fetch_copies(

@@ -14,11 +14,11 @@ from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE, HangRules
 from pytorchjob_agent.contract.messages import Assigned, Checkpoint, RoundId, Save
 from pytorchjob_agent.hangs import stack_analysis
 from pytorchjob_agent.hangs.judge import HangVerdict
-from pytorchjob_agent.hangs.meter import Meter
-from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.meter import WorkerMeter
+from pytorchjob_agent.hangs.stack_analysis import StackPlace
 from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
 from pytorchjob_agent.hangs.stillness import Pauses
-from pytorchjob_agent.hangs.watch import History, Watch
+from pytorchjob_agent.hangs.watch import HangWatch, History
 from pytorchjob_agent.rendezvous.observed_saves import ObservedSaves
 from pytorchjob_agent.script import observed_progress
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
@@ -41,8 +41,8 @@ class RoundWorkers:
         self._files = ProgressFiles(directory, nproc)
         self._stacks = StackDumps(directory, nproc)
         self._pids: dict[int, int] = {}
-        self._watch: Watch | None = None
-        self._meter: Meter | None = None
+        self._watch: HangWatch | None = None
+        self._meter: WorkerMeter | None = None
         self._history = history or History()
         self._asked: int | None = None
         self._saving = 0
@@ -74,8 +74,8 @@ class RoundWorkers:
         """Watch the processes that were started, by local rank; see Watch.share_stillness."""
         self._pids = dict(pids)
         pauses = Pauses(self._rules.still_limit or DEFAULT_IDLE)
-        self._meter = Meter(self._pids, self._stacks, pauses, assigned.master_port)
-        self._watch = Watch(self._rules, self._files, self._meter, self._history)
+        self._meter = WorkerMeter(self._pids, self._stacks, pauses, assigned.master_port)
+        self._watch = HangWatch(self._rules, self._files, self._meter, self._history)
         self._watch.has_rank_0 = assigned.first_rank == 0
         self._watch.share_stillness = share_stillness
         if self._logs is not None and (self._watch.reads_lines or self._observed is not None):
@@ -167,7 +167,7 @@ class RoundWorkers:
     def _read(self) -> tuple[WorkerProgress, ...]:
         return self._files.read()
 
-    def places(self) -> dict[int, Place | None]:
+    def places(self) -> dict[int, StackPlace | None]:
         """Print the workers' stacks and return where they are, by local rank; None: no answer (frozen).
 
         A worker that has not moved since its last stack is still there: on a busy machine an answer takes long.
@@ -177,7 +177,7 @@ class RoundWorkers:
         found = {local_rank: stack_analysis.place(texts.get(local_rank), source_around) for local_rank in self._pids}
         return {local_rank: place or self._last_place(local_rank) for local_rank, place in found.items()}
 
-    def _last_place(self, local_rank: int) -> Place | None:
+    def _last_place(self, local_rank: int) -> StackPlace | None:
         return None if self._meter is None else self._meter.last_place(local_rank)
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ from pytorchjob_agent.workers.torch_spec import agent_options, worker_spec
 
 
 @dataclass(frozen=True)
-class Start:
+class WorkerStart:
     """How workers are started."""
 
     directory: Path
@@ -37,7 +37,9 @@ class Start:
     """Where warm ones come from."""
 
 
-def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: Start) -> TerminationMessage | None:
+def run(
+    config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: WorkerStart
+) -> TerminationMessage | None:
     """Run the workers through all rounds to the end; None when they succeeded."""
     env = own_endpoint.take()
     assert env is not None
@@ -45,7 +47,7 @@ def run(config: LaunchConfig, program: tuple[Any, list[str]], logs: Any, start: 
     timeout = float(config.rdzv_configs.get("join_timeout") or JOIN_TIMEOUT)
     level = policy.versions_level(os.environ)
     versions = {} if level == policy.OFF else _versions()
-    warns = level != policy.Level.FAIL
+    warns = level != policy.CheckLevel.FAIL
     membership = member(env, address, config.nproc_per_node, timeout, versions=versions, warnings=warns)
     port = optional_number(os.environ, METRICS_PORT)
     rules = CheckpointRules.from_env(os.environ)

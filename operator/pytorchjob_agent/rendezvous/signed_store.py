@@ -20,7 +20,7 @@ _LONGEST = 512 * 1024
 save in the largest job."""
 
 
-class Store(Protocol):
+class TorchStore(Protocol):
     """The part of torch's Store that members use."""
 
     def set(self, key: str, value: str, /) -> None:
@@ -51,7 +51,9 @@ class Signed:
 class SignedStore:
     """One member's view of its round's store. Every call may raise RuntimeError: the store cannot be reached."""
 
-    def __init__(self, store: Store, assigned: Assigned, on_invalid: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, store: TorchStore, assigned: Assigned, on_invalid: Callable[[str], None] = lambda _: None
+    ) -> None:
         """Sign as the member with this place; `on_invalid` receives each key with an invalid value, once."""
         self._store, self.assigned, self._on_invalid = store, assigned, on_invalid
         self._reported: set[str] = set()

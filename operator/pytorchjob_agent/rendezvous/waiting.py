@@ -19,7 +19,7 @@ AGREEMENT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitProgress:
     """How far this agent is with its wait."""
 
     since: float
@@ -32,7 +32,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class WaitSnapshot:
     """What is known at one moment."""
 
     now: float
@@ -106,18 +106,18 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreachable:
+class NotReached:
     """The coordinator was not reached in time."""
 
     why: ExitReason
     reason: str
 
 
-End = Stopped | Fenced | Leaving | Unreachable
+End = Stopped | Fenced | Leaving | NotReached
 Step = Begin | JoinAgain | Offer | Agree | KeepWaiting | End
 
 
-def next_step(waiting: Waiting, known: Known) -> Step:
+def next_step(waiting: WaitProgress, known: WaitSnapshot) -> Step:
     """Return what to do now."""
     inbox = known.inbox
     end = _end(waiting, known)
@@ -139,20 +139,20 @@ def next_step(waiting: Waiting, known: Known) -> Step:
     return keep_waiting(waiting, known)
 
 
-def may_offer(known: Known) -> bool:
+def may_offer(known: WaitSnapshot) -> bool:
     """Return whether the other members can still be met in the store of the last round."""
     met = known.has_store and known.round is not None and commands.ended(known.inbox) == known.round
     return met and not known.cut_off  # other members may train in a later round by now
 
 
-def keep_waiting(waiting: Waiting, known: Known) -> KeepWaiting:
+def keep_waiting(waiting: WaitProgress, known: WaitSnapshot) -> KeepWaiting:
     """Return the step that waits; it reports now and then."""
     if known.now - max(waiting.reported, waiting.since) <= REPORT_SECONDS:
         return KeepWaiting()
     return KeepWaiting(_why(known))
 
 
-def taken(waiting: Waiting, step: Step, now: float) -> Waiting:
+def taken(waiting: WaitProgress, step: Step, now: float) -> WaitProgress:
     """Return how far the wait is after a step that worked."""
     match step:
         case JoinAgain(join=join):
@@ -170,7 +170,7 @@ def is_decided(inbox: Inbox) -> bool:
     return inbox.assigned is not None or inbox.stop is not None
 
 
-def _end(waiting: Waiting, known: Known) -> End | None:
+def _end(waiting: WaitProgress, known: WaitSnapshot) -> End | None:
     inbox = known.inbox
     if inbox.stop is not None:
         return Stopped(inbox.stop)
@@ -180,11 +180,11 @@ def _end(waiting: Waiting, known: Known) -> End | None:
         return Leaving("the pod was asked to go while it waited for a round")
     if known.away > known.timeout and known.now - waiting.since > known.timeout:
         why = ExitReason.AGENT_REFUSED if inbox.refused is not None else ExitReason.COORDINATOR_UNREACHABLE
-        return Unreachable(why, f"no coordinator within {known.timeout:g} s: {_why(known)}")
+        return NotReached(why, f"no coordinator within {known.timeout:g} s: {_why(known)}")
     return None
 
 
-def _why(known: Known) -> str:
+def _why(known: WaitSnapshot) -> str:
     if known.inbox.refused is not None:
         return f"the coordinator refuses this agent: {known.inbox.refused.message}"
     if known.away > 0:

@@ -12,9 +12,9 @@ from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
 from pytorchjob_agent.saves.wire import (
     CALL_SECONDS,
-    Connection,
-    Pace,
+    PeerConnection,
     PeerRefusedError,
+    TransferPace,
     copy_file,
     places,
     refusing_nonsense,
@@ -33,10 +33,10 @@ class SaveServer(PeerServer):
 
     def __init__(self, held: HeldSaves, address: str) -> None:
         """Listen on a free port of the address. Raises OSError."""
-        self._held, self._pace = held, Pace()
+        self._held, self._pace = held, TransferPace()
         super().__init__(address, "checkpoints", self._handle_request, (ManifestError, FullError))
 
-    def _handle_request(self, connection: Connection, request: dict[str, Any]) -> None:
+    def _handle_request(self, connection: PeerConnection, request: dict[str, Any]) -> None:
         if "put" in request:
             manifest = Manifest.from_json(str(request["put"]))
             self._check(manifest, connection.sender)
@@ -71,7 +71,7 @@ class SaveServer(PeerServer):
 class _ServerSide:
     """The receiving side of a `put`: it answers with what it needs."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PeerConnection) -> None:
         self.connection = connection
 
     def need(self, wanted: list[int]) -> None:
@@ -82,7 +82,7 @@ class _ServerSide:
 class _ClientSide:
     """The receiving side of a `get`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PeerConnection) -> None:
         self.connection = connection
 
     def need(self, wanted: list[int]) -> None:
@@ -108,7 +108,7 @@ def receive(held: HeldSaves, manifest: Manifest, side: _ServerSide | _ClientSide
         held.keep(manifest, folder)
 
 
-def send(held: HeldSaves, manifest: Manifest, wanted: list[int], to: tuple[Connection, Pace]) -> None:
+def send(held: HeldSaves, manifest: Manifest, wanted: list[int], to: tuple[PeerConnection, TransferPace]) -> None:
     """Send files of a save. Raises PeerRefusedError and OSError."""
     connection, pace = to
     for place in wanted:
@@ -121,7 +121,7 @@ def put(held: HeldSaves, manifest: Manifest, peer: Address, keys: RoundKeys) -> 
     try:
         with refusing_nonsense():
             answer = connection.ask({"put": manifest.to_json()})
-            send(held, manifest, places(answer, len(manifest.files)), (connection, Pace()))
+            send(held, manifest, places(answer, len(manifest.files)), (connection, TransferPace()))
             connection.answer()
     finally:
         connection.close()
@@ -155,10 +155,10 @@ def get(
         connection.close()
 
 
-def _connect(peer: Address, keys: RoundKeys) -> Connection:
+def _connect(peer: Address, keys: RoundKeys) -> PeerConnection:
     host, port, *rank = peer
     sock = socket.create_connection((host, port), timeout=CALL_SECONDS)
-    return Connection(keys.as_client(sock, *rank), keys.secret)
+    return PeerConnection(keys.as_client(sock, *rank), keys.secret)
 
 
 def _part(value: Any) -> tuple[Choice, int]:

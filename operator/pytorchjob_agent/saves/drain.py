@@ -16,7 +16,7 @@ from pytorchjob_agent.saves.durable import CHUNK, DurableSaves
 from pytorchjob_agent.saves.held import HeldSaves, SourceError
 from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import Manifest
-from pytorchjob_agent.saves.wire import Pace
+from pytorchjob_agent.saves.wire import TransferPace
 from pytorchjob_agent.system.console import say
 
 KEPT = 2
@@ -216,7 +216,7 @@ class Drain:
         return self._held.part(choice, owner)
 
     def _copy(self, part: Manifest) -> None:
-        pace, started, sent = Pace(), time.monotonic(), 0
+        pace, started, sent = TransferPace(), time.monotonic(), 0
 
         def step(count: int) -> None:
             nonlocal sent

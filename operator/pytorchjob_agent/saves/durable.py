@@ -44,7 +44,7 @@ Read = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSave:
     """One owner's save in the directory."""
 
     folder: Path
@@ -71,7 +71,7 @@ class DurableSaves:
             raise FileNotFoundError(f"{self.root.parent} does not exist: mount the volume there")
         return fence.enter(self.root, self._job)
 
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[StoredSave]:
         """Return the saves with which this job may start: its own ones, and the newest of the job before."""
         known = fence.jobs(self.root)
         number = known.get(self._job, max(known.values(), default=0) + 1)
@@ -128,7 +128,7 @@ class DurableSaves:
             (each.folder / _SPARED).touch()
         return [str(each.folder.relative_to(self.root)) for each in found]
 
-    def _of(self, number: int, job: str) -> Iterator[Stored]:
+    def _of(self, number: int, job: str) -> Iterator[StoredSave]:
         """Yield the saves of a job of which no file is missing."""
         folder = self._folder(number)
         names = sorted(os.listdir(folder))[:_MOST_FOLDERS] if folder.is_dir() else []
@@ -138,7 +138,7 @@ class DurableSaves:
             with suppress(FileNotFoundError, NotADirectoryError, ManifestError):
                 with (folder / name / _LIST).open("rb") as file:
                     manifest = Manifest.from_json(file.read(MOST_BYTES + 1))
-                found = Stored(folder / name, manifest, (folder / name / _SPARED).exists())
+                found = StoredSave(folder / name, manifest, (folder / name / _SPARED).exists())
                 if manifest.job == job and manifest.name == name and _has_all(found):
                     yield found
 
@@ -181,7 +181,7 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def offered(stored: Sequence[Stored]) -> tuple[HeldSave, ...]:
+def offered(stored: Sequence[StoredSave]) -> tuple[HeldSave, ...]:
     """Return one part of each complete save, the newest first."""
     held = [each.manifest.held() for each in stored]
     first = [
@@ -194,7 +194,7 @@ def offered(stored: Sequence[Stored]) -> tuple[HeldSave, ...]:
     return tuple(first[:_MOST_LISTED])
 
 
-def incomplete(stored: Sequence[Stored]) -> tuple[Parts, ...]:
+def incomplete(stored: Sequence[StoredSave]) -> tuple[Parts, ...]:
     """Return the saves of which only some parts are there, the newest first."""
     whole, found = _newest(stored), dict[tuple[RoundId, int, str], dict[int, int]]()
     for save in (each.manifest.held() for each in stored):
@@ -210,7 +210,7 @@ def incomplete(stored: Sequence[Stored]) -> tuple[Parts, ...]:
     )
 
 
-def part(stored: Sequence[Stored], choice: Choice, owner: int) -> Stored | None:
+def part(stored: Sequence[StoredSave], choice: Choice, owner: int) -> StoredSave | None:
     """Return the newest part of a chosen save that this owner wrote."""
     found = [each for each in stored if choice.includes(each.manifest.held()) and each.manifest.id.owner == owner]
     return max(found, key=lambda each: each.manifest.id.number, default=None)
@@ -226,7 +226,7 @@ def is_surplus(id_: SaveId, newest: Sequence[Choice], manifests: Sequence[Manife
     return bool(same) and id_.number < min(same)
 
 
-def copy_out(stored: Stored, place: int, target: Path, step: Callable[[int], None]) -> None:
+def copy_out(stored: StoredSave, place: int, target: Path, step: Callable[[int], None]) -> None:
     """Copy a file of a save from the directory. Raises SourceError if its content is not what the manifest lists."""
     file, digest, offset = stored.manifest.files[place], sha256(), 0
     with stored.file(place).open("rb") as source, target.open("wb") as out:
@@ -243,12 +243,12 @@ def copy_out(stored: Stored, place: int, target: Path, step: Callable[[int], Non
     os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
 
 
-def _newest(stored: Sequence[Stored]) -> list[Choice]:
+def _newest(stored: Sequence[StoredSave]) -> list[Choice]:
     """Return the complete saves, the newest first."""
     return sorted(complete(each.manifest.held() for each in stored), key=lambda choice: choice.age, reverse=True)
 
 
-def _adopted(stored: Stored, job: str, number: int) -> Stored:
+def _adopted(stored: StoredSave, job: str, number: int) -> StoredSave:
     """Return another job's save as one of this job: of a term before the first one, in the order of the jobs."""
     id_ = stored.manifest.id
     digest = int.from_bytes(sha256(str(id_.round).encode()).digest()[:4])
@@ -257,7 +257,7 @@ def _adopted(stored: Stored, job: str, number: int) -> Stored:
     return replace(stored, manifest=manifest)
 
 
-def _has_all(stored: Stored) -> bool:
+def _has_all(stored: StoredSave) -> bool:
     """Return whether all files are there with their sizes; restoring compares the checksums."""
     for place, file in enumerate(stored.manifest.files):
         try:

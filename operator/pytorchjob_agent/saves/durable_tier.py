@@ -10,7 +10,7 @@ from pytorchjob_agent.contract.checkpoint_rules import DurableRules
 from pytorchjob_agent.saves import durable
 from pytorchjob_agent.saves.bounded import STORAGE, Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain
-from pytorchjob_agent.saves.durable import DurableSaves, Stored
+from pytorchjob_agent.saves.durable import DurableSaves, StoredSave
 from pytorchjob_agent.saves.held import HeldSaves, SourceError
 from pytorchjob_agent.saves.held_saves import Choice, HeldSave, Parts
 from pytorchjob_agent.saves.manifest import Manifest
@@ -30,8 +30,8 @@ class DurableTier:
         """Touch nothing yet, and start the thread that copies."""
         self._held, self._saves = held, DurableSaves(Path(rules.directory), job)
         self.drain = Drain(held, self._saves, rules.interval)
-        self._stored: list[Stored] = []
-        self._listing: Call[list[Stored]] | None = None
+        self._stored: list[StoredSave] = []
+        self._listing: Call[list[StoredSave]] | None = None
         self._unread = ""
 
     @property
@@ -71,7 +71,7 @@ class DurableTier:
             raise SourceError("it is not in the durable directory")
         return while_it_moves(lambda progress: self._bring(stored, progress), READ_SECONDS, goes_on)
 
-    def _bring(self, stored: Stored, progress: Progress) -> Manifest:
+    def _bring(self, stored: StoredSave, progress: Progress) -> Manifest:
         manifest = stored.manifest
         with self._held.receiving(manifest.size, keep=(manifest.id,)) as folder:
             for place, file in enumerate(manifest.files):

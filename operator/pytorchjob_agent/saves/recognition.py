@@ -69,7 +69,7 @@ class Local:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundUnits:
     """What a scan showed."""
 
     units: Mapping[str, tuple[SeenFile, ...]]
@@ -133,7 +133,7 @@ class Recognition:
             self._torn[file.path] = file.identity
             self._done.pop(file.path, None)
 
-    def follow(self, scan: Scan) -> Found:
+    def follow(self, scan: Scan) -> FoundUnits:
         """Return what is complete after one more scan."""
         files = self._track(scan)
         complete: dict[str, tuple[SeenFile, ...]] = {}
@@ -154,7 +154,7 @@ class Recognition:
         restless = self._apart_since is not None and (
             scan.at - self._apart_since >= RESTLESS_SECONDS or changes >= RESTLESS_CHANGES
         )
-        return Found(complete, next(iter(late), ""), together, restless)
+        return FoundUnits(complete, next(iter(late), ""), together, restless)
 
     def _are_together(
         self, complete: Mapping[str, tuple[SeenFile, ...]], late: Mapping[str, tuple[SeenFile, ...]]
@@ -184,7 +184,7 @@ class Recognition:
         closed = [self._tracked[file.path].closed_since for file in members]
         return max(inf if at is None else at for at in closed)
 
-    def end(self, scan: Scan, *, clean: bool, is_proved: Callable[[SeenFile], bool] = lambda _: False) -> Found:
+    def end(self, scan: Scan, *, clean: bool, is_proved: Callable[[SeenFile], bool] = lambda _: False) -> FoundUnits:
         """Return what is complete after the end of all workers; `clean`: all of them ended with success.
 
         After any other end, what was being written stays torn for good, unless its format proves that it is whole.
@@ -203,7 +203,7 @@ class Recognition:
                 late = late or not found.together
                 self.reject([file for file in members if not self._is_done(file)])
         self._tracked.clear()
-        return Found(units, together=not late)
+        return FoundUnits(units, together=not late)
 
     def _track(self, scan: Scan) -> list[SeenFile]:
         """Note the changes since the last scan; return the files that may be checkpoints."""

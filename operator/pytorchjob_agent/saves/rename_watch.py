@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytorchjob_agent.contract.checkpoint_rules import FENCE_FOLDER
 from pytorchjob_agent.saves import naming, renames
-from pytorchjob_agent.saves.renames import Event, Renamed, Renames
+from pytorchjob_agent.saves.renames import Renamed, RenameEvent, Renames
 from pytorchjob_agent.system.alarm import Alarm
 from pytorchjob_agent.system.readable import wait_readable
 
@@ -80,7 +80,7 @@ class RenameWatch:
         if "" not in self._renames.watched():
             self._watch("")
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[RenameEvent]:
         try:
             data = os.read(self._fd, _BUFFER)
         except OSError:
@@ -88,7 +88,7 @@ class RenameWatch:
         while data:
             watch, bits, cookie, length = _HEAD.unpack_from(data)
             name, data = data[_HEAD.size : _HEAD.size + length], data[_HEAD.size + length :]
-            yield Event(watch, bits, cookie, os.fsdecode(name.rstrip(b"\0")))
+            yield RenameEvent(watch, bits, cookie, os.fsdecode(name.rstrip(b"\0")))
 
     def _watch(self, folder: str) -> None:
         """Watch a folder and those below it; a folder that is gone is left out, and each above the limit."""

@@ -15,7 +15,7 @@ _MOST_PENDING = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RenameEvent:
     """Something that happened in a folder."""
 
     watch: int
@@ -80,7 +80,7 @@ class Renames:
     def _forget(self) -> None:
         self._files, self._folders, self._written = set(), {}, set()
 
-    def follow(self, events: Iterable[Event]) -> list[str]:
+    def follow(self, events: Iterable[RenameEvent]) -> list[str]:
         """Take events in their order; return the folders that are new here and need a watch."""
         new: list[str] = []
         for event in events:
@@ -93,7 +93,7 @@ class Renames:
                 new += self._change(event)
         return new
 
-    def _change(self, event: Event) -> list[str]:
+    def _change(self, event: RenameEvent) -> list[str]:
         above = self._watched[event.watch]
         path = f"{above}/{event.name}" if above else event.name
         folder = bool(event.bits & FOLDER)

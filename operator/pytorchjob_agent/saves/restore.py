@@ -28,7 +28,7 @@ class MissingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class PartSources:
     """Where parts may be had besides this member's memory."""
 
     keys: RoundKeys
@@ -43,7 +43,7 @@ class Sources:
 class Fetching:
     """Fetches the parts of one chosen save that this member needs."""
 
-    def __init__(self, held: HeldSaves, choice: Choice, sources: Sources) -> None:
+    def __init__(self, held: HeldSaves, choice: Choice, sources: PartSources) -> None:
         """Prepare."""
         self._held, self._choice, self._sources = held, choice, sources
 

@@ -11,7 +11,7 @@ from pytorchjob_agent.saves.wire import (
     LINE_LIMIT,
     PATIENCE,
     Challenge,
-    Connection,
+    PeerConnection,
     PeerRefusedError,
 )
 from pytorchjob_agent.system.console import say
@@ -19,7 +19,7 @@ from pytorchjob_agent.system.port import Entrance, NotAdmittedError, Port, Rules
 
 _BACKLOG = 4096
 
-Handler = Callable[[Connection, dict[str, Any]], None]
+Handler = Callable[[PeerConnection, dict[str, Any]], None]
 
 
 class PeerServer:
@@ -68,7 +68,7 @@ class PeerServer:
     def _answer(self, sock: socket.socket, keys: RoundKeys, nonces: str, request: dict[str, Any]) -> None:
         if keys != self.keys:
             return  # it has waited for so long that its round is over
-        connection = Connection(sock, keys.secret, nonces)
+        connection = PeerConnection(sock, keys.secret, nonces)
         connection.sender = member_of(sock) if keys.certificate else None
         try:
             self._handle(connection, request)

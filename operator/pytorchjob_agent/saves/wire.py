@@ -44,7 +44,7 @@ def refusing_nonsense() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TransferPace:
     """How fast files are sent."""
 
     bytes_per_second: float = 200e6
@@ -77,7 +77,7 @@ class Challenge:
         return _line({"answer": json.dumps({"error": str(error)}), "mac": ""})
 
 
-class Connection:
+class PeerConnection:
     """One authenticated conversation of two agents. Raises OSError and PeerRefusedError."""
 
     def __init__(self, sock: socket.socket, secret: str, nonces: str = "") -> None:
@@ -106,7 +106,7 @@ class Connection:
         text = json.dumps(values)
         self._write({"answer": text, "mac": _mac(self._secret, "answer", self._nonces, text)})
 
-    def send_file(self, path: Path, size: int, pace: Pace) -> None:
+    def send_file(self, path: Path, size: int, pace: TransferPace) -> None:
         """Send a file's bytes, not faster than the pace."""
         started, sent = time.monotonic(), 0
         with path.open("rb") as file:

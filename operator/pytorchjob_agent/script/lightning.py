@@ -1,6 +1,6 @@
 """Lightning callbacks: one reports progress to the agent, the other shows that of a script with no changed line.
 
-`Trainer(callbacks=[LightningProgress()])` reports by `progress()`, so hangs are found by steps. `ShownProgress` needs
+`Trainer(callbacks=[LightningProgress()])` reports by `progress()`, so hangs are found by steps. `TrainerCallback` needs
 no line: Lightning adds the callbacks of the entry points `...callbacks_factory` of all installed packages. It posts
 as Hugging Face's Trainer does: people see it, no decision uses it, and no error of it reaches the training.
 
@@ -77,7 +77,7 @@ class LightningProgress(_base()):  # type: ignore[misc]
         progress(trainer.global_step, self._total, **self._metrics)
 
 
-class ShownProgress(_base()):  # type: ignore[misc]
+class TrainerCallback(_base()):  # type: ignore[misc]
     """Posts steps and metrics to the agent's server when training begins, every five seconds, and when it ends."""
 
     def __init__(self, client: StatusClient) -> None:
@@ -110,7 +110,7 @@ def callbacks() -> list[Any]:
     """Return what Lightning adds to a Trainer: one callback in a worker whose agent serves progress, else none."""
     with suppress(Exception):  # the script must train in any case
         client = StatusClient.of(os.environ)
-        return [] if client is None else [ShownProgress(client)]
+        return [] if client is None else [TrainerCallback(client)]
     return []
 
 

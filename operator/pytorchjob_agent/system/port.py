@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from pytorchjob_agent.contract.unauthenticated import Stage, Unauthenticated
+from pytorchjob_agent.contract.unauthenticated import EntryStage, Unauthenticated
 from pytorchjob_agent.system.alarm import Alarm
 
 _ACCEPTS_AT_ONCE = 32
@@ -182,8 +182,8 @@ class Port:
 
     def _hear(self, caller: _Caller) -> None:
         """Read what a connection has sent, and give it a task once that is a whole message."""
-        if self._unauthenticated.stage(caller) is Stage.SILENT:
-            self._make_room(self._unauthenticated.advance(caller, Stage.STARTED))
+        if self._unauthenticated.stage(caller) is EntryStage.SILENT:
+            self._make_room(self._unauthenticated.advance(caller, EntryStage.STARTED))
         try:
             if not caller.secure:
                 self._shake_hands(caller)
@@ -210,7 +210,7 @@ class Port:
         assert isinstance(caller.socket, ssl.SSLSocket)
         caller.socket.do_handshake()
         caller.secure = True
-        self._make_room(self._unauthenticated.advance(caller, Stage.COSTLY))
+        self._make_room(self._unauthenticated.advance(caller, EntryStage.COSTLY))
         caller.socket.send(caller.entrance.greeting)
 
     def _encrypt(self, caller: _Caller) -> None:
@@ -234,8 +234,8 @@ class Port:
             self._held += len(data)
             if len(caller.data) > self._rules.most_bytes:
                 raise ConnectionAbortedError
-        if len(caller.data) > _LITTLE and self._unauthenticated.stage(caller) is not Stage.COSTLY:
-            self._make_room(self._unauthenticated.advance(caller, Stage.COSTLY))
+        if len(caller.data) > _LITTLE and self._unauthenticated.stage(caller) is not EntryStage.COSTLY:
+            self._make_room(self._unauthenticated.advance(caller, EntryStage.COSTLY))
         if self._held > _MOST_HELD:
             self._drop(max(self._unauthenticated, key=lambda other: len(other.data)))
             if self._unauthenticated.stage(caller) is None:
@@ -295,8 +295,8 @@ class Port:
             self._alarm.ring()
 
 
-def _limits() -> dict[Stage, int]:
+def _limits() -> dict[EntryStage, int]:
     """Return how many connections of each stage a port has: a small part of the files that the agent may open."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     most = 512 if files == resource.RLIM_INFINITY else min(max(files // 32, 16), 512)
-    return {Stage.SILENT: most, Stage.STARTED: most, Stage.COSTLY: most // 2}
+    return {EntryStage.SILENT: most, EntryStage.STARTED: most, EntryStage.COSTLY: most // 2}

@@ -30,7 +30,7 @@ _BUFFER = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class TcpConnection:
     """One TCP connection: its ends as (address, port), and the bytes received and acknowledged so far."""
 
     local: tuple[bytes, int]
@@ -38,7 +38,7 @@ class Connection:
     moved: int
 
 
-def connections(inodes: Collection[int]) -> dict[int, Connection] | None:
+def connections(inodes: Collection[int]) -> dict[int, TcpConnection] | None:
     """Return those of these sockets that are TCP connections, by inode; None: the kernel does not show them."""
     if not inodes:
         return {}
@@ -69,7 +69,7 @@ def _inodes(pid: int) -> Iterator[int]:
             yield int(target[8:-1])
 
 
-def _dump(family: int) -> Iterator[tuple[int, Connection]]:
+def _dump(family: int) -> Iterator[tuple[int, TcpConnection]]:
     """Ask the kernel for all TCP sockets of a family."""
     query = _QUERY.pack(family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, _CONNECTED)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as link:
@@ -95,7 +95,7 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += (length + 3) & ~3
 
 
-def _socket(body: bytes) -> tuple[int, Connection] | None:
+def _socket(body: bytes) -> tuple[int, TcpConnection] | None:
     """Return a socket's inode and what it moved; None without its statistics."""
     at = _MESSAGE_SIZE
     while at + _ATTRIBUTE.size <= len(body):
@@ -104,7 +104,7 @@ def _socket(body: bytes) -> tuple[int, Connection] | None:
             (inode,) = _INODE.unpack_from(body, _INODE_AT)
             port, peer_port, address, peer = _ENDS.unpack_from(body)
             moved = sum(_MOVED.unpack_from(body, at + _ATTRIBUTE.size + _MOVED_AT))
-            return inode, Connection((_plain(address), port), (_plain(peer), peer_port), moved)
+            return inode, TcpConnection((_plain(address), port), (_plain(peer), peer_port), moved)
         at += max((length + 3) & ~3, _ATTRIBUTE.size)
     return None
 

@@ -27,7 +27,7 @@ def rank_prefix(rank: object) -> str:
 
 
 @dataclass(slots=True)
-class Stream:
+class WorkerStream:
     """One stream of one worker."""
 
     prefix: bytes
@@ -119,18 +119,18 @@ class Pump:
     def __init__(self, directory: Path) -> None:
         """Prepare to make the pipes in `directory`."""
         self._directory = directory
-        self._streams: list[Stream] = []
+        self._streams: list[WorkerStream] = []
         self._selector = selectors.DefaultSelector()
         self._end = Alarm()
         self._selector.register(self._end, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
 
-    def attach(self, name: str, prefix: str, out: BinaryIO) -> tuple[str, Stream]:
+    def attach(self, name: str, prefix: str, out: BinaryIO) -> tuple[str, WorkerStream]:
         """Make a pipe whose lines go to `out`; returns its path and the stream."""
         path = self._directory / name
         os.mkfifo(path, 0o600)
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        stream = Stream(prefix.encode(), out, fd, os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        stream = WorkerStream(prefix.encode(), out, fd, os.open(path, os.O_WRONLY | os.O_NONBLOCK))
         self._streams.append(stream)
         self._selector.register(fd, selectors.EVENT_READ, stream)
         return str(path), stream
@@ -162,6 +162,6 @@ class Pump:
         return ready
 
     @staticmethod
-    def _read(stream: Stream) -> None:
+    def _read(stream: WorkerStream) -> None:
         with contextlib.suppress(BlockingIOError):
             stream.feed(os.read(stream.fd, 65536), time.monotonic())

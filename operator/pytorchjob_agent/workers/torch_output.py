@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, LogsDest
 
-from pytorchjob_agent.workers.output import Pump, Stream, rank_prefix
+from pytorchjob_agent.workers.output import Pump, WorkerStream, rank_prefix
 
 
 class PipedLogs(DefaultLogsSpecs):
@@ -19,7 +19,7 @@ class PipedLogs(DefaultLogsSpecs):
         self._rounds = 0
         self._error_files: dict[int, str] = {}
         self._pump: Pump | None = None
-        self._streams: dict[int, tuple[Stream, Stream]] = {}
+        self._streams: dict[int, tuple[WorkerStream, WorkerStream]] = {}
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         """Create the pipes of one round."""
@@ -52,7 +52,7 @@ class PipedLogs(DefaultLogsSpecs):
             for stream in streams:
                 stream.listener = functools.partial(listener, local_rank)
 
-    def streams(self) -> dict[int, Stream]:
+    def streams(self) -> dict[int, WorkerStream]:
         """Return the error stream of each worker by local rank; the agent's lines about a worker go there."""
         return {local_rank: err for local_rank, (_, err) in self._streams.items()}
 

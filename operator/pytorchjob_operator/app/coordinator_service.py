@@ -20,7 +20,7 @@ from pytorchjob_operator.app.secret import load_credentials, renew_credentials
 from pytorchjob_operator.app.waiting import event_or_timeout
 from pytorchjob_operator.coordinator.capacity import find_limits
 from pytorchjob_operator.coordinator.jobs import no_certificates
-from pytorchjob_operator.coordinator.recorder import Recorder
+from pytorchjob_operator.coordinator.recorder import Recording
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
@@ -43,7 +43,7 @@ RENEW_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterAccess:
     """What the coordinator needs of the cluster."""
 
     client: ApiClient
@@ -72,7 +72,7 @@ class ServiceHooks:
 class CoordinatorService:
     """Run a coordinator if the settings ask for one; without one there is no report, and updates are ignored."""
 
-    def __init__(self, settings: Settings, cluster: ClusterView, hooks: ServiceHooks) -> None:
+    def __init__(self, settings: Settings, cluster: ClusterAccess, hooks: ServiceHooks) -> None:
         """Prepare; the hooks are called in the event loop that creates this object."""
         self._settings, self._cluster, self._hooks = settings, cluster, hooks
         self._loop = asyncio.get_running_loop()
@@ -140,10 +140,10 @@ class CoordinatorService:
             ) from error
         self._due.set()
 
-    def _recorder(self) -> Recorder | None:
+    def _recorder(self) -> Recording | None:
         path = self._settings.coordinator_recording
         try:
-            return Recorder(Path(path)) if path else None
+            return Recording(Path(path)) if path else None
         except OSError as error:
             raise OperatorError(f"the coordinator cannot record to {path}: {error}") from error
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pytorchjob_operator.app.metrics import JobCount, Metrics
 from pytorchjob_operator.kube.store import Store
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 from pytorchjob_operator.observed import Pod
 from pytorchjob_operator.plan import lifecycle
 from pytorchjob_operator.plan.lifecycle import PHASES, Edges
@@ -32,7 +32,7 @@ class JobCounts:
         elif old is not None and self._leads():
             self._count(old, new)
 
-    def lost(self, namespace: str, causes: Iterable[Cause]) -> None:
+    def lost(self, namespace: str, causes: Iterable[LossCause]) -> None:
         """Count lost pods that are replaced, by cause."""
         for cause in causes:
             self._metrics.on_pod_restart(namespace, cause)
@@ -51,7 +51,7 @@ class JobCounts:
             self._metrics.on_start(edges.started_after.total_seconds())
         if edges.replaced:
             causes = {pod.uid: pod.cause for pod in self._pods.by_owner(new.metadata.uid)}
-            self.lost(namespace, (causes.get(uid) or Cause.UNKNOWN for uid in edges.replaced))
+            self.lost(namespace, (causes.get(uid) or LossCause.UNKNOWN for uid in edges.replaced))
 
 
 def by_phase(jobs: Iterable[PyTorchJob]) -> dict[str, int]:

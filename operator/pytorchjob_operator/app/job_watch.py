@@ -18,7 +18,7 @@ import aiohttp
 import kopf
 
 from pytorchjob_operator import names
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 
 OnEvent = Callable[[str | None, dict[str, Any]], None]
 """Called in kopf's thread with the event's type (None for an object of the first list) and the object."""
@@ -137,7 +137,7 @@ def build_settings() -> kopf.OperatorSettings:
 
 
 def build_registry(
-    connection: Connection, user_agent: str, on_event: OnEvent, contacts: Contacts
+    connection: ApiEndpoint, user_agent: str, on_event: OnEvent, contacts: Contacts
 ) -> kopf.OperatorRegistry:
     """The two handlers: login, and one event of a job."""
     registry = kopf.OperatorRegistry()

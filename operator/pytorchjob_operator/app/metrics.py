@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator import __version__
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 
 _PREFIX = "pytorchjob_operator"
 _V1 = "training_operator_jobs"
@@ -95,7 +95,7 @@ class Metrics:
         """Create the namespace's counters at 0: Prometheus sees no increase in a series that starts at 1."""
         for counter in self._jobs.values():
             counter.labels(namespace, _FRAMEWORK)
-        for cause in Cause:
+        for cause in LossCause:
             self._pod_restarts.labels(namespace, cause.value)
         for reason in TrainingReason:
             self._rounds.labels(namespace, reason.value)
@@ -108,7 +108,7 @@ class Metrics:
         """Record the seconds from a job's creation or resumption until it ran."""
         self._starts.observe(seconds)
 
-    def on_pod_restart(self, namespace: str, cause: Cause) -> None:
+    def on_pod_restart(self, namespace: str, cause: LossCause) -> None:
         """Count one recreated pod."""
         self._pod_restarts.labels(namespace, cause.value).inc()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytorchjob_operator import __version__, names
 from pytorchjob_operator.app.child_watch import ChildWatch
-from pytorchjob_operator.app.coordinator_service import ClusterView, CoordinatorService, ServiceHooks
+from pytorchjob_operator.app.coordinator_service import ClusterAccess, CoordinatorService, ServiceHooks
 from pytorchjob_operator.app.counts import JobCounts
 from pytorchjob_operator.app.job_watch import Contacts, JobWatch, build_registry
 from pytorchjob_operator.app.metrics import Metrics
@@ -27,7 +27,7 @@ from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.errors import ApiError, Conflict, InvalidJob
 from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import ApiClient, Scope
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from pytorchjob_operator.kube.lease import Elector, LeaseName
 from pytorchjob_operator.kube.recorder import Involved, Recorder, Reporter
 from pytorchjob_operator.kube.reflector import Reflector
@@ -60,7 +60,7 @@ def now() -> datetime:
 class Operator:
     """The watches, caches, queue and writers of one process."""
 
-    def __init__(self, settings: Settings, connection: Connection, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, connection: ApiEndpoint, metrics: Metrics) -> None:
         self.settings = settings
         self.metrics = metrics
         self._loop = asyncio.get_running_loop()
@@ -91,7 +91,9 @@ class Operator:
         self.caches.nodes = self.node_watch.store
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._reconcile_all)
         self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
-        cluster = ClusterView(self.client, self.writer, self._namespace, self.caches.pods, self._outage, self.may_write)
+        cluster = ClusterAccess(
+            self.client, self.writer, self._namespace, self.caches.pods, self._outage, self.may_write
+        )
         self.coordinator = CoordinatorService(settings, cluster, ServiceHooks(self._round_changed, self._reachable))
         self.reconciler = Reconciler(
             self.caches,

@@ -17,7 +17,7 @@ from pytorchjob_operator.app import http
 from pytorchjob_operator.app.counts import by_phase
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.operator import Operator
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 from pytorchjob_operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _HEARTBEAT_SECONDS = 0.5
 class OperatorProcess:
     """One running operator: its tasks, its health, its shutdown."""
 
-    def __init__(self, settings: Settings, connection: Connection) -> None:
+    def __init__(self, settings: Settings, connection: ApiEndpoint) -> None:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._last_heartbeat = self._loop.time()

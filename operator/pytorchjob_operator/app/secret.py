@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import NoReturn
 
 from pytorchjob_operator.app.waiting import until_available
-from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, Refused
+from pytorchjob_operator.errors import Conflict, NotFound, OperatorError, RequestRefused
 from pytorchjob_operator.kube import credentials
 from pytorchjob_operator.kube.client import ApiClient, Object
 from pytorchjob_operator.kube.credentials import Credentials
@@ -48,7 +48,7 @@ async def renew_credentials(
     body = {**secret, "data": credentials.to_secret(due, namespace, name)["data"]}
     try:
         await writer.update(SECRETS, namespace, body)
-    except Refused as error:
+    except RequestRefused as error:
         _refused(error, "update", f"secrets named {name} in namespace {namespace}")
     logger.info("the coordinator's certificate is valid until %s; the next one is known to new pods", due.expiry)
     return due
@@ -57,7 +57,7 @@ async def renew_credentials(
 async def _write_back(writer: ApiClient, namespace: str, name: str, used: Credentials) -> Object:
     try:
         stored = await writer.create(SECRETS, namespace, credentials.to_secret(used, namespace, name))
-    except Refused as error:
+    except RequestRefused as error:
         _refused(error, "create", f"secrets in namespace {namespace}")
     logger.warning("the Secret %s/%s of the coordinator was gone: it is written again", namespace, name)
     return stored
@@ -68,7 +68,7 @@ async def _read_or_create(client: ApiClient, namespace: str, name: str) -> Objec
         return await client.get(SECRETS, namespace, name)
     except NotFound:
         pass
-    except Refused as error:
+    except RequestRefused as error:
         _refused(error, "get", f"secrets named {name} in namespace {namespace}")
     try:
         secret = credentials.to_secret(credentials.make(datetime.now(UTC)), namespace, name)
@@ -76,13 +76,13 @@ async def _read_or_create(client: ApiClient, namespace: str, name: str) -> Objec
     except Conflict:
         # Another replica was first: all replicas must use the same credentials.
         return await client.get(SECRETS, namespace, name)
-    except Refused as error:
+    except RequestRefused as error:
         _refused(error, "create", f"secrets in namespace {namespace}")
     logger.info("created the Secret %s/%s for the coordinator", namespace, name)
     return stored
 
 
-def _refused(error: Refused, verb: str, what: str) -> NoReturn:
+def _refused(error: RequestRefused, verb: str, what: str) -> NoReturn:
     if error.status != HTTPStatus.FORBIDDEN:
         raise error
     raise OperatorError(

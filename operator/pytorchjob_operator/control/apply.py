@@ -13,7 +13,7 @@ from typing import Any
 from pytorchjob_operator import names
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.gate import FairGate
-from pytorchjob_operator.errors import ApiError, Conflict, Leftover, NotFound, Refused
+from pytorchjob_operator.errors import ApiError, Conflict, Leftover, NotFound, RequestRefused
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.resource import CHILDREN, PODS, Resource
 from pytorchjob_operator.model import JobStatus, PyTorchJob
@@ -74,7 +74,7 @@ class Applier:
                     if stops:
                         return
                     await self._send(job, write)
-            except (Refused, NotFound) as error:
+            except (RequestRefused, NotFound) as error:
                 stops[number] = _refusal(write, error)
             except ApiError as error:
                 stops[number] = error
@@ -200,7 +200,7 @@ def _together(refusals: Sequence[Refusal]) -> Refusal | None:
     return Refusal(next(iter(first)), "; ".join(f"{refusal.reason}: {refusal.message}" for refusal in first.values()))
 
 
-def _taken(resource: Resource, meta: dict[str, Any], job: PyTorchJob) -> Refused:
+def _taken(resource: Resource, meta: dict[str, Any], job: PyTorchJob) -> RequestRefused:
     """Return the error for a name that an object of another owner has."""
     what = f"{resource.plural} {meta['name']!r}"
     owners = meta.get("ownerReferences") or ()
@@ -208,7 +208,7 @@ def _taken(resource: Resource, meta: dict[str, Any], job: PyTorchJob) -> Refused
     if former or meta.get("deletionTimestamp"):
         return Leftover(409, "Leftover", f"waiting until {what} of the deleted job of this name is gone")
     problem = f"{what} already exists and does not belong to this job"
-    return Refused(409, "NameTaken", f"{problem}: delete it or rename the job")
+    return RequestRefused(409, "NameTaken", f"{problem}: delete it or rename the job")
 
 
 def _refusal(write: Write, error: ApiError) -> Refusal:

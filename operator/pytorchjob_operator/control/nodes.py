@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from pytorchjob_operator.errors import ApiError, NotFound, Refused
+from pytorchjob_operator.errors import ApiError, NotFound, RequestRefused
 from pytorchjob_operator.kube.client import ApiClient
 from pytorchjob_operator.kube.resource import NODES
 from pytorchjob_operator.observed import NodeHealth, NodeState
@@ -49,13 +49,13 @@ class Nodes:
             return NodeState.from_api(await self._client.get(NODES, None, name))
         except NotFound:
             return NodeState(NodeHealth.GONE)
-        except Refused as error:
+        except RequestRefused as error:
             self._log_forbidden(error)
         except ApiError as error:
             logger.warning("node %s cannot be read, its pods are not deleted for now: %s", name, error)
         return NodeState(NodeHealth.UNKNOWN)
 
-    def _log_forbidden(self, error: Refused) -> None:
+    def _log_forbidden(self, error: RequestRefused) -> None:
         """Log the missing permission, once."""
         if not self._forbidden:
             self._forbidden = True

@@ -34,7 +34,7 @@ class _Creation:
 
 
 @dataclass
-class Pace:
+class WritePace:
     """The creations of one job's pods. Losing it only creates a pod earlier."""
 
     _creations: dict[str, _Creation] = field(default_factory=dict)

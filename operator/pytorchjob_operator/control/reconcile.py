@@ -14,13 +14,13 @@ from pytorchjob_operator import names
 from pytorchjob_operator.control.apply import Applier
 from pytorchjob_operator.control.caches import Caches
 from pytorchjob_operator.control.nodes import Nodes
-from pytorchjob_operator.control.pace import REFUSED, Pace
+from pytorchjob_operator.control.pace import REFUSED, WritePace
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
-from pytorchjob_operator.errors import Refused, Unavailable
+from pytorchjob_operator.errors import RequestRefused, Unavailable
 from pytorchjob_operator.kube.recorder import Involved, Recorder
 from pytorchjob_operator.model import PyTorchJob
-from pytorchjob_operator.names import Cause, ChildKind, EventType
+from pytorchjob_operator.names import ChildKind, EventType, LossCause
 from pytorchjob_operator.observed import Refusal, ReportedEvent
 from pytorchjob_operator.plan import Plan, make_plan, reserves
 from pytorchjob_operator.plan.writes import CreatePod, CreateReserve, DeletePod, Event, Write
@@ -52,7 +52,7 @@ class _Memory:
     refusal: Refusal | None = None
     status_due: datetime | None = None
     reported: frozenset[ReportedEvent] = frozenset()
-    pace: Pace = field(default_factory=Pace)
+    pace: WritePace = field(default_factory=WritePace)
     reserved: Mapping[str, str] = field(default_factory=dict)
 
     def remember(self, writes: Iterable[Write], now: datetime) -> None:
@@ -75,7 +75,7 @@ class Reconciler:
     nodes: Nodes
     want: Callable[[frozenset[ChildKind]], None] = lambda kinds: None
     """Called with the kinds of children that a plan needs to observe and that are not watched yet."""
-    lost: Callable[[str, tuple[Cause, ...]], None] = lambda namespace, causes: None
+    lost: Callable[[str, tuple[LossCause, ...]], None] = lambda namespace, causes: None
     """Called with the causes for which pods of a namespace were lost."""
     coordinator: JobCoordinator | None = None
     _memories: dict[str, _Memory] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Reconciler:
             memory.remember(needed, self.clock())
         plan = await self._publish(job, plan, refusal, memory)
         if refusal is not None:
-            error = Unavailable if refusal.temporary else Refused
+            error = Unavailable if refusal.temporary else RequestRefused
             raise error(0, refusal.reason, refusal.message)
         times = (plan.wake_at, await self._reserve(job, optional, memory))
         return min(((time - self.clock()).total_seconds() for time in times if time), default=None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pytorchjob_agent.contract.messages import LINE_LIMIT, Message, Refused
-from pytorchjob_agent.contract.unauthenticated import Stage, group
+from pytorchjob_agent.contract.unauthenticated import EntryStage, group
 from pytorchjob_operator.coordinator.inbound import Inbound
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
 from pytorchjob_operator.coordinator.opening import Opening
@@ -36,22 +36,22 @@ _MOST_DROPPED = 1024 * 1024
 class Receiver(Protocol):
     """Receives what connections read. Its methods must not raise."""
 
-    def advanced(self, connection: "Connection", stage: Stage) -> None:
+    def advanced(self, connection: "AgentConnection", stage: EntryStage) -> None:
         """A connection without an accepted hello costs more than before."""
 
-    def line_received(self, connection: "Connection", line: bytes) -> None:
+    def line_received(self, connection: "AgentConnection", line: bytes) -> None:
         """The peer sent one line, with its newline."""
 
-    def line_too_long(self, connection: "Connection") -> None:
+    def line_too_long(self, connection: "AgentConnection") -> None:
         """A line exceeds the limit and has no end yet."""
 
-    def held(self, connection: "Connection", more: int) -> None:
+    def held(self, connection: "AgentConnection", more: int) -> None:
         """The bytes that wait in an authenticated connection have changed by this number."""
 
-    def left(self, connection: "Connection") -> None:
+    def left(self, connection: "AgentConnection") -> None:
         """The peer sends nothing more. May be called twice."""
 
-    def closed(self, connection: "Connection") -> None:
+    def closed(self, connection: "AgentConnection") -> None:
         """The connection is closed. The last call, and made once."""
 
 
@@ -67,7 +67,7 @@ class Shared:
     """What asyncio reads into; its content is copied at once."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class AgentConnection(asyncio.BufferedProtocol):
     """One connection; `number` identifies it."""
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         self._opening: Opening | None = Opening(
             sock,
             connect=lambda: self,
-            started=lambda: shared.receiver.advanced(self, Stage.STARTED),
+            started=lambda: shared.receiver.advanced(self, EntryStage.STARTED),
             lost=lambda: self.connection_lost(None),
             taken=lambda: self._transport is not None,
         )
@@ -150,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._has_work():
             self._queue()
         elif self._inbound.unread > _CHEAP:
-            self._shared.receiver.advanced(self, Stage.COSTLY)
+            self._shared.receiver.advanced(self, EntryStage.COSTLY)
 
     def _drop(self, nbytes: int) -> None:
         self._dropped += nbytes
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._shared.ssl is None:
             return self._inbound.read(None)
         if self._tls is None:
-            self._shared.receiver.advanced(self, Stage.COSTLY)
+            self._shared.receiver.advanced(self, EntryStage.COSTLY)
             self._tls = TlsSession(self._shared.ssl)
         try:
             return self._inbound.read(self._tls)

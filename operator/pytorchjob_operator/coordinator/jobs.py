@@ -17,7 +17,7 @@ from pytorchjob_operator import accounting
 from pytorchjob_operator.accounting import Account
 from pytorchjob_operator.coordinator.authentication import Admission
 from pytorchjob_operator.coordinator.limits import Limits
-from pytorchjob_operator.coordinator.usage import UNNAMED, Title, Usage
+from pytorchjob_operator.coordinator.usage import UNNAMED, ConnectionUsage, Title
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.goodput.ledger import Ledger, book
 from pytorchjob_operator.rounds.decide import decide
@@ -49,7 +49,7 @@ Record = Callable[[str, JobState, Input, float], None]
 """Called with each job's uid, its state, an input and the time, before the decision."""
 
 
-class Link(Protocol):
+class MemberLink(Protocol):
     """A connection, as far as a job needs it."""
 
     number: int
@@ -69,7 +69,7 @@ class _Job:
     state: JobState
     title: Title
     account: Account = field(default_factory=Account)
-    links: dict[int, Link] = field(default_factory=dict)
+    links: dict[int, MemberLink] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
 
 
@@ -88,7 +88,7 @@ class Jobs:
         self._term, self._clock, self._on_change, self._limits = term, clock, on_change, limits
         self._record = record
         self._jobs: dict[str, _Job] = {}
-        self._usage = Usage(limits)
+        self._usage = ConnectionUsage(limits)
         self._finished: dict[str, bool] = {}
         """Jobs that have ended while pods of them still run, and whether they failed."""
         self._last_rounds: dict[str, RoundId] = {}
@@ -174,7 +174,7 @@ class Jobs:
             return None
         return Admission(job.places, self._usage.shares(job.title, len(job.links), len(job.state.pods)))
 
-    def enter(self, link: Link, hello: Hello) -> None:
+    def enter(self, link: MemberLink, hello: Hello) -> None:
         """Take in an authenticated connection."""
         job = self._jobs[hello.job]
         link.job, link.title, link.index = hello.job, job.title, hello.index
@@ -182,22 +182,22 @@ class Jobs:
         self._usage.enter(link.title)
         self._feed(hello.job, MessageReceived(link.number, None, hello))
 
-    def received(self, link: Link, message: FromAgent) -> None:
+    def received(self, link: MemberLink, message: FromAgent) -> None:
         """Handle a message on a connection that has entered."""
         self._feed(link.job, MessageReceived(link.number, link.index, message))
 
-    def left(self, link: Link) -> None:
+    def left(self, link: MemberLink) -> None:
         """Handle the end of a connection that has entered."""
         job = self._jobs.get(link.job)
         if job is not None and job.links.pop(link.number, None) is not None:
             self._feed(link.job, ConnectionClosed(link.number, link.index))
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: MemberLink) -> None:
         """Handle the end of a connection's socket, until which it counts for its job."""
         if link.job:
             self._usage.leave(link.title)
 
-    def held(self, link: Link, more: int) -> Refused | None:
+    def held(self, link: MemberLink, more: int) -> Refused | None:
         """Count the bytes that wait in a connection that has entered; return why it must go."""
         excess = self._usage.hold(link.title, more)
         return None if excess is None else Refused(excess, again=True)

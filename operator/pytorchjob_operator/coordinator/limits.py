@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from pytorchjob_agent.contract.messages import HELLO_LIMIT
-from pytorchjob_agent.contract.unauthenticated import Stage
+from pytorchjob_agent.contract.unauthenticated import EntryStage
 
 MIB = 1024 * 1024
 LINK_BYTES = 40 * 1024
@@ -20,9 +20,9 @@ _HELD_SHARE = 0.1
 _STAGE_SHARE = 0.05
 """The part of the process's memory that the unauthenticated connections of one stage may take."""
 _STAGES = {
-    Stage.SILENT: (8192, 4, 2 * 1024),
-    Stage.STARTED: (4096, 8, 6 * 1024),
-    Stage.COSTLY: (1024, 16, LINK_BYTES),
+    EntryStage.SILENT: (8192, 4, 2 * 1024),
+    EntryStage.STARTED: (4096, 8, 6 * 1024),
+    EntryStage.COSTLY: (1024, 16, LINK_BYTES),
 }
 """For each stage the most connections, the part of the open files that they may have, and the bytes of one."""
 _MOST_CONNECTIONS = 20_000
@@ -39,7 +39,7 @@ class Limits:
     """Connections with an accepted hello, of all jobs."""
     namespace_share: float = 0.75
     """The part of the connections, and of the held bytes, that jobs of one namespace may use."""
-    unauthenticated: Mapping[Stage, int] = field(
+    unauthenticated: Mapping[EntryStage, int] = field(
         default_factory=lambda: {stage: most for stage, (most, _, _) in _STAGES.items()}
     )
     """Connections without an accepted hello, by their stage. The next one displaces another one."""

@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 _MAX_BYTES = 256 * 1024 * 1024
 
 
-class Recorder:
+class Recording:
     """One recording. It replaces an earlier file, and stops at 256 MiB."""
 
     def __init__(self, path: Path) -> None:

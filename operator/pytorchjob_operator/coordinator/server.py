@@ -24,10 +24,10 @@ from pytorchjob_agent.contract.messages import (
     read_from_agent,
 )
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_agent.contract.unauthenticated import Stage, Unauthenticated
+from pytorchjob_agent.contract.unauthenticated import EntryStage, Unauthenticated
 from pytorchjob_operator.coordinator import authentication
 from pytorchjob_operator.coordinator.authentication import Authenticator
-from pytorchjob_operator.coordinator.connection import Connection, Shared
+from pytorchjob_operator.coordinator.connection import AgentConnection, Shared
 from pytorchjob_operator.coordinator.jobs import Jobs
 from pytorchjob_operator.coordinator.limits import Bucket, Limits
 
@@ -73,8 +73,8 @@ class Server:
         self._limits = limits or Limits()
         self._shared = Shared(self._limits, ssl_context, self)
         self._numbers = count(1)
-        self._all: set[Connection] = set()
-        self._unauthenticated: Unauthenticated[Connection] = Unauthenticated(self._limits.unauthenticated)
+        self._all: set[AgentConnection] = set()
+        self._unauthenticated: Unauthenticated[AgentConnection] = Unauthenticated(self._limits.unauthenticated)
         self._quiet_until = 0.0
         self.refusals = 0
         """Refused connections since the start, authenticated or not."""
@@ -141,29 +141,29 @@ class Server:
 
     def _start(self, sock: socket.socket, address: str) -> None:
         """Watch a new connection until its peer sends something."""
-        connection = Connection(next(self._numbers), sock, address, self._shared)
+        connection = AgentConnection(next(self._numbers), sock, address, self._shared)
         self._all.add(connection)
         connection.within(self._limits.hello, partial(self._too_late, connection))
         connection.watch()
-        self._displace(self._unauthenticated.add(connection, address), Stage.SILENT)
+        self._displace(self._unauthenticated.add(connection, address), EntryStage.SILENT)
 
-    def advanced(self, connection: Connection, stage: Stage) -> None:
+    def advanced(self, connection: AgentConnection, stage: EntryStage) -> None:
         """Count a connection that costs more than before; another one may have to go."""
         self._displace(self._unauthenticated.advance(connection, stage), stage)
 
-    def _displace(self, displaced: Connection | None, stage: Stage) -> None:
+    def _displace(self, displaced: AgentConnection | None, stage: EntryStage) -> None:
         if displaced is not None:
             most = self._limits.unauthenticated[stage]
             self._log_rarely("closed a connection without a hello: %d others are %s", most, stage.value)
             displaced.abort()
 
-    def _too_late(self, connection: Connection) -> None:
+    def _too_late(self, connection: AgentConnection) -> None:
         if connection.can_answer:
             self._refuse(connection, Refused(f"no hello within {self._limits.hello:g} s", again=True))
         else:
             connection.abort()
 
-    def line_received(self, connection: Connection, line: bytes) -> None:
+    def line_received(self, connection: AgentConnection, line: bytes) -> None:
         """Handle one line: the hello of an unauthenticated connection, or a message of an agent."""
         try:
             message = read_from_agent(line)
@@ -180,29 +180,29 @@ class Server:
             self.left(connection)
             connection.hang_up()
 
-    def line_too_long(self, connection: Connection) -> None:
+    def line_too_long(self, connection: AgentConnection) -> None:
         """Refuse a peer that sends a line without an end."""
         first = connection.bucket is None
         what, most = ("a hello", self._limits.hello_bytes) if first else ("a message", LINE_LIMIT)
         self._refuse(connection, Refused(f"{what} of more than {most} bytes"))
 
-    def held(self, connection: Connection, more: int) -> None:
+    def held(self, connection: AgentConnection, more: int) -> None:
         """Count the bytes that wait in an agent's connection; refuse it if its job has too many."""
         excess = self._jobs.held(connection, more)
         if excess is not None:
             self._refuse(connection, excess)
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: AgentConnection) -> None:
         """The peer sends nothing more, or the server ignores it from now on."""
         self._jobs.left(connection)
 
-    def closed(self, connection: Connection) -> None:
+    def closed(self, connection: AgentConnection) -> None:
         """Forget a closed connection."""
         self._unauthenticated.remove(connection)
         self._all.discard(connection)
         self._jobs.closed(connection)
 
-    def _authenticate(self, connection: Connection, hello: FromAgent) -> None:
+    def _authenticate(self, connection: AgentConnection, hello: FromAgent) -> None:
         """Let an agent enter, or refuse it. The order matters: see `authentication`."""
         if not isinstance(hello, Hello):
             raise _RefusedError(Refused("the first message must be hello"))
@@ -224,20 +224,20 @@ class Server:
             raise _RefusedError(refused)
         self._enter(connection, hello)
 
-    def _enter(self, connection: Connection, hello: Hello) -> None:
+    def _enter(self, connection: AgentConnection, hello: Hello) -> None:
         connection.stop_timer()
         self._unauthenticated.remove(connection)
         connection.bucket = Bucket(self._limits.rate, self._limits.burst, self._clock())
         self._jobs.enter(connection, hello)
 
-    def _pass_on(self, connection: Connection, bucket: Bucket, message: FromAgent) -> None:
+    def _pass_on(self, connection: AgentConnection, bucket: Bucket, message: FromAgent) -> None:
         if isinstance(message, Hello):
             raise _RefusedError(Refused("a second hello on one connection"))
         if not bucket.take(self._clock()):
             raise _RefusedError(Refused(f"more than {self._limits.rate:g} messages per second", again=True))
         self._jobs.received(connection, message)
 
-    def _refuse(self, connection: Connection, refused: Refused) -> None:
+    def _refuse(self, connection: AgentConnection, refused: Refused) -> None:
         self.refusals += 1
         peer = f"a pod of {connection.title}" if connection.job else "an unauthenticated connection"
         self._log_rarely("refused %s: %s", peer, refused.message)

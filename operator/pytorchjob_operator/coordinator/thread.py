@@ -21,7 +21,7 @@ from pytorchjob_operator.coordinator.server import Server
 from pytorchjob_operator.coordinator.usage import Title
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
-from pytorchjob_operator.goodput.ledger import Stage
+from pytorchjob_operator.goodput.ledger import JobStage
 from pytorchjob_operator.rounds.state import JobEvent, JobSynced
 
 _log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Coordinator:
         match update:
             case Sync(policy, pods, name, namespace, restarts, terminating, trained, stage, ledger):
                 synced = JobSynced(policy, pods, restarts, terminating, trained)
-                lacks = stage is Stage.WAITING_FOR_PODS
+                lacks = stage is JobStage.WAITING_FOR_PODS
                 self._jobs.sync_job(uid, synced, Title(name, namespace), ledger, lacks_pods=lacks)
             case Finish(failed):
                 self._jobs.finish_job(uid, failed=failed)

@@ -31,7 +31,7 @@ class Share:
     most: int
 
 
-class Usage:
+class ConnectionUsage:
     """Counts connections and bytes. A count that returns to 0 takes no memory."""
 
     def __init__(self, limits: Limits) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pytorchjob_operator.goodput.classes import TRAINING, TimeClass
-from pytorchjob_operator.goodput.interruptions import Cause, Causes
+from pytorchjob_operator.goodput.interruptions import Causes, InterruptionKind
 from pytorchjob_operator.goodput.script_saves import SETTLE_SECONDS, SavesSeen, ScriptSaves
 
 _R, _W = TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION
@@ -20,7 +20,7 @@ _ENDABLE = (*TRAINING, _SAVE)
 """The classes of a round whose end can be noticed late."""
 
 
-class Stage(StrEnum):
+class JobStage(StrEnum):
     """What a job does now, as far as it is visible without code in the script."""
 
     SUSPENDED = "Suspended"
@@ -38,12 +38,12 @@ class Stage(StrEnum):
 
 
 _OF_STAGE = {
-    Stage.SUSPENDED: TimeClass.SUSPENDED,
-    Stage.WAITING_FOR_PODS: TimeClass.WAITING_FOR_PODS,
-    Stage.STARTING: TimeClass.PROGRAM_STARTUP,
-    Stage.RESTARTING: _RECOVERY,
-    Stage.SAVING: _SAVE,
-    Stage.OVER: TimeClass.OTHER,
+    JobStage.SUSPENDED: TimeClass.SUSPENDED,
+    JobStage.WAITING_FOR_PODS: TimeClass.WAITING_FOR_PODS,
+    JobStage.STARTING: TimeClass.PROGRAM_STARTUP,
+    JobStage.RESTARTING: _RECOVERY,
+    JobStage.SAVING: _SAVE,
+    JobStage.OVER: TimeClass.OTHER,
 }
 
 
@@ -55,7 +55,7 @@ class Interruption:
     """For how long this was not noticed."""
     hung: bool = False
     """True if the workers lived and did nothing: then the time since the last step counts."""
-    cause: Cause | None = None
+    cause: InterruptionKind | None = None
     """None: unknown."""
     idle: float = 0.0
     """For how long the workers did nothing before they were recognised as hung, as an agent measured it."""
@@ -77,7 +77,7 @@ class StepsSeen:
 class Sight:
     """What is visible of a job at one moment."""
 
-    stage: Stage
+    stage: JobStage
     step: int | None = None
     """Steps done by the most advanced worker, if that has just changed in this round."""
     steps: StepsSeen | None = None
@@ -89,7 +89,7 @@ class Sight:
     adopts: bool = False
     """True if a round that runs already has just become known."""
     interruption: Interruption | None = None
-    cause: Cause | None = None
+    cause: InterruptionKind | None = None
     """The cause of the last interruption, if it has just become known that it was another one."""
     missed: int = 0
     """Earlier rounds that failed, of which nothing was seen: with `adopts`, or of a round that is over."""
@@ -206,15 +206,15 @@ def advance(ledger: Ledger, sight: Sight, now: float) -> Ledger:
         ledger = _reached(ledger, sight.step, sight.steps or StepsSeen())
     if sight.saves is not None:
         ledger = _counted(ledger, sight.saves)
-    if sight.stage is Stage.OVER:
+    if sight.stage is JobStage.OVER:
         ledger = _ended_late(ledger, TimeClass.OTHER, sight.over)
     return _enter(ledger, _class_of(ledger, sight))
 
 
 def _class_of(ledger: Ledger, sight: Sight) -> TimeClass:
-    if sight.stage is Stage.UNKNOWN:
+    if sight.stage is JobStage.UNKNOWN:
         return ledger.current
-    if sight.stage is not Stage.RUNNING:
+    if sight.stage is not JobStage.RUNNING:
         return _OF_STAGE[sight.stage]
     if ledger.step is not None:
         replays = ledger.furthest is not None and ledger.step < ledger.furthest and not ledger.unsteady
@@ -241,7 +241,7 @@ def _furthest(ledger: Ledger) -> int | None:
 
 def _interrupted(ledger: Ledger, found: Interruption) -> Ledger:
     """Move the time for which the end of a round was not noticed out of the open class."""
-    causes = ledger.causes.added(Cause.HANG if found.hung else found.cause)
+    causes = ledger.causes.added(InterruptionKind.HANG if found.hung else found.cause)
     ledger = replace(ledger, interruptions=ledger.interruptions + 1, causes=causes)
     idle = ledger.until - ledger.stepped if found.hung and ledger.stepped is not None else 0.0
     return _ended_late(ledger, TimeClass.HUNG if found.hung else TimeClass.DETECTION, max(found.seconds, idle))
@@ -262,9 +262,12 @@ def _restarted(ledger: Ledger, ended_age: float) -> Ledger:
 
 def _explained(ledger: Ledger, found: Interruption) -> Ledger:
     """Book how a round failed, of which only the end was known, or not even that."""
-    cause, lost = Cause.HANG if found.hung else found.cause, TimeClass.HUNG if found.hung else TimeClass.DETECTION
+    cause, lost = (
+        InterruptionKind.HANG if found.hung else found.cause,
+        TimeClass.HUNG if found.hung else TimeClass.DETECTION,
+    )
     if ledger.missed:
-        if ledger.causes.open and not (found.hung and ledger.causes.last is not Cause.HANG):
+        if ledger.causes.open and not (found.hung and ledger.causes.last is not InterruptionKind.HANG):
             return ledger  # another member has reported the same
         opened = ledger.causes if ledger.causes.open else replace(ledger.causes, last=None, open=True)
         if found.hung:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pytorchjob_operator.goodput.advice import advise
 from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.figures import Figures
-from pytorchjob_operator.goodput.interruptions import Cause
+from pytorchjob_operator.goodput.interruptions import InterruptionKind
 
 _LEAST = 0.5
 """Seconds below which a loss is not worth a word."""
@@ -28,9 +28,9 @@ _CAUSES = {
     TimeClass.OTHER: "the end",
 }
 _KINDS = {
-    Cause.POD_LOST: ("pod loss", "pod losses"),
-    Cause.CRASH: ("crash", "crashes"),
-    Cause.HANG: ("hang", "hangs"),
+    InterruptionKind.POD_LOST: ("pod loss", "pod losses"),
+    InterruptionKind.CRASH: ("crash", "crashes"),
+    InterruptionKind.HANG: ("hang", "hangs"),
 }
 _UNKNOWN = "Without known steps, repeated steps are unknown."
 _REST = (("interruption", "interruptions"), ("other interruption", "other interruptions"))
@@ -68,7 +68,7 @@ def _losses(figures: Figures) -> Iterator[tuple[float, str]]:
 
 def _interruptions(figures: Figures) -> str:
     """Return what interrupted the job: 3 pod losses and 1 crash; only their restarts where steps are unknown."""
-    counts = {cause: getattr(figures.causes, cause.value) for cause in Cause}
+    counts = {cause: getattr(figures.causes, cause.value) for cause in InterruptionKind}
     known = [_count(number, *_KINDS[cause]) for cause, number in counts.items() if number]
     rest = figures.interruptions - sum(counts.values())
     if rest > 0:

@@ -20,7 +20,7 @@ _MAX_FILE = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ApiEndpoint:
     """An API server: its address, its CA, and the client's credentials; PEM data as bytes, never paths."""
 
     server: str
@@ -51,7 +51,7 @@ class Connection:
         return context
 
 
-def load(environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT) -> Connection:
+def load(environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
     """Use KUBECONFIG if it is set, otherwise the pod's service account, otherwise ~/.kube/config."""
     if environ.get("KUBECONFIG"):
         return _from_kubeconfig([Path(path) for path in environ["KUBECONFIG"].split(os.pathsep) if path])
@@ -66,16 +66,16 @@ def load(environ: Mapping[str, str] = os.environ, service_account: Path = SERVIC
     )
 
 
-def _from_kubeconfig(paths: list[Path]) -> Connection:
+def _from_kubeconfig(paths: list[Path]) -> ApiEndpoint:
     from pytorchjob_operator.kube.kubeconfig import from_kubeconfig  # what it needs is large, and no pod needs it
 
     return from_kubeconfig(paths)
 
 
-def from_service_account(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Connection:
+def from_service_account(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
     """Use the service account that the kubelet mounts into every pod; the token file is read again as it rotates."""
     host, port = environ["KUBERNETES_SERVICE_HOST"], environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return Connection(
+    return ApiEndpoint(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         namespace=_read(folder / "namespace").decode().strip() or "default",
         token=FileToken(folder / "token"),

@@ -17,7 +17,7 @@ import yaml
 
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube.bearer import FileToken, FixedToken, TokenSource
-from pytorchjob_operator.kube.config import Connection
+from pytorchjob_operator.kube.config import ApiEndpoint
 
 _REFUSED = {
     "cluster": ("proxy-url", "tls-server-name"),
@@ -38,7 +38,7 @@ class _Entry:
         return self.body.get(key)
 
 
-def from_kubeconfig(paths: list[Path]) -> Connection:
+def from_kubeconfig(paths: list[Path]) -> ApiEndpoint:
     """Use the current context of one or several kubeconfig files; raises OperatorError."""
     found = [str(path) for path in paths if path.exists()]
     if not found:
@@ -48,7 +48,7 @@ def from_kubeconfig(paths: list[Path]) -> Connection:
     with _explained(source), TemporaryDirectory(prefix="pytorchjob-login-") as scratch:
         name, context, user = _checked(found, source)
         configuration = _configuration(found, name, scratch)
-        return Connection(
+        return ApiEndpoint(
             server=str(configuration.host).rstrip("/"),
             namespace=str(context.get("namespace") or "default"),
             token=_token_source(found, name, configuration, user),

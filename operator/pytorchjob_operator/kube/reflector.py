@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 from pytorchjob_operator.errors import ApiError, Expired, Unavailable
 from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import ApiClient, Object, Scope
-from pytorchjob_operator.kube.store import Store, Stored
+from pytorchjob_operator.kube.store import Store, StoredObject
 
-T = TypeVar("T", bound=Stored)
+T = TypeVar("T", bound=StoredObject)
 _log = logging.getLogger(__name__)
 _spread = random.SystemRandom()
 

@@ -15,7 +15,7 @@ _TOMBSTONE_SECONDS = 600.0
 _MAX_TOMBSTONES = 100_000
 
 
-class Stored(Protocol):
+class StoredObject(Protocol):
     """The properties of a value that the store needs."""
 
     @property
@@ -39,7 +39,7 @@ class Stored(Protocol):
         """The uid of the controlling owner."""
 
 
-T = TypeVar("T", bound=Stored)
+T = TypeVar("T", bound=StoredObject)
 
 
 class Store(Generic[T]):
@@ -192,10 +192,10 @@ class Tombstones:
         self._dead.clear()
 
 
-def _contradicted(known: Stored, item: Stored, listed_at: int) -> bool:
+def _contradicted(known: StoredObject, item: StoredObject, listed_at: int) -> bool:
     """True if a list of this version shows an older state than the known one, which it would have to contain."""
     return item.resource_version < known.resource_version <= listed_at
 
 
-def _key(item: Stored) -> tuple[str, str]:
+def _key(item: StoredObject) -> tuple[str, str]:
     return (item.namespace, item.name)

@@ -10,7 +10,7 @@ from pytorchjob_agent.contract.reasons import FailureKind
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED, choose
 from pytorchjob_agent.contract.termination import exit_code_of
 from pytorchjob_operator.local import kubelet
-from pytorchjob_operator.local.log_filter import Place
+from pytorchjob_operator.local.log_filter import ScriptPlace
 from pytorchjob_operator.local.node import ReplicaEnd
 from pytorchjob_operator.model import ConditionType, FirstFailureStatus, PyTorchJob
 
@@ -31,7 +31,7 @@ _STEPS = {
 }  # fmt: skip
 """What Python, torch and the system write, and the next step. The words choose the advice, never the cause."""
 
-FindPlace = Callable[[int | None, str], Place | None]
+FindPlace = Callable[[int | None, str], ScriptPlace | None]
 Blamed = tuple[int | None, str]
 """A rank, or a replica by its label."""
 
@@ -114,7 +114,7 @@ class _How(Enum):
         return {exit_code_of(-SIGKILL): cls.KILLED, kubelet.START_ERROR: cls.NOT_STARTED}.get(code or 0, cls.ERROR)
 
 
-def _next_step(how: _How, text: str, place: Place | None) -> str:
+def _next_step(how: _How, text: str, place: ScriptPlace | None) -> str:
     if module := _NO_MODULE.search(text):
         name = module[1].partition(".")[0]
         return f"install {_PACKAGES.get(name, name)} for the Python of this machine, or correct the import"

@@ -39,7 +39,7 @@ _REPEATED = re.compile(
 """Lines of the agent and of torch about a failed worker: the run reports the same failure itself."""
 
 
-class Place(NamedTuple):
+class ScriptPlace(NamedTuple):
     """Where a script failed."""
 
     path: str
@@ -60,8 +60,8 @@ class LogFilter:
         self._verbose, self._cwd = verbose, f"{cwd}/" if cwd else ""
         self._held: dict[tuple[str, str], list[str]] = {}
         self._known: dict[tuple[str, ...], str] = {}
-        self._places: dict[str, Place] = {}
-        self._doubtful: dict[str, Place] = {}
+        self._places: dict[str, ScriptPlace] = {}
+        self._doubtful: dict[str, ScriptPlace] = {}
         self._withheld: dict[str, list[str]] = {}
         self._errors: dict[str, PrintedError] = {}
         self._peers: dict[str, PrintedError] = {}
@@ -92,7 +92,7 @@ class LogFilter:
         keys = [key for key in self._held if key[0] == label]
         return [line for key in keys for line in self._held.pop(key)]
 
-    def place(self, rank: int | None, label: str) -> Place | None:
+    def place(self, rank: int | None, label: str) -> ScriptPlace | None:
         """Return where the last traceback of a rank, or else of a replica, ends in the user's code."""
         names = (f"rank {rank}", label)
         found = (places.get(name) for name in names for places in (self._places, self._doubtful))
@@ -111,7 +111,7 @@ class LogFilter:
         report = self._reports.get(label)
         return report.workers if report else ()
 
-    def place_in(self, traceback: str) -> Place | None:
+    def place_in(self, traceback: str) -> ScriptPlace | None:
         """Return where a traceback ends in the user's code."""
         found = next(_places(traceback.splitlines()), None)
         return found and self._from_here(found)
@@ -138,7 +138,7 @@ class LogFilter:
         if text.startswith(_CRASH):
             self._crashed = name
         elif self._crashed == name and (frame := _CRASH_FRAME.match(text)) and not _LIBRARY.search(frame[1]):
-            self._note(self._places, label, name, Place(frame[1], int(frame[2]), frame[3]))
+            self._note(self._places, label, name, ScriptPlace(frame[1], int(frame[2]), frame[3]))
             self._crashed = ""
         lines = self._inside.get(label)
         if lines is not None:
@@ -154,11 +154,11 @@ class LogFilter:
         self._last[label] = text.strip() or self._last.get(label, "")
         return [line]
 
-    def _note(self, places: dict[str, Place], label: str, name: str, place: Place) -> None:
+    def _note(self, places: dict[str, ScriptPlace], label: str, name: str, place: ScriptPlace) -> None:
         place = self._from_here(place)
         places |= {name: place, label: place}
 
-    def _from_here(self, place: Place) -> Place:
+    def _from_here(self, place: ScriptPlace) -> ScriptPlace:
         return place._replace(path=place.path.removeprefix(self._cwd))
 
     def _judge(self, key: tuple[str, str], lines: list[str], before: str) -> list[str]:
@@ -203,11 +203,11 @@ def _end(line: str) -> int:
     return found.end() if found else 0
 
 
-def _places(lines: list[str]) -> Iterator[Place]:
+def _places(lines: list[str]) -> Iterator[ScriptPlace]:
     """Yield the frames of the user's code in a traceback, from the innermost on."""
     for frame in filter(None, map(FRAME.match, reversed(lines))):
         if not _LIBRARY.search(frame[1]):
-            yield Place(frame[1], int(frame[2]), frame[3] or "")
+            yield ScriptPlace(frame[1], int(frame[2]), frame[3] or "")
 
 
 def _without_libraries(lines: list[str]) -> list[str]:

@@ -23,7 +23,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.local import kubelet, replica_process, worker_ends
 from pytorchjob_operator.local.gpus import Pool
 from pytorchjob_operator.local.kubelet import EarlyExits
-from pytorchjob_operator.local.log_filter import LogFilter, Place, without_rank
+from pytorchjob_operator.local.log_filter import LogFilter, ScriptPlace, without_rank
 from pytorchjob_operator.local.record import Record
 from pytorchjob_operator.local.replica_process import ProcessEnd, ReplicaProcess
 from pytorchjob_operator.local.screen import LineBuffer, Screen
@@ -56,7 +56,7 @@ class ReplicaEnd(NamedTuple):
     """What decides whether its failure caused the others."""
     rank: int | None = None
     """The rank that ended, where it is known."""
-    place: Place | None = None
+    place: ScriptPlace | None = None
     """Where in the script, where the worker has noted it."""
 
     @property
@@ -153,7 +153,7 @@ class LocalPod:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
-class Node:
+class LocalNode:
     """The pods of one run."""
 
     def __init__(

@@ -19,7 +19,7 @@ from pytorchjob_operator.local.addresses import Claims
 from pytorchjob_operator.local.job_file import JobFile
 from pytorchjob_operator.local.log_filter import LogFilter
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
-from pytorchjob_operator.local.node import Node
+from pytorchjob_operator.local.node import LocalNode
 from pytorchjob_operator.local.record import Record
 from pytorchjob_operator.local.runner import ExitStatus, Runner, RunResult
 from pytorchjob_operator.local.screen import Screen, duration
@@ -95,7 +95,7 @@ def _run(options: RunOptions, given: PyTorchJob, claims: Claims, screen: Screen)
             _install_agent(machine)
         lines = LogFilter(verbose=options.verbose, cwd=os.getcwd())
         record = Record(job)
-        node = Node(partial(_translate, machine), gpus.Pool(devices, job), screen, lines, options.grace, record)
+        node = LocalNode(partial(_translate, machine), gpus.Pool(devices, job), screen, lines, options.grace, record)
         with closing(record), LoopbackCoordinator(node.selector, scratch) as coordinator:
             return Runner(job, node, screen, options.timeout, options.file(), record).run(coordinator, lines)
     finally:

@@ -20,11 +20,11 @@ from pytorchjob_operator.local import failure, pace, result
 from pytorchjob_operator.local.job_file import JobFile
 from pytorchjob_operator.local.log_filter import LogFilter
 from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
-from pytorchjob_operator.local.node import Node, ReplicaEnd
+from pytorchjob_operator.local.node import LocalNode, ReplicaEnd
 from pytorchjob_operator.local.record import Record
 from pytorchjob_operator.local.screen import ProgressLine, Screen
 from pytorchjob_operator.local.signal_pipe import RELOAD, SignalPipe
-from pytorchjob_operator.local.stages import Stage, StageClock, find_stage
+from pytorchjob_operator.local.stages import LocalStage, StageClock, find_stage
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
 from pytorchjob_operator.observed import Child, Observed, ReportedEvent
@@ -81,7 +81,7 @@ class Runner:
     """One run of one job."""
 
     def __init__(
-        self, job: PyTorchJob, node: Node, screen: Screen, timeout: float | None, file: JobFile, record: Record
+        self, job: PyTorchJob, node: LocalNode, screen: Screen, timeout: float | None, file: JobFile, record: Record
     ) -> None:
         """`file` has the current number of workers, and keeps the status; `record` is for other commands."""
         self._job, self._node, self._screen, self._file, self._record = job, node, screen, file, record
@@ -291,14 +291,14 @@ class Runner:
             report = Report()  # the coordinator's thread has not reported yet
         ready, wanted = self._node.ready, replicas.total(self._job)
         stage = find_stage(self._job, report, all_ready=ready >= wanted, started=self._was_ready)
-        self._was_ready = self._was_ready or stage in (Stage.TRAINING, Stage.RUNNING)
+        self._was_ready = self._was_ready or stage in (LocalStage.TRAINING, LocalStage.RUNNING)
         over = self._stages.enter(stage, now)
         if over:
             self._screen.message(f"{self._job.metadata.name}: {over}")
-        if stage in (Stage.SUCCEEDED, Stage.FAILED):
+        if stage in (LocalStage.SUCCEEDED, LocalStage.FAILED):
             return
         details = ""
-        if stage is Stage.TRAINING and report is not None:
+        if stage is LocalStage.TRAINING and report is not None:
             self._pace.add(report, now)
             details = pace.describe(report, self._job.status.progress, self._pace.rate(now))
         progress = ProgressLine(

@@ -10,7 +10,7 @@ from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.plan.members import starts_agents
 
 
-class Stage(StrEnum):
+class LocalStage(StrEnum):
     """What the job does now."""
 
     STARTING = "Starting"
@@ -32,35 +32,35 @@ class Stage(StrEnum):
 
 
 _OF_PHASE = {
-    PhaseName.RENDEZVOUS: Stage.JOINING,
-    PhaseName.RUNNING: Stage.TRAINING,
-    PhaseName.STALLED: Stage.WAITING,
-    PhaseName.ENDED: Stage.ENDING,
+    PhaseName.RENDEZVOUS: LocalStage.JOINING,
+    PhaseName.RUNNING: LocalStage.TRAINING,
+    PhaseName.STALLED: LocalStage.WAITING,
+    PhaseName.ENDED: LocalStage.ENDING,
 }
-_TIMED = (Stage.STARTING, Stage.JOINING)
+_TIMED = (LocalStage.STARTING, LocalStage.JOINING)
 """Stages that are over before the job does its work: a person wants to know how long they took."""
 
 
-def find_stage(job: PyTorchJob, report: Report | None, *, all_ready: bool, started: bool) -> Stage:
+def find_stage(job: PyTorchJob, report: Report | None, *, all_ready: bool, started: bool) -> LocalStage:
     """Return the stage; `all_ready`: every replica runs or has succeeded, `started`: that was so before."""
-    for kind, end in ((ConditionType.SUCCEEDED, Stage.SUCCEEDED), (ConditionType.FAILED, Stage.FAILED)):
+    for kind, end in ((ConditionType.SUCCEEDED, LocalStage.SUCCEEDED), (ConditionType.FAILED, LocalStage.FAILED)):
         if job.status.holds(kind):
             return end
     if report is not None and report.phase in _OF_PHASE:
         return _OF_PHASE[report.phase]
     if not all_ready:
-        return Stage.RESTARTING if started else Stage.STARTING
-    return Stage.STARTING if report is not None and starts_agents(job) else Stage.RUNNING
+        return LocalStage.RESTARTING if started else LocalStage.STARTING
+    return LocalStage.STARTING if report is not None and starts_agents(job) else LocalStage.RUNNING
 
 
 class StageClock:
     """Measures how long the job is in each stage."""
 
     def __init__(self, now: float) -> None:
-        self.stage = Stage.STARTING
+        self.stage = LocalStage.STARTING
         self._since = now
 
-    def enter(self, stage: Stage, now: float) -> str:
+    def enter(self, stage: LocalStage, now: float) -> str:
         """Enter a stage; returns the stage that is over with its time, if that is worth a line, otherwise nothing."""
         if stage is self.stage:
             return ""

@@ -42,7 +42,7 @@ from pytorchjob_operator.plan import (
     suspension,
 )
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import WITHOUT_PODS, Outcome, Phase
+from pytorchjob_operator.plan.outcome import WITHOUT_PODS, JobPhase, Outcome
 from pytorchjob_operator.plan.replicas import Replica, ReplicaComparison
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Plan, Write
 
@@ -124,10 +124,10 @@ def _result(context: Context) -> Outcome:
     if held is not None:
         return held
     result = outcome.decide(context.job, context.compared, context.counts)
-    if result.phase is Phase.SUCCEEDED:
+    if result.phase is JobPhase.SUCCEEDED:
         return result
     judged = elastic.verdict(context)
-    if judged is not None or result.phase is Phase.FAILED:
+    if judged is not None or result.phase is JobPhase.FAILED:
         return judged or result
     return job_limits.exceeded(context) or hopeless.verdict(context) or result
 
@@ -168,7 +168,7 @@ def _next_slice(context: Context, writes: tuple[Write, ...]) -> datetime | None:
 
 def _writes(context: Context, result: Outcome) -> Iterator[Write]:
     """Yield the Service, then deletions, missing pods in the order of ranks, the autoscaler, and reserve pods."""
-    if result.phase is Phase.SUSPENDED:
+    if result.phase is JobPhase.SUSPENDED:
         yield from suspension.writes(context.seen)
     if result.phase in WITHOUT_PODS:
         return  # the next pass cleans up what an ended job leaves

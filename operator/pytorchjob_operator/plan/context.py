@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pytorchjob_operator.goodput.ledger import Ledger, Stage
+from pytorchjob_operator.goodput.ledger import JobStage, Ledger
 from pytorchjob_operator.model import PyTorchJob, UnfitPod
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod
@@ -50,7 +50,7 @@ class Context:
     reserves: Reserves
     roles: frozenset[ReplicaType]
     """The roles whose pods train with the coordinator."""
-    stage: Stage
+    stage: JobStage
     """What the job does, by its pods alone."""
     ledger: Ledger
     """The job's time by class, up to this pass."""

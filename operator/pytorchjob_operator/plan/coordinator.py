@@ -13,7 +13,7 @@ from datetime import datetime
 from pytorchjob_operator import names
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Finish, Forget, Sync
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, RestartPolicy, StartMode
-from pytorchjob_operator.names import Cause
+from pytorchjob_operator.names import LossCause
 from pytorchjob_operator.observed import Observed, Options, Pod, PodPhase
 from pytorchjob_operator.plan import elastic, job_limits, members, replicas, restart, threats
 from pytorchjob_operator.plan.context import Context
@@ -95,7 +95,7 @@ def _may_run(pod: Pod, now: datetime) -> bool:
     They do not if its node is lost, if it was deleted by force, or if its kubelet must have killed them: the same holds
     for the job's other pods, so that no job waits for a node that never comes back.
     """
-    if pod.phase in _AT_REST or pod.cause is Cause.NODE_LOST:
+    if pod.phase in _AT_REST or pod.cause is LossCause.NODE_LOST:
         return False
     killed_by = _killed_by(pod)
     return not pod.deleting or (killed_by is not None and now < killed_by)

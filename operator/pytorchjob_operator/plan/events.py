@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from pytorchjob_operator.model import ConditionType, JobStatus, PyTorchJob
 from pytorchjob_operator.names import EventType, Reason
 from pytorchjob_operator.plan import failing_nodes, gang, stragglers
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import JobPhase, Outcome
 from pytorchjob_operator.plan.writes import CreatePod, DeletePod, Event, Write
 
 _NAMED = 8
 """Number of pods that a message names; it only counts the others."""
 
 _ENDS = {
-    Phase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING, EventType.WARNING),
-    Phase.SUSPENDED: (ConditionType.SUSPENDED, Reason.SUSPENDED, EventType.NORMAL),
-    Phase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED, EventType.NORMAL),
-    Phase.FAILED: (ConditionType.FAILED, Reason.FAILED, EventType.WARNING),
+    JobPhase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING, EventType.WARNING),
+    JobPhase.SUSPENDED: (ConditionType.SUSPENDED, Reason.SUSPENDED, EventType.NORMAL),
+    JobPhase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED, EventType.NORMAL),
+    JobPhase.FAILED: (ConditionType.FAILED, Reason.FAILED, EventType.WARNING),
 }
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from pytorchjob_operator.model import JobStatus, NodeFailures, PyTorchJob
 from pytorchjob_operator.model.status import MAX_FAILING_NODES
-from pytorchjob_operator.names import Cause, EventType, Reason
+from pytorchjob_operator.names import EventType, LossCause, Reason
 from pytorchjob_operator.observed import Pod
 from pytorchjob_operator.plan import node_affinity
 from pytorchjob_operator.plan.writes import Event
 
 REPEATED = 2
 """Failed pods on a single node that are more than an accident."""
-_FROM_OUTSIDE = (Cause.EVICTED, Cause.PREEMPTED, Cause.NODE_SHUTDOWN, Cause.DEADLINE, Cause.DELETED)
+_FROM_OUTSIDE = (LossCause.EVICTED, LossCause.PREEMPTED, LossCause.NODE_SHUTDOWN, LossCause.DEADLINE, LossCause.DELETED)
 """These pods were ended on purpose: the node has no fault."""
 
 

@@ -13,7 +13,7 @@ from pytorchjob_operator.coordinator_report import PhaseName
 from pytorchjob_operator.goodput.classes import TimeClass
 from pytorchjob_operator.goodput.figures import Figures
 from pytorchjob_operator.goodput.interruptions import Causes
-from pytorchjob_operator.goodput.ledger import Interruption, Ledger, Sight, Stage, advance, begin, book
+from pytorchjob_operator.goodput.ledger import Interruption, JobStage, Ledger, Sight, advance, begin, book
 from pytorchjob_operator.goodput.script_saves import ScriptSaves
 from pytorchjob_operator.model import GoodputSeconds, GoodputStatus, PyTorchJob
 from pytorchjob_operator.observed import Observed, Pod, PodPhase
@@ -24,19 +24,19 @@ from pytorchjob_operator.problem import read_time
 _TRAINED = (TimeClass.RUNNING, TimeClass.WASTED_PROGRESS_FROM_DISRUPTION)
 _WITHOUT_PODS = (TimeClass.WAITING_FOR_PODS, TimeClass.SUSPENDED)
 """Classes that are over once the pods run, also before an agent is heard."""
-_DOWN = (Stage.RESTARTING, Stage.WAITING_FOR_PODS)
+_DOWN = (JobStage.RESTARTING, JobStage.WAITING_FOR_PODS)
 _MOST = 1e15
 _MOST_SAVES, _MOST_STEPS = 2**31 - 1, 2**53 - 1
 
 
-def build_ledger(seen: Observed, now_is: Stage) -> Ledger:
+def build_ledger(seen: Observed, now_is: JobStage) -> Ledger:
     """Return the ledger up to this pass; its clock is the wall clock, in seconds since 1970."""
     now = seen.now.timestamp()
     ledger = _known(seen, now)
     if _is_coordinators(seen):
         return book(ledger, now)
-    if now_is is Stage.UNKNOWN and ledger.current in _WITHOUT_PODS:
-        now_is = Stage.RESTARTING
+    if now_is is JobStage.UNKNOWN and ledger.current in _WITHOUT_PODS:
+        now_is = JobStage.RESTARTING
     fell = ledger.current in _TRAINED and now_is in _DOWN
     return advance(ledger, Sight(now_is, interruption=Interruption() if fell else None), now)
 
@@ -82,18 +82,18 @@ def _steps(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def stage(seen: Observed, job: PyTorchJob, pods: Collection[Pod], *, coordinated: bool) -> Stage:
+def stage(seen: Observed, job: PyTorchJob, pods: Collection[Pod], *, coordinated: bool) -> JobStage:
     """Return what the job does, by its wanted pods alone; `coordinated`: some of them train with the coordinator."""
     if job.spec.run_policy.suspend:
-        return Stage.SUSPENDED
+        return JobStage.SUSPENDED
     least, _ = members.limits(job)
     if sum(map(_is_placed, pods)) < least:
-        return Stage.WAITING_FOR_PODS
+        return JobStage.WAITING_FOR_PODS
     if sum(map(_runs, pods)) < least:
-        return Stage.RESTARTING if _has_trained(seen) else Stage.STARTING
+        return JobStage.RESTARTING if _has_trained(seen) else JobStage.STARTING
     if coordinated and members.starts_agents(job):
-        return Stage.UNKNOWN if _has_trained(seen) else Stage.STARTING
-    return Stage.RUNNING
+        return JobStage.UNKNOWN if _has_trained(seen) else JobStage.STARTING
+    return JobStage.RUNNING
 
 
 def _is_coordinators(seen: Observed) -> bool:

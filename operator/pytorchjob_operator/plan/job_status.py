@@ -38,7 +38,7 @@ from pytorchjob_operator.plan import (
 from pytorchjob_operator.plan.conditions import Conditions
 from pytorchjob_operator.plan.context import Context
 from pytorchjob_operator.plan.environment import agent_variables
-from pytorchjob_operator.plan.outcome import ENDS, STOPPED, WITHOUT_PODS, Counts, Outcome, Phase
+from pytorchjob_operator.plan.outcome import ENDS, STOPPED, WITHOUT_PODS, Counts, JobPhase, Outcome
 from pytorchjob_operator.plan.restart import Replacements
 
 RUNNING_DELAY = timedelta(seconds=2)
@@ -48,11 +48,11 @@ COUNTERS_DELAY = elastic.STATUS_DELAY
 _AT_ONCE = timedelta(0)
 
 _CONDITIONS = {
-    Phase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
-    Phase.SUSPENDED: (ConditionType.SUSPENDED, Reason.SUSPENDED),
-    Phase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING),
-    Phase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED),
-    Phase.FAILED: (ConditionType.FAILED, Reason.FAILED),
+    JobPhase.RUNNING: (ConditionType.RUNNING, Reason.RUNNING),
+    JobPhase.SUSPENDED: (ConditionType.SUSPENDED, Reason.SUSPENDED),
+    JobPhase.RESTARTING: (ConditionType.RESTARTING, Reason.RESTARTING),
+    JobPhase.SUCCEEDED: (ConditionType.SUCCEEDED, Reason.SUCCEEDED),
+    JobPhase.FAILED: (ConditionType.FAILED, Reason.FAILED),
 }
 
 
@@ -133,10 +133,10 @@ def _conditions(context: Context, outcome: Outcome, now: datetime) -> Conditions
     new = _config(new, context, now)
     new = _waits(new, waiting.decide(context, outcome), now)
     new = _degraded(new, _problem(context, outcome), now)
-    if outcome.phase is Phase.SUSPENDED:
+    if outcome.phase is JobPhase.SUSPENDED:
         for kind in (ConditionType.RUNNING, ConditionType.RESTARTING):
             new = conditions.set_false(new, kind, Reason.SUSPENDED, outcome.message, now)
-    if outcome.phase is Phase.RESUMED:
+    if outcome.phase is JobPhase.RESUMED:
         new = conditions.set_false(new, ConditionType.SUSPENDED, Reason.RESUMED, outcome.message, now)
     if outcome.phase in ENDS:
         new = conditions.end_running(new, now)
@@ -192,9 +192,9 @@ def _start_time(context: Context, outcome: Outcome, now: datetime) -> datetime |
     A job that was created suspended, or whose first pods a gang scheduler holds back, has no start time.
     """
     stored = context.seen.job.status.start_time
-    if outcome.phase is Phase.SUSPENDED:
+    if outcome.phase is JobPhase.SUSPENDED:
         return stored
-    if outcome.phase is Phase.RESUMED:
+    if outcome.phase is JobPhase.RESUMED:
         return now
     return stored or (None if gang.held(context) else now)
 
@@ -236,8 +236,8 @@ def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Condi
 
 def _replica_statuses(job: PyTorchJob, counts: dict[ReplicaType, Counts], outcome: Outcome) -> ReplicaStatuses:
     """Return the counters. Running pods count as succeeded once the job has succeeded, and not once suspended (A.9)."""
-    done = outcome.phase is Phase.SUCCEEDED
-    still = outcome.phase not in (Phase.SUCCEEDED, Phase.SUSPENDED)
+    done = outcome.phase is JobPhase.SUCCEEDED
+    still = outcome.phase not in (JobPhase.SUCCEEDED, JobPhase.SUSPENDED)
     shown = {
         replica_type.value: ReplicaStatus(
             active=count.active if still else 0,

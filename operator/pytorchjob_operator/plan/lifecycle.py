@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pytorchjob_operator.model import ConditionType, JobStatus, ManagedBy, PyTorchJob
-from pytorchjob_operator.plan.outcome import Phase
+from pytorchjob_operator.plan.outcome import JobPhase
 
 _PHASES = {
-    ConditionType.SUCCEEDED: Phase.SUCCEEDED,
-    ConditionType.FAILED: Phase.FAILED,
-    ConditionType.SUSPENDED: Phase.SUSPENDED,
-    ConditionType.RESTARTING: Phase.RESTARTING,
-    ConditionType.RUNNING: Phase.RUNNING,
+    ConditionType.SUCCEEDED: JobPhase.SUCCEEDED,
+    ConditionType.FAILED: JobPhase.FAILED,
+    ConditionType.SUSPENDED: JobPhase.SUSPENDED,
+    ConditionType.RESTARTING: JobPhase.RESTARTING,
+    ConditionType.RUNNING: JobPhase.RUNNING,
 }
 """The condition that decides the phase, the strongest first."""
-PHASES = (Phase.PENDING, *_PHASES.values())
+PHASES = (JobPhase.PENDING, *_PHASES.values())
 """Every phase that a stored job can be in."""
 
 
@@ -54,9 +54,9 @@ def compare(old: PyTorchJob, new: PyTorchJob) -> Edges:
     )
 
 
-def phase(status: JobStatus) -> Phase:
+def phase(status: JobStatus) -> JobPhase:
     """Return the phase in a stored status."""
-    return next((found for kind, found in _PHASES.items() if status.holds(kind)), Phase.PENDING)
+    return next((found for kind, found in _PHASES.items() if status.holds(kind)), JobPhase.PENDING)
 
 
 def is_ours(job: PyTorchJob) -> bool:

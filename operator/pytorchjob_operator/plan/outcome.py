@@ -15,7 +15,7 @@ from pytorchjob_operator.plan.replicas import ReplicaComparison
 from pytorchjob_operator.plan.restart import PodAction
 
 
-class Phase(StrEnum):
+class JobPhase(StrEnum):
     """The phase of a job, by one observation of its pods."""
 
     PENDING = "Pending"
@@ -27,9 +27,9 @@ class Phase(StrEnum):
     FAILED = "Failed"
 
 
-ENDS = (Phase.SUCCEEDED, Phase.FAILED)
+ENDS = (JobPhase.SUCCEEDED, JobPhase.FAILED)
 """The phases of a job that is over."""
-STOPPED = (Phase.SUSPENDED, Phase.RESUMED)
+STOPPED = (JobPhase.SUSPENDED, JobPhase.RESUMED)
 """The phases of a job that is suspended, and of one whose suspension ends with this pass."""
 WITHOUT_PODS = (*STOPPED, *ENDS)
 """The phases in which a job gets no pods, and shows no problem of pods or training."""
@@ -54,7 +54,7 @@ class Counts:
 class Outcome:
     """The phase, and the message for its condition."""
 
-    phase: Phase
+    phase: JobPhase
     message: str
     failure: FailureStatus | None = None
     """Of a job that has failed: why, for programs."""
@@ -62,7 +62,7 @@ class Outcome:
 
 def failed(reason: EndReason, message: str, first: FirstFailureStatus | None = None) -> Outcome:
     """Return the outcome of a job that fails now."""
-    return Outcome(Phase.FAILED, message, FailureStatus(reason=reason, first=first))
+    return Outcome(JobPhase.FAILED, message, FailureStatus(reason=reason, first=first))
 
 
 def count(job: PyTorchJob, seen: ReplicaComparison) -> dict[ReplicaType, Counts]:
@@ -86,7 +86,7 @@ def decide(job: PyTorchJob, seen: ReplicaComparison, counts: dict[ReplicaType, C
     where = name if with_master else f"{job.metadata.namespace}/{name}"
     if _succeeded(job, counts):
         verb = "is successfully completed" if with_master else "successfully completed"
-        return Outcome(Phase.SUCCEEDED, f"PyTorchJob {where} {verb}.")
+        return Outcome(JobPhase.SUCCEEDED, f"PyTorchJob {where} {verb}.")
     for replica_type, spec in job.spec.pytorch_replica_specs.items():
         lost = counts[replica_type]
         if lost.failed == 0 or lost.settled:
@@ -95,11 +95,11 @@ def decide(job: PyTorchJob, seen: ReplicaComparison, counts: dict[ReplicaType, C
         decisions = {restart.decide(replicas.restart_policy(spec), pod)[0] for pod in pods}
         if PodAction.END in decisions:
             return failed(EndReason.REPLICA_FAILED, _failed(name, replica_type, spec, lost))
-        return Outcome(Phase.RESTARTING, _restarting(name, replica_type, lost, PodAction.REPLACE in decisions))
+        return Outcome(JobPhase.RESTARTING, _restarting(name, replica_type, lost, PodAction.REPLACE in decisions))
     leader = counts[ReplicaType.MASTER if with_master else ReplicaType.WORKER]
     if leader.active > 0:
-        return Outcome(Phase.RUNNING, f"PyTorchJob {where} is running.")
-    return Outcome(Phase.PENDING, f"PyTorchJob {name} waits for its pods to run.")
+        return Outcome(JobPhase.RUNNING, f"PyTorchJob {where} is running.")
+    return Outcome(JobPhase.PENDING, f"PyTorchJob {name} waits for its pods to run.")
 
 
 def _succeeded(job: PyTorchJob, counts: dict[ReplicaType, Counts]) -> bool:

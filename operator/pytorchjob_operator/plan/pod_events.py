@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_operator.names import Cause, EventType, Reason
+from pytorchjob_operator.names import EventType, LossCause, Reason
 from pytorchjob_operator.observed import Observed, Pod, ReportedEvent
 from pytorchjob_operator.plan import replicas, restart
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import STOPPED, Outcome, Phase
+from pytorchjob_operator.plan.outcome import STOPPED, JobPhase, Outcome
 from pytorchjob_operator.plan.restart import PodAction
 from pytorchjob_operator.plan.writes import Event
 from pytorchjob_operator.problem import SCHEDULING_GATED
@@ -30,7 +30,7 @@ _AGENTS: dict[int, str] = {
     ExitCode.FENCED: "another pod has taken its place",
 }
 """What an agent's exit codes mean, for pods that train with the coordinator."""
-_ACTIVE = (Phase.PENDING, Phase.RUNNING, Phase.RESTARTING)
+_ACTIVE = (JobPhase.PENDING, JobPhase.RUNNING, JobPhase.RESTARTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class PodEvents:
 
     reported: frozenset[ReportedEvent]
     events: tuple[Event, ...] = ()
-    lost: tuple[Cause, ...] = ()
+    lost: tuple[LossCause, ...] = ()
 
 
 class _Item(NamedTuple):
@@ -59,7 +59,7 @@ def decide(context: Context, outcome: Outcome) -> PodEvents:
     events = tuple(_events(context, reported))
     lost = [pod for pod in _leaving(context) if (pod.uid, _LOST) not in reported] if outcome.phase in _ACTIVE else []
     new_reports = {event for _, new in events for event in new} | {(pod.uid, _LOST) for pod in lost}
-    causes = tuple(pod.cause or Cause.UNKNOWN for pod in lost)
+    causes = tuple(pod.cause or LossCause.UNKNOWN for pod in lost)
     return PodEvents(reported | new_reports if new_reports else reported, tuple(event for event, _ in events), causes)
 
 
@@ -98,7 +98,7 @@ def _items(pod: Pod) -> Iterator[_Item]:
 
 def _why(pod: Pod) -> str:
     """Return what the code alone does not show: the kernel's reason, or the meaning of an agent's code."""
-    if pod.cause is Cause.OOM_KILLED:
+    if pod.cause is LossCause.OOM_KILLED:
         return f" ({pod.cause.value})"
     meaning = None if pod.without_coordinator or pod.exit_code is None else _AGENTS.get(pod.exit_code)
     return f" ({meaning})" if meaning else ""

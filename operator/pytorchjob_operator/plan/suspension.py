@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pytorchjob_operator.model import ConditionType
 from pytorchjob_operator.observed import Observed
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import JobPhase, Outcome
 from pytorchjob_operator.plan.writes import DeleteChild, DeletePod, Write
 
 _REASON = "the job is suspended"
@@ -19,9 +19,9 @@ def decide(seen: Observed) -> Outcome | None:
     """Return the outcome of a job that is suspended or has just been resumed; None otherwise."""
     name = seen.job.metadata.name
     if seen.job.spec.run_policy.suspend or any(writes(seen)):
-        return Outcome(Phase.SUSPENDED, f"PyTorchJob {name} is suspended.")
+        return Outcome(JobPhase.SUSPENDED, f"PyTorchJob {name} is suspended.")
     if seen.job.status.holds(ConditionType.SUSPENDED):
-        return Outcome(Phase.RESUMED, f"PyTorchJob {name} is resumed.")
+        return Outcome(JobPhase.RESUMED, f"PyTorchJob {name} is resumed.")
     return None
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pytorchjob_operator.observed import Pod, PodProblem
 from pytorchjob_operator.plan import gang, replicas
 from pytorchjob_operator.plan.context import Context
-from pytorchjob_operator.plan.outcome import Outcome, Phase
+from pytorchjob_operator.plan.outcome import JobPhase, Outcome
 
-_WAITS = (Phase.PENDING, Phase.RESTARTING)
+_WAITS = (JobPhase.PENDING, JobPhase.RESTARTING)
 
 
 def decide(context: Context, outcome: Outcome) -> PodProblem | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate, Forget
 from pytorchjob_operator.model import JobStatus
-from pytorchjob_operator.names import Cause, ChildKind, EventType
+from pytorchjob_operator.names import ChildKind, EventType, LossCause
 from pytorchjob_operator.observed import ReportedEvent
 
 Body = Mapping[str, Any]
@@ -111,7 +111,7 @@ class Plan:
     """Events of single pods, true even if the writes fail."""
     reported: frozenset[ReportedEvent] = frozenset()
     """What has been reported about single pods once `pod_events` are sent; the next observation contains it."""
-    lost: tuple[Cause, ...] = ()
+    lost: tuple[LossCause, ...] = ()
     """Causes of lost pods that are not counted yet, one for each pod."""
     coordinator: CoordinatorUpdate = field(default_factory=Forget)
     """What the coordinator must know about the job now, also when there is nothing to write."""

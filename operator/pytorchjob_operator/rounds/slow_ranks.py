@@ -52,7 +52,7 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTimes:
+class RoundTimes:
     """The own times of a round's workers."""
 
     round: RoundId | None = None
@@ -91,7 +91,7 @@ class OwnTimes:
         return best
 
 
-def with_places(known: OwnTimes, worker: Worker, parts: Mapping[str, float]) -> OwnTimes:
+def with_places(known: RoundTimes, worker: Worker, parts: Mapping[str, float]) -> RoundTimes:
     """Return the own times with the places of a worker's new window: half of what is known of it is older."""
     before = known.places.get(worker, parts)
     mixed = {place: (before.get(place, 0.0) + parts.get(place, 0.0)) / 2 for place in {**before, **parts}}
@@ -99,7 +99,7 @@ def with_places(known: OwnTimes, worker: Worker, parts: Mapping[str, float]) -> 
     return replace(known, places={**known.places, worker: {place: mixed[place] for place in kept}})
 
 
-def add(known: OwnTimes, windows: Mapping[Worker, Window], workers: int, now: float) -> OwnTimes:
+def add(known: RoundTimes, windows: Mapping[Worker, Window], workers: int, now: float) -> RoundTimes:
     """Return the own times with new windows of a member; `workers` is how many the round has."""
     windows = {worker: window for worker, window in windows.items() if window.number > WARM_UP}
     later = {worker for worker, window in windows.items() if known.windows.get(worker) != window}
@@ -124,7 +124,7 @@ def compare(shares: Mapping[Worker, float]) -> dict[Worker, Lag]:
     return found
 
 
-def _is_slow(known: OwnTimes, worker: Worker) -> bool:
+def _is_slow(known: RoundTimes, worker: Worker) -> bool:
     found = [lags[worker] for lags in known.lags if worker in lags]
     if len(found) < COMPARISONS:
         return False

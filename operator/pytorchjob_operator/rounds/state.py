@@ -7,7 +7,7 @@ from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.messages import FromAgent, RoundId, ToAgent
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds.phases import Phase, Trigger, Waiting, known_round
-from pytorchjob_operator.rounds.slow_ranks import OwnTimes
+from pytorchjob_operator.rounds.slow_ranks import RoundTimes
 from pytorchjob_operator.rounds.values import (
     ExpectedPod,
     Member,
@@ -66,7 +66,7 @@ class JobState:
     """The request to save that the workers have not answered yet."""
     save_requested_at: float | None = None
     """When the workers were last asked to save while training continues."""
-    own_times: OwnTimes = field(default_factory=OwnTimes)
+    own_times: RoundTimes = field(default_factory=RoundTimes)
     """What the workers spend outside collectives, in one round."""
 
     @property

@@ -7,7 +7,7 @@ from pytorchjob_agent.contract.messages import Heartbeat
 from pytorchjob_operator.coordinator_report import SlowRank
 from pytorchjob_operator.rounds import slow_ranks
 from pytorchjob_operator.rounds.phases import Running
-from pytorchjob_operator.rounds.slow_ranks import OwnTimes, Window, Worker
+from pytorchjob_operator.rounds.slow_ranks import RoundTimes, Window, Worker
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member
@@ -22,7 +22,7 @@ def record(transition: Transition, member: Member, message: Heartbeat) -> None:
     if not message.own_windows or not isinstance(state.phase, Running) or not state.phase.round.has(member.index):
         return
     round_ = state.phase.round
-    known = state.own_times if state.own_times.round == round_.id else OwnTimes(round_.id)
+    known = state.own_times if state.own_times.round == round_.id else RoundTimes(round_.id)
     workers = _workers(state)
     if workers is None:
         return

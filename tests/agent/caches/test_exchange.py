@@ -22,7 +22,7 @@ from pytorchjob_agent.rendezvous import round_caches
 from pytorchjob_agent.rendezvous.round_caches import NoCaches, SharedCaches
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
+from pytorchjob_agent.saves.wire import PeerConnection, PeerRefusedError
 from tests.agent.rendezvous.stores import Store
 from tests.agent.saves.keys import KEYS, draw, greet
 
@@ -132,7 +132,7 @@ def test_a_disk_without_room_gets_nothing(
         Fetch(own, KEY, KEYS).run(peer)
 
 
-Conversation = Callable[[Connection], None]
+Conversation = Callable[[PeerConnection], None]
 
 
 def pretend(answers: Conversation) -> tuple[str, int]:
@@ -149,39 +149,39 @@ def pretend(answers: Conversation) -> tuple[str, int]:
     return ("127.0.0.1", listener.getsockname()[1])
 
 
-def offer(connection: Connection, *entries: list[object]) -> None:
+def offer(connection: PeerConnection, *entries: list[object]) -> None:
     connection.reply({"files": json.dumps(entries)})
     connection.read_places(len(entries))
 
 
-def wrong_bytes(connection: Connection) -> None:
+def wrong_bytes(connection: PeerConnection) -> None:
     offer(connection, ["inductor/ab/x.py", 3, 1, ""])
     connection.reply({"place": 0, "sha256": sha256(b"abc").hexdigest()})
     connection._sock.sendall(b"abd")
 
 
-def another_file(connection: Connection) -> None:
+def another_file(connection: PeerConnection) -> None:
     offer(connection, ["inductor/ab/x.py", 3, 1, ""], ["inductor/ab/y.py", 3, 1, ""])
     connection.reply({"place": 1, "sha256": sha256(b"abc").hexdigest()})
 
 
-def outside(connection: Connection) -> None:
+def outside(connection: PeerConnection) -> None:
     connection.reply({"files": json.dumps([["inductor/../../x", 3, 1, ""]])})
 
 
-def below_a_link(connection: Connection) -> None:
+def below_a_link(connection: PeerConnection) -> None:
     connection.reply({"files": json.dumps([["hub/m/u", 0, 1, "a"], ["hub/m/u/x", 3, 1, ""]])})
 
 
-def halves_of_characters(connection: Connection) -> None:
+def halves_of_characters(connection: PeerConnection) -> None:
     connection.reply({"files": json.dumps([["inductor/\ud800/x.py", 3, 1, ""]])})
 
 
-def out_through_a_link(connection: Connection) -> None:
+def out_through_a_link(connection: PeerConnection) -> None:
     connection.reply({"files": json.dumps([["hub/m/a/u", 0, 1, ".."], ["hub/m/a/o", 0, 1, "u/../../.."]])})
 
 
-def too_few(connection: Connection) -> None:
+def too_few(connection: PeerConnection) -> None:
     offer(connection, ["inductor/ab/x.py", 3, 1, ""])
     connection.reply({"place": 0, "sha256": sha256(b"abc").hexdigest()})
     connection._sock.sendall(b"ab")
@@ -205,7 +205,7 @@ def test_a_peer_that_lies_is_refused(own: CacheFolder, answers: Conversation, re
 def test_a_fetch_that_has_had_its_time_ends_and_keeps_what_is_whole(own: CacheFolder) -> None:
     sent = threading.Event()
 
-    def slow(connection: Connection) -> None:
+    def slow(connection: PeerConnection) -> None:
         offer(connection, ["inductor/ab/x.py", 3, 1, ""], ["inductor/ab/y.py", 3, 1, ""])
         connection.reply({"place": 0, "sha256": sha256(b"abc").hexdigest()})
         connection._sock.sendall(b"abc")

@@ -6,9 +6,17 @@ import pytest
 
 from pytorchjob_agent.contract.hang_rules import Comparison, HangRules, LogRule
 from pytorchjob_agent.hangs import judge
-from pytorchjob_agent.hangs.judge import Activity, Evidence, HangKind, HangVerdict, Pace, StackRequest, WatchedWorker
+from pytorchjob_agent.hangs.judge import (
+    Activity,
+    HangKind,
+    HangVerdict,
+    RoundObservation,
+    StackRequest,
+    StepPace,
+    WatchedWorker,
+)
 from pytorchjob_agent.hangs.log_tracker import LogEvidence
-from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.stack_analysis import StackPlace
 
 NOW = 1000.0
 BUSY, QUIET, STOPPED, GONE = (
@@ -17,8 +25,8 @@ BUSY, QUIET, STOPPED, GONE = (
     Activity(500.0, stopped_for=500.0),
     Activity(500.0, gone=True),
 )
-BLOCKED, IN_C = Place("data.py:9 next()", blocked=True), Place("train.py:42 step()")
-IN_COLLECTIVE = Place("train.py:41 step()", "all_reduce")
+BLOCKED, IN_C = StackPlace("data.py:9 next()", blocked=True), StackPlace("train.py:42 step()")
+IN_COLLECTIVE = StackPlace("train.py:41 step()", "all_reduce")
 
 
 def silent(seconds: float, **more: object) -> WatchedWorker:
@@ -28,7 +36,7 @@ def silent(seconds: float, **more: object) -> WatchedWorker:
 
 
 def judged(worker: WatchedWorker, rules: HangRules = HangRules(), **more: object) -> HangVerdict | StackRequest | None:  # noqa: B008
-    return judge.judge_workers(replace(Evidence(0.0, (worker,)), **more), rules, NOW)  # type: ignore[arg-type]
+    return judge.judge_workers(replace(RoundObservation(0.0, (worker,)), **more), rules, NOW)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -89,20 +97,20 @@ def test_stacks_are_asked_for_before_a_quiet_worker_is_judged() -> None:
 
 def test_stacks_of_all_quiet_workers_are_asked_for_at_once() -> None:
     workers = tuple(silent(61, local_rank=rank, activity=QUIET) for rank in range(3))
-    look = judge.judge_workers(Evidence(0.0, workers), HangRules(), NOW)
+    look = judge.judge_workers(RoundObservation(0.0, workers), HangRules(), NOW)
     assert isinstance(look, StackRequest)
     assert look.local_ranks == (0, 1, 2)
 
 
 def test_a_verdict_goes_before_a_question() -> None:
     workers = (silent(61, activity=QUIET), silent(61, local_rank=1, activity=STOPPED))
-    verdict = judge.judge_workers(Evidence(0.0, workers), HangRules(), NOW)
+    verdict = judge.judge_workers(RoundObservation(0.0, workers), HangRules(), NOW)
     assert isinstance(verdict, HangVerdict)
     assert verdict.local_ranks == (1,)
 
 
 def test_a_worker_that_never_reports_is_not_judged_beside_one_that_does() -> None:
-    assert judge.judge_workers(Evidence(0.0, (silent(1), WatchedWorker(1))), HangRules(5.0), NOW) is None
+    assert judge.judge_workers(RoundObservation(0.0, (silent(1), WatchedWorker(1))), HangRules(5.0), NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,7 @@ def test_the_first_step(rules: HangRules, reports: bool, has_rank_0: bool, stuck
 
 
 def test_the_first_step_of_a_script_that_reported_in_an_earlier_round() -> None:
-    seen = Evidence(NOW - 1201, (WatchedWorker(0),), reports=True)
+    seen = RoundObservation(NOW - 1201, (WatchedWorker(0),), reports=True)
     assert judge.judge_workers(seen, HangRules(), NOW) == HangVerdict(
         HangKind.HANGING, "no first step within 1200 s", (0,), 1201.0
     )
@@ -249,8 +257,8 @@ def test_when_a_silent_worker_is_looked_at(worker: WatchedWorker, rules: HangRul
     assert judge.attention_after(worker, rules) == seconds
 
 
-def pace(*steps: tuple[int, float]) -> Pace:
-    found = Pace()
+def pace(*steps: tuple[int, float]) -> StepPace:
+    found = StepPace()
     for step, at in steps:
         found.take(step, at)
     return found
@@ -274,7 +282,7 @@ def test_the_pace_of_long_ago_is_forgotten() -> None:
 
 
 def test_the_steps_of_a_worker_that_was_seen_once_count_from_its_first_report() -> None:
-    found = Pace()
+    found = StepPace()
     found.take(25, 1.5, (0, 0.0))
     assert found.p99 == 0.06
 
@@ -287,7 +295,7 @@ def test_the_steps_of_a_worker_that_was_seen_once_count_from_its_first_report() 
     ],
 )
 def test_the_pace_of_the_previous_round_holds_for_ten_steps(step: int, known: float) -> None:
-    found = Pace(prior=7.0)
+    found = StepPace(prior=7.0)
     found.take(step, 5.0, (100, 0.0))
     assert found.p99 == known
 

@@ -6,13 +6,13 @@ import pytest
 
 from pytorchjob_agent.contract.hang_rules import Comparison, HangRules, LogRule
 from pytorchjob_agent.hangs import judge
-from pytorchjob_agent.hangs.judge import Activity, Evidence, HangKind, HangVerdict, Pace, WatchedWorker
+from pytorchjob_agent.hangs.judge import Activity, HangKind, HangVerdict, RoundObservation, StepPace, WatchedWorker
 from pytorchjob_agent.hangs.log_tracker import LogEvidence
-from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.stack_analysis import StackPlace
 
 NOW = 1000.0
 STOPPED, QUIET = Activity(500.0, stopped_for=500.0), Activity(quiet_for=500.0)
-BLOCKED = Place("data.py:9 next()", blocked=True)
+BLOCKED = StackPlace("data.py:9 next()", blocked=True)
 EPOCH = LogRule("epoch", "epoch", start_seconds=60.0, every_seconds=30.0)
 
 
@@ -22,7 +22,7 @@ def silent(seconds: float, **more: object) -> WatchedWorker:
 
 
 def judged(worker: WatchedWorker, rules: HangRules = HangRules(), **more: object) -> HangVerdict | None:  # noqa: B008
-    found = judge.judge_workers(replace(Evidence(0.0, (worker,)), **more), rules, NOW)  # type: ignore[arg-type]
+    found = judge.judge_workers(replace(RoundObservation(0.0, (worker,)), **more), rules, NOW)  # type: ignore[arg-type]
     assert found is None or isinstance(found, HangVerdict)
     return found
 
@@ -94,7 +94,7 @@ def test_bad_numbers_are_counted_in_words(points: int, words: str) -> None:
 
 def test_a_worker_without_activity_does_not_hide_the_next_one() -> None:
     workers = (silent(99, activity=None), silent(99, local_rank=1))
-    found = judge.judge_workers(Evidence(0.0, workers), HangRules(10.0), NOW)
+    found = judge.judge_workers(RoundObservation(0.0, workers), HangRules(10.0), NOW)
     assert isinstance(found, HangVerdict)
     assert found.local_ranks == (1,)
 
@@ -121,14 +121,14 @@ def test_the_words_of_a_verdict() -> None:
 
 
 def test_a_step_that_is_reported_twice_counts_once() -> None:
-    pace = Pace()
+    pace = StepPace()
     for step, at in ((0, 0.0), (5, 5.0), (5, 9.0), (10, 15.0), (11, 16.0)):
         pace.take(step, at)
     assert pace.p99 == 2.0
 
 
 def test_a_pace_is_known_from_the_first_report_on_whenever_that_was() -> None:
-    pace = Pace()
+    pace = StepPace()
     pace.take(30, 120.0, first=(10, 100.0))
     assert pace.p99 == 1.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.hangs.meter import Meter
+from pytorchjob_agent.hangs.meter import WorkerMeter
 from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.hangs.stillness import Pauses
 from tests.ports import free_port
@@ -30,7 +30,7 @@ class Ranks:
         self.processes = [self._start(rank, kind) for rank in range(2)]
         until(lambda: all(" begins" in output.read_text() for output in self.outputs), seconds=100)
         pids = {rank: process.pid for rank, process in enumerate(self.processes)}
-        self.meter = Meter(pids, self.stacks, Pauses(LIMIT), self.port)
+        self.meter = WorkerMeter(pids, self.stacks, Pauses(LIMIT), self.port)
 
     def _start(self, rank: int, kind: str) -> subprocess.Popen[bytes]:
         place = {"RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": self.port, "KIND": kind}

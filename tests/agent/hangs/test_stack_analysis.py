@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.hangs.stack_analysis import LONGEST, Place, cut, describe_ranks, place
+from pytorchjob_agent.hangs.stack_analysis import LONGEST, StackPlace, cut, describe_ranks, place
 
 TORCH = "/usr/lib/python3.11/site-packages/torch"
 
@@ -115,57 +115,59 @@ def test_what_waits_for_something_outside_of_the_job(frames: list[tuple[str, int
         pytest.param("", None, id="nothing"),
         pytest.param("  <no Python frame>\n", None, id="no frame"),
         pytest.param("garbage\n\x00", None, id="what is no stack"),
-        pytest.param(stack(MAIN, MODULE), Place("train.py:15 main()"), id="in the script"),
-        pytest.param(stack(MODULE), Place("train.py:22 <module>"), id="at its top"),
-        pytest.param(stack(C10D, WRAPPER, MAIN), Place("train.py:15 main()", "all_reduce"), id="in a collective"),
+        pytest.param(stack(MAIN, MODULE), StackPlace("train.py:15 main()"), id="in the script"),
+        pytest.param(stack(MODULE), StackPlace("train.py:22 <module>"), id="at its top"),
+        pytest.param(stack(C10D, WRAPPER, MAIN), StackPlace("train.py:15 main()", "all_reduce"), id="in a collective"),
         pytest.param(
             stack((C10D[0], 5430, "all_gather_single"), WRAPPER, (C10D[0], 4473, "all_gather_object"), WRAPPER, MAIN),
-            Place("train.py:15 main()", "all_gather_object"),
+            StackPlace("train.py:15 main()", "all_gather_object"),
             id="the collective that the script called, not one below",
         ),
         pytest.param(
             stack((f"{TORCH}/autograd/graph.py", 1113, "_engine_run_backward"), MAIN),
-            Place("train.py:15 main()", "backward"),
+            StackPlace("train.py:15 main()", "backward"),
             id="in backward, where DDP reduces",
         ),
         pytest.param(
             stack(("/usr/lib/python3.11/queue.py", 180, "get"), (f"{TORCH}/utils/data/dataloader.py", 1, "_get"), MAIN),
-            Place("train.py:15 main()", blocked=True),
+            StackPlace("train.py:15 main()", blocked=True),
             id="waiting for data",
         ),
         pytest.param(
             stack((f"{TORCH}/utils/data/dataloader.py", 1, "_get"), MAIN),
-            Place("train.py:15 main()"),
+            StackPlace("train.py:15 main()"),
             id="in a package",
         ),
-        pytest.param(stack(MAIN, C10D), Place("train.py:15 main()"), id="a callback of a collective is not in it"),
-        pytest.param(OTHER_THREAD + "\n" + stack(MAIN), Place("train.py:15 main()"), id="other threads do not count"),
+        pytest.param(stack(MAIN, C10D), StackPlace("train.py:15 main()"), id="a callback of a collective is not in it"),
+        pytest.param(
+            OTHER_THREAD + "\n" + stack(MAIN), StackPlace("train.py:15 main()"), id="other threads do not count"
+        ),
         pytest.param(
             stack(MAIN, head="Current thread 0x1") + stack(MODULE, head="Thread 0x00007f19 [python]"),
-            Place("train.py:22 <module>"),
+            StackPlace("train.py:22 <module>"),
             id="the main thread is the last, whichever took the signal",
         ),
     ],
 )
-def test_where_a_rank_is(text: str, expected: Place | None) -> None:
+def test_where_a_rank_is(text: str, expected: StackPlace | None) -> None:
     assert place(text) == expected
 
 
 def test_of_many_threads_the_main_one_is_kept() -> None:
     text = OTHER_THREAD * 200 + stack(C10D, WRAPPER, MAIN)
     assert len(cut(text)) <= LONGEST
-    assert place(cut(text)) == Place("train.py:15 main()", "all_reduce")
+    assert place(cut(text)) == StackPlace("train.py:15 main()", "all_reduce")
 
 
 def test_of_a_deep_stack_the_newest_frames_are_kept() -> None:
     text = stack(C10D, WRAPPER, MAIN, *[("/app/train.py", 30, "again")] * 1000)
     assert len(cut(text)) <= LONGEST
-    assert place(cut(text)) == Place("train.py:15 main()", "all_reduce")
+    assert place(cut(text)) == StackPlace("train.py:15 main()", "all_reduce")
 
 
-REDUCE = Place("train.py:44 main()", "all_reduce")
-BROADCAST = Place("train.py:50 main()", "broadcast")
-LOAD = Place("train.py:41 load()")
+REDUCE = StackPlace("train.py:44 main()", "all_reduce")
+BROADCAST = StackPlace("train.py:50 main()", "broadcast")
+LOAD = StackPlace("train.py:41 load()")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ LOAD = Place("train.py:41 load()")
             id="all in one place at one step",
         ),
         pytest.param(
-            {0: Place("a.py:1 f()"), 1: Place("a.py:1 f()"), 2: Place("a.py:2 g()")},
+            {0: StackPlace("a.py:1 f()"), 1: StackPlace("a.py:1 f()"), 2: StackPlace("a.py:2 g()")},
             {},
             "rank 2 is in a.py:2 g(); ranks 0, 1 are in a.py:1 f()",
             id="nobody waits: the one that is elsewhere",
@@ -232,5 +234,5 @@ LOAD = Place("train.py:41 load()")
         ),
     ],
 )
-def test_the_odd_one_is_named(places: dict[int, Place | None], steps: dict[int, int | None], words: str) -> None:
+def test_the_odd_one_is_named(places: dict[int, StackPlace | None], steps: dict[int, int | None], words: str) -> None:
     assert describe_ranks(places, steps) == words

@@ -12,7 +12,7 @@ import pytest
 
 from pytorchjob_agent.hangs.stack_analysis import describe_ranks, place
 from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
-from pytorchjob_agent.workers.output import Stream
+from pytorchjob_agent.workers.output import WorkerStream
 
 SLEEP = """
 import sys, time
@@ -72,7 +72,7 @@ def test_a_script_says_where_it_is_and_goes_on(tmp_path: Path, stacks: StackDump
 def test_it_is_printed_with_the_workers_prefix(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
     out = io.BytesIO()
     pid = start(sys.executable, script(tmp_path))
-    stacks.collect({0: pid}, {0: Stream(b"[rank7]: ", out, -1, -1)}, 30)
+    stacks.collect({0: pid}, {0: WorkerStream(b"[rank7]: ", out, -1, -1)}, 30)
     lines = out.getvalue().decode().splitlines()
     assert all(line.startswith("[rank7]: ") for line in lines)
     assert any(line.endswith("line 4 in load") for line in lines)

@@ -20,10 +20,10 @@ import pytest
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.hangs.judge import HangVerdict
-from pytorchjob_agent.hangs.meter import Meter
+from pytorchjob_agent.hangs.meter import WorkerMeter
 from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.hangs.stillness import Pauses
-from pytorchjob_agent.hangs.watch import Watch
+from pytorchjob_agent.hangs.watch import HangWatch
 from pytorchjob_agent.rendezvous import agreement
 from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
@@ -57,12 +57,12 @@ class Workers:
         env = {**os.environ, **self.stacks.env(local_rank, os.environ)}
         return subprocess.Popen([sys.executable, path], env=env, stdout=subprocess.PIPE, text=True)
 
-    def watch(self, rules: HangRules = HangRules()) -> Watch:  # noqa: B008
+    def watch(self, rules: HangRules = HangRules()) -> HangWatch:  # noqa: B008
         pids = {local_rank: process.pid for local_rank, process in enumerate(self.processes)}
-        self.meter = Meter(pids, self.stacks)
-        return Watch(rules, self.files, self.meter)
+        self.meter = WorkerMeter(pids, self.stacks)
+        return HangWatch(rules, self.files, self.meter)
 
-    def verdict(self, watch: Watch, seconds: float) -> tuple[HangVerdict | None, float]:
+    def verdict(self, watch: HangWatch, seconds: float) -> tuple[HangVerdict | None, float]:
         """The first verdict within this time, and when it comes."""
         for check in range(int(seconds / CHECK)):
             verdict = watch.check(self.now + check * CHECK)
@@ -83,7 +83,7 @@ class Workers:
     def longest_still(self, seconds: int) -> float:
         """For how long they are still at most, with a limit of twelve seconds and a check each second."""
         pids = {local_rank: process.pid for local_rank, process in enumerate(self.processes)}
-        self.meter, longest = Meter(pids, self.stacks, Pauses(12.0)), 0.0
+        self.meter, longest = WorkerMeter(pids, self.stacks, Pauses(12.0)), 0.0
         for second in range(seconds):
             self.meter.measure(self.now + second)
             longest = max(longest, self.meter.still_for(self.now + second))

@@ -7,7 +7,7 @@ from itertools import cycle
 import pytest
 
 from pytorchjob_agent.hangs.activity import TreeReading
-from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.stack_analysis import StackPlace
 from pytorchjob_agent.hangs.stillness import Pauses, StillnessTracker
 
 START = TreeReading(main=7, processes=frozenset({(7, 1)}), states=frozenset("S"), traffic={}, main_traffic={})
@@ -15,10 +15,10 @@ Readings = Callable[[int], TreeReading]
 """The reading at a second."""
 
 
-def stack(*frames: str, collective: str | None = None, external: bool = False) -> Place:
+def stack(*frames: str, collective: str | None = None, external: bool = False) -> StackPlace:
     """A stack; each frame is `file:line name`."""
     parts = tuple((*frame.split()[0].split(":"), frame.split()[1]) for frame in frames)
-    return Place(frames[0], collective, external=external, frames=parts)  # type: ignore[arg-type]
+    return StackPlace(frames[0], collective, external=external, frames=parts)  # type: ignore[arg-type]
 
 
 SLEEPS = stack("train.py:9 main")
@@ -67,7 +67,9 @@ def until(second: int, first: Readings, then: Readings) -> Readings:
     return lambda now: first(now) if now < second else then(now)
 
 
-def still(reads: Readings, places: Iterable[Place | None], seconds: int, pauses: Pauses) -> Iterator[tuple[int, float]]:
+def still(
+    reads: Readings, places: Iterable[StackPlace | None], seconds: int, pauses: Pauses
+) -> Iterator[tuple[int, float]]:
     """Each second with a reading, and for how long the worker counts as still then."""
     tracker, answers, asked = StillnessTracker(pauses), iter(places), False
     for now in range(0, seconds + 1, 5):
@@ -79,7 +81,7 @@ def still(reads: Readings, places: Iterable[Place | None], seconds: int, pauses:
         yield now, tracker.still_for(float(now))
 
 
-def longest(reads: Readings, *places: Place, seconds: int = 600) -> float:
+def longest(reads: Readings, *places: StackPlace, seconds: int = 600) -> float:
     return max(found for _, found in still(reads, cycle(places), seconds, Pauses()))
 
 
@@ -98,7 +100,7 @@ def longest(reads: Readings, *places: Place, seconds: int = 600) -> float:
         pytest.param(until(300, every(20, main_bytes=10.0), rests), [SLEEPS], id="it trains, and sleeps"),
     ],
 )
-def test_still(reads: Readings, places: list[Place]) -> None:
+def test_still(reads: Readings, places: list[StackPlace]) -> None:
     found = dict(still(reads, cycle(places), 600, Pauses()))
     begin = 300 if found[300] == 0.0 else 0
     first = next(second for second, seconds in found.items() if seconds > 120)
@@ -122,7 +124,7 @@ def test_still(reads: Readings, places: list[Place]) -> None:
         pytest.param(every(60, cpu=3.0), [REDUCES], id="a child computes now and then"),
     ],
 )
-def test_not_still_for_an_hour(reads: Readings, places: list[Place]) -> None:
+def test_not_still_for_an_hour(reads: Readings, places: list[StackPlace]) -> None:
     assert longest(reads, *places, seconds=3600) <= 120
 
 
@@ -138,7 +140,7 @@ def test_a_worker_that_has_ended_holds_nobody_up() -> None:
         pytest.param(is_stopped, None, id="it was stopped: it gives no stack"),
     ],
 )
-def test_where_a_worker_is_that_does_not_answer_in_time(then: Readings, known: Place | None) -> None:
+def test_where_a_worker_is_that_does_not_answer_in_time(then: Readings, known: StackPlace | None) -> None:
     tracker = StillnessTracker(Pauses())
     for now in (0.0, 10.0):
         tracker.take(START, now)

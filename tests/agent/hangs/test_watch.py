@@ -13,9 +13,9 @@ import pytest
 
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
 from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
-from pytorchjob_agent.hangs.meter import Meter
+from pytorchjob_agent.hangs.meter import WorkerMeter
 from pytorchjob_agent.hangs.stack_dump import StackDumps
-from pytorchjob_agent.hangs.watch import History, Watch
+from pytorchjob_agent.hangs.watch import HangWatch, History
 from pytorchjob_agent.script.agent_side import ProgressFiles
 from tests.processes import Turns
 
@@ -45,8 +45,8 @@ class Worker:
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
-    def watch(self, rules: HangRules = HangRules(), history: History = History()) -> Watch:  # noqa: B008
-        watch = Watch(rules, self.files, Meter({0: self.process.pid}, self.stacks), history)
+    def watch(self, rules: HangRules = HangRules(), history: History = History()) -> HangWatch:  # noqa: B008
+        watch = HangWatch(rules, self.files, WorkerMeter({0: self.process.pid}, self.stacks), history)
         for seconds in range(3):  # looks while all is well
             assert watch.check(clock() + seconds / 10) is None
         return watch
@@ -69,7 +69,7 @@ def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
         one.end()
 
 
-def verdict_of(watch: Watch, until: float, step: float = STEP) -> tuple[HangVerdict | None, float]:
+def verdict_of(watch: HangWatch, until: float, step: float = STEP) -> tuple[HangVerdict | None, float]:
     """The first verdict within so many seconds of time as it is told, and when it came."""
     begin, turns = clock(), Turns(watch._meter.pids.values())
     for seconds in itertools.takewhile(lambda passed: passed <= until, itertools.count(0.0, step)):
@@ -86,7 +86,7 @@ def paced(
     code: str,
     tmp_path: Path,
     rules: HangRules = HangRules(),  # noqa: B008
-) -> tuple[Worker, Watch]:
+) -> tuple[Worker, HangWatch]:
     """A worker whose pace is known, and which then runs the code."""
     go = tmp_path / "go"
     waits = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"

@@ -10,14 +10,14 @@ import pytest
 
 from pytorchjob_agent.preflight import doctor
 from pytorchjob_agent.preflight.facts import ContainerLimits, Facts, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level, run_checks
+from pytorchjob_agent.preflight.policy import CheckLevel, PreflightFinding, run_checks
 
 ROOT = Path(__file__).parents[3]
 NO_TORCH = Facts(machine=ContainerLimits(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
 FINDINGS = (
-    Finding("torch", Level.OK, "torch 2.15.0"),
-    Finding("shm", Level.WARN, "64 MiB in /dev/shm", "mount more"),
-    Finding("gpus", Level.FAIL, "0 GPUs", "ask for some"),
+    PreflightFinding("torch", CheckLevel.OK, "torch 2.15.0"),
+    PreflightFinding("shm", CheckLevel.WARN, "64 MiB in /dev/shm", "mount more"),
+    PreflightFinding("gpus", CheckLevel.FAIL, "0 GPUs", "ask for some"),
 )
 
 

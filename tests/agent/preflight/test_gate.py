@@ -8,11 +8,14 @@ import pytest
 
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level
+from pytorchjob_agent.preflight.policy import CheckLevel, PreflightFinding
 
-OK = Finding("env", Level.OK, "fine")
-WARNING = Finding("shm", Level.WARN, "small", "more")
-FAILURES = [Finding("gpus", Level.FAIL, "few", "ask"), Finding("cpu", Level.FAIL, "slow", "wait")]
+OK = PreflightFinding("env", CheckLevel.OK, "fine")
+WARNING = PreflightFinding("shm", CheckLevel.WARN, "small", "more")
+FAILURES = [
+    PreflightFinding("gpus", CheckLevel.FAIL, "few", "ask"),
+    PreflightFinding("cpu", CheckLevel.FAIL, "slow", "wait"),
+]
 WORKER = str(Path(__file__).parents[1] / "worker.py")
 
 

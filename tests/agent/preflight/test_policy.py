@@ -6,7 +6,7 @@ import pytest
 
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.preflight.facts import ContainerLimits, Facts, Torch
-from pytorchjob_agent.preflight.policy import Finding, Level, levels, run_checks, versions_level
+from pytorchjob_agent.preflight.policy import CheckLevel, PreflightFinding, levels, run_checks, versions_level
 
 NO_TORCH = Facts(machine=ContainerLimits(shm=1), torch=Torch(problem="gone"), python="3.11.7", clock="noon")
 ALL = "PYTORCHJOB_PREFLIGHT"
@@ -67,7 +67,7 @@ def test_what_differing_versions_mean(env: dict[str, str], expected: str) -> Non
 
 def test_a_wrong_variable_is_a_failure_of_its_own() -> None:
     (finding,) = run_checks(replace(NO_TORCH, env={ALL: "on"}))
-    assert (finding.check, finding.level) == ("contract", Level.FAIL)
+    assert (finding.check, finding.level) == ("contract", CheckLevel.FAIL)
 
 
 def test_several_problems_of_one_check_are_several_findings() -> None:
@@ -84,4 +84,4 @@ def test_a_long_text_is_cut() -> None:
 
 
 def test_a_sentence_has_the_remedy() -> None:
-    assert Finding("shm", Level.WARN, "small", "more").sentence() == "shm: small. Fix: more"
+    assert PreflightFinding("shm", CheckLevel.WARN, "small", "more").sentence() == "shm: small. Fix: more"

@@ -3,10 +3,10 @@
 import pytest
 
 from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
-from pytorchjob_agent.hangs.stack_analysis import Place
+from pytorchjob_agent.hangs.stack_analysis import StackPlace
 from pytorchjob_agent.rendezvous import failure_messages
 
-REDUCE, LOAD = Place("train.py:44 main()", "all_reduce"), Place("train.py:41 load()")
+REDUCE, LOAD = StackPlace("train.py:44 main()", "all_reduce"), StackPlace("train.py:41 load()")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ REDUCE, LOAD = Place("train.py:44 main()", "all_reduce"), Place("train.py:41 loa
     ],
 )
 def test_the_one_at_fault_is_named(
-    suspects: tuple[int, ...], places: dict[int, Place | None], rank: int, waits: bool, words: str
+    suspects: tuple[int, ...], places: dict[int, StackPlace | None], rank: int, waits: bool, words: str
 ) -> None:
     told, echo = failure_messages.hang(
         HangVerdict(HangKind.HANGING, "no step for 11 s", suspects), places, first_rank=6

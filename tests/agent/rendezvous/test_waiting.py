@@ -14,26 +14,26 @@ from pytorchjob_agent.rendezvous.waiting import (
     Fenced,
     JoinAgain,
     KeepWaiting,
-    Known,
     Leaving,
+    NotReached,
     Offer,
     Step,
     Stopped,
-    Unreachable,
-    Waiting,
+    WaitProgress,
+    WaitSnapshot,
 )
 
 LAST, NEXT = RoundId(1, 1), RoundId(1, 2)
 JOIN = Join(2000, LAST)
-WAITING = Waiting(100.0, JOIN)
+WAITING = WaitProgress(100.0, JOIN)
 OFFERED = replace(WAITING, offered=True)
-KNOWN = Known(102.0, Inbox(round=LAST), 0.0, round=LAST, has_store=True)
+KNOWN = WaitSnapshot(102.0, Inbox(round=LAST), 0.0, round=LAST, has_store=True)
 AWAY = replace(KNOWN, away=2.0, absent=True)
 ASSIGNED = Assigned(NEXT, 0, 2, 0, 2, "10.0.0.1", 1, 1)
 STOP = Stop(7, "RestartsUsedUp", "all are used up")
 
 
-def with_inbox(known: Known, **changes: object) -> Known:
+def with_inbox(known: WaitSnapshot, **changes: object) -> WaitSnapshot:
     """The same with other commands."""
     return replace(known, inbox=replace(known.inbox, **changes))  # type: ignore[arg-type]
 
@@ -90,14 +90,14 @@ CASES = [
     ),
     pytest.param(
         replace(WAITING, since=-600.0),
-        Known(102.0, Inbox(round=LAST, refused=Refused("who?", again=True)), 601.0, round=LAST),
-        Unreachable(ExitReason.AGENT_REFUSED, "no coordinator within 600 s: the coordinator refuses this agent: who?"),
+        WaitSnapshot(102.0, Inbox(round=LAST, refused=Refused("who?", again=True)), 601.0, round=LAST),
+        NotReached(ExitReason.AGENT_REFUSED, "no coordinator within 600 s: the coordinator refuses this agent: who?"),
         id="too late",
     ),
     pytest.param(
         replace(WAITING, since=-600.0),
         replace(KNOWN, away=601.0, has_store=False),
-        Unreachable(
+        NotReached(
             ExitReason.COORDINATOR_UNREACHABLE,
             "no coordinator within 600 s: the coordinator has not answered for 601 s"
             " (is the operator running, may this pod reach its Service?)",
@@ -153,7 +153,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("state", "known", "step"), CASES)
-def test_the_next_step(state: Waiting, known: Known, step: Step) -> None:
+def test_the_next_step(state: WaitProgress, known: WaitSnapshot, step: Step) -> None:
     assert waiting.next_step(state, known) == step
 
 

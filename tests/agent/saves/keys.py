@@ -6,7 +6,7 @@ from typing import Any
 
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import Challenge, Connection
+from pytorchjob_agent.saves.wire import Challenge, PeerConnection
 from pytorchjob_operator.kube import certificate
 
 
@@ -30,7 +30,7 @@ def as_server(keys: RoundKeys, sock: socket.socket) -> socket.socket:
     return sock if context is None else context.wrap_socket(sock, server_side=True)
 
 
-def greet(keys: RoundKeys, sock: socket.socket) -> tuple[Connection, dict[str, Any]]:
+def greet(keys: RoundKeys, sock: socket.socket) -> tuple[PeerConnection, dict[str, Any]]:
     """The server's side of a new connection, and the request of its client."""
     challenge, sock = Challenge(keys.secret), as_server(keys, sock)
     sock.sendall(challenge.line)
@@ -38,4 +38,4 @@ def greet(keys: RoundKeys, sock: socket.socket) -> tuple[Connection, dict[str, A
     while not line.endswith(b"\n"):
         line += sock.recv(65_536)
     request = challenge.request(line)
-    return Connection(sock, keys.secret, challenge.nonces), request
+    return PeerConnection(sock, keys.secret, challenge.nonces), request

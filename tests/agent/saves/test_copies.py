@@ -22,7 +22,7 @@ from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, Together, link_stays_inside
 from pytorchjob_agent.saves.placing import place, set_aside
 from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import Connection, PeerRefusedError
+from pytorchjob_agent.saves.wire import PeerConnection, PeerRefusedError
 from tests.agent.saves.keys import KEYS, draw, greet, members
 
 ROUND = RoundId(1, 1)
@@ -368,7 +368,7 @@ def test_a_save_of_another_job_is_refused(theirs: HeldSaves, peer: tuple[str, in
 
 def put_by_hand(peer: tuple[str, int], manifest: Manifest, content: bytes) -> str:
     """A peer that announces a save and sends something else; returns the refusal."""
-    connection = Connection(socket.create_connection(peer, timeout=10), PLAIN.secret)
+    connection = PeerConnection(socket.create_connection(peer, timeout=10), PLAIN.secret)
     try:
         connection.ask({"put": manifest.to_json()})
         connection._sock.sendall(content)
@@ -494,7 +494,7 @@ def test_whose_saves_a_member_takes(
     assert (theirs.get(id_) == sent) is not bool(refusal)
 
 
-def answers(*lines: Callable[[Connection], None]) -> tuple[str, int]:
+def answers(*lines: Callable[[PeerConnection], None]) -> tuple[str, int]:
     """A peer that knows the secret, and answers as it likes."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -527,7 +527,7 @@ def test_another_save_than_the_one_asked_for_is_not_kept(own: HeldSaves) -> None
 def test_whatever_a_member_asks_it_is_answered(
     own: HeldSaves, theirs: HeldSaves, peer: tuple[str, int], request_: dict[str, Any]
 ) -> None:
-    connection = Connection(KEYS.as_client(socket.create_connection(peer)), KEYS.secret)
+    connection = PeerConnection(KEYS.as_client(socket.create_connection(peer)), KEYS.secret)
     with pytest.raises(PeerRefusedError):
         connection.ask(request_)
     connection.close()

@@ -18,7 +18,7 @@ from pytorchjob_agent.saves.recognition import (
     Scan,
     SeenFile,
 )
-from pytorchjob_agent.saves.renames import Event, Renamed, Renames
+from pytorchjob_agent.saves.renames import Renamed, RenameEvent, Renames
 
 PIECES = 3
 FOLDERS = [""]
@@ -33,7 +33,7 @@ class Disk:
         self.files: dict[str, SeenFile] = {}
         self.states: list[tuple[Files, frozenset[str]]] = []
         """After each operation: the files, and the names of units that are whole."""
-        self.events: list[list[Event]] = []
+        self.events: list[list[RenameEvent]] = []
         """The events of the operation that led to each state."""
         self.whole: frozenset[str] = frozenset()
         self.quiet: list[dict[str, int]] = []
@@ -92,10 +92,10 @@ class Disk:
         self.events.append([])
 
 
-def event(bits: int, path: str, more: int = 0) -> Event:
+def event(bits: int, path: str, more: int = 0) -> RenameEvent:
     folder, _, name = path.rpartition("/")
     FOLDERS.extend([folder] if folder not in FOLDERS else [])
-    return Event(FOLDERS.index(folder), bits | more, 1, name)
+    return RenameEvent(FOLDERS.index(folder), bits | more, 1, name)
 
 
 def changes(files: Iterable[SeenFile]) -> dict[str, int]:

@@ -9,7 +9,7 @@ import pytest
 
 from pytorchjob_agent.saves import renames
 from pytorchjob_agent.saves.rename_watch import RenameWatch
-from pytorchjob_agent.saves.renames import Event, Renamed, Renames
+from pytorchjob_agent.saves.renames import Renamed, RenameEvent, Renames
 
 
 @pytest.fixture
@@ -188,11 +188,11 @@ def test_without_inotify_nothing_is_seen(root: Path, monkeypatch: pytest.MonkeyP
     watch.close()
 
 
-def event(bits: int, name: str = "", cookie: int = 0, watch: int = 1) -> Event:
-    return Event(watch, bits, cookie, name)
+def event(bits: int, name: str = "", cookie: int = 0, watch: int = 1) -> RenameEvent:
+    return RenameEvent(watch, bits, cookie, name)
 
 
-def following(*events: Event) -> Renames:
+def following(*events: RenameEvent) -> Renames:
     found = Renames()
     found.add(1, "")
     found.follow(events)

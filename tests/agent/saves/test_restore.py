@@ -14,7 +14,7 @@ from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer
-from pytorchjob_agent.saves.restore import Fetching, MissingError, Sources
+from pytorchjob_agent.saves.restore import Fetching, MissingError, PartSources
 from pytorchjob_agent.saves.wire import PeerRefusedError
 from tests.agent.saves.keys import draw, members
 from tests.agent.saves.test_copies import ROUND, held_by, make
@@ -47,7 +47,7 @@ class Member:
     def fetch(self, *above: Peer, goes_on: Callable[[], bool] = lambda: True) -> list[Manifest]:
         """Fetch the chosen save: from these members, then from the peer."""
         peers = [*above, self.peer()]
-        return Fetching(self.held, CHOICE, Sources(OWN, lambda _: peers, self.tier, goes_on)).all([0])
+        return Fetching(self.held, CHOICE, PartSources(OWN, lambda _: peers, self.tier, goes_on)).all([0])
 
     def content(self) -> bytes:
         """The file that the member holds now."""

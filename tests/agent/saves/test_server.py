@@ -12,16 +12,16 @@ import pytest
 
 from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.server import PeerServer
-from pytorchjob_agent.saves.wire import PATIENCE, Connection, PeerRefusedError
+from pytorchjob_agent.saves.wire import PATIENCE, PeerConnection, PeerRefusedError
 from tests.agent.crowd import Crowd
 from tests.agent.saves.keys import KEYS, draw
 from tests.waiting import until
 
 PLAIN = replace(KEYS, certificate="")
-Handle = Callable[[Connection, dict[str, Any]], None]
+Handle = Callable[[PeerConnection, dict[str, Any]], None]
 
 
-def echo(connection: Connection, request: dict[str, Any]) -> None:
+def echo(connection: PeerConnection, request: dict[str, Any]) -> None:
     connection.reply(request)
 
 
@@ -41,9 +41,9 @@ class Serving:
         finally:
             connection.close()
 
-    def connect(self, keys: RoundKeys = KEYS) -> Connection:
+    def connect(self, keys: RoundKeys = KEYS) -> PeerConnection:
         sock = socket.create_connection(("127.0.0.1", self.server.port), timeout=30)
-        return Connection(keys.as_client(sock), keys.secret)
+        return PeerConnection(keys.as_client(sock), keys.secret)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_crowd_without_tls_keeps_no_member_out(serving: Serving) -> None:
 def test_members_that_are_too_many_at_once_wait_for_their_turn(serving: Serving) -> None:
     goes_on, arrived = threading.Event(), threading.Semaphore(0)
 
-    def slow(connection: Connection, request: dict[str, Any]) -> None:
+    def slow(connection: PeerConnection, request: dict[str, Any]) -> None:
         arrived.release()
         goes_on.wait(30)
         connection.reply(request)
@@ -98,7 +98,7 @@ def test_a_member_whose_turn_comes_late_is_told_to_wait(serving: Serving, monkey
     monkeypatch.setattr("pytorchjob_agent.system.port._PATIENCE_SECONDS", 0.05)
     goes_on = threading.Event()
 
-    def slow(connection: Connection, request: dict[str, Any]) -> None:
+    def slow(connection: PeerConnection, request: dict[str, Any]) -> None:
         goes_on.wait(30)
         connection.reply(request)
 
@@ -120,7 +120,7 @@ def test_a_member_whose_turn_comes_late_is_told_to_wait(serving: Serving, monkey
 def test_a_member_that_waits_for_its_turn_until_its_round_is_over_gets_no_answer(serving: Serving) -> None:
     goes_on, handled = threading.Event(), list[int]()
 
-    def slow(connection: Connection, request: dict[str, Any]) -> None:
+    def slow(connection: PeerConnection, request: dict[str, Any]) -> None:
         handled.append(request["number"])
         goes_on.wait(30)
         connection.reply(request)
@@ -154,7 +154,7 @@ def recorded(serving: Serving) -> tuple[bytes, bytes, bytes]:
 
     thread = threading.Thread(target=pass_on)
     thread.start()
-    connection = Connection(socket.create_connection(listener.getsockname()), PLAIN.secret)
+    connection = PeerConnection(socket.create_connection(listener.getsockname()), PLAIN.secret)
     assert connection.ask({"number": 7}) == {"number": 7}
     thread.join()
     connection.close()
@@ -182,7 +182,7 @@ def test_what_a_server_has_answered_is_no_answer_on_another_connection(serving: 
     serving.server.use(PLAIN)
     greeting, _, answer = recorded(serving)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = Connection(socket.create_connection(listener.getsockname()), PLAIN.secret)
+        client = PeerConnection(socket.create_connection(listener.getsockname()), PLAIN.secret)
         with listener.accept()[0] as sock:
             sock.sendall(greeting + answer)
             with pytest.raises(PeerRefusedError, match="does not know the secret"):

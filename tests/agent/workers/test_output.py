@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.workers.output import Pump, Stream
+from pytorchjob_agent.workers.output import Pump, WorkerStream
 
 
 def pumped(directory: Path, *writes: bytes) -> tuple[bytes, bytes]:
@@ -43,7 +43,7 @@ def test_lines(tmp_path: Path, writes: list[bytes], printed: bytes) -> None:
 def drawn(*writes: bytes, every: float = 1.0) -> tuple[list[bytes], list[bytes]]:
     """Return what is printed and what is heard of a stream that is written to every so many seconds."""
     (fd, keeper), out, heard = os.pipe(), io.BytesIO(), []
-    stream = Stream(b"", out, fd, keeper, listener=heard.append)
+    stream = WorkerStream(b"", out, fd, keeper, listener=heard.append)
     for count, data in enumerate(writes):
         stream.feed(data, count * every)
     stream.finish()

@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from pytorchjob.cluster.api import LogRequest
-from pytorchjob.cluster.errors import Rejected, Unreachable
-from pytorchjob.logs.containers import LogState, Phase
+from pytorchjob.cluster.errors import ApiServerUnreachable, Rejected
+from pytorchjob.logs.containers import LogPhase, LogState
 from pytorchjob.logs.lines import NANOSECONDS, Line, from_moment
 
 START = from_moment(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
@@ -102,14 +102,14 @@ class SimulatedNode:
     def read(self, path: str) -> dict[str, Any] | None:
         self._maybe_happen()
         if self._chance.random() < 0.05 and self._is_broken():
-            raise Unreachable("no answer")
+            raise ApiServerUnreachable("no answer")
         return {"metadata": {"uid": "uid-1"}}
 
     @contextmanager
     def log(self, request: LogRequest) -> Iterator[Iterator[bytes]]:
         self._maybe_happen()
         if self._chance.random() < 0.1 and self._is_broken():
-            raise Unreachable("no answer")
+            raise ApiServerUnreachable("no answer")
         log = self._previous if request.previous else self._log
         if log is None:
             raise Rejected("previous terminated container not found")
@@ -142,7 +142,7 @@ class SimulatedNode:
                     yield line[:left]
                 if silent:
                     return
-                raise Unreachable("connection lost")
+                raise ApiServerUnreachable("connection lost")
             left -= len(line)
             yield line
 
@@ -157,7 +157,7 @@ class SimulatedNode:
     # What the reader sees: its link.
 
     def state(self) -> LogState:
-        phase = Phase.ENDED if self._log.is_closed else Phase.OPEN
+        phase = LogPhase.ENDED if self._log.is_closed else LogPhase.OPEN
         return LogState(phase, self._restarts, START, begun=True)
 
     def emit(self, line: Line) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from pytorchjob.cluster.api import Object
-from pytorchjob.cluster.errors import NoPermission, Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable, NoPermission
 from tests.people.calling import call
 from tests.people.fake_cluster import FakeCluster, a_job, a_pod
 
@@ -95,7 +95,7 @@ def test_following_a_job_that_has_ended_prints_what_is_left() -> None:
 
 def test_following_goes_on_in_the_next_container_and_after_a_lost_connection() -> None:
     fake = cluster()
-    fake.write("digits-worker-0", Unreachable("gone"))
+    fake.write("digits-worker-0", ApiServerUnreachable("gone"))
     fake.write("digits-worker-0", "[rank1]: after the loss")
     fake.script(
         lambda: fake.restart("digits-worker-0"),

@@ -6,7 +6,7 @@ import pytest
 
 from pytorchjob.logs.funnel import Funnel
 from pytorchjob.logs.merge import Merger
-from pytorchjob.logs.reader import Stopped
+from pytorchjob.logs.reader import SessionOver
 from tests import waiting
 
 LIMIT = 4000
@@ -19,7 +19,7 @@ def start(funnel: Funnel[tuple[int, int]], put: list[int]) -> list[Thread]:
             for number in range(LINES):
                 funnel.put(source, number, (source, number), 0)
                 put[source] += 1
-        except Stopped:
+        except SessionOver:
             return
         funnel.close(source)
 
@@ -57,5 +57,5 @@ def test_a_stopped_funnel_refuses() -> None:
     funnel = Funnel(Merger[str](0, LIMIT))
     funnel.check()
     funnel.stop()
-    with pytest.raises(Stopped):
+    with pytest.raises(SessionOver):
         funnel.check()

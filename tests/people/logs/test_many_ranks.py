@@ -11,7 +11,7 @@ import pytest
 from pytorchjob.cluster.connect import connect
 from pytorchjob.cluster.options import ConnectOptions
 from pytorchjob.logs.printing import Entry
-from pytorchjob.logs.session import LogOptions, Session
+from pytorchjob.logs.session import LogOptions, LogSession
 from pytorchjob_operator import names
 from tests import waiting
 from tests.people.fake_cluster import a_job, a_pod
@@ -113,7 +113,7 @@ def test_of_64_ranks_with_restarts_no_line_is_lost_and_none_comes_twice(tmp_path
     with server.running(tmp_path) as kubeconfig:
         drama.begin()
         cluster = connect(ConnectOptions(kubeconfig=str(kubeconfig)))
-        session = Session(cluster, "digits", LogOptions(names.CONTAINER), notes.append)
+        session = LogSession(cluster, "digits", LogOptions(names.CONTAINER), notes.append)
         player = Thread(target=drama.play, daemon=True)
         player.start()
         succeeded = session.follow(cluster.pods("digits"), drama.write)

@@ -9,14 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytorchjob.cluster.api import Cluster, LogRequest
-from pytorchjob.cluster.errors import Rejected, Unreachable
-from pytorchjob.logs.containers import LogState, Phase
+from pytorchjob.cluster.errors import ApiServerUnreachable, Rejected
+from pytorchjob.logs.containers import LogPhase, LogState
 from pytorchjob.logs.lines import Line
-from pytorchjob.logs.reader import Place, Reader
+from pytorchjob.logs.reader import ContainerPlace, Reader
 from pytorchjob.logs.resume import Resume
 from tests.people.logs.simulated_node import SimulatedNode
 
-PLACE = Place("team", "digits-worker-0", "uid-1", "pytorch")
+PLACE = ContainerPlace("team", "digits-worker-0", "uid-1", "pytorch")
 ACTIONS = st.lists(st.sampled_from(["print", "print", "print", "restart", "rotate"]), max_size=30)
 SEEDS = st.integers(0, 1 << 32)
 
@@ -87,7 +87,7 @@ class Streams:
         self._streams, self._uid = list(streams), uid
         self.read_lines: list[bytes] = []
         self.notes: list[str] = []
-        self._states = [LogState(Phase.OPEN, begun=True)] * len(streams)
+        self._states = [LogState(LogPhase.OPEN, begun=True)] * len(streams)
 
     @contextmanager
     def log(self, request: LogRequest) -> Iterator[Iterator[bytes]]:
@@ -106,7 +106,7 @@ class Streams:
         return {"metadata": {"uid": self._uid}} if self._uid else None
 
     def state(self) -> LogState:
-        return self._states.pop(0) if self._states else LogState(Phase.ENDED, begun=True)
+        return self._states.pop(0) if self._states else LogState(LogPhase.ENDED, begun=True)
 
     def emit(self, line: Line) -> None:
         self.read_lines.append(line.text)
@@ -128,7 +128,7 @@ def stamped(second: int, text: str = "line") -> bytes:
     return f"2026-01-02T03:04:0{second}.5Z {text} {second}\n".encode()
 
 
-LOST = Unreachable("connection lost")
+LOST = ApiServerUnreachable("connection lost")
 FOREIGN = [b"failed to watch file: too many open files\n", stamped(1)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytorchjob.cluster.api import LogRequest, Object
-from pytorchjob.cluster.errors import NoPermission, Unreachable
+from pytorchjob.cluster.errors import ApiServerUnreachable, NoPermission
 from pytorchjob.cluster.gather import DEPLOYMENTS
 from pytorchjob.report import archive, log_ends
 from pytorchjob.report.collect import lines_about
@@ -295,7 +295,7 @@ def test_bad_input(arguments: list[str], status: int, sentence: str) -> None:
 
 def test_a_log_that_breaks_keeps_what_has_come() -> None:
     cluster = FakeCluster()
-    cluster.write("p", "one", Unreachable("the node is gone"), "two")
+    cluster.write("p", "one", ApiServerUnreachable("the node is gone"), "two")
     found = read_log_ends(cluster, {"a": LogRequest("p", "pytorch")})
     assert found["a"] == LogEnd(f"{timestamp()} one\n", "the node is gone")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, Finding, Remedy, Symptom, delete_and_apply
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.seen import Seen
 
@@ -15,8 +15,10 @@ QUOTA = Cause(
     f"{_SIGN} `exceeded quota`.",
     "The quota {quota} of the namespace {namespace} has no room for the job's pods.",
     (
-        Step("See what is used.", "kubectl describe resourcequota {quota} -n {namespace}"),
-        Step("Let other jobs end, ask an administrator for more, or request less. The operator tries again by itself."),
+        Remedy("See what is used.", "kubectl describe resourcequota {quota} -n {namespace}"),
+        Remedy(
+            "Let other jobs end, ask an administrator for more, or request less. The operator tries again by itself."
+        ),
     ),
 )
 QUOTA_NEEDS_VALUES = Cause(
@@ -32,7 +34,7 @@ LIMIT_RANGE = Cause(
     f"{_SIGN} `maximum ... usage per Container is` or `minimum ... usage`.",
     "A LimitRange of the namespace {namespace} does not allow the resources of the pods.",
     (
-        Step("See the limits.", "kubectl describe limitrange -n {namespace}"),
+        Remedy("See the limits.", "kubectl describe limitrange -n {namespace}"),
         *delete_and_apply("Change `resources` in the job's file accordingly."),
     ),
 )
@@ -42,7 +44,7 @@ POD_SECURITY = Cause(
     f"{_SIGN} `violates PodSecurity`.",
     "The namespace {namespace} allows only pods of the Pod Security level {level}.",
     (
-        Step(
+        Remedy(
             "See what the pods lack: the message lists it. For `restricted`, set in each container `securityContext:"
             " {{runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {{drop: [ALL]}},"
             " seccompProfile: {{type: RuntimeDefault}}}}`."
@@ -56,7 +58,7 @@ ACCOUNT_MISSING = Cause(
     f"{_SIGN} `error looking up service account`.",
     "The service account {account} does not exist in the namespace {namespace}.",
     (
-        Step(
+        Remedy(
             "Create it; the operator tries again by itself. Or correct `serviceAccountName`.",
             "kubectl create serviceaccount {account} -n {namespace}",
         ),
@@ -68,7 +70,7 @@ PRIORITY_CLASS = Cause(
     f"{_SIGN} `no PriorityClass with name`.",
     "The priority class {name} does not exist.",
     (
-        Step("See which exist.", "kubectl get priorityclasses"),
+        Remedy("See which exist.", "kubectl get priorityclasses"),
         *delete_and_apply("Correct `priorityClassName` in the job's file."),
     ),
 )
@@ -78,7 +80,7 @@ RUNTIME_CLASS = Cause(
     f"{_SIGN} `RuntimeClass ... not found`.",
     "The runtime class {name} does not exist.",
     (
-        Step("See which exist.", "kubectl get runtimeclasses"),
+        Remedy("See which exist.", "kubectl get runtimeclasses"),
         *delete_and_apply("Correct `runtimeClassName` in the job's file."),
     ),
 )
@@ -88,7 +90,7 @@ WEBHOOK_DENIED = Cause(
     f"{_SIGN} `admission webhook ... denied the request`, or names a ValidatingAdmissionPolicy.",
     "A policy of this cluster refuses the job's pods: {policy}.",
     (
-        Step("Read the message: it names the rule. Ask an administrator about that policy."),
+        Remedy("Read the message: it names the rule. Ask an administrator about that policy."),
         *delete_and_apply("Correct the job's file."),
     ),
 )
@@ -98,11 +100,11 @@ WEBHOOK_AWAY = Cause(
     f"{_SIGN} `failed calling webhook`.",
     "The admission webhook {policy} does not answer, so the API server accepts no pod.",
     (
-        Step(
+        Remedy(
             "Find its Service, and see whether its pods run.",
             "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o wide",
         ),
-        Step("Repair it, or ask an administrator. The operator tries again by itself."),
+        Remedy("Repair it, or ask an administrator. The operator tries again by itself."),
     ),
 )
 NO_RIGHT = Cause(
@@ -111,11 +113,11 @@ NO_RIGHT = Cause(
     f'{_SIGN} `is forbidden: User "system:serviceaccount:` and `cannot create resource`.',
     "The operator may not create {resource} in the namespace {namespace}.",
     (
-        Step(
+        Remedy(
             "See whether the operator serves this namespace (value `watchNamespaces` of the chart).",
             "kubectl auth can-i create {resource} -n {namespace} --as={user}",
         ),
-        Step("Upgrade the release with the namespace in `watchNamespaces`, or with `rbac.create=true`."),
+        Remedy("Upgrade the release with the namespace in `watchNamespaces`, or with `rbac.create=true`."),
     ),
 )
 TERMINATING = Cause(
@@ -123,7 +125,7 @@ TERMINATING = Cause(
     Symptom.NO_PODS,
     f"{_SIGN} `because it is being terminated`.",
     "The namespace {namespace} is being deleted: nothing can be created in it.",
-    (Step("Create the job in another namespace.", "kubectl apply -n OTHER-NAMESPACE -f FILE"),),
+    (Remedy("Create the job in another namespace.", "kubectl apply -n OTHER-NAMESPACE -f FILE"),),
 )
 NAME_TAKEN = Cause(
     "NameTaken",
@@ -131,8 +133,8 @@ NAME_TAKEN = Cause(
     f"{_SIGN} `already exists and does not belong to this job`.",
     "An object with the name {name} exists already, and does not belong to this job.",
     (
-        Step("See what it is.", "kubectl get {resource} {name} -n {namespace} -o yaml"),
-        Step("Delete it, or create the job under another name."),
+        Remedy("See what it is.", "kubectl get {resource} {name} -n {namespace} -o yaml"),
+        Remedy("Delete it, or create the job under another name."),
     ),
 )
 LEFTOVER = Cause(
@@ -141,8 +143,8 @@ LEFTOVER = Cause(
     f"{_SIGN} `of the deleted job of this name is gone`.",
     "The deleted job of the same name still has the object {name}.",
     (
-        Step("Wait: the operator continues by itself once it is gone. `pytorchjob delete` waits for that."),
-        Step(
+        Remedy("Wait: the operator continues by itself once it is gone. `pytorchjob delete` waits for that."),
+        Remedy(
             "After minutes, see what keeps it: a node that is gone, or a finalizer.",
             "kubectl get {resource} {name} -n {namespace} -o yaml",
         ),
@@ -160,7 +162,7 @@ REFUSED = Cause(
     Symptom.NO_PODS,
     f"{_SIGN} a message that has none of the texts above.",
     "The API server refuses to create a part of the job.",
-    (Step("Read the message.", "kubectl describe pytorchjobs/{job} -n {namespace}"),),
+    (Remedy("Read the message.", "kubectl describe pytorchjobs/{job} -n {namespace}"),),
 )
 
 _RULES = (
@@ -189,6 +191,6 @@ def find(seen: Seen) -> Iterator[Finding]:
     if not refused:
         return
     message = str(refused.get("message") or "")
-    evidence = (Evidence(f"condition ReplicaFailure, {refused.get('reason')}", reading.line_of(message, 600)),)
+    evidence = (CauseEvidence(f"condition ReplicaFailure, {refused.get('reason')}", reading.line_of(message, 600)),)
     cause, values = first_cause(_RULES, message) or (REFUSED, {})
     yield Finding(cause, values, evidence)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, merge
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, CauseLevel, Finding, Remedy, Symptom, merge
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator.node import Node, read_tolerations
@@ -16,14 +16,14 @@ THREATENED = Cause(
     "The event `PodThreatened`; or a running pod's node is cordoned, or has a taint that the pod does not tolerate.",
     "{pod} may be lost soon: {words}.",
     (
-        Step("Training continues. The event `CheckpointSaved` shows that all workers have saved since."),
-        Step("See what the node announces.", "kubectl describe node {node}"),
-        Step(
+        Remedy("Training continues. The event `CheckpointSaved` shows that all workers have saved since."),
+        Remedy("See what the node announces.", "kubectl describe node {node}"),
+        Remedy(
             "Move the pod to another node now: the script can save first, and the operator creates it again.",
             "kubectl delete pod {pod} -n {namespace}",
         ),
     ),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 CAUSES = (THREATENED,)
 
@@ -39,7 +39,7 @@ def _threatened(seen: Seen, pod: Object) -> Finding | None:
     if not words:
         return None
     values = {"pod": name, "node": node or "NODE", "words": words}
-    return Finding(THREATENED, values, (Evidence(f"pod {name}", words),), (name,))
+    return Finding(THREATENED, values, (CauseEvidence(f"pod {name}", words),), (name,))
 
 
 def _announced(seen: Seen, pod: Object) -> str:

@@ -27,7 +27,7 @@ class Symptom(StrEnum):
     ENDED = "The job has failed by a limit"
 
 
-class Level(IntEnum):
+class CauseLevel(IntEnum):
     """How far a cause is from the root: causes of a greater level follow from those of a smaller one."""
 
     ROOT = 0
@@ -40,7 +40,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Remedy:
     """A step of the remedy: a sentence, and a command if there is one for it."""
 
     text: str
@@ -60,13 +60,13 @@ class Cause:
     """How the cause shows itself, for the page."""
     why: str
     """One sentence: what is wrong."""
-    steps: tuple[Step, ...]
+    steps: tuple[Remedy, ...]
     """What to do, in this sequence."""
-    level: Level = Level.ROOT
+    level: CauseLevel = CauseLevel.ROOT
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CauseEvidence:
     """What was read, and where."""
 
     source: str
@@ -79,7 +79,7 @@ class Finding:
 
     cause: Cause
     values: Mapping[str, str] = field(default_factory=dict)
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[CauseEvidence, ...] = ()
     pods: tuple[str, ...] = ()
     """The pods that have it; empty: the job or the cluster."""
 
@@ -89,11 +89,11 @@ class Finding:
         return self.cause.why.format_map(_Values(self.values))
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[Remedy, ...]:
         """What to do."""
         values = _Values(self.values)
         possible = (step for step in self.cause.steps if all(self.values.get(need) for need in step.needs))
-        return tuple(Step(step.text.format_map(values), step.command.format_map(values)) for step in possible)
+        return tuple(Remedy(step.text.format_map(values), step.command.format_map(values)) for step in possible)
 
 
 class _Values(dict[str, str]):
@@ -108,9 +108,9 @@ def on_the_page(text: str) -> str:
     return text.format_map(_Values())
 
 
-def from_pod(pod: reading.Object, source: str, text: object) -> Evidence:
+def from_pod(pod: reading.Object, source: str, text: object) -> CauseEvidence:
     """Return evidence that was read in a pod."""
-    return Evidence(f"pod {reading.name_of(pod)}, {source}", reading.line_of(text, _LONGEST))
+    return CauseEvidence(f"pod {reading.name_of(pod)}, {source}", reading.line_of(text, _LONGEST))
 
 
 def values_of(pod: reading.Object, words: object) -> dict[str, str]:
@@ -131,17 +131,17 @@ def merge(found: Iterable[Finding], apart: str = "") -> Iterator[Finding]:
         yield replace(same[0], pods=tuple(dict.fromkeys(pod for finding in same for pod in finding.pods)))
 
 
-FIRST_ERROR = Step(
+FIRST_ERROR = Remedy(
     "Find the rank that failed first: its error comes first.",
     "pytorchjob logs {job} -n {namespace} --grep 'Traceback|Error'",
 )
 
 
-def delete_and_apply(what: str) -> tuple[Step, ...]:
+def delete_and_apply(what: str) -> tuple[Remedy, ...]:
     """Return the steps that correct a job: its templates cannot change while it runs."""
     return (
-        Step(what),
-        Step(
+        Remedy(what),
+        Remedy(
             "Then create the job again; the templates of a running job cannot change.",
             "kubectl delete pytorchjobs/{job} -n {namespace} && kubectl apply -n {namespace} -f FILE",
         ),

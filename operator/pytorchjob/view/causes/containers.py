@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod, merge, values_of
-from pytorchjob.view.causes.rules import Rule, first_cause, rule
+from pytorchjob.view.causes.cause import Cause, Finding, Remedy, Symptom, delete_and_apply, from_pod, merge, values_of
+from pytorchjob.view.causes.rules import TextRule, first_cause, rule
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 
-_DESCRIBE = Step("Read the pod's events.", "kubectl describe pod {pod} -n {namespace}")
+_DESCRIBE = Remedy("Read the pod's events.", "kubectl describe pod {pod} -n {namespace}")
 
 CONFIG_MISSING = Cause(
     "SecretOrConfigMapMissing",
@@ -17,8 +17,8 @@ CONFIG_MISSING = Cause(
     " `not found`.",
     "The {kind} {name} that {pod} uses does not exist in the namespace {namespace}.",
     (
-        Step("See which exist.", "kubectl get secrets,configmaps -n {namespace}"),
-        Step("Create it; the kubelet tries again by itself. Or correct the name in the job's file."),
+        Remedy("See which exist.", "kubectl get secrets,configmaps -n {namespace}"),
+        Remedy("Create it; the kubelet tries again by itself. Or correct the name in the job's file."),
     ),
 )
 KEY_MISSING = Cause(
@@ -27,8 +27,8 @@ KEY_MISSING = Cause(
     "The container waits with `CreateContainerConfigError`, and the message has `couldn't find key`.",
     "The {kind} {name} has no key {key}, which {pod} uses.",
     (
-        Step("See its keys.", "kubectl describe {kind} {name} -n {namespace}"),
-        Step("Add the key; the kubelet tries again by itself. Or correct the name in the job's file."),
+        Remedy("See its keys.", "kubectl describe {kind} {name} -n {namespace}"),
+        Remedy("Add the key; the kubelet tries again by itself. Or correct the name in the job's file."),
     ),
 )
 ROOT_IMAGE = Cause(
@@ -52,7 +52,7 @@ VOLUME_IN_USE = Cause(
     "The volume of {pod} can be attached to a single node, and another node has it.",
     (
         _DESCRIBE,
-        Step("Use a volume with the access mode ReadWriteMany (NFS, CephFS, Lustre) for data that all pods share."),
+        Remedy("Use a volume with the access mode ReadWriteMany (NFS, CephFS, Lustre) for data that all pods share."),
     ),
 )
 MOUNT_FAILS = Cause(
@@ -60,7 +60,7 @@ MOUNT_FAILS = Cause(
     Symptom.NOT_STARTING,
     "The event `FailedMount` or `FailedAttachVolume`, for minutes.",
     "A volume of {pod} cannot be mounted: {words}",
-    (_DESCRIBE, Step("See whether the driver of the storage runs.", "kubectl get csidrivers,pods -n kube-system")),
+    (_DESCRIBE, Remedy("See whether the driver of the storage runs.", "kubectl get csidrivers,pods -n kube-system")),
 )
 SANDBOX = Cause(
     "PodNetworkFails",
@@ -69,10 +69,10 @@ SANDBOX = Cause(
     "The node {node} cannot set up the network of {pod}.",
     (
         _DESCRIBE,
-        Step(
+        Remedy(
             "See whether the network plugin runs on the node.", "kubectl get pods -n kube-system -o wide | grep {node}"
         ),
-        Step("Try another node.", "kubectl cordon {node} && kubectl delete pod {pod} -n {namespace}"),
+        Remedy("Try another node.", "kubectl cordon {node} && kubectl delete pod {pod} -n {namespace}"),
     ),
 )
 CANNOT_CREATE = Cause(
@@ -137,7 +137,7 @@ def _events(seen: Seen, pod: Object) -> Finding | None:
     return None
 
 
-def _finding(pod: Object, known: tuple[tuple[Rule, ...], Cause], message: str, source: str) -> Finding:
+def _finding(pod: Object, known: tuple[tuple[TextRule, ...], Cause], message: str, source: str) -> Finding:
     """Return the finding of the first rule that fits, or of the cause beside the rules."""
     rules, otherwise = known
     cause, named = first_cause(rules, message) or (otherwise, {})

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, Finding, Remedy, Symptom
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 
@@ -13,12 +13,12 @@ UNHEALTHY = Cause(
     "`kubectl get pod -o yaml` shows `health: Unhealthy` in `allocatedResourcesStatus`.",
     "The node {node} reports that the {resource} of {pod} is unhealthy.",
     (
-        Step("Keep new pods off the node until it is repaired.", "kubectl cordon {node}"),
-        Step(
+        Remedy("Keep new pods off the node until it is repaired.", "kubectl cordon {node}"),
+        Remedy(
             "Move this pod to another node: the script can save first, and the operator creates it again.",
             "kubectl delete pod {pod} -n {namespace}",
         ),
-        Step("See what the node reports of its devices.", "kubectl describe node {node}"),
+        Remedy("See what the node reports of its devices.", "kubectl describe node {node}"),
     ),
 )
 CAUSES = (UNHEALTHY,)
@@ -32,7 +32,7 @@ def find(seen: Seen) -> Iterator[Finding]:
             resource, words = found
             name = reading.name_of(pod)
             values = {"node": reading.node_of(pod) or "unknown", "resource": resource, "pod": name}
-            yield Finding(UNHEALTHY, values, (Evidence(f"pod {name}, allocatedResourcesStatus", words),), (name,))
+            yield Finding(UNHEALTHY, values, (CauseEvidence(f"pod {name}, allocatedResourcesStatus", words),), (name,))
 
 
 def _unhealthy(pod: Object) -> Iterator[tuple[str, str]]:

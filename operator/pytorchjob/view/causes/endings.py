@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Evidence
+from pytorchjob.view.causes.cause import CauseEvidence
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.reading import ContractError
@@ -43,13 +43,13 @@ class Ending:
     image: str
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> CauseEvidence:
         """Return what the pod's status shows of it."""
         agent = f", {self.agent.reason}" if self.agent else ""
         rank = f" (rank {self.agent.rank})" if self.agent and self.agent.rank is not None else ""
         lines = [line.strip() for line in self.words.splitlines() if line.strip()]
         source = f"pod {self.pod}, container {self.container} ended with code {self.code}, {self.reason}{agent}{rank}"
-        return Evidence(source, reading.line_of(lines[-1] if lines else "it wrote nothing"))
+        return CauseEvidence(source, reading.line_of(lines[-1] if lines else "it wrote nothing"))
 
     @property
     def words(self) -> str:
@@ -67,7 +67,7 @@ class Statement:
     """What a program wrote before it failed, with where it was read."""
 
     text: str
-    evidence: Evidence
+    evidence: CauseEvidence
     pod: str = ""
     rank: str = ""
     """Empty: unknown."""
@@ -159,7 +159,7 @@ def _of_job(seen: Seen) -> Iterator[Statement]:
 def _statement(first: Object, source: str, words: object) -> Statement:
     return Statement(
         str(first.get("message") or ""),
-        Evidence(source, reading.line_of(words, 600)),
+        CauseEvidence(source, reading.line_of(words, 600)),
         str(first.get("pod") or ""),
         _rank(reading.whole(first.get("rank"))),
         reading.whole(first.get("exitCode")) or 0,

@@ -20,7 +20,7 @@ _CORDON = "node.kubernetes.io/unschedulable"
 _NOT_FOR_PODS = ("NoSchedule", "NoExecute")
 
 
-class Kind(Enum):
+class UnfitKind(Enum):
     """The kinds of reasons for which a pod does not fit on a node."""
 
     RESOURCE = "Insufficient"
@@ -34,16 +34,16 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class UnfitReason:
     """A reason, and for how many nodes it holds."""
 
-    kind: Kind
+    kind: UnfitKind
     what: str
     """The resource, the taint, or the scheduler's words."""
     nodes: int
 
 
-def read_message(message: str) -> list[Reason]:
+def read_message(message: str) -> list[UnfitReason]:
     """Return the reasons in a message of the scheduler, those of most nodes first."""
     head = message.partition("preemption:")[0]
     _, _, listed = head.partition("available:")
@@ -52,62 +52,64 @@ def read_message(message: str) -> list[Reason]:
     return sorted(found, key=lambda reason: -reason.nodes)
 
 
-def _reason(nodes: int, words: str) -> Reason:
+def _reason(nodes: int, words: str) -> UnfitReason:
     if words.startswith("Insufficient "):
-        return Reason(Kind.RESOURCE, words.removeprefix("Insufficient ").strip(), nodes)
+        return UnfitReason(UnfitKind.RESOURCE, words.removeprefix("Insufficient ").strip(), nodes)
     if "taint" in words:
         taint = _TAINT.search(words)
-        return Reason(Kind.TAINT, ": ".join(filter(None, taint.groups())) if taint else "", nodes)
+        return UnfitReason(UnfitKind.TAINT, ": ".join(filter(None, taint.groups())) if taint else "", nodes)
     for kind, pattern in (
-        (Kind.VOLUME, "volume node affinity|volume|PersistentVolume"),
-        (Kind.AFFINITY, "affinity|selector|topology spread"),
-        (Kind.CORDONED, "were unschedulable"),
-        (Kind.PORTS, "free ports"),
-        (Kind.TOO_MANY, "Too many pods"),
+        (UnfitKind.VOLUME, "volume node affinity|volume|PersistentVolume"),
+        (UnfitKind.AFFINITY, "affinity|selector|topology spread"),
+        (UnfitKind.CORDONED, "were unschedulable"),
+        (UnfitKind.PORTS, "free ports"),
+        (UnfitKind.TOO_MANY, "Too many pods"),
     ):
         if re.search(pattern, words):
-            return Reason(kind, words, nodes)
-    return Reason(Kind.OTHER, words, nodes)
+            return UnfitReason(kind, words, nodes)
+    return UnfitReason(UnfitKind.OTHER, words, nodes)
 
 
-def narrow(reasons: Sequence[Reason], pod: Object, nodes: Sequence[Object] | None) -> list[Reason]:
+def narrow(reasons: Sequence[UnfitReason], pod: Object, nodes: Sequence[Object] | None) -> list[UnfitReason]:
     """Return the reasons that are left without the nodes that could not run the pod anyway.
 
     The reason of a node with several obstacles counts only if no node has fewer.
     """
-    workers = [reason for reason in reasons if not (reason.kind is Kind.TAINT and _CONTROL_PLANE.search(reason.what))]
+    workers = [
+        reason for reason in reasons if not (reason.kind is UnfitKind.TAINT and _CONTROL_PLANE.search(reason.what))
+    ]
     kinds = {reason.kind for reason in workers}
     if nodes is None or (len(kinds) < 2 and all(reason.what for reason in workers)):
         return workers or list(reasons)
     known = [[*_obstacles(reading.part(pod, "spec"), node)] for node in nodes if not _is_control_plane(node)]
-    large = [found for found in known if not any(kind is Kind.RESOURCE for kind, _ in found)]
+    large = [found for found in known if not any(kind is UnfitKind.RESOURCE for kind, _ in found)]
     obstacles = large or known  # a node that is too small for the pod is no candidate, if another one is not
     least = min((len(found) for found in obstacles), default=0)
     if least > 0:
         counts = Counter(found[0] for found in obstacles if len(found) == least)
-        return [Reason(kind, what, number) for (kind, what), number in counts.most_common()]
-    if kinds <= {Kind.RESOURCE, Kind.TAINT}:  # a node suits, and other pods use what it has
-        return [reason for reason in workers if reason.kind is Kind.RESOURCE] or workers
+        return [UnfitReason(kind, what, number) for (kind, what), number in counts.most_common()]
+    if kinds <= {UnfitKind.RESOURCE, UnfitKind.TAINT}:  # a node suits, and other pods use what it has
+        return [reason for reason in workers if reason.kind is UnfitKind.RESOURCE] or workers
     return workers
 
 
-def _obstacles(spec: Object, node: Object) -> Iterator[tuple[Kind, str]]:
+def _obstacles(spec: Object, node: Object) -> Iterator[tuple[UnfitKind, str]]:
     """Yield why this node could not run the pod even if no other pod ran there."""
     if reading.part(node, "spec").get("unschedulable"):
-        yield Kind.CORDONED, "node(s) were unschedulable"
+        yield UnfitKind.CORDONED, "node(s) were unschedulable"
     for taint in reading.items(node, "spec", "taints"):
         blocks = taint.get("effect") in _NOT_FOR_PODS and taint.get("key") != _CORDON
         if blocks and not _tolerated(spec, taint):
             value = taint.get("value")
-            yield Kind.TAINT, f"{taint.get('key')}{f': {value}' if value else ''}"
+            yield UnfitKind.TAINT, f"{taint.get('key')}{f': {value}' if value else ''}"
     wanted, labels = reading.part(spec, "nodeSelector"), reading.part(node, "metadata", "labels")
     odd = [f"{key}={value}" for key, value in wanted.items() if labels.get(key) != value]
     if odd:
-        yield Kind.AFFINITY, f"no node has the label {odd[0]}"
+        yield UnfitKind.AFFINITY, f"no node has the label {odd[0]}"
     offered = reading.part(node, "status", "allocatable")
     for name, asked in requests(spec).items():
         if asked > reading.amount(offered.get(name, "0")):
-            yield Kind.RESOURCE, name
+            yield UnfitKind.RESOURCE, name
 
 
 def requests(spec: Object) -> Mapping[str, float]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, Finding, Remedy, Symptom
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator.names import KIND
@@ -15,11 +15,11 @@ SERVED_BY_V1 = Cause(
     "This operator does not run, and training-operator v1 does.",
     "training-operator v1 ({v1_namespace}/{v1_deployment}) serves PyTorchJobs, and this operator does not run.",
     (
-        Step(
+        Remedy(
             "If v1 is to serve the jobs, nothing is missing. Read its log if a job does not go on.",
             "kubectl logs -n {v1_namespace} deployment/{v1_deployment} --tail=50",
         ),
-        Step("docs/migrating.md describes how to move the jobs to this operator."),
+        Remedy("docs/migrating.md describes how to move the jobs to this operator."),
     ),
 )
 TWO_OPERATORS = Cause(
@@ -29,12 +29,12 @@ TWO_OPERATORS = Cause(
     "Two operators serve the same jobs: this operator ({operator_namespace}/{deployment}) and training-operator v1"
     " ({v1_namespace}/{v1_deployment}).",
     (
-        Step(
+        Remedy(
             "To stay with this operator, stop v1; the pods of all jobs go on.",
             "kubectl -n {v1_namespace} scale deployment {v1_deployment} --replicas=0",
         ),
-        Step("If v1 serves other kinds too, leave PyTorchJobs out of it instead: docs/migrating.md has its flags."),
-        Step("To go back to v1, stop this operator.", "helm uninstall {deployment} --namespace {operator_namespace}"),
+        Remedy("If v1 serves other kinds too, leave PyTorchJobs out of it instead: docs/migrating.md has its flags."),
+        Remedy("To go back to v1, stop this operator.", "helm uninstall {deployment} --namespace {operator_namespace}"),
     ),
 )
 CAUSES = (SERVED_BY_V1, TWO_OPERATORS)
@@ -121,5 +121,5 @@ def _of_v1(v1: Object) -> dict[str, str]:
     return {"v1_deployment": reading.name_of(v1), "v1_namespace": reading.namespace_of(v1) or "kubeflow"}
 
 
-def _evidence(deployment: Object) -> Evidence:
-    return Evidence(f"deployment {reading.name_of(deployment)}", f"{reading.available(deployment)} are available")
+def _evidence(deployment: Object) -> CauseEvidence:
+    return CauseEvidence(f"deployment {reading.name_of(deployment)}", f"{reading.available(deployment)} are available")

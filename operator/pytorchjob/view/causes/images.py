@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod
+from pytorchjob.view.causes.cause import Cause, Finding, Remedy, Symptom, delete_and_apply, from_pod
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
@@ -26,7 +26,7 @@ NEVER_PULLED = Cause(
     "The container waits with `ErrImageNeverPull`.",
     "imagePullPolicy is Never, and the node {node} does not have the image {image}.",
     (
-        Step("On kind, load the image into the nodes.", "kind load docker-image {image}"),
+        Remedy("On kind, load the image into the nodes.", "kind load docker-image {image}"),
         *delete_and_apply("Elsewhere, push the image to a registry and set `imagePullPolicy: IfNotPresent`."),
     ),
 )
@@ -36,16 +36,16 @@ NO_PERMISSION = Cause(
     f"{_SIGN}, and the message has `401`, `403`, `unauthorized`, `denied` or `no basic auth credentials`.",
     "The registry refuses {image} to the node: credentials are missing or wrong, or there is no such repository.",
     (
-        Step(
+        Remedy(
             "Create a pull secret in the job's namespace.",
             "kubectl create secret docker-registry pull -n {namespace} --docker-server=REGISTRY"
             " --docker-username=USER --docker-password=PASSWORD",
         ),
-        Step(
+        Remedy(
             "Let the pods' service account use it.",
             'kubectl patch serviceaccount {account} -n {namespace} -p \'{{"imagePullSecrets":[{{"name":"pull"}}]}}\'',
         ),
-        Step(
+        Remedy(
             "Delete the pod; the operator creates it again with the secret.", "kubectl delete pod {pod} -n {namespace}"
         ),
     ),
@@ -56,7 +56,7 @@ NOT_FOUND = Cause(
     f"{_SIGN}, and the message has `not found` or `manifest unknown`.",
     "The registry has no image {image}: the name or the tag is wrong, or the image was never pushed.",
     (
-        Step("Push the image, if the name is right.", "docker push {image}"),
+        Remedy("Push the image, if the name is right.", "docker push {image}"),
         *delete_and_apply("Otherwise correct `image` in the job's file."),
     ),
 )
@@ -66,8 +66,10 @@ WRONG_PLATFORM = Cause(
     "The message has `no match for platform in manifest`, or the container ends with `exec format error`.",
     "The image {image} was not built for the processor of the node {node}.",
     (
-        Step("Compare it with the nodes.", "kubectl get nodes -L kubernetes.io/arch"),
-        Step("Build the image for them.", "docker buildx build --platform linux/amd64,linux/arm64 -t {image} --push ."),
+        Remedy("Compare it with the nodes.", "kubectl get nodes -L kubernetes.io/arch"),
+        Remedy(
+            "Build the image for them.", "docker buildx build --platform linux/amd64,linux/arm64 -t {image} --push ."
+        ),
     ),
 )
 RATE_LIMIT = Cause(
@@ -76,8 +78,8 @@ RATE_LIMIT = Cause(
     "The message has `toomanyrequests` or `429 Too Many Requests`.",
     "The registry refuses {image} for now, because too many images were pulled from it.",
     (
-        Step("Wait: the kubelet tries again by itself. Or pull with an account, which has a higher limit."),
-        Step(
+        Remedy("Wait: the kubelet tries again by itself. Or pull with an account, which has a higher limit."),
+        Remedy(
             "Create a pull secret in the job's namespace, and name it in `imagePullSecrets`.",
             "kubectl create secret docker-registry pull -n {namespace} --docker-server=REGISTRY"
             " --docker-username=USER --docker-password=PASSWORD",
@@ -90,10 +92,10 @@ REGISTRY_AWAY = Cause(
     "The message has `no such host`, `i/o timeout`, `connection refused` or `x509`.",
     "The node {node} cannot reach the registry of {image}, or does not trust its certificate.",
     (
-        Step(
+        Remedy(
             "Try it from the node.", "kubectl debug node/{node} -it --image=busybox -- wget -S -O- https://REGISTRY/v2/"
         ),
-        Step("Correct the registry's name, the network or proxy of the node, or the node's trusted certificates."),
+        Remedy("Correct the registry's name, the network or proxy of the node, or the node's trusted certificates."),
     ),
 )
 NODE_DISK_FULL = Cause(
@@ -102,8 +104,8 @@ NODE_DISK_FULL = Cause(
     "The message of the pull has `no space left on device`.",
     "The disk of the node {node} is full, so the image {image} cannot be unpacked.",
     (
-        Step("Keep new pods away from the node.", "kubectl cordon {node}"),
-        Step(
+        Remedy("Keep new pods away from the node.", "kubectl cordon {node}"),
+        Remedy(
             "Delete the pod; the operator creates it again, and another node is chosen.",
             "kubectl delete pod {pod} -n {namespace}",
         ),
@@ -115,8 +117,8 @@ PULL_FAILS = Cause(
     f"{_SIGN}, and the message has none of the reasons above.",
     "The image {image} cannot be pulled on the node {node}.",
     (
-        Step("Read the kubelet's message.", "kubectl describe pod {pod} -n {namespace}"),
-        Step("Try it by hand.", "docker pull {image}"),
+        Remedy("Read the kubelet's message.", "kubectl describe pod {pod} -n {namespace}"),
+        Remedy("Try it by hand.", "docker pull {image}"),
     ),
 )
 CAUSES = (

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import handover
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, Finding, Remedy, Symptom
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator.names import GROUP, PLURAL, Reason
 
 _INSTALL = "helm upgrade --install pytorchjob-operator CHART --namespace pytorchjob-system --create-namespace --wait"
 _PODS = "kubectl get pods --all-namespaces -l app.kubernetes.io/name=pytorchjob-operator"
-INSTALL, SEE_PODS = Step("Install the operator.", _INSTALL), Step("See its pods.", _PODS)
+INSTALL, SEE_PODS = Remedy("Install the operator.", _INSTALL), Remedy("See its pods.", _PODS)
 
 NOT_INSTALLED = Cause(
     "DefinitionMissing",
@@ -19,8 +19,8 @@ NOT_INSTALLED = Cause(
     'kubectl reports `the server doesn\'t have a resource type "pytorchjobs"`.',
     "The cluster does not know PyTorchJobs: the resource definition is not installed.",
     (
-        Step("Install the operator; its chart brings the definition.", _INSTALL),
-        Step("docs/installing.md has the other ways."),
+        Remedy("Install the operator; its chart brings the definition.", _INSTALL),
+        Remedy("docs/installing.md has the other ways."),
     ),
 )
 DEFINITION_BROKEN = Cause(
@@ -29,8 +29,8 @@ DEFINITION_BROKEN = Cause(
     "The custom resource definition is not `Established`.",
     "The API server does not serve the definition of PyTorchJobs.",
     (
-        Step("Read its conditions.", f"kubectl describe crd {PLURAL}.{GROUP}"),
-        Step("Install it again.", _INSTALL),
+        Remedy("Read its conditions.", f"kubectl describe crd {PLURAL}.{GROUP}"),
+        Remedy("Install it again.", _INSTALL),
     ),
 )
 NO_OPERATOR = Cause(
@@ -47,10 +47,10 @@ OPERATOR_DOWN = Cause(
     "The operator does not run: {words}.",
     (
         SEE_PODS,
-        Step(
+        Remedy(
             "Read why.", "kubectl describe pods -n {operator_namespace} -l app.kubernetes.io/name=pytorchjob-operator"
         ),
-        Step("Read its log.", "kubectl logs -n {operator_namespace} deployment/{deployment} --tail=50"),
+        Remedy("Read its log.", "kubectl logs -n {operator_namespace} deployment/{deployment} --tail=50"),
     ),
 )
 NOT_SERVED = Cause(
@@ -59,12 +59,12 @@ NOT_SERVED = Cause(
     "The job has no condition, and the operator's `watchNamespaces` does not have its namespace.",
     "The operator serves the namespaces {served} only, and the job is in {namespace}.",
     (
-        Step(
+        Remedy(
             "Add the namespace.",
             "helm upgrade {deployment} CHART -n {operator_namespace} --reuse-values"
             " --set 'watchNamespaces={{{served},{namespace}}}'",
         ),
-        Step("Or create the job in a namespace that is served.", "kubectl apply -n NAMESPACE -f FILE"),
+        Remedy("Or create the job in a namespace that is served.", "kubectl apply -n NAMESPACE -f FILE"),
     ),
 )
 OTHER_MANAGER = Cause(
@@ -73,7 +73,7 @@ OTHER_MANAGER = Cause(
     "`spec.runPolicy.managedBy` names another controller.",
     "The job is managed by {manager}, so this operator leaves it alone.",
     (
-        Step(
+        Remedy(
             "Delete the job, and create it without `runPolicy.managedBy`.",
             "kubectl delete pytorchjobs/{job} -n {namespace}",
         ),
@@ -85,8 +85,8 @@ INVALID_SPEC = Cause(
     "The event `InvalidSpec`.",
     "The operator cannot read the job: {words}",
     (
-        Step("Correct the field that is named.", "kubectl edit pytorchjobs/{job} -n {namespace}"),
-        Step("Check a file before it is applied.", "pytorchjob validate FILE"),
+        Remedy("Correct the field that is named.", "kubectl edit pytorchjobs/{job} -n {namespace}"),
+        Remedy("Check a file before it is applied.", "pytorchjob validate FILE"),
     ),
 )
 _SILENCE_SECONDS = 9.0
@@ -97,8 +97,8 @@ NO_REACTION = Cause(
     f"The job has no condition after {_SILENCE_SECONDS:g} s, and this person may not read the operator's objects.",
     "No operator has reacted to the job for {seconds} s.",
     (
-        Step("See whether the operator runs, or ask an administrator.", _PODS),
-        Step("Read its log.", "kubectl logs -n pytorchjob-system deployment/pytorchjob-operator --tail=50"),
+        Remedy("See whether the operator runs, or ask an administrator.", _PODS),
+        Remedy("Read its log.", "kubectl logs -n pytorchjob-system deployment/pytorchjob-operator --tail=50"),
     ),
 )
 CAUSES = (
@@ -119,11 +119,11 @@ _REACTION_SECONDS = 5.0
 def find(seen: Seen) -> Iterator[Finding]:
     """Yield what is wrong with the installation, or why this job is not served."""
     if seen.operator.installed is False:
-        yield Finding(NOT_INSTALLED, {}, (Evidence("the API server", f"it does not serve {PLURAL}.{GROUP}"),))
+        yield Finding(NOT_INSTALLED, {}, (CauseEvidence("the API server", f"it does not serve {PLURAL}.{GROUP}"),))
         return
     broken = _unserved(seen.operator.definition)
     if broken:
-        yield Finding(DEFINITION_BROKEN, {}, (Evidence("the definition", broken),))
+        yield Finding(DEFINITION_BROKEN, {}, (CauseEvidence("the definition", broken),))
         return
     if not seen.job:
         yield from _not_running(seen)
@@ -134,14 +134,14 @@ def find(seen: Seen) -> Iterator[Finding]:
 def _of_job(seen: Seen) -> Iterator[Finding]:
     manager = str(reading.part(seen.job, "spec", "runPolicy").get("managedBy") or "")
     if manager not in OWN_MANAGERS:
-        evidence = Evidence("the job", f"spec.runPolicy.managedBy is {manager}")
+        evidence = CauseEvidence("the job", f"spec.runPolicy.managedBy is {manager}")
         yield Finding(OTHER_MANAGER, {"manager": manager}, (evidence,))
         return
     silent, behind = untouched_for(seen), is_behind(seen)
     invalid = next((e for e in seen.events_of(seen.job) if e.get("reason") == Reason.INVALID), None)
     if invalid is not None and (silent or behind):
         words = reading.line_of(invalid.get("message"))
-        yield Finding(INVALID_SPEC, {"words": words}, (Evidence("event InvalidSpec", words),))
+        yield Finding(INVALID_SPEC, {"words": words}, (CauseEvidence("event InvalidSpec", words),))
         return
     waits = silent >= _REACTION_SECONDS
     if not waits and not behind:
@@ -152,7 +152,9 @@ def _of_job(seen: Seen) -> Iterator[Finding]:
         yield found
     elif silent >= _SILENCE_SECONDS and seen.operator.deployments is None and seen.operator.leases is None:
         seconds = f"{silent:.0f}"
-        yield Finding(NO_REACTION, {"seconds": seconds}, (Evidence("the job", "it has no condition of this spec"),))
+        yield Finding(
+            NO_REACTION, {"seconds": seconds}, (CauseEvidence("the job", "it has no condition of this spec"),)
+        )
 
 
 def is_behind(seen: Seen) -> bool:
@@ -180,7 +182,9 @@ def _not_running(seen: Seen) -> Iterator[Finding]:
     elif deployments and not any(map(handover.runs, deployments)):
         yield _down(deployments[0])
     elif deployments is not None and not deployments and _nothing_left(seen):
-        yield Finding(NO_OPERATOR, {}, (Evidence("the cluster", "no Deployment of the operator in any namespace"),))
+        yield Finding(
+            NO_OPERATOR, {}, (CauseEvidence("the cluster", "no Deployment of the operator in any namespace"),)
+        )
     elif leases and all(reading.is_old(lease, seen.now) or seen.operator.has_no_pod(lease) for lease in leases):
         yield _without_leader(deployments[0] if deployments else None, leases[0])
 
@@ -197,7 +201,7 @@ def _down(deployment: Object) -> Finding:
     words = f"{reading.available(deployment)} are available"
     problem = next((entry for entry in reading.items(status, "conditions") if entry.get("status") == "False"), {})
     detail = reading.line_of(problem.get("message"))
-    evidence = Evidence(f"deployment {reading.name_of(deployment)}", f"{words}{f': {detail}' if detail else ''}")
+    evidence = CauseEvidence(f"deployment {reading.name_of(deployment)}", f"{words}{f': {detail}' if detail else ''}")
     return Finding(OPERATOR_DOWN, {**handover.where(deployment), "words": words}, (evidence,))
 
 
@@ -206,7 +210,9 @@ def _without_leader(deployment: Object | None, lease: Object) -> Finding:
     holder = spec.get("holderIdentity") or "no pod"
     words = f"its Lease was last renewed at {spec.get('renewTime') or 'no time'}, by {holder}"
     values = handover.where(deployment or lease)
-    return Finding(OPERATOR_DOWN, {**values, "words": words}, (Evidence(f"lease {reading.name_of(lease)}", words),))
+    return Finding(
+        OPERATOR_DOWN, {**values, "words": words}, (CauseEvidence(f"lease {reading.name_of(lease)}", words),)
+    )
 
 
 def _elsewhere(seen: Seen) -> Iterator[Finding]:
@@ -215,7 +221,7 @@ def _elsewhere(seen: Seen) -> Iterator[Finding]:
     if served and all(names and seen.namespace not in names for names in served):
         listed = ",".join(sorted({name for names in served for name in names}))
         deployment = (seen.operator.deployments or ())[0]
-        evidence = Evidence(f"deployment {reading.name_of(deployment)}", f"{handover.NAMESPACES} is {listed}")
+        evidence = CauseEvidence(f"deployment {reading.name_of(deployment)}", f"{handover.NAMESPACES} is {listed}")
         yield Finding(NOT_SERVED, {**handover.where(deployment), "served": listed}, (evidence,))
 
 

@@ -3,13 +3,22 @@
 from collections.abc import Iterator, Mapping
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import FIRST_ERROR, Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.cause import (
+    FIRST_ERROR,
+    Cause,
+    CauseEvidence,
+    CauseLevel,
+    Finding,
+    Remedy,
+    Symptom,
+    delete_and_apply,
+)
 from pytorchjob.view.causes.endings import find_endings
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.reasons import EndReason
 
-_LOGS = (FIRST_ERROR, Step("Read the last lines of all ranks.", "pytorchjob logs {job} -n {namespace} --tail 20"))
+_LOGS = (FIRST_ERROR, Remedy("Read the last lines of all ranks.", "pytorchjob logs {job} -n {namespace} --tail 20"))
 
 BACKOFF_LIMIT = Cause(
     "BackoffLimit",
@@ -17,7 +26,7 @@ BACKOFF_LIMIT = Cause(
     "`status.failure.reason` is `BackoffLimitExceeded`.",
     "The job has used all restarts that `runPolicy.backoffLimit` ({limit}) allows.",
     (*_LOGS, *delete_and_apply("Correct the cause of the failures, or raise `backoffLimit`.")),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 RESTARTS_USED = Cause(
     "RestartsUsedUp",
@@ -25,7 +34,7 @@ RESTARTS_USED = Cause(
     "`status.failure.reason` is `RestartsUsedUp`.",
     "The workers failed more often than `elasticPolicy.maxRestarts` allows.",
     (*_LOGS, *delete_and_apply("Correct the cause of the failures, or raise `maxRestarts`.")),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 NO_PROGRESS = Cause(
     "NoProgress",
@@ -33,7 +42,7 @@ NO_PROGRESS = Cause(
     "`status.failure.reason` is `NoProgress`, `SameErrorAgain` or `SameHangAgain`.",
     "The job was ended because its restarts made no progress.",
     (*_LOGS, *delete_and_apply("Correct the script; save checkpoints more often, so that restarts get further.")),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 DEADLINE = Cause(
     "DeadlineExceeded",
@@ -41,7 +50,7 @@ DEADLINE = Cause(
     "`status.failure.reason` is `DeadlineExceeded`.",
     "The job ran longer than `runPolicy.activeDeadlineSeconds` ({limit}) allows.",
     delete_and_apply("Raise or remove `activeDeadlineSeconds`, if the job was well; its checkpoints are still there."),
-    Level.LIKELY_CONSEQUENCE,
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 POD_DEADLINE = Cause(
     "PodDeadlineExceeded",
@@ -56,7 +65,7 @@ CRASH_LOOP = Cause(
     "The condition `Degraded` has the reason `CrashLoop`, or a container waits with `CrashLoopBackOff`.",
     "A container ends again and again soon after its start.",
     (*_LOGS, *delete_and_apply("Correct the image, the command or the script.")),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 POD_FAILED = Cause(
     "PodFailed",
@@ -64,7 +73,7 @@ POD_FAILED = Cause(
     "`status.failure.reason` is `ReplicaFailed`.",
     "A pod failed, and `restartPolicy` does not let it start again.",
     (*_LOGS, *delete_and_apply("Correct the cause, or use `restartPolicy: OnFailure`.")),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 CAUSES = (BACKOFF_LIMIT, RESTARTS_USED, NO_PROGRESS, DEADLINE, POD_DEADLINE, CRASH_LOOP, POD_FAILED)
 
@@ -88,7 +97,7 @@ def find(seen: Seen) -> Iterator[Finding]:
     cause = _BY_REASON.get(str(reading.part(seen.status, "failure").get("reason")))
     if cause is not None:
         limit = reading.part(seen.job, "spec", "runPolicy").get(_FIELDS.get(cause, ""))
-        evidence = Evidence("condition Failed", reading.line_of(message, 600))
+        evidence = CauseEvidence("condition Failed", reading.line_of(message, 600))
         yield Finding(cause, {"limit": str(limit)} if limit is not None else {}, (evidence,))
     yield from _pod_deadlines(seen)
     yield from _crash_loops(seen)
@@ -100,7 +109,9 @@ def _pod_deadlines(seen: Seen) -> Iterator[Finding]:
         if reading.phase_of(pod) == "Failed" and status.get("reason") == "DeadlineExceeded":
             name = reading.name_of(pod)
             message = reading.line_of(status.get("message"))
-            yield Finding(POD_DEADLINE, {"pod": name}, (Evidence(f"pod {name}, DeadlineExceeded", message),), (name,))
+            yield Finding(
+                POD_DEADLINE, {"pod": name}, (CauseEvidence(f"pod {name}, DeadlineExceeded", message),), (name,)
+            )
 
 
 def _crash_loops(seen: Seen) -> Iterator[Finding]:
@@ -112,7 +123,7 @@ def _crash_loops(seen: Seen) -> Iterator[Finding]:
     endings = find_endings(seen)
     words = reading.line_of(degraded.get("message"), 600) if shown else "a container waits: CrashLoopBackOff"
     evidence = (
-        Evidence("condition Degraded, CrashLoop" if shown else "the pods", words),
+        CauseEvidence("condition Degraded, CrashLoop" if shown else "the pods", words),
         *(e.evidence for e in endings[:1]),
     )
     yield Finding(CRASH_LOOP, {}, evidence, tuple(map(reading.name_of, looping)))

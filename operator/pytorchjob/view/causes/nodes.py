@@ -7,9 +7,9 @@ from typing import NamedTuple
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import (
     Cause,
-    Evidence,
+    CauseEvidence,
     Finding,
-    Step,
+    Remedy,
     Symptom,
     delete_and_apply,
     from_pod,
@@ -20,7 +20,7 @@ from pytorchjob.view.causes.endings import past_events
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 
-_AGAIN = Step(
+_AGAIN = Remedy(
     "The operator creates the pod again if `restartPolicy` allows it; training continues meanwhile if it can."
 )
 
@@ -30,8 +30,8 @@ NODE_LOST = Cause(
     "`status` shows pods on a node that is not Ready.",
     "The node {node} does not answer, or is gone; {count} of the job's pods are on it.",
     (
-        Step("Read the node's conditions.", "kubectl describe node {node}"),
-        Step(
+        Remedy("Read the node's conditions.", "kubectl describe node {node}"),
+        Remedy(
             "Kubernetes waits five minutes for it. If the node is off, mark it: its pods are then replaced at once.",
             "kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
         ),
@@ -50,7 +50,7 @@ EVICTED_DISK = Cause(
     "A pod has failed with `Evicted`, and the message has `ephemeral-storage`, `EmptyDir` or `ephemeral storage`.",
     "{pod} wrote more to the node's local disk than it may: {words}",
     (
-        Step("Write checkpoints and data to a volume, not into the container or an `emptyDir`."),
+        Remedy("Write checkpoints and data to a volume, not into the container or an `emptyDir`."),
         *delete_and_apply("Or raise `sizeLimit` of the `emptyDir`, or `resources.limits.ephemeral-storage`."),
     ),
 )
@@ -59,7 +59,7 @@ EVICTED = Cause(
     Symptom.STOPPING,
     "A pod has failed with `Evicted`, and the message names another resource.",
     "The node {node} evicted {pod}: {words}",
-    (Step("Read the node's conditions.", "kubectl describe node {node}"), _AGAIN),
+    (Remedy("Read the node's conditions.", "kubectl describe node {node}"), _AGAIN),
 )
 PREEMPTED = Cause(
     "Preempted",
@@ -68,8 +68,8 @@ PREEMPTED = Cause(
     "A pod of higher priority took the place of {pod}.",
     (
         _AGAIN,
-        Step("See the priorities.", "kubectl get priorityclasses"),
-        Step("Set `priorityClassName` in the templates if this job should stay."),
+        Remedy("See the priorities.", "kubectl get priorityclasses"),
+        Remedy("Set `priorityClassName` in the templates if this job should stay."),
     ),
 )
 DRAINED = Cause(
@@ -79,8 +79,8 @@ DRAINED = Cause(
     "{pod} was evicted through the API, as `kubectl drain` and autoscalers of nodes do.",
     (
         _AGAIN,
-        Step("See which nodes are cordoned.", "kubectl get nodes"),
-        Step("A PodDisruptionBudget keeps a job above its minimum; docs/elastic.md has an example."),
+        Remedy("See which nodes are cordoned.", "kubectl get nodes"),
+        Remedy("A PodDisruptionBudget keeps a job above its minimum; docs/elastic.md has an example."),
     ),
 )
 TAINTED = Cause(
@@ -88,14 +88,14 @@ TAINTED = Cause(
     Symptom.STOPPING,
     "A pod has the condition `DisruptionTarget` with the reason `DeletionByTaintManager`.",
     "{pod} was deleted because its node {node} got a taint that it does not tolerate.",
-    (Step("See the taint.", "kubectl describe node {node}"), _AGAIN),
+    (Remedy("See the taint.", "kubectl describe node {node}"), _AGAIN),
 )
 NODE_SHUTDOWN = Cause(
     "NodeShutdown",
     Symptom.STOPPING,
     "A pod has failed with `Terminated`, `NodeShutdown`, or the message has `imminent node shutdown`.",
     "The node {node} of {pod} was shut down.",
-    (_AGAIN, Step("See the node.", "kubectl describe node {node}")),
+    (_AGAIN, Remedy("See the node.", "kubectl describe node {node}")),
 )
 REJECTED = Cause(
     "RejectedByNode",
@@ -104,8 +104,8 @@ REJECTED = Cause(
     "The node {node} did not accept {pod}: {words}",
     (
         _AGAIN,
-        Step("See what the node offers, and what is in use.", "kubectl describe node {node}"),
-        Step("If devices are missing, restart their device plugin on that node."),
+        Remedy("See what the node offers, and what is in use.", "kubectl describe node {node}"),
+        Remedy("If devices are missing, restart their device plugin on that node."),
     ),
 )
 CAUSES = (
@@ -174,7 +174,7 @@ def _lost_nodes(seen: Seen) -> Iterator[Finding]:
         words = _unready(seen.node(name))
         if words:
             values = {"node": name, "count": str(len(pods))}
-            yield Finding(NODE_LOST, values, (Evidence(f"node {name}", words),), tuple(pods))
+            yield Finding(NODE_LOST, values, (CauseEvidence(f"node {name}", words),), tuple(pods))
 
 
 def _unready(node: Object | None) -> str:
@@ -207,7 +207,9 @@ def _reported(seen: Seen) -> Iterator[Finding]:
         found = _first_rule((reason, message))
         if about and found and found[0] is not NODE_LOST:
             values = {"pod": about["pod"], "words": reading.line_of(about["words"], 200)}
-            yield Finding(found[0], values, (Evidence(f"event {reason}", reading.line_of(message)),), (about["pod"],))
+            yield Finding(
+                found[0], values, (CauseEvidence(f"event {reason}", reading.line_of(message)),), (about["pod"],)
+            )
 
 
 def _displaced(pod: Object) -> Finding | None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytorchjob.view.causes.cause import Cause, Step, Symptom, on_the_page
+from pytorchjob.view.causes.cause import Cause, Remedy, Symptom, on_the_page
 from pytorchjob.view.causes.table import CAUSES
 from pytorchjob_operator.generated import insert_between
 
@@ -55,7 +55,7 @@ def _page(symptom: Symptom) -> Iterator[str]:
         yield from (_step(number, step) for number, step in enumerate(cause.steps, 1))
 
 
-def _step(number: int, step: Step) -> str:
+def _step(number: int, step: Remedy) -> str:
     command = f" `{on_the_page(step.command)}`" if step.command else ""
     return f"{number}. {on_the_page(step.text)}{command}"
 

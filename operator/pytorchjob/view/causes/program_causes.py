@@ -1,6 +1,6 @@
 """The causes for which programs end with an error: rows of the table. `programs` recognizes them."""
 
-from pytorchjob.view.causes.cause import FIRST_ERROR, Cause, Level, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.cause import FIRST_ERROR, Cause, CauseLevel, Remedy, Symptom, delete_and_apply
 from pytorchjob_operator.names import CONTAINER
 
 ENDED, AGAIN = "ended", "again"
@@ -9,10 +9,12 @@ _OF_ALL = "pytorchjob logs {job} -n {namespace}"
 _OF_RANK = f"{_OF_ALL} --rank {{rank}}"
 _OF_POD = f"kubectl logs {{pod}} -n {{namespace}} -c {CONTAINER}"
 _LOGS = (
-    Step("Read the log of the rank that failed first.", _OF_RANK, ("rank", ENDED)),
-    Step("If its container was started again, read the log before that.", f"{_OF_RANK} --previous", ("rank", AGAIN)),
-    Step("Read the log of the pod.", f"{_OF_POD} --tail=100", (ENDED,)),
-    Step("If its container was started again, read its log before that.", f"{_OF_POD} --previous --tail=100", (AGAIN,)),
+    Remedy("Read the log of the rank that failed first.", _OF_RANK, ("rank", ENDED)),
+    Remedy("If its container was started again, read the log before that.", f"{_OF_RANK} --previous", ("rank", AGAIN)),
+    Remedy("Read the log of the pod.", f"{_OF_POD} --tail=100", (ENDED,)),
+    Remedy(
+        "If its container was started again, read its log before that.", f"{_OF_POD} --previous --tail=100", (AGAIN,)
+    ),
 )
 _IMAGE = "Install it in the image, then build and push the image under a new tag."
 _SIGN = "The container ends, and its last line is"
@@ -24,7 +26,7 @@ OUT_OF_MEMORY = Cause(
     "The container {container} of {pod} needed more memory than its limit.",
     (
         *delete_and_apply("Raise `resources.limits.memory`, or use smaller batches or fewer DataLoader workers."),
-        Step("While it runs, see what it needs.", "kubectl top pod {pod} -n {namespace} --containers"),
+        Remedy("While it runs, see what it needs.", "kubectl top pod {pod} -n {namespace} --containers"),
     ),
 )
 NO_TORCH = Cause(
@@ -33,7 +35,7 @@ NO_TORCH = Cause(
     f"{_SIGN} `No module named 'torch'`, or the agent ends with `torch cannot be imported`.",
     "The image {image} has no usable torch.",
     (
-        Step("Try it.", "docker run --rm --entrypoint python {image} -c 'import torch; print(torch.__version__)'"),
+        Remedy("Try it.", "docker run --rm --entrypoint python {image} -c 'import torch; print(torch.__version__)'"),
         *delete_and_apply("Install torch 2.4 or newer in the image, and name the new tag in the job's file."),
     ),
 )
@@ -43,7 +45,7 @@ NO_AGENT = Cause(
     "The container does not start, and the message names `pytorchjob-agent`.",
     "The image {image} does not contain the agent that the command starts.",
     (
-        Step(
+        Remedy(
             "Let the operator add the agent, with `spec.agent: {{inject: true}}`, and write "
             "`python -m pytorchjob_agent` in the place of `pytorchjob-agent`."
         ),
@@ -63,7 +65,7 @@ NO_SCRIPT = Cause(
     f"{_SIGN} `can't open file ...: [Errno 2] No such file or directory`.",
     "The script {name} does not exist in the container.",
     (
-        Step("See what the image has.", "docker run --rm --entrypoint ls {image} -la DIRECTORY"),
+        Remedy("See what the image has.", "docker run --rm --entrypoint ls {image} -la DIRECTORY"),
         *delete_and_apply("Correct the path in `command` or `args`, `workingDir`, or copy the script into the image."),
     ),
 )
@@ -106,7 +108,7 @@ NO_GPU = Cause(
     f"{_SIGN} `Found no NVIDIA driver`, `Torch not compiled with CUDA enabled` or `driver ... is too old`.",
     "The program asks for a GPU, and torch in {pod} has none that it can use.",
     (
-        Step("See what torch finds.", "kubectl exec {pod} -n {namespace} -- pytorchjob-agent doctor"),
+        Remedy("See what torch finds.", "kubectl exec {pod} -n {namespace} -- pytorchjob-agent doctor"),
         *delete_and_apply("Request GPUs in `resources.limits`, and use a build of torch for the node's driver."),
     ),
 )
@@ -123,11 +125,11 @@ UNFIT = Cause(
     "The container ends with code 200, `PreflightFailed`.",
     "The agent's checks found {pod} unfit for the job: {words}",
     (
-        Step(
+        Remedy(
             "The message has the fix. All checks by hand:",
             "kubectl exec {pod} -n {namespace} -- pytorchjob-agent doctor",
         ),
-        Step("docs/doctor.md explains each check, and how to switch it off."),
+        Remedy("docs/doctor.md explains each check, and how to switch it off."),
     ),
 )
 SETUP = Cause(
@@ -142,7 +144,7 @@ USAGE = Cause(
     Symptom.CRASHING,
     "The container ends with code 2, `BadUsage`.",
     "The command line of {pod} is wrong: {words}",
-    (Step("See the arguments.", "pytorchjob-agent run --help"), *delete_and_apply("Correct `command` or `args`.")),
+    (Remedy("See the arguments.", "pytorchjob-agent run --help"), *delete_and_apply("Correct `command` or `args`.")),
 )
 SHARED_MEMORY = Cause(
     "SharedMemoryFull",
@@ -157,8 +159,8 @@ DISK_FULL = Cause(
     f"{_SIGN} `OSError: [Errno 28] No space left on device`.",
     "A disk or volume that {pod} writes to is full.",
     (
-        Step("See which, while the pod runs.", "kubectl exec {pod} -n {namespace} -- df -h"),
-        Step("Delete old checkpoints, or use a larger volume."),
+        Remedy("See which, while the pod runs.", "kubectl exec {pod} -n {namespace} -- df -h"),
+        Remedy("Delete old checkpoints, or use a larger volume."),
     ),
 )
 PORT_IN_USE = Cause(
@@ -167,7 +169,7 @@ PORT_IN_USE = Cause(
     f"{_SIGN} `Address already in use`.",
     "A port that {pod} wants to open is in use: with hostNetwork another pod of the node may have it.",
     (
-        Step(
+        Remedy(
             "See whether pods share the node's network.", "kubectl get pods -n {namespace} -o yaml | grep hostNetwork"
         ),
         *delete_and_apply("Remove `hostNetwork`, or give this job another `pytorchjob-port`."),
@@ -179,14 +181,16 @@ DNS = Cause(
     "The message has `Name or service not known` or `Temporary failure in name resolution`.",
     "{pod} cannot resolve a host name: {words}",
     (
-        Step("See whether the job's Service and its pods exist.", "kubectl get service,endpointslices -n {namespace}"),
-        Step(
+        Remedy(
+            "See whether the job's Service and its pods exist.", "kubectl get service,endpointslices -n {namespace}"
+        ),
+        Remedy(
             "Try the name from the pod.",
             "kubectl exec {pod} -n {namespace} -- getent hosts {host}",
         ),
-        Step("See whether the cluster's DNS runs.", "kubectl get pods -n kube-system -l k8s-app=kube-dns"),
+        Remedy("See whether the cluster's DNS runs.", "kubectl get pods -n kube-system -l k8s-app=kube-dns"),
     ),
-    Level.LIKELY_CONSEQUENCE,
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 COLLECTIVE_TIMEOUT = Cause(
     "CollectiveTimeout",
@@ -195,10 +199,10 @@ COLLECTIVE_TIMEOUT = Cause(
     "A collective of {pod} timed out: another rank did not take part in it.",
     (
         FIRST_ERROR,
-        Step("Without an error, compare the last lines: a rank is elsewhere.", f"{_OF_ALL} --tail 5"),
-        Step("Start the script by `pytorchjob-agent run`: it finds hangs sooner, and names the rank and the line."),
+        Remedy("Without an error, compare the last lines: a rank is elsewhere.", f"{_OF_ALL} --tail 5"),
+        Remedy("Start the script by `pytorchjob-agent run`: it finds hangs sooner, and names the rank and the line."),
     ),
-    Level.LIKELY_CONSEQUENCE,
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 NCCL_INTERFACE = Cause(
     "NcclInterface",
@@ -206,7 +210,7 @@ NCCL_INTERFACE = Cause(
     "The message has `no socket interface found`.",
     "NCCL finds no network interface: NCCL_SOCKET_IFNAME names one that {pod} does not have.",
     (
-        Step("See the interfaces of the pod.", "kubectl exec {pod} -n {namespace} -- ls /sys/class/net"),
+        Remedy("See the interfaces of the pod.", "kubectl exec {pod} -n {namespace} -- ls /sys/class/net"),
         *delete_and_apply("Remove `NCCL_SOCKET_IFNAME` from the template, or correct it (mostly `eth0`)."),
     ),
 )
@@ -219,7 +223,7 @@ NCCL = Cause(
         FIRST_ERROR,
         *delete_and_apply("If all ranks fail at once, set `NCCL_DEBUG: INFO` in the environment and read the reason."),
     ),
-    Level.LIKELY_CONSEQUENCE,
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 PEER_GONE = Cause(
     "PeerGone",
@@ -227,7 +231,7 @@ PEER_GONE = Cause(
     "The message has `Connection closed by peer`, `Connection reset by peer` or `Broken pipe`.",
     "{pod} lost its connection to another rank.",
     (FIRST_ERROR,),
-    Level.LIKELY_CONSEQUENCE,
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 EXCEPTION = Cause(
     "PythonException",
@@ -242,18 +246,18 @@ KILLED = Cause(
     "A worker was `killed by SIGKILL`, or the container ended with code 137 without `OOMKilled`.",
     "A process of {pod} was killed from outside, mostly because memory ran out.",
     (
-        Step("See the memory limit and the node's events.", "kubectl describe pod {pod} -n {namespace}"),
+        Remedy("See the memory limit and the node's events.", "kubectl describe pod {pod} -n {namespace}"),
         *delete_and_apply("Raise `resources.limits.memory`, or use smaller batches or fewer DataLoader workers."),
     ),
-    Level.LIKELY_CONSEQUENCE,
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 NATIVE_CRASH = Cause(
     "NativeCrash",
     Symptom.CRASHING,
     "The container ended with code 139 (SIGSEGV), 134 (SIGABRT), 135 (SIGBUS) or 132 (SIGILL).",
     "A native library crashed in {pod} ({words}).",
-    (*_LOGS, Step('Set `PYTHONFAULTHANDLER: "1"` in the environment: Python then prints its stack.')),
-    Level.LIKELY_CONSEQUENCE,
+    (*_LOGS, Remedy('Set `PYTHONFAULTHANDLER: "1"` in the environment: Python then prints its stack.')),
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 EXIT_CODE = Cause(
     "ProgramFailed",
@@ -261,7 +265,7 @@ EXIT_CODE = Cause(
     "A container has ended with another exit code than 0.",
     "The container {container} of {pod} ended with code {code}.",
     _LOGS,
-    Level.LIKELY_CONSEQUENCE,
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 ROWS = (
     OUT_OF_MEMORY,

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import program_causes as causes
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, merge
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, CauseLevel, Finding, merge
 from pytorchjob.view.causes.endings import Ending, Statement, find_endings, of_ending, past_events, statements
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.causes.training import TIMED_OUT
@@ -135,7 +135,7 @@ def meaning(text: str) -> Meaning | None:
     meanings = [
         _of_exception(match["words"], text[match.start() : end]) for match, end in zip(found, ends, strict=True)
     ]
-    roots = [number for number, known in enumerate(meanings) if known[0].level is Level.ROOT]
+    roots = [number for number, known in enumerate(meanings) if known[0].level is CauseLevel.ROOT]
     if not roots:
         return _by_signal(text) or meanings[-1]
     last = roots[-1]
@@ -182,7 +182,7 @@ def _read_events(seen: Seen) -> Iterator[Finding]:
     for event in past_events(seen):
         message = str(event.get("message") or "")
         if event.get("reason") == Reason.EXITED and (found := _REPORTED.search(message)):
-            evidence = Evidence(f"event {Reason.EXITED}", reading.line_of(message))
+            evidence = CauseEvidence(f"event {Reason.EXITED}", reading.line_of(message))
             values = {"pod": found["pod"], "container": CONTAINER}
             yield Finding(causes.OUT_OF_MEMORY, values, (evidence,), (found["pod"],))
 

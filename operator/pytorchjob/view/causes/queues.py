@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Step, Symptom, from_pod
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, Finding, Remedy, Symptom, from_pod
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_operator.names import LABEL_KUEUE_QUEUE
@@ -13,7 +13,7 @@ SUSPENDED = Cause(
     Symptom.NO_PODS,
     "`status` shows Suspended, and the job has no queue.",
     "The job is suspended: `spec.runPolicy.suspend` is true.",
-    (Step("Resume it.", "pytorchjob resume {job} -n {namespace}"),),
+    (Remedy("Resume it.", "pytorchjob resume {job} -n {namespace}"),),
 )
 KUEUE_QUOTA = Cause(
     "KueueWaitsForQuota",
@@ -21,8 +21,8 @@ KUEUE_QUOTA = Cause(
     "`status` shows Queued, and Kueue's message has `insufficient quota` or `insufficient unused quota`.",
     "Kueue holds the job back until its queue {queue} has quota for it.",
     (
-        Step("See the queue, and what is before the job.", "kubectl describe localqueue {queue} -n {namespace}"),
-        Step("See what Kueue reports about this job.", "kubectl describe workload {workload} -n {namespace}"),
+        Remedy("See the queue, and what is before the job.", "kubectl describe localqueue {queue} -n {namespace}"),
+        Remedy("See what Kueue reports about this job.", "kubectl describe workload {workload} -n {namespace}"),
     ),
 )
 KUEUE_NO_QUEUE = Cause(
@@ -31,8 +31,8 @@ KUEUE_NO_QUEUE = Cause(
     "`status` shows Queued, and Kueue's message has `LocalQueue ... doesn't exist` or `is inactive`.",
     "Kueue cannot admit the job: its queue {queue} does not exist, or is not active.",
     (
-        Step("See the queues of the namespace.", "kubectl get localqueues -n {namespace}"),
-        Step(
+        Remedy("See the queues of the namespace.", "kubectl get localqueues -n {namespace}"),
+        Remedy(
             "Name another queue, or have an administrator create this one.",
             "kubectl label pytorchjobs/{job} -n {namespace} --overwrite kueue.x-k8s.io/queue-name=QUEUE",
         ),
@@ -44,8 +44,8 @@ KUEUE_NOT_SEEN = Cause(
     "`status` shows Queued, and Kueue has no Workload for the job.",
     "The job waits for the queue {queue}, but Kueue has no Workload for it.",
     (
-        Step("See whether Kueue runs, and serves PyTorchJobs.", "kubectl get pods,configmaps -n kueue-system"),
-        Step("Add `kubeflow.org/pytorchjob` to `integrations.frameworks` in Kueue's configuration."),
+        Remedy("See whether Kueue runs, and serves PyTorchJobs.", "kubectl get pods,configmaps -n kueue-system"),
+        Remedy("Add `kubeflow.org/pytorchjob` to `integrations.frameworks` in Kueue's configuration."),
     ),
 )
 KUEUE_WAITS = Cause(
@@ -53,14 +53,14 @@ KUEUE_WAITS = Cause(
     Symptom.NO_PODS,
     "`status` shows Queued.",
     "Kueue has not admitted the job yet; it waits in the queue {queue}.",
-    (Step("See what Kueue reports about this job.", "kubectl get workloads -n {namespace}"),),
+    (Remedy("See what Kueue reports about this job.", "kubectl get workloads -n {namespace}"),),
 )
 GATED = Cause(
     "SchedulingGated",
     Symptom.PENDING,
     "A pod is Pending with `SchedulingGated`.",
     "The scheduling gate {gate} holds {pod} back until its controller removes it.",
-    (Step("Find out which controller sets the gate.", "kubectl get pod {pod} -n {namespace} -o yaml"),),
+    (Remedy("Find out which controller sets the gate.", "kubectl get pod {pod} -n {namespace} -o yaml"),),
 )
 GANG_PENDING = Cause(
     "GangWaits",
@@ -68,8 +68,8 @@ GANG_PENDING = Cause(
     "The condition `Waiting` has the reason `PodGroupPending` or `PodGroupUnschedulable`.",
     "The gang scheduler does not admit the job's pods yet: all of them must fit at once.",
     (
-        Step("See the gang, and its queue.", "kubectl describe podgroup {job} -n {namespace}"),
-        Step("Wait, use fewer or smaller pods, or set `schedulingPolicy.minAvailable`."),
+        Remedy("See the gang, and its queue.", "kubectl describe podgroup {job} -n {namespace}"),
+        Remedy("Wait, use fewer or smaller pods, or set `schedulingPolicy.minAvailable`."),
     ),
 )
 GANG_MISSING = Cause(
@@ -78,8 +78,8 @@ GANG_MISSING = Cause(
     "The condition `Waiting` has the reason `GangSchedulerUnavailable`.",
     "The job needs a gang scheduler that is not installed, or that the operator may not use.",
     (
-        Step("See which PodGroups the cluster knows.", "kubectl api-resources | grep -i podgroup"),
-        Step("Install the scheduler, set `gangScheduling.enabled=true` in the chart, or set `gangScheduler: none`."),
+        Remedy("See which PodGroups the cluster knows.", "kubectl api-resources | grep -i podgroup"),
+        Remedy("Install the scheduler, set `gangScheduling.enabled=true` in the chart, or set `gangScheduler: none`."),
     ),
 )
 CAUSES = (
@@ -110,21 +110,21 @@ def find(seen: Seen) -> Iterator[Finding]:
     cause = causes.get(str(waiting.get("reason")))
     if cause is not None:
         message = reading.line_of(waiting.get("message"), 600)
-        yield Finding(cause, {}, (Evidence(f"condition Waiting, {waiting.get('reason')}", message),))
+        yield Finding(cause, {}, (CauseEvidence(f"condition Waiting, {waiting.get('reason')}", message),))
     yield from _gated(seen)
 
 
 def _suspended(seen: Seen) -> Iterator[Finding]:
     suspended = reading.condition(seen.job, "Suspended")
     message = reading.line_of(suspended.get("message")) or "spec.runPolicy.suspend is true"
-    yield Finding(SUSPENDED, {}, (Evidence("the job", message),))
+    yield Finding(SUSPENDED, {}, (CauseEvidence("the job", message),))
 
 
 def _held_by_kueue(seen: Seen) -> Iterator[Finding]:
     values = {"queue": seen.queue}
     if not seen.workloads:
         unknown = seen.workloads is None or seen.age() < _KUEUE_SECONDS
-        label = Evidence("the job", f"the label {LABEL_KUEUE_QUEUE} is {seen.queue}, and suspend is true")
+        label = CauseEvidence("the job", f"the label {LABEL_KUEUE_QUEUE} is {seen.queue}, and suspend is true")
         yield Finding(KUEUE_WAITS if unknown else KUEUE_NOT_SEEN, values, (label,))
         return
     yield _waits(seen.workloads[0], values)
@@ -135,7 +135,7 @@ def _waits(workload: Object, values: dict[str, str], pods: tuple[str, ...] = ())
     reserved = reading.condition(workload, "QuotaReserved", "False")
     message = str(reserved.get("message") or "")
     source = f"Kueue's Workload {reading.name_of(workload)}, {reserved.get('reason') or 'no condition yet'}"
-    evidence = (Evidence(source, reading.line_of(message, 600)),)
+    evidence = (CauseEvidence(source, reading.line_of(message, 600)),)
     cause = _of_kueue(message)
     if pods and cause is KUEUE_NO_QUEUE:  # its remedy is for a queue of the job
         cause = KUEUE_WAITS

@@ -7,19 +7,19 @@ from typing import NamedTuple
 from pytorchjob.view.causes.cause import Cause
 
 
-class Rule(NamedTuple):
+class TextRule(NamedTuple):
     """A text that has the pattern has the cause."""
 
     pattern: re.Pattern[str]
     cause: Cause
 
 
-def rule(pattern: str, cause: Cause, flags: re.RegexFlag = re.MULTILINE) -> Rule:
+def rule(pattern: str, cause: Cause, flags: re.RegexFlag = re.MULTILINE) -> TextRule:
     """Return a rule; the empty pattern fits every text."""
-    return Rule(re.compile(pattern, flags), cause)
+    return TextRule(re.compile(pattern, flags), cause)
 
 
-def first_cause(rules: Iterable[Rule], text: str) -> tuple[Cause, dict[str, str]] | None:
+def first_cause(rules: Iterable[TextRule], text: str) -> tuple[Cause, dict[str, str]] | None:
     """Return the cause of the first rule that fits a text, and the values that its pattern names in the text."""
     for known in rules:
         if found := known.pattern.search(text):

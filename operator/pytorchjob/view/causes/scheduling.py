@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes import fit
-from pytorchjob.view.causes.cause import Cause, Finding, Step, Symptom, delete_and_apply, from_pod, merge
-from pytorchjob.view.causes.fit import Kind, Reason
+from pytorchjob.view.causes.cause import Cause, Finding, Remedy, Symptom, delete_and_apply, from_pod, merge
+from pytorchjob.view.causes.fit import UnfitKind, UnfitReason
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 
 _SIGN = "`status` shows the scheduler's message, with"
-_NODES = Step("See what the nodes have, and what is in use.", "kubectl describe nodes")
+_NODES = Remedy("See what the nodes have, and what is in use.", "kubectl describe nodes")
 
 
 def _insufficient(name: str, what: str, sign: str) -> Cause:
@@ -39,11 +39,11 @@ NO_DEVICES = Cause(
     f"{_SIGN} `Insufficient nvidia.com/gpu`, and no node offers that resource at all.",
     "No node offers {resource}: there are no such devices, or their device plugin does not run.",
     (
-        Step(
+        Remedy(
             "See what the nodes offer.",
             "kubectl get nodes -o custom-columns='NAME:.metadata.name,OFFERS:.status.allocatable'",
         ),
-        Step("Install the vendor's device plugin or GPU operator, or ask for the resource that the nodes do offer."),
+        Remedy("Install the vendor's device plugin or GPU operator, or ask for the resource that the nodes do offer."),
     ),
 )
 TAINT = Cause(
@@ -52,7 +52,7 @@ TAINT = Cause(
     f"{_SIGN} `had untolerated taint`.",
     "The nodes that could run {pod} have the taint {taint}, which the pod does not tolerate.",
     (
-        Step("See the taints.", "kubectl get nodes -o custom-columns='NAME:.metadata.name,TAINTS:.spec.taints'"),
+        Remedy("See the taints.", "kubectl get nodes -o custom-columns='NAME:.metadata.name,TAINTS:.spec.taints'"),
         *delete_and_apply("Add the toleration to `template.spec.tolerations` of each role in the job's file."),
     ),
 )
@@ -62,8 +62,8 @@ NODES_NOT_READY = Cause(
     f"{_SIGN} a taint of Kubernetes' own, such as `node.kubernetes.io/not-ready`.",
     "The nodes that could run {pod} are not well: they have the taint {taint}.",
     (
-        Step("See which nodes, and read their conditions.", "kubectl get nodes && kubectl describe node NODE"),
-        Step("Repair or replace the node: its kubelet, its network or its disk."),
+        Remedy("See which nodes, and read their conditions.", "kubectl get nodes && kubectl describe node NODE"),
+        Remedy("Repair or replace the node: its kubelet, its network or its disk."),
     ),
 )
 AFFINITY = Cause(
@@ -72,7 +72,7 @@ AFFINITY = Cause(
     f"{_SIGN} `didn't match Pod's node affinity/selector`, an anti-affinity or a topology spread.",
     "No node matches the nodeSelector, affinity or topology spread of {pod}: {words}.",
     (
-        Step("See the labels.", "kubectl get nodes --show-labels"),
+        Remedy("See the labels.", "kubectl get nodes --show-labels"),
         *delete_and_apply("Correct `nodeSelector`, `affinity` or `topologySpreadConstraints` in the job's file."),
     ),
 )
@@ -82,8 +82,8 @@ CORDONED = Cause(
     f"{_SIGN} `node(s) were unschedulable`.",
     "The nodes that could run {pod} are cordoned: they take no new pods.",
     (
-        Step("See which.", "kubectl get nodes"),
-        Step("Open a node again.", "kubectl uncordon NODE"),
+        Remedy("See which.", "kubectl get nodes"),
+        Remedy("Open a node again.", "kubectl uncordon NODE"),
     ),
 )
 NO_NODES = Cause(
@@ -91,7 +91,7 @@ NO_NODES = Cause(
     Symptom.PENDING,
     "`status` shows `no nodes available to schedule pods`.",
     "The cluster has no nodes.",
-    (Step("Add a node, or wait for the autoscaler of nodes.", "kubectl get nodes"),),
+    (Remedy("Add a node, or wait for the autoscaler of nodes.", "kubectl get nodes"),),
 )
 PORTS = Cause(
     "HostPortInUse",
@@ -105,7 +105,7 @@ TOO_MANY_PODS = Cause(
     Symptom.PENDING,
     f"{_SIGN} `Too many pods`.",
     "Every node that could run {pod} already has as many pods as it may have.",
-    (_NODES, Step("Wait for other pods to end, or add nodes.")),
+    (_NODES, Remedy("Wait for other pods to end, or add nodes.")),
 )
 CLAIM_MISSING = Cause(
     "ClaimMissing",
@@ -113,7 +113,7 @@ CLAIM_MISSING = Cause(
     'The message has `persistentvolumeclaim "NAME" not found`.',
     "The PersistentVolumeClaim {claim} of {pod} does not exist in the namespace {namespace}.",
     (
-        Step("See which claims exist.", "kubectl get pvc -n {namespace}"),
+        Remedy("See which claims exist.", "kubectl get pvc -n {namespace}"),
         *delete_and_apply("Create the claim, or correct `claimName` in the job's file."),
     ),
 )
@@ -123,8 +123,8 @@ CLAIM_PENDING = Cause(
     "The message has `unbound immediate PersistentVolumeClaims`, or the claim is Pending.",
     "The PersistentVolumeClaim {claim} of {pod} has no volume.",
     (
-        Step("Read why.", "kubectl describe pvc {claim} -n {namespace}"),
-        Step("See the storage classes: one must exist, with a provisioner that runs.", "kubectl get storageclass"),
+        Remedy("Read why.", "kubectl describe pvc {claim} -n {namespace}"),
+        Remedy("See the storage classes: one must exist, with a provisioner that runs.", "kubectl get storageclass"),
     ),
 )
 VOLUME_ELSEWHERE = Cause(
@@ -133,8 +133,8 @@ VOLUME_ELSEWHERE = Cause(
     f"{_SIGN} `node(s) had volume node affinity conflict`.",
     "The volume of {pod} can only be used on other nodes than those that could run the pod.",
     (
-        Step("See where the volumes are.", "kubectl describe pv"),
-        Step("Use a storage class with `volumeBindingMode: WaitForFirstConsumer`, or a volume that all nodes share."),
+        Remedy("See where the volumes are.", "kubectl describe pv"),
+        Remedy("Use a storage class with `volumeBindingMode: WaitForFirstConsumer`, or a volume that all nodes share."),
     ),
 )
 MIXED = Cause(
@@ -143,7 +143,7 @@ MIXED = Cause(
     "`status` shows a message of the scheduler with several reasons.",
     "No node takes {pod}: {words}.",
     (
-        Step("Read the scheduler's message.", "kubectl describe pod {pod} -n {namespace}"),
+        Remedy("Read the scheduler's message.", "kubectl describe pod {pod} -n {namespace}"),
         _NODES,
     ),
 )
@@ -168,12 +168,12 @@ CAUSES = (
 _RESOURCES = {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": DISK}
 _OF_KUBERNETES = "node.kubernetes.io/"
 _KINDS = {
-    Kind.TAINT: TAINT,
-    Kind.AFFINITY: AFFINITY,
-    Kind.CORDONED: CORDONED,
-    Kind.PORTS: PORTS,
-    Kind.TOO_MANY: TOO_MANY_PODS,
-    Kind.VOLUME: VOLUME_ELSEWHERE,
+    UnfitKind.TAINT: TAINT,
+    UnfitKind.AFFINITY: AFFINITY,
+    UnfitKind.CORDONED: CORDONED,
+    UnfitKind.PORTS: PORTS,
+    UnfitKind.TOO_MANY: TOO_MANY_PODS,
+    UnfitKind.VOLUME: VOLUME_ELSEWHERE,
 }
 
 
@@ -201,17 +201,17 @@ def _finding(seen: Seen, pod: Object, message: str) -> Finding:
         return claim
     reasons = fit.narrow(fit.read_message(message), pod, seen.nodes)
     kinds = {reason.kind for reason in reasons}
-    if len(kinds) != 1 or kinds == {Kind.OTHER}:
+    if len(kinds) != 1 or kinds == {UnfitKind.OTHER}:
         return Finding(MIXED, {**values, "words": _words(reasons) or reading.line_of(message)})
     return _certain(seen, pod, reasons, values)
 
 
-def _certain(seen: Seen, pod: Object, reasons: list[Reason], values: dict[str, str]) -> Finding:
+def _certain(seen: Seen, pod: Object, reasons: list[UnfitReason], values: dict[str, str]) -> Finding:
     """Return the cause if all reasons are of one kind."""
     first = reasons[0]
-    if first.kind is Kind.TAINT and first.what.startswith(_OF_KUBERNETES):
+    if first.kind is UnfitKind.TAINT and first.what.startswith(_OF_KUBERNETES):
         return Finding(NODES_NOT_READY, {**values, "taint": first.what})
-    if first.kind is not Kind.RESOURCE:
+    if first.kind is not UnfitKind.RESOURCE:
         return Finding(_KINDS[first.kind], {**values, "taint": first.what or "shown below", "words": first.what})
     devices = [reason.what for reason in reasons if reason.what not in _RESOURCES]
     resource = devices[0] if devices else first.what
@@ -254,11 +254,11 @@ def _unbound(seen: Seen, claims: list[str]) -> str:
     return next((claim for claim, phase in phases.items() if phase == "Pending"), claims[0] if claims else "CLAIM")
 
 
-def _words(reasons: list[Reason]) -> str:
+def _words(reasons: list[UnfitReason]) -> str:
     """Return the reasons as a list."""
     shown = {
-        Kind.RESOURCE: "too little {}",
-        Kind.TAINT: "a taint that the pod does not tolerate ({})",
+        UnfitKind.RESOURCE: "too little {}",
+        UnfitKind.TAINT: "a taint that the pod does not tolerate ({})",
     }
     words = [
         f"{reason.nodes} of the nodes: {shown.get(reason.kind, '{}').format(reason.what or 'see its nodes')}"

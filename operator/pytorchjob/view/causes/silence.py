@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from pytorchjob.view import reading, state
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, CauseLevel, Finding, Remedy, Symptom, delete_and_apply
 from pytorchjob.view.command import starts_agent
 from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import MOST_LOGS, Seen
@@ -16,8 +16,8 @@ _LEAST = timedelta(minutes=3)
 _WHY = "The job runs. For {time}, no step was reported, and no line was printed by {pods}. That alone is no fault."
 _SIGN = "`status` and `doctor` notice that a job has reported no step and printed no line for minutes"
 _CHECKS = (
-    Step("See whether its pods still compute.", "pytorchjob top {job} -n {namespace}"),
-    Step(
+    Remedy("See whether its pods still compute.", "pytorchjob top {job} -n {namespace}"),
+    Remedy(
         "See the stack of a process, if the image has py-spy. PID 1 is the pod's first process; its children train.",
         "pytorchjob exec {job} -n {namespace} --rank 0 -- py-spy dump --pid 1 --subprocesses",
     ),
@@ -29,13 +29,13 @@ WATCHED = Cause(
     f"{_SIGN}; its command starts the agent.",
     _WHY,
     (
-        Step(
+        Remedy(
             "Wait: once workers hang, the agent names rank, file and line, and restarts them (docs/progress.md).",
             "pytorchjob status {job} -n {namespace} --watch",
         ),
         *_CHECKS,
     ),
-    Level.OBSERVATION,
+    CauseLevel.OBSERVATION,
 )
 UNWATCHED = Cause(
     "SilentWithoutAgent",
@@ -46,7 +46,7 @@ UNWATCHED = Cause(
         *_CHECKS,
         *delete_and_apply("Without the agent nothing finds a hang: start the script by the agent (docs/elastic.md)."),
     ),
-    Level.OBSERVATION,
+    CauseLevel.OBSERVATION,
 )
 CAUSES = (WATCHED, UNWATCHED)
 
@@ -83,11 +83,13 @@ def _pod_times(pod: Object) -> Iterator[datetime | None]:
     yield read_time(reading.part(main, "state", "terminated").get("finishedAt"))
 
 
-def _evidence(seen: Seen, read: Sequence[str]) -> tuple[Evidence, ...]:
+def _evidence(seen: Seen, read: Sequence[str]) -> tuple[CauseEvidence, ...]:
     """Return the newest line of the pods that run."""
     times = [(time, name) for name in read if (time := seen.printed_at[name]) is not None]
     if not times:
-        return (Evidence(f"the logs of {len(read)} pods", "no line since their containers started"),)
+        return (CauseEvidence(f"the logs of {len(read)} pods", "no line since their containers started"),)
     time, name = max(times)
     ago = age((seen.now - time).total_seconds())
-    return (Evidence(f"pod {name}, its last line, {ago} ago", reading.line_of(seen.last_lines.get(name)) or "empty"),)
+    return (
+        CauseEvidence(f"pod {name}, its last line, {ago} ago", reading.line_of(seen.last_lines.get(name)) or "empty"),
+    )

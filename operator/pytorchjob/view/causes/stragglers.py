@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, CauseLevel, Finding, Remedy, Symptom
 from pytorchjob.view.seen import Seen
 
 SLOW_RANK = Cause(
@@ -12,15 +12,15 @@ SLOW_RANK = Cause(
     "`status.stragglers` names a rank, and the job has the event `StragglerFound`.",
     "Rank {rank} ({pod} on {node}) needs {percent} % more time outside collectives than the others, which wait for it.",
     (
-        Step("See what else runs on its node, and the node's conditions.", "kubectl describe node {node}"),
-        Step("Compare the clock speed and the temperature of its devices with those of another node."),
-        Step(
+        Remedy("See what else runs on its node, and the node's conditions.", "kubectl describe node {node}"),
+        Remedy("Compare the clock speed and the temperature of its devices with those of another node."),
+        Remedy(
             "If the node is the cause, keep new pods away and delete the pod: the operator creates it elsewhere.",
             "kubectl cordon {node} && kubectl delete pod {pod} -n {namespace}",
         ),
-        Step("If the rank has more work by design, set `spec.agent.findStragglers: false`."),
+        Remedy("If the rank has more work by design, set `spec.agent.findStragglers: false`."),
     ),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 OWN_WORK = Cause(
     "OwnWorkOfRank",
@@ -29,10 +29,10 @@ OWN_WORK = Cause(
     "Rank {rank} ({pod}) needs {percent} % more time outside collectives than the others, mostly at {place}, where only"
     " it works. Its node is not the cause.",
     (
-        Step("Do this work less often, on all ranks, or in the background: logs, evaluation and files, for example."),
-        Step("If the rank has more work by design, set `spec.agent.findStragglers: false`."),
+        Remedy("Do this work less often, on all ranks, or in the background: logs, evaluation and files, for example."),
+        Remedy("If the rank has more work by design, set `spec.agent.findStragglers: false`."),
     ),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 CAUSES = (SLOW_RANK, OWN_WORK)
 
@@ -52,4 +52,4 @@ def find(seen: Seen) -> Iterator[Finding]:
     if place:
         values["place"] = place
     others = f"{len(named)} ranks are named" if len(named) > 1 else f"since {slowest.get('since')}"
-    yield Finding(OWN_WORK if place else SLOW_RANK, values, (Evidence("status.stragglers", others),), (pod,))
+    yield Finding(OWN_WORK if place else SLOW_RANK, values, (CauseEvidence("status.stragglers", others),), (pod,))

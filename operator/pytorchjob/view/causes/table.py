@@ -20,7 +20,7 @@ from pytorchjob.view.causes import (
     stragglers,
     training,
 )
-from pytorchjob.view.causes.cause import Cause, Finding, Level
+from pytorchjob.view.causes.cause import Cause, CauseLevel, Finding
 from pytorchjob.view.seen import Seen
 
 _AREAS: tuple[tuple[tuple[Cause, ...], Callable[[Seen], Iterator[Finding]]], ...] = (
@@ -59,8 +59,8 @@ class Diagnosis:
 def diagnose(seen: Seen) -> Diagnosis:
     """Find the causes. Findings of a greater level are consequences as soon as there is one of a smaller level."""
     all_found = [_complete(seen, finding) for _, find in _AREAS for finding in find(seen)]
-    found = [finding for finding in all_found if finding.cause.level is not Level.OBSERVATION]
-    least = min((finding.cause.level for finding in found), default=Level.ROOT)
+    found = [finding for finding in all_found if finding.cause.level is not CauseLevel.OBSERVATION]
+    least = min((finding.cause.level for finding in found), default=CauseLevel.ROOT)
     roots = [finding for finding in found if finding.cause.level == least]
     consequences = [finding for finding in found if finding.cause.level > least]
     return Diagnosis(tuple(_once(roots)), tuple(_once(consequences)), () if found else tuple(all_found))

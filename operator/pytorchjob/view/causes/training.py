@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from pytorchjob.view import reading
-from pytorchjob.view.causes.cause import Cause, Evidence, Finding, Level, Step, Symptom, delete_and_apply
+from pytorchjob.view.causes.cause import Cause, CauseEvidence, CauseLevel, Finding, Remedy, Symptom, delete_and_apply
 from pytorchjob.view.causes.endings import Ending, find_endings, statements
 from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.reasons import ExitReason, TrainingReason
@@ -19,9 +19,9 @@ HANG = Cause(
     "The event `WorkersHang`, or a pod ends with `WorkerHangs`. The stacks of all ranks are in the pods' logs.",
     "The workers did nothing for too long and were killed: {words}",
     (
-        Step("Read the stacks.", "kubectl logs {pod} -n {namespace} --tail=200"),
-        Step("The rank that is elsewhere than the others is named: correct that place of the script."),
-        Step("If it only needs more time, raise `spec.agent.hang` (docs/progress.md)."),
+        Remedy("Read the stacks.", "kubectl logs {pod} -n {namespace} --tail=200"),
+        Remedy("The rank that is elsewhere than the others is named: correct that place of the script."),
+        Remedy("If it only needs more time, raise `spec.agent.hang` (docs/progress.md)."),
     ),
 )
 TOKEN_REFUSED = Cause(
@@ -30,11 +30,11 @@ TOKEN_REFUSED = Cause(
     f"{_DEGRADED} `AgentRefused`, or a pod ends with it.",
     "The operator refuses an agent of the job: {words}",
     (
-        Step(
+        Remedy(
             "If the operator's key has changed since, delete the pod that is named.",
             "kubectl delete pod {pod} -n {namespace}",
         ),
-        Step(
+        Remedy(
             "Otherwise a client that is not part of the job tries to join; docs/security.md explains what it could do."
         ),
     ),
@@ -45,7 +45,7 @@ TOO_MANY_AGENTS = Cause(
     f"{_DEGRADED} `AgentLimit`.",
     "The operator has no connection left for this job's agents: {words}",
     (
-        Step(
+        Remedy(
             "Give the operator more memory: its limit decides how many agents it accepts.",
             "helm upgrade pytorchjob-operator CHART -n pytorchjob-system --reuse-values"
             " --set resources.limits.memory=1Gi",
@@ -58,11 +58,11 @@ COORDINATOR_UNREACHABLE = Cause(
     f"{_DEGRADED} `CoordinatorUnreachable`, or a pod ends with it.",
     "Pods of the job cannot reach the operator on TCP port 29600: {words}",
     (
-        Step("See whether the operator runs.", "kubectl get pods -A -l app.kubernetes.io/name=pytorchjob-operator"),
-        Step("See the NetworkPolicies, which must let the pods out to that port.", "kubectl get networkpolicies -A"),
-        Step("docs/elastic.md has a NetworkPolicy that does."),
+        Remedy("See whether the operator runs.", "kubectl get pods -A -l app.kubernetes.io/name=pytorchjob-operator"),
+        Remedy("See the NetworkPolicies, which must let the pods out to that port.", "kubectl get networkpolicies -A"),
+        Remedy("docs/elastic.md has a NetworkPolicy that does."),
     ),
-    Level.LIKELY_CONSEQUENCE,
+    CauseLevel.LIKELY_CONSEQUENCE,
 )
 PEER_UNREACHABLE = Cause(
     "PeerUnreachable",
@@ -70,9 +70,9 @@ PEER_UNREACHABLE = Cause(
     f"{_DEGRADED} `PeerUnreachable`.",
     "Pods of the job cannot reach each other: {words}",
     (
-        Step("See the NetworkPolicies of the namespace.", "kubectl get networkpolicies -n {namespace}"),
-        Step("Let the job's pods connect to each other on all TCP ports; docs/elastic.md has a NetworkPolicy."),
-        Step('A service mesh must leave these ports alone: set `sidecar.istio.io/inject: "false"` on the templates.'),
+        Remedy("See the NetworkPolicies of the namespace.", "kubectl get networkpolicies -n {namespace}"),
+        Remedy("Let the job's pods connect to each other on all TCP ports; docs/elastic.md has a NetworkPolicy."),
+        Remedy('A service mesh must leave these ports alone: set `sidecar.istio.io/inject: "false"` on the templates.'),
     ),
 )
 UNEQUAL_VERSIONS = Cause(
@@ -87,8 +87,8 @@ CLOCKS = Cause(
     Symptom.STOPPING,
     f"{_DEGRADED} `ClocksDiffer`.",
     "The clocks of the nodes differ: {words}",
-    (Step("Synchronize them (NTP, chrony). Training goes on meanwhile; only times in logs mislead."),),
-    Level.CONSEQUENCE,
+    (Remedy("Synchronize them (NTP, chrony). Training goes on meanwhile; only times in logs mislead."),),
+    CauseLevel.CONSEQUENCE,
 )
 CHECKPOINTS = Cause(
     "CheckpointsNotKept",
@@ -96,11 +96,11 @@ CHECKPOINTS = Cause(
     f"{_DEGRADED} `CheckpointsNotKept`.",
     "A checkpoint is not in memory, has no copy, or is not on durable storage: {words}",
     (
-        Step("If the memory is full, raise spec.agent.checkpoint.memory: room for three saves, or more with copies."),
-        Step("If the durable directory is named, check the volume there: its mount, its rights, its free space."),
-        Step("Training goes on meanwhile; docs/checkpoints.md has the conditions under which saves are kept."),
+        Remedy("If the memory is full, raise spec.agent.checkpoint.memory: room for three saves, or more with copies."),
+        Remedy("If the durable directory is named, check the volume there: its mount, its rights, its free space."),
+        Remedy("Training goes on meanwhile; docs/checkpoints.md has the conditions under which saves are kept."),
     ),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 DUPLICATE = Cause(
     "DuplicateReplica",
@@ -115,7 +115,7 @@ DEFECT = Cause(
     f"{_DEGRADED} `CoordinatorDefect`.",
     "The operator found a defect of its own, and forms no round for this job.",
     (
-        Step(
+        Remedy(
             "Report it with the operator's log.",
             "kubectl logs -n pytorchjob-system -l app.kubernetes.io/name=pytorchjob-operator",
         ),
@@ -134,7 +134,7 @@ NOT_MOUNTED = Cause(
     "The condition `ConfigValid` is False with the reason `DurableDirectoryNotMounted`.",
     "Durable checkpoints end with their pod: {words}",
     delete_and_apply("Mount a volume there in the template of each role (docs/checkpoints.md)."),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 INJECTION_FAILED = Cause(
     "AgentInstallFailed",
@@ -142,8 +142,8 @@ INJECTION_FAILED = Cause(
     "The init container `pytorchjob-agent-install` ends with an error.",
     "The agent could not be copied into {pod}: {words}",
     (
-        Step("Read its log.", "kubectl logs {pod} -n {namespace} -c pytorchjob-agent-install"),
-        Step("See which image the operator uses (value `agentImage` of the chart)."),
+        Remedy("Read its log.", "kubectl logs {pod} -n {namespace} -c pytorchjob-agent-install"),
+        Remedy("See which image the operator uses (value `agentImage` of the chart)."),
     ),
 )
 WRONG_NNODES = Cause(
@@ -159,10 +159,10 @@ TIMED_OUT = Cause(
     f"{_DEGRADED} `RendezvousTimeout`, a pod ends with code 201, or torch reports `Timed out ... waiting for clients`.",
     "The pods did not find each other in time.",
     (
-        Step("See which pods do not run, and why.", "pytorchjob status {job} -n {namespace}"),
-        Step("Read what each of them waits for.", _LOGS),
+        Remedy("See which pods do not run, and why.", "pytorchjob status {job} -n {namespace}"),
+        Remedy("Read what each of them waits for.", _LOGS),
     ),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 WAITING = Cause(
     "RendezvousWaiting",
@@ -170,17 +170,17 @@ WAITING = Cause(
     f"{_DEGRADED} `RendezvousWaiting`.",
     "Training waits for pods: {words}",
     (
-        Step(
+        Remedy(
             "See what the named pods do.",
             "kubectl get pods -n {namespace} -l training.kubeflow.org/job-name={job} -o wide",
         ),
-        Step("Read their logs.", _LOGS),
-        Step(
+        Remedy("Read their logs.", _LOGS),
+        Remedy(
             "Of an elastic job, `elasticPolicy.minReplicas` pods are enough: make these run, or lower it.",
             "kubectl edit pytorchjobs/{job} -n {namespace}",
         ),
     ),
-    Level.CONSEQUENCE,
+    CauseLevel.CONSEQUENCE,
 )
 CAUSES = (
     HANG,
@@ -239,7 +239,7 @@ def _degraded(seen: Seen) -> Iterator[Finding]:
     shown = reading.condition(seen.job, "Degraded")
     reason, message = str(shown.get("reason") or ""), str(shown.get("message") or "")
     if (cause := _BY_REASON.get(reason)) is not None:
-        evidence = Evidence(f"condition Degraded, {reason}", reading.line_of(message, 600))
+        evidence = CauseEvidence(f"condition Degraded, {reason}", reading.line_of(message, 600))
         yield Finding(cause, {"words": reading.line_of(message, 200), "pod": _named(seen, message)}, (evidence,))
 
 
@@ -274,10 +274,12 @@ def _config(seen: Seen) -> Iterator[Finding]:
     wrong = reading.condition(seen.job, "ConfigValid", "False")
     if wrong.get("reason") == "AgentUnavailable":
         message = reading.line_of(wrong.get("message"))
-        yield Finding(INJECTION, {"words": message}, (Evidence("condition ConfigValid, AgentUnavailable", message),))
+        yield Finding(
+            INJECTION, {"words": message}, (CauseEvidence("condition ConfigValid, AgentUnavailable", message),)
+        )
     if wrong.get("reason") == "DurableDirectoryNotMounted":
         message = reading.line_of(wrong.get("message"))
-        evidence = Evidence("condition ConfigValid, DurableDirectoryNotMounted", message)
+        evidence = CauseEvidence("condition ConfigValid, DurableDirectoryNotMounted", message)
         yield Finding(NOT_MOUNTED, {"words": message}, (evidence,))
 
 
@@ -289,7 +291,7 @@ def _wrong_nnodes(seen: Seen) -> Iterator[Finding]:
         found = _NNODES.search(words)
         plain = "torchrun" in words or "torch.distributed" in words
         if found and plain and int(found[1]) not in (1, total) and seen.ended != "Succeeded":
-            evidence = Evidence(f"the command of {role}", reading.line_of(words))
+            evidence = CauseEvidence(f"the command of {role}", reading.line_of(words))
             yield Finding(WRONG_NNODES, {"wanted": found[1], "pods_of_job": str(total)}, (evidence,))
             return
 

@@ -44,7 +44,7 @@ _PAUSE = 1.0
 """Seconds. Libraries write several files: without known steps, a call after a shorter pause is of the same save."""
 
 
-class Meter:
+class SaveMeter:
     """The words of this process."""
 
     def __init__(self, path: str, at: int, step_at: int) -> None:
@@ -107,7 +107,7 @@ class Meter:
         return step == self._ints[STEP] if step >= 0 else pause < max(_PAUSE, self._ended - self._began)
 
 
-def wrap(module: ModuleType, meter: Meter) -> None:
+def wrap(module: ModuleType, meter: SaveMeter) -> None:
     """Replace the module's functions by measured ones, also where a package offers them."""
     for name, kind in FUNCTIONS[module.__name__].items():
         function = vars(module).get(name)
@@ -119,7 +119,7 @@ def wrap(module: ModuleType, meter: Meter) -> None:
                     setattr(package, name, replacement)
 
 
-def _measured(function: Any, kind: str, meter: Meter) -> Any:
+def _measured(function: Any, kind: str, meter: SaveMeter) -> Any:
     import functools
 
     @functools.wraps(function)
@@ -154,6 +154,6 @@ def register() -> bool:
     if not text:
         return False
     path, at, step_at = text.rsplit(":", 2)
-    meter = Meter(path, int(at), int(step_at))
+    meter = SaveMeter(path, int(at), int(step_at))
     _imports.after_import(FUNCTIONS, lambda module: wrap(module, meter))
     return True
