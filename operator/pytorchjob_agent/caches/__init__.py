@@ -1,1 +1,5 @@
-"""The caches of torch.compile, Triton, CUDA and Hugging Face in a pod, and their copies for new pods."""
+"""The caches of torch.compile, Triton, CUDA and Hugging Face in a pod, and their copies for new pods.
+
+`settings` says where the libraries keep them, `machine` and `pod` what the key of a cache is made of, `directory` and
+`listing` what is offered, `sources` and `exchange` bring them to a new pod.
+"""

@@ -1,4 +1,10 @@
 """The agent as a member of a job's rounds: coordinator client, peers, the round's store, the loop around the workers.
 
-May import `hangs` and everything below it.
+`run` starts a member, `loop` is its life around torch's agent, and `decide` chooses each next step, purely. Its way to
+the coordinator: `membership`, `coordinator_client`, `session` (what it says again to a new leader), `inbox` (commands),
+`waiting` (for the next round), `dial`. Its peers: `peer_heartbeats` and `agreement` through the `signed_store`,
+`published` (what members publish for each other), `contact` and `api_server` (whether the group is cut off). An
+unmodified torchrun comes in by `entry_point` and `handler`; `injected_workers` explains its failures, `exit_barrier`
+its end. `round_saves` and `save_agreement`, `round_caches`, `observed_saves` and `agent_metrics` connect what a member
+can do besides. May import `hangs` and everything below it.
 """

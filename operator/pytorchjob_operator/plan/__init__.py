@@ -1,8 +1,11 @@
 """The decision about one job: `make_plan(Observed) -> Plan`. Pure: no client, no clock, no memory.
 
-The policies in their order: is the job managed by this operator; what remains of it if it has ended; how do its pods
-compare with the wanted replicas; is it suspended, has it ended, has it exceeded a limit; what must be written; what is
-the new status. Every pass derives all of it from the observation, so a crash between two writes needs no special code.
+The policies in their order: is the job managed by this operator; what remains of it if it has ended (`ending`); how do
+its pods compare with the wanted `replicas`; is it suspended (`suspension`), has it ended (`outcome`), has it exceeded a
+limit (`job_limits`, `hopeless`); what must be written (`pods`, `service`, `children`, `restart`, `stuck_pods`,
+`silent_pods`, `reserves`); what is the new status (`job_status`, `elastic`, `waiting`, `goodput`), and which events
+(`events`, `pod_events`). `writes` are the values of a plan, `context` is what a pass has computed once. Every pass
+derives all of it from the observation, so a crash between two writes needs no special code.
 """
 
 from collections.abc import Iterator
