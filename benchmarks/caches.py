@@ -13,7 +13,7 @@ from benchmarks.table import Row, load, ratio, spread
 from pytorchjob_agent.caches import pod, settings
 from pytorchjob_agent.caches.directory import REST_NS, CacheFolder
 from pytorchjob_agent.caches.exchange import CacheServer, Fetch
-from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.exchange.round_keys import RoundKeys
 
 _KEY, _KEYS = "key", RoundKeys("secret")
 _LIMIT_SECONDS = 900

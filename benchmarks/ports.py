@@ -26,12 +26,13 @@ from pytorchjob_agent.caches.directory import REST_NS, CacheFolder
 from pytorchjob_agent.caches.exchange import CacheServer, Fetch
 from pytorchjob_agent.caches.settings import INDUCTOR
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.file_list import HeldFile
+from pytorchjob_agent.exchange.round_keys import RoundKeys
 from pytorchjob_agent.saves import copies
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import SaveId, choice_of
-from pytorchjob_agent.saves.manifest import HeldFile, Manifest
-from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.system.metrics_server import MetricsServer
 from pytorchjob_operator.kube import certificate
 from tests.attacks.flooding import SILENT

@@ -19,17 +19,19 @@ from typing import Any
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_agent.rendezvous.round_saves import MemorySaves
+from pytorchjob_agent.exchange.file_list import HeldFile
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.rendezvous.extension import OpenRound
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import copies, directory
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import SaveId
-from pytorchjob_agent.saves.manifest import HeldFile, Manifest
+from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.placing import place
 from pytorchjob_agent.saves.restore import Fetching, PartSources
-from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.saves.round_saves import MemorySaves
 from pytorchjob_agent.saves.round_start import Start, decide
 from tests.simulation.saves import Store
 
@@ -108,7 +110,8 @@ class Members:
     def _start(self, rank: int, store: Store) -> None:
         size = len(self.saves)
         assigned = _assigned(RoundId(1, self.number), rank, size)
-        self.saves[rank].open(assigned, lambda: SignedStore(store, assigned), lambda: True)
+        signed = SignedStore(store, assigned)
+        self.saves[rank].open(OpenRound(assigned, signed, lambda: SignedStore(store, assigned), lambda: True))
 
     def close(self) -> None:
         for saves in self.saves:

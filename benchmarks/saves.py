@@ -25,10 +25,10 @@ from benchmarks.steady import family
 from benchmarks.table import Row, load, ratio, spread
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT, CheckpointRules
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.round_keys import RoundKeys
 from pytorchjob_agent.saves.directory import used
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.recognition import Local
-from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from pytorchjob_operator.rounds.values import Policy

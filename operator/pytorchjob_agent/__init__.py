@@ -3,9 +3,10 @@
 It needs the standard library and the image's torch only. `run_standalone` is for other programs; `progress`,
 `checkpoint_requested`, `should_stop`, `seconds_left`, `save`, `load` and `take_over` are for training scripts, and
 `LightningProgress` is for those of Lightning. The packages, from the top: `command` (the command line and the first
-process), `rendezvous` (rounds with the coordinator), `hangs`, `preflight`, `script` (calls of training scripts),
-`checkpoint` (guarded saves), `workers` (their start and output), `system`, `contract` (shared with the operator);
-`standalone` is for runs without a job.
+process), `extensions` (which of `saves` and `caches` there are), `rendezvous` (rounds with the coordinator), `hangs`,
+`preflight`, `script` (calls of training scripts), `exchange` (files between members), `checkpoint` (guarded saves),
+`workers` (their start and output), `system`, `contract` (shared with the operator); `standalone` is for runs without a
+job.
 """
 
 from importlib import import_module

@@ -17,12 +17,12 @@ import pytest
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.wire import PeerConnection, PeerRefusedError
 from pytorchjob_agent.saves import copies
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held_saves import choice_of
 from pytorchjob_agent.saves.manifest import Manifest
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import PeerConnection, PeerRefusedError
 from tests.agent.saves.keys import members
 from tests.agent.saves.test_copies import held_by, make
 from tests.attacks.bystander import timed, watching_beside

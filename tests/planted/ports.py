@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from tests.planted import Planted
 
-CACHES, RENDEZVOUS, SAVES, SYSTEM = (
-    f"pytorchjob_agent/{package}" for package in ("caches", "rendezvous", "saves", "system")
+CACHES, EXCHANGE, RENDEZVOUS, SAVES, SYSTEM = (
+    f"pytorchjob_agent/{package}" for package in ("caches", "exchange", "rendezvous", "saves", "system")
 )
 _READER, _OURS = "a reader: no test noticed it", "ours: a guard against an attacker or a crowd"
-_SERVER = ("tests/agent/saves/test_server.py",)
+_SERVER = ("tests/agent/exchange/test_server.py",)
 _PORT = ("tests/agent/system/test_port.py",)
 _COPIES = ("tests/agent/saves/test_copies.py",)
 _MEMBERS = ("tests/attacks/test_members.py",)
@@ -22,7 +22,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "peers without any secret are trusted",
         _READER,
-        f"{SAVES}/wire.py",
+        f"{EXCHANGE}/wire.py",
         "isinstance(mac, str) and bool(secret)",
         "isinstance(mac, str)",
         _SERVER,
@@ -30,7 +30,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a proof without the random texts of its connection",
         _READER,
-        f"{SAVES}/wire.py",
+        f"{EXCHANGE}/wire.py",
         '_bytes(f"{kind} {nonces} {text}")',
         '_bytes(f"{kind} {text}")',
         _SERVER,
@@ -38,7 +38,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a request is taken without its proof",
         _OURS,
-        f"{SAVES}/wire.py",
+        f"{EXCHANGE}/wire.py",
         'return _verified(values, "request", self._secret, self.nonces)',
         'return _object(str(values.get("request")))',
         _SERVER,
@@ -46,7 +46,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "an answer is taken without its proof",
         _OURS,
-        f"{SAVES}/wire.py",
+        f"{EXCHANGE}/wire.py",
         'return _verified(self._read(), "answer", self._secret, self._nonces)',
         'return _object(str(self._read().get("answer")))',
         _SERVER,
@@ -54,7 +54,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a file is kept whatever its checksum",
         _OURS,
-        f"{SAVES}/wire.py",
+        f"{EXCHANGE}/wire.py",
         "if digest.hexdigest() != file.sha256:",
         "if False:",
         _COPIES,
@@ -70,7 +70,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a server trusts a sender that shows no certificate",
         _OURS,
-        f"{SAVES}/round_keys.py",
+        f"{EXCHANGE}/round_keys.py",
         "ssl.CERT_REQUIRED",
         "ssl.CERT_OPTIONAL",
         _MEMBERS,
@@ -78,7 +78,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a client takes any member for the one that it asks",
         _OURS,
-        f"{SAVES}/round_keys.py",
+        f"{EXCHANGE}/round_keys.py",
         "name = SERVER_NAME if rank is None else member_name(rank)",
         "name = SERVER_NAME",
         _MEMBERS,
@@ -94,15 +94,15 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a session of TLS is resumed",
         _OURS,
-        f"{SAVES}/round_keys.py",
+        f"{EXCHANGE}/round_keys.py",
         "context.num_tickets = 0",
         "context.num_tickets = 2",
-        ("tests/agent/saves/test_round_keys.py",),
+        ("tests/agent/exchange/test_round_keys.py",),
     ),
     Planted(
         "a request of a round that is over is answered",
         _OURS,
-        f"{SAVES}/server.py",
+        f"{EXCHANGE}/server.py",
         "if keys != self.keys:",
         "if False:",
         _SERVER,

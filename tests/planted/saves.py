@@ -4,14 +4,19 @@ from collections.abc import Sequence
 
 from tests.planted import Planted
 
-SAVES, ROUNDS, GUARD = "pytorchjob_agent/saves", "pytorchjob_agent/rendezvous", "pytorchjob_agent/checkpoint"
+SAVES, EXCHANGE, ROUNDS, GUARD = (
+    "pytorchjob_agent/saves",
+    "pytorchjob_agent/exchange",
+    "pytorchjob_agent/rendezvous",
+    "pytorchjob_agent/checkpoint",
+)
 READER = "a reader planted it in November 2026, and no test noticed"
 STYLE = "twenty faults in a style of saving"
 GUARDED = "a guard in the code prevents it"
 AGENT_TESTS = "tests/agent/saves"
 LIVES = "tests/simulation/test_saves.py::test_no_life_of_a_job_starts_workers_from_unequal_or_older_saves[0]"
 REPORTS = "tests/agent/rendezvous/test_failure_messages.py"
-MEMBERS = "tests/agent/rendezvous/test_agreed_saves.py"
+MEMBERS = "tests/agent/saves/test_agreed_saves.py"
 
 DEFECTS: Sequence[Planted] = [
     Planted(
@@ -25,7 +30,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a member that could not restore counts as one that could",
         READER,
-        f"{ROUNDS}/round_saves.py",
+        f"{SAVES}/round_saves.py",
         "agreement.confirm(failure)",
         'agreement.confirm("")',
         (MEMBERS,),
@@ -49,7 +54,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a new agent does not know what the writer of its save knew",
         "a base and its deltas: after each lost pod nothing is kept for ten seconds",
-        f"{ROUNDS}/round_saves.py",
+        f"{SAVES}/round_saves.py",
         "        self._watcher.bursts.take_over(own[0].together if own else ())\n",
         "",
         (MEMBERS,),
@@ -89,7 +94,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "no member knows with which save its round has started",
         STYLE,
-        f"{ROUNDS}/round_saves.py",
+        f"{SAVES}/round_saves.py",
         "        self._held.begin(start.choice, assigned.round)\n",
         "",
         (MEMBERS,),
@@ -97,7 +102,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "the save is chosen before all members of the round have offered",
         READER,
-        f"{ROUNDS}/save_agreement.py",
+        f"{SAVES}/save_agreement.py",
         "self._await(lambda: self._store.has_all(keys, ranks), _OFFER_SECONDS)",
         "pass",
         (LIVES,),
@@ -105,7 +110,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "the save is chosen among rank 0's own",
         READER,
-        f"{ROUNDS}/save_agreement.py",
+        f"{SAVES}/save_agreement.py",
         "offers = [offer, *self.peers(range(1, assigned.size))]",
         "offers = [offer]",
         (MEMBERS,),
@@ -129,7 +134,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "saves are kept in a directory that members share",
         READER,
-        f"{ROUNDS}/round_saves.py",
+        f"{SAVES}/round_saves.py",
         "        if self._shared:\n            self._share()\n        else:\n",
         "        if self._shared:\n            self._share()\n        if True:\n",
         (MEMBERS,),
@@ -137,7 +142,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "saves that were held before sharing was known stay",
         READER,
-        f"{ROUNDS}/round_saves.py",
+        f"{SAVES}/round_saves.py",
         "            self._held.clear()\n        if not self._said",
         "            pass\n        if not self._said",
         (MEMBERS,),
@@ -201,7 +206,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "workers start before the others have their files",
         GUARDED,
-        f"{ROUNDS}/save_agreement.py",
+        f"{SAVES}/save_agreement.py",
         "self._await(lambda: self._store.read(_GO, 0) is not None, _RESTORE_SECONDS + _OFFER_SECONDS)",
         "pass",
         (MEMBERS, LIVES),
@@ -209,7 +214,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "rank 0 lets all start once it has its own files",
         GUARDED,
-        f"{ROUNDS}/save_agreement.py",
+        f"{SAVES}/save_agreement.py",
         "self._await(lambda: self._store.has_all(keys, ranks), _RESTORE_SECONDS)",
         "pass",
         (MEMBERS, LIVES),
@@ -217,7 +222,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a member waits on though another has failed",
         GUARDED,
-        f"{ROUNDS}/save_agreement.py",
+        f"{SAVES}/save_agreement.py",
         "if (failed := self._store.read(_FAILED)) is not None:",
         "if (failed := self._store.read(_FAILED)) is not None and False:",
         (MEMBERS,),
@@ -225,7 +230,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a member fetches on though another has failed",
         GUARDED,
-        f"{ROUNDS}/save_agreement.py",
+        f"{SAVES}/save_agreement.py",
         "return self._store.read(_FAILED) is None",
         "return True",
         (MEMBERS,),
@@ -233,7 +238,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a member waits on though the round has ended",
         GUARDED,
-        f"{ROUNDS}/save_agreement.py",
+        f"{SAVES}/save_agreement.py",
         "            if not self._goes_on():\n                raise",
         "            if False:\n                raise",
         (MEMBERS,),
@@ -241,7 +246,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "a member without a directory starts beside others that restore",
         GUARDED,
-        f"{ROUNDS}/round_saves.py",
+        f"{SAVES}/round_saves.py",
         'self._problem if start.kind is StartKind.RESTORE else ""',
         '""',
         (MEMBERS,),
@@ -249,7 +254,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "older saves go before all members have the newer one",
         GUARDED,
-        f"{ROUNDS}/round_saves.py",
+        f"{SAVES}/round_saves.py",
         "        agreement.confirm(failure)\n",
         "        if start.choice is not None:\n            self._held.drop_before(start.choice)\n"
         "        agreement.confirm(failure)\n",
@@ -258,7 +263,7 @@ DEFECTS: Sequence[Planted] = [
     Planted(
         "older saves stay for ever",
         GUARDED,
-        f"{ROUNDS}/round_saves.py",
+        f"{SAVES}/round_saves.py",
         "self._held.drop_before(start.choice)",
         "pass",
         (MEMBERS,),

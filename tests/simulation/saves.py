@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_agent.rendezvous.save_agreement import NotStartedError, SaveAgreement
+from pytorchjob_agent.rendezvous.extension import NotStartedError
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.held_saves import HeldSave, SaveId
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.round_start import Start, StartKind
+from pytorchjob_agent.saves.save_agreement import SaveAgreement
 
 _MOST_TURNS = 20_000
 Load = tuple[RoundId, int] | None

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.rendezvous.save_agreement import SaveAgreement
 from pytorchjob_agent.saves import round_start
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.round_start import Start, StartKind, decide
+from pytorchjob_agent.saves.save_agreement import SaveAgreement
 from tests.simulation.saves import violations
 
 

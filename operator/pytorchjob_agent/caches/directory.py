@@ -12,7 +12,7 @@ from pathlib import Path
 from pytorchjob_agent.caches import listing
 from pytorchjob_agent.caches.listing import CachedFile, unit_of
 from pytorchjob_agent.caches.settings import FOLDERS, HEADERS, INDUCTOR
-from pytorchjob_agent.saves.directory import make_parent, open_file
+from pytorchjob_agent.exchange.files import make_parent, open_file
 
 REST_NS = 2 * 10**9
 """A file is offered once it has not changed for this time."""

@@ -17,11 +17,17 @@ from typing import Any
 from pytorchjob_agent.caches import listing
 from pytorchjob_agent.caches.directory import CacheFolder
 from pytorchjob_agent.caches.listing import CachedFile, unit_of
-from pytorchjob_agent.saves import directory
-from pytorchjob_agent.saves.manifest import HeldFile
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.server import PeerServer
-from pytorchjob_agent.saves.wire import CALL_SECONDS, PeerConnection, PeerRefusedError, TransferPace, refusing_nonsense
+from pytorchjob_agent.exchange.file_list import HeldFile
+from pytorchjob_agent.exchange.files import make_parent, open_file, open_for_writing
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.server import PeerServer
+from pytorchjob_agent.exchange.wire import (
+    CALL_SECONDS,
+    PeerConnection,
+    PeerRefusedError,
+    TransferPace,
+    refusing_nonsense,
+)
 
 _CHUNK = 1 << 20
 _SPARE = 2
@@ -39,7 +45,7 @@ class CacheServer(PeerServer):
     def _send(self, connection: PeerConnection, request: dict[str, Any]) -> None:
         if request.get("caches") != self._key:
             raise PeerRefusedError("the caches here are of other versions, devices or another image")
-        files = self._folder.offer(time.time_ns(), directory.open_for_writing(self._folder.root, os.getpid()))
+        files = self._folder.offer(time.time_ns(), open_for_writing(self._folder.root, os.getpid()))
         connection.reply({"files": listing.to_json(files)})
         pace = TransferPace()
         for place in connection.read_places(len(files)):
@@ -58,7 +64,7 @@ def _send_file(connection: PeerConnection, root: Path, offered: tuple[int, Cache
 def _checksum(path: Path, file: CachedFile) -> str | None:
     digest = sha256()
     try:
-        with directory.open_file(path) as data:
+        with open_file(path) as data:
             found = os.fstat(data.fileno())
             if (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
                 return None
@@ -150,7 +156,7 @@ class _Arrival:
         header = connection.answer()
         if header.get("place") != place:
             raise PeerRefusedError("the peer sends another file than the next one")
-        target = directory.make_parent(self._staged, file.path)
+        target = make_parent(self._staged, file.path)
         if file.link:
             os.symlink(file.link, target)
         elif not header.get("gone"):

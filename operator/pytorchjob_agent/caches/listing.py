@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytorchjob_agent.caches.settings import CUDA, FOLDERS, HUB
-from pytorchjob_agent.saves.manifest import are_apart, is_name, link_stays_inside
-from pytorchjob_agent.saves.wire import PeerRefusedError
+from pytorchjob_agent.exchange.file_list import are_apart, is_name, link_stays_inside
+from pytorchjob_agent.exchange.wire import PeerRefusedError
 
 MOST_FILES = 8192
 MOST_BYTES = 4 * 2**30

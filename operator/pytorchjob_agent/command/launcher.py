@@ -23,7 +23,7 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import config_from_args, get_args_parser
 
-from pytorchjob_agent import torch_compat
+from pytorchjob_agent import extensions, torch_compat
 from pytorchjob_agent.command import flags
 from pytorchjob_agent.command.flags import UsageError
 from pytorchjob_agent.command.isolation import runs_below_worker, without_job_variables
@@ -36,6 +36,7 @@ from pytorchjob_agent.contract.repeated import SHORT_SECONDS, why_repeated
 from pytorchjob_agent.contract.termination import TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import own_endpoint, single_node
 from pytorchjob_agent.rendezvous import run as elastic
+from pytorchjob_agent.rendezvous.extension import Extensions
 from pytorchjob_agent.rendezvous.failure_messages import explain
 from pytorchjob_agent.system import network, open_files
 from pytorchjob_agent.system.console import say
@@ -125,6 +126,10 @@ def _standalone(argv: list[str]) -> argparse.Namespace:
     return _single_node(args, args.master_port)
 
 
+def _extensions(job: str, address: str, nproc: int) -> Extensions:
+    return extensions.create(extensions.Pod(os.environ, job, address, nproc))
+
+
 def _single_node(args: argparse.Namespace, port: int) -> argparse.Namespace:
     args.rdzv_backend, args.rdzv_endpoint, args.rdzv_id = single_node.BACKEND, f"{LOOPBACK}:{port}", str(uuid.uuid4())
     args.master_port = port
@@ -148,7 +153,8 @@ def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = No
     # The signals that torch handles once workers run; before that the kernel's defaults end this process.
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     if config.rdzv_backend == BACKEND:
-        start = elastic.WorkerStart(directory, warm.start_server(args, early))  # it imports during the rendezvous
+        server = warm.start_server(args, early)  # it imports during the rendezvous
+        start = elastic.WorkerStart(directory, server, _extensions)
         return _run_elastic(config, (command, command_args), start)
     if early is not None:
         early.close()

@@ -27,10 +27,10 @@ from pytorchjob_agent.hangs.watch import History
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, waiting
 from pytorchjob_agent.rendezvous.decide import Snapshot, Step, StepKind, Workers
+from pytorchjob_agent.rendezvous.extension import NotStartedError, RoundEndedError
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError, describe
 from pytorchjob_agent.rendezvous.roles import MemberRole
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
-from pytorchjob_agent.rendezvous.save_agreement import NotStartedError, RoundEndedError
 from pytorchjob_agent.rendezvous.tools import Tools
 from pytorchjob_agent.rendezvous.wakeup import Wakeup
 from pytorchjob_agent.system import processes
@@ -112,7 +112,7 @@ class ElasticAgent(LocalElasticAgent):
         """Wait for the next round and start its workers; a round whose store does not answer counts as failed."""
         self._reported_done, self._verdict, self._answered, self._cooperative = False, None, 0, False
         self._workers.close()  # its progress counts for no other round
-        self._membership.saves.over(clean=self._result.state is WorkerState.SUCCEEDED)
+        self._membership.extensions.over(clean=self._result.state is WorkerState.SUCCEEDED)
         self._result = RunResult(state=WorkerState.HEALTHY)
         while True:
             try:
@@ -165,7 +165,7 @@ class ElasticAgent(LocalElasticAgent):
         context.close = close
         self._workers.begin(context.pids(), self._assigned(), self._membership.share_stillness)
         self._wakeup.watch(context.pids().values())
-        self._membership.saves.begin(context.pids().values())
+        self._membership.extensions.begin(context.pids().values())
         return started
 
     def _snapshot(self, group: WorkerGroup) -> Snapshot:
@@ -221,7 +221,7 @@ class ElasticAgent(LocalElasticAgent):
         cooperative = self._cooperative or self._workers.cooperative()
         answered = request.number if request is not None and workers is Workers.STOPPED else self._workers.answered()
         leaves = answered > self._answered and self._reported_leaving
-        if leaves and not self._membership.saves.settled(ended=workers is Workers.STOPPED):
+        if leaves and not self._membership.extensions.settled(ended=workers is Workers.STOPPED):
             answered = self._answered  # the others continue once they have a copy
         if answered > self._answered or cooperative > self._cooperative:
             self._answered, self._cooperative = max(answered, self._answered), cooperative
@@ -363,7 +363,7 @@ class ElasticAgent(LocalElasticAgent):
             self._tools.logs.close()
 
     def _done(self) -> None:
-        if not self._reported_done and self._membership.saves.finished():
+        if not self._reported_done and self._membership.extensions.finished():
             self._workers.ended()
             self._membership.client.heartbeat_now()  # the coordinator learns the last step
             self._reported_done = self._membership.done(self._wakeup.age())
@@ -390,7 +390,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _end(self, words: TerminationMessage | None) -> RunResult:
         self.last_words = words
-        self._membership.saves.leave((self._wakeup.asked or (0, time.monotonic()))[1] + self._time_to_leave())
+        self._membership.extensions.leave((self._wakeup.asked or (0, time.monotonic()))[1] + self._time_to_leave())
         state = WorkerState.SUCCEEDED if words is None else WorkerState.FAILED
         values = {worker.global_rank: None for worker in self._worker_group.workers} if words is None else {}
         self._result = RunResult(state=state, return_values=values)

@@ -16,10 +16,9 @@ from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, roles, round
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.coordinator_client import Client
+from pytorchjob_agent.rendezvous.extension import Extensions, OpenRound
 from pytorchjob_agent.rendezvous.peer_heartbeats import PeerHeartbeatThread
 from pytorchjob_agent.rendezvous.roles import MemberRole, RolePlace
-from pytorchjob_agent.rendezvous.round_caches import NoCaches, RoundCaches
-from pytorchjob_agent.rendezvous.round_saves import NoSaves, RoundSaves
 from pytorchjob_agent.rendezvous.session import Session
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.rendezvous.store_calls import StoreCalls
@@ -82,9 +81,8 @@ class Membership:
         self._server: Any = None
         self._old: Any = None
         self._listener: socket.socket | None = None
-        self.saves: RoundSaves = NoSaves()
-        """The checkpoints in memory."""
-        self.caches: RoundCaches = NoCaches()
+        self.extensions = Extensions()
+        """What this member can do besides."""
         self.fence_seconds = 0.0
         """After this time without contact of any member to the control plane, the workers end. 0: never."""
         self.on_restart: Callable[[], None] = lambda: None
@@ -99,7 +97,7 @@ class Membership:
         """
         listener = round_store.listen(self._address)
         try:
-            self.saves.prepare()
+            self.extensions.prepare()
             join = Join(listener.getsockname()[1], commands.ended(self.client.inbox), caused)
             ended_at = time.monotonic()
             assigned, agreed = self._wait(reports, join, by_members)
@@ -200,10 +198,10 @@ class Membership:
         self.heartbeats.start()
         if assigned.neighbour:
             threading.Thread(target=self._try_neighbour, args=(assigned,), name="neighbour", daemon=True).start()
-        self._bring_files(assigned)
+        self._open_extensions(assigned)
 
-    def _bring_files(self, assigned: Assigned) -> None:
-        """Bring the agreed checkpoint and the caches to this pod, before its workers start.
+    def _open_extensions(self, assigned: Assigned) -> None:
+        """Let the extensions do what has to be done before workers start.
 
         Raises NotStartedError and PeerError.
         """
@@ -215,12 +213,10 @@ class Membership:
             return not (commands.superseded(self.client.inbox, assigned.round) or self.leaving())
 
         assert self._peers is not None
-        self.caches.open(self._peers, connect, goes_on)  # it fetches while the checkpoint is restored
         try:
-            self.saves.open(assigned, connect, goes_on)
+            self.extensions.open(OpenRound(assigned, self._peers, connect, goes_on))
         except RuntimeError as error:
             raise PeerError(f"the store of round {assigned.round} does not answer: {error}") from error
-        self.caches.wait(goes_on)
 
     def _open(self, assigned: Assigned, listener: socket.socket, *, keep_old: bool) -> None:
         """Open the round's store as rank 0, or connect to it; the port stays open for a neighbour's attempt."""
@@ -286,7 +282,7 @@ class Membership:
     def plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""
         heard = self.heard()
-        problem = self.saves.problem
+        problem = self.extensions.problem
         return Heartbeat(heard=heard.ranks, heard_ages=heard.ages, heard_in=heard.round, checkpoint_problem=problem)
 
     def heard(self) -> Heard:
@@ -349,8 +345,7 @@ class Membership:
 
     def close(self) -> None:
         """Close the connections, the store and the port."""
-        self.saves.close()
-        self.caches.close()
+        self.extensions.close()
         if self.heartbeats is not None:
             self.heartbeats.stop()
         self.client.close()

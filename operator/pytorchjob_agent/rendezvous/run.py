@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,14 @@ from typing import Any
 from torch.distributed.elastic import events
 from torch.distributed.launcher.api import LaunchConfig
 
-from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE, METRICS_PORT
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.reading import optional_number, seconds
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.preflight import devices, policy
-from pytorchjob_agent.rendezvous import own_endpoint, round_caches, round_saves
+from pytorchjob_agent.rendezvous import own_endpoint
 from pytorchjob_agent.rendezvous.agent_metrics import AgentFacts, metrics_text
+from pytorchjob_agent.rendezvous.extension import Extensions
 from pytorchjob_agent.rendezvous.handler import JOIN_TIMEOUT, CoordinatorRendezvous, member
 from pytorchjob_agent.rendezvous.loop import ElasticAgent
 from pytorchjob_agent.rendezvous.membership import Membership
@@ -35,6 +36,8 @@ class WorkerStart:
     directory: Path
     server: ForkServer | None
     """Where warm ones come from."""
+    extensions: Callable[[str, str, int], Extensions]
+    """Makes the extensions of a member, by the job's uid, its address and its number of workers."""
 
 
 def run(
@@ -50,9 +53,7 @@ def run(
     warns = level != policy.CheckLevel.FAIL
     membership = member(env, address, config.nproc_per_node, timeout, versions=versions, warnings=warns)
     port = optional_number(os.environ, METRICS_PORT)
-    rules = CheckpointRules.from_env(os.environ)
-    membership.saves = round_saves.create(rules, env.job, address, config.nproc_per_node)
-    membership.caches = round_caches.create(os.environ, address)
+    membership.extensions = start.extensions(env.job, address, config.nproc_per_node)
     membership.client.start()
     rendezvous = CoordinatorRendezvous(membership, env.job)
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)

@@ -5,12 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pytorchjob_agent.contract.fields import MAX_COUNT, MAX_MEMBERS
-from pytorchjob_agent.saves.held import FullError, HeldSaves
-from pytorchjob_agent.saves.held_saves import Choice
-from pytorchjob_agent.saves.manifest import Manifest, ManifestError
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.server import PeerServer
-from pytorchjob_agent.saves.wire import (
+from pytorchjob_agent.exchange.file_list import ManifestError
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.server import PeerServer
+from pytorchjob_agent.exchange.wire import (
     CALL_SECONDS,
     PeerConnection,
     PeerRefusedError,
@@ -19,6 +17,9 @@ from pytorchjob_agent.saves.wire import (
     places,
     refusing_nonsense,
 )
+from pytorchjob_agent.saves.held import FullError, HeldSaves
+from pytorchjob_agent.saves.held_saves import Choice
+from pytorchjob_agent.saves.manifest import Manifest
 
 Address = tuple[str, int] | tuple[str, int, int]
 """Where a peer is, and which rank it must prove to have."""

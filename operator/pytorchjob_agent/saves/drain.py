@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from pytorchjob_agent.checkpoint.fence import FencedError
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.wire import TransferPace
 from pytorchjob_agent.saves import drain_choice
 from pytorchjob_agent.saves.drain_choice import DrainView
 from pytorchjob_agent.saves.durable import CHUNK, DurableSaves
 from pytorchjob_agent.saves.held import HeldSaves, SourceError
 from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import Manifest
-from pytorchjob_agent.saves.wire import TransferPace
 from pytorchjob_agent.system.console import say
 
 KEPT = 2

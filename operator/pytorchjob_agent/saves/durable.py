@@ -20,7 +20,8 @@ from pathlib import Path
 from pytorchjob_agent.checkpoint import fence
 from pytorchjob_agent.contract.fields import MAX_MEMBERS
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves.directory import make_parent
+from pytorchjob_agent.exchange.file_list import MOST_BYTES, HeldFile, ManifestError
+from pytorchjob_agent.exchange.files import make_parent
 from pytorchjob_agent.saves.held import SourceError
 from pytorchjob_agent.saves.held_saves import (
     Choice,
@@ -29,7 +30,7 @@ from pytorchjob_agent.saves.held_saves import (
     SaveId,
     complete,
 )
-from pytorchjob_agent.saves.manifest import MOST_BYTES, HeldFile, Manifest, ManifestError, id_of
+from pytorchjob_agent.saves.manifest import Manifest, id_of
 
 CHUNK = 8 << 20
 """Bytes that are written and brought to the storage at once."""

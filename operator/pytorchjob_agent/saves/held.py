@@ -14,9 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.file_list import HeldFile, ManifestError
+from pytorchjob_agent.exchange.files import open_file
 from pytorchjob_agent.saves import directory, naming
 from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId, complete
-from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError
+from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.system.first_text import first_text
 
 KEPT = 2
@@ -105,7 +107,7 @@ class HeldSaves:
         """
         file = manifest.files[place]
         for path in (self.path(manifest, place), self.root / file.path):
-            with suppress(OSError), directory.open_file(path) as source:
+            with suppress(OSError), open_file(path) as source:
                 found = os.fstat(source.fileno())
                 if (found.st_size, found.st_mtime_ns) == (file.size, file.mtime_ns):
                     return os.pread(source.fileno(), most, offset)

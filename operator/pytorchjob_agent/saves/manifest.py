@@ -6,37 +6,25 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self
 
+from pytorchjob_agent.exchange.file_list import (
+    LONGEST_PATH,
+    HeldFile,
+    ManifestError,
+    are_apart,
+    is_name,
+    link_stays_inside,
+)
 from pytorchjob_agent.saves import naming
 from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, HeldSave, SaveId, round_of
 
 MOST_FILES = 4096
-MOST_BYTES = 2 * 2**20
-"""Bytes of a manifest; a save with a longer one is not held."""
-_LONGEST_PATH, _DIGITS, _MOST = 1024, 64, 2**53
+_DIGITS, _MOST = 64, 2**53
 _LATEST = 2**63
 """Above all times of change in nanoseconds that a file can have."""
 
 
 Together = tuple[tuple[tuple[str, int], ...], ...]
 """Saves that the script writes: for each, the kinds of its units, and at least how many of each."""
-
-
-class ManifestError(ValueError):
-    """Text that is not a manifest, or names files that no save may have."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldFile:
-    """One file of a save."""
-
-    path: str
-    """Below the checkpoint directory, with slashes."""
-    size: int
-    mtime_ns: int
-    sha256: str
-    """64 hexadecimal digits; empty for a link."""
-    link: str = ""
-    """The target of a symbolic link, which stays within the directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,33 +98,7 @@ def is_inside(path: str) -> bool:
     """Return whether a path with slashes stays below the directory, and out of the agent's own folder."""
     parts = path.split("/")
     plain = all(part not in ("", ".", "..") for part in parts) and is_name(path)
-    return plain and len(path) <= _LONGEST_PATH and parts[0] != naming.OWN_FOLDER
-
-
-def link_stays_inside(path: str, target: str) -> bool:
-    """Return whether a symbolic link leads to another place of the directory: up first, and then only down.
-
-    A way up after a name may begin elsewhere than it seems, because the name may be that of a link.
-    """
-    parts = [part for part in target.split("/") if part not in ("", ".")]
-    up = next((at for at, part in enumerate(parts) if part != ".."), len(parts))
-    plain = not target.startswith("/") and len(target) <= _LONGEST_PATH and is_name(target)
-    return plain and ".." not in parts[up:] and up <= path.count("/")
-
-
-def is_name(text: str) -> bool:
-    """Return whether a file may have this name: JSON may have halves of characters that no file system takes."""
-    try:
-        return b"\0" not in text.encode(errors="surrogateescape")
-    except ValueError:
-        return False
-
-
-def are_apart(paths: Sequence[str]) -> bool:
-    """Return whether no path is there twice or lies below another one: that one may be a link to anywhere."""
-    known = set(paths)
-    above = {path[:at] for path in known for at, letter in enumerate(path) if letter == "/"}
-    return len(known) == len(paths) and known.isdisjoint(above)
+    return plain and len(path) <= LONGEST_PATH and parts[0] != naming.OWN_FOLDER
 
 
 def union(manifests: Sequence[Manifest]) -> Mapping[str, tuple[Manifest, int]]:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from pytorchjob_agent.exchange.files import make_parent
+from pytorchjob_agent.exchange.wire import copy_file
 from pytorchjob_agent.saves import directory, naming
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.held_saves import SaveId
 from pytorchjob_agent.saves.manifest import Manifest, union
 from pytorchjob_agent.saves.recognition import SeenFile
-from pytorchjob_agent.saves.wire import copy_file
 
 
 def place(
@@ -73,7 +74,7 @@ def _remove_empty(folder: Path, root: Path) -> None:
 def _bring(held: HeldSaves, manifest: Manifest, position: int, needed: Sequence[SaveId], *, copies: bool) -> None:
     file = manifest.files[position]
     held.root.mkdir(exist_ok=True)  # the script may have removed it
-    directory.make_parent(held.root, file.path)
+    make_parent(held.root, file.path)
     try:
         receiving = held.receiving(file.size if copies else 0, keep=needed)
         _move(held, manifest, position, receiving, copies=copies)

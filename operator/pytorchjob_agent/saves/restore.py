@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from pytorchjob_agent.exchange.file_list import ManifestError
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.wire import PeerRefusedError
 from pytorchjob_agent.saves import copies
 from pytorchjob_agent.saves.copies import NotHeldError
 from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import FullError, HeldSaves, SourceError
 from pytorchjob_agent.saves.held_saves import Choice
-from pytorchjob_agent.saves.manifest import Manifest, ManifestError
+from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import PeerRefusedError
 
 HOLDER_SECONDS = 30.0
 """How long a member tries to get a part while none of those that hold it answers with it."""

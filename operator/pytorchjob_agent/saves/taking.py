@@ -10,11 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.file_list import MOST_BYTES, HeldFile
+from pytorchjob_agent.exchange.files import open_file
 from pytorchjob_agent.saves import formats, naming
-from pytorchjob_agent.saves.directory import open_file
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.held_saves import LABEL_LIMIT, SaveId
-from pytorchjob_agent.saves.manifest import MOST_BYTES, MOST_FILES, HeldFile, Manifest, Together
+from pytorchjob_agent.saves.manifest import MOST_FILES, Manifest, Together
 from pytorchjob_agent.saves.recognition import Identity, SeenFile
 
 _CHUNK = 1 << 20

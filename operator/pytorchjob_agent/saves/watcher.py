@@ -9,14 +9,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytorchjob_agent.exchange.file_list import ManifestError
+from pytorchjob_agent.exchange.files import open_for_writing
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.wire import PeerRefusedError
 from pytorchjob_agent.saves import copies, directory, naming
 from pytorchjob_agent.saves.bounded import Progress, while_it_moves
 from pytorchjob_agent.saves.held import FullError, HeldSaves
-from pytorchjob_agent.saves.manifest import Manifest, ManifestError
+from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.recognition import Local, Recognition, Scan, SeenFile
 from pytorchjob_agent.saves.rename_watch import RenameWatch
-from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.taking import (
     Bursts,
     NotTakenError,
@@ -27,7 +30,6 @@ from pytorchjob_agent.saves.taking import (
     Writer,
     is_proved,
 )
-from pytorchjob_agent.saves.wire import PeerRefusedError
 from pytorchjob_agent.system import processes
 from pytorchjob_agent.system.console import say
 
@@ -191,7 +193,7 @@ class SaveWatcher:
             self._scan_cost = time.monotonic() - started
             return
         self._scan_cost = 0.0
-        opened = directory.open_for_writing(self._held.root, os.getpid())
+        opened = open_for_writing(self._held.root, os.getpid())
         files = directory.read(self._held.root, opened)
         alive = all(processes.is_alive(pid) for pid in self._pids)
         files = directory.still(before, files, self._renames.written())

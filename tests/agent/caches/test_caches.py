@@ -14,7 +14,7 @@ from pytorchjob_agent.caches.listing import CachedFile
 from pytorchjob_agent.caches.sources import Source
 from pytorchjob_agent.contract.cache_rules import CACHES, CacheRules
 from pytorchjob_agent.contract.reading import ContractError
-from pytorchjob_agent.saves.wire import PeerRefusedError
+from pytorchjob_agent.exchange.wire import PeerRefusedError
 
 NOW = 10**18
 OWN = Source(0, "a", 1, "key", 0)

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.caches import exchange
+from pytorchjob_agent.caches import exchange, round_caches
 from pytorchjob_agent.caches.directory import CacheFolder
 from pytorchjob_agent.caches.exchange import CacheServer, Fetch
 from pytorchjob_agent.caches.pod import PodCaches
+from pytorchjob_agent.caches.round_caches import NoCaches, SharedCaches
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_agent.rendezvous import round_caches
-from pytorchjob_agent.rendezvous.round_caches import NoCaches, SharedCaches
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.wire import PeerConnection, PeerRefusedError
+from pytorchjob_agent.rendezvous.extension import OpenRound
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import PeerConnection, PeerRefusedError
 from tests.agent.rendezvous.stores import Store
 from tests.agent.saves.keys import KEYS, draw, greet
 
@@ -235,13 +235,17 @@ def member(store: Store, rank: int, size: int = 2) -> SignedStore:
     return SignedStore(store, assigned)
 
 
+def opened(store: SignedStore, *, goes_on: bool = True) -> OpenRound:
+    return OpenRound(store.assigned, store, lambda: store, lambda: goes_on)
+
+
 def shared(folder: CacheFolder, key: str = KEY) -> SharedCaches:
     return SharedCaches(PodCaches(key, folder), "127.0.0.1")
 
 
 def bring(caches: SharedCaches, store: SignedStore) -> None:
-    caches.open(store, lambda: store, lambda: True)
-    caches.wait(lambda: True)
+    caches.open(opened(store))
+    caches.wait(opened(store))
 
 
 def test_members_find_each_other_in_the_store(own: CacheFolder, theirs: CacheFolder) -> None:
@@ -255,10 +259,10 @@ def test_members_find_each_other_in_the_store(own: CacheFolder, theirs: CacheFol
 
 def test_members_that_are_late_are_waited_for(own: CacheFolder, theirs: CacheFolder) -> None:
     store, full, empty = Store(), shared(theirs), shared(own)
-    empty.open(member(store, 1), lambda: member(store, 1), lambda: True)
+    empty.open(opened(member(store, 1)))
     time.sleep(4)  # the other one stops its workers meanwhile
     bring(full, member(store, 0))
-    empty.wait(lambda: True)
+    empty.wait(opened(member(store, 1)))
     assert content(own) == content(theirs)
     full.close()
     empty.close()
@@ -269,7 +273,7 @@ def test_members_without_caches_cost_a_new_pod_no_time(
 ) -> None:
     monkeypatch.setattr(round_caches, "FETCH_SECONDS", inf)
     store, caches = Store(), shared(own)
-    NoCaches().open(member(store, 0), lambda: member(store, 0), lambda: True)
+    NoCaches().open(opened(member(store, 0)))
     bring(caches, member(store, 1))
     assert not own.fill()
     assert not capsys.readouterr().err
@@ -281,7 +285,7 @@ def test_an_agent_of_an_earlier_version_publishes_nothing_and_is_named(
 ) -> None:
     monkeypatch.setattr(round_caches, "FETCH_SECONDS", 0.05)
     caches = shared(own)
-    caches.open(member(Store(), 1), lambda: member(Store(), 1), lambda: True)
+    caches.open(opened(member(Store(), 1)))
     assert caches._thread is not None
     caches._thread.join()
     assert "node 0 has not published its caches within 0.05 s" in capsys.readouterr().err
@@ -304,7 +308,7 @@ def test_workers_start_when_a_peer_is_silent(own: CacheFolder, monkeypatch: pyte
 
 def test_a_round_that_ends_ends_the_wait(own: CacheFolder) -> None:
     store, caches = member(Store(), 1), shared(own)
-    caches.open(store, lambda: store, lambda: False)
-    caches.wait(lambda: False)
+    caches.open(opened(store, goes_on=False))
+    caches.wait(opened(store, goes_on=False))
     assert not caches._asked, "the next round asks again"
     caches.close()

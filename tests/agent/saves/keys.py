@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import Challenge, PeerConnection
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.wire import Challenge, PeerConnection
 from pytorchjob_operator.kube import certificate
 
 

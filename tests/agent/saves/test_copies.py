@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.file_list import HeldFile, ManifestError, link_stays_inside
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.wire import PeerConnection, PeerRefusedError
 from pytorchjob_agent.saves import copies, directory
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import FullError, HeldSaves
 from pytorchjob_agent.saves.held_saves import Choice, SaveId
-from pytorchjob_agent.saves.manifest import HeldFile, Manifest, ManifestError, Together, link_stays_inside
+from pytorchjob_agent.saves.manifest import Manifest, Together
 from pytorchjob_agent.saves.placing import place, set_aside
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import PeerConnection, PeerRefusedError
 from tests.agent.saves.keys import KEYS, draw, greet, members
 
 ROUND = RoundId(1, 1)

@@ -12,6 +12,7 @@ import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.file_list import HeldFile
 from pytorchjob_agent.saves import drain_choice, durable
 from pytorchjob_agent.saves.bounded import Progress, while_it_moves
 from pytorchjob_agent.saves.drain import Drain, Patience, RoundOfDrains
@@ -20,7 +21,7 @@ from pytorchjob_agent.saves.durable import DurableSaves
 from pytorchjob_agent.saves.durable_tier import DurableTier
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import Choice, HeldSave, SaveId
-from pytorchjob_agent.saves.manifest import HeldFile, Manifest
+from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.recognition import Local
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher

@@ -12,11 +12,12 @@ import pytest
 
 from pytorchjob_agent.checkpoint.fence import FencedError
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.file_list import HeldFile
 from pytorchjob_agent.saves import durable
 from pytorchjob_agent.saves.durable import CHUNK, DurableSaves
 from pytorchjob_agent.saves.held import SourceError
 from pytorchjob_agent.saves.held_saves import Choice, Parts, SaveId
-from pytorchjob_agent.saves.manifest import HeldFile, Manifest
+from pytorchjob_agent.saves.manifest import Manifest
 
 ONE, TWO = RoundId(1, 1), RoundId(1, 2)
 Contents = dict[str, bytes]

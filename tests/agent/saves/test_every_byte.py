@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
+from pytorchjob_agent.exchange.file_list import ManifestError
+from pytorchjob_agent.exchange.wire import PeerRefusedError
 from pytorchjob_agent.saves import copies, directory, formats
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import Choice
-from pytorchjob_agent.saves.manifest import ManifestError
 from pytorchjob_agent.saves.recognition import Recognition, Scan
 from pytorchjob_agent.saves.taking import Taking, Writer
-from pytorchjob_agent.saves.wire import PeerRefusedError
 from tests.agent.saves import test_recognition as simulated
 from tests.agent.saves.keys import KEYS
 from tests.waiting import until

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import DurableRules
+from pytorchjob_agent.exchange.wire import PeerRefusedError
 from pytorchjob_agent.saves import copies
 from pytorchjob_agent.saves.copies import SaveServer
 from pytorchjob_agent.saves.durable import DurableSaves
@@ -15,7 +16,6 @@ from pytorchjob_agent.saves.held_saves import Choice, SaveId
 from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer
 from pytorchjob_agent.saves.restore import Fetching, MissingError, PartSources
-from pytorchjob_agent.saves.wire import PeerRefusedError
 from tests.agent.saves.keys import draw, members
 from tests.agent.saves.test_copies import ROUND, held_by, make
 

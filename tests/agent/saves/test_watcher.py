@@ -9,9 +9,9 @@ from typing import BinaryIO
 import pytest
 
 from pytorchjob_agent.contract.messages import RoundId
-from pytorchjob_agent.saves import directory
+from pytorchjob_agent.exchange.files import open_file
+from pytorchjob_agent.saves import directory, watcher
 from pytorchjob_agent.saves.copies import SaveServer
-from pytorchjob_agent.saves.directory import open_file
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.held_saves import HeldSave
 from pytorchjob_agent.saves.manifest import MOST_FILES
@@ -130,7 +130,7 @@ def test_a_save_that_is_opened_again_between_two_readings_is_not_taken(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was renamed into place, and would be complete at once."""
-    search, again = directory.open_for_writing, list[BinaryIO]()
+    search, again = watcher.open_for_writing, list[BinaryIO]()
     scans = []
 
     def then_opened(root: Path, ancestor: int) -> set[tuple[int, int]]:
@@ -141,7 +141,7 @@ def test_a_save_that_is_opened_again_between_two_readings_is_not_taken(
             again[0].write(b"...")
         return found
 
-    monkeypatch.setattr(directory, "open_for_writing", then_opened)
+    monkeypatch.setattr(watcher, "open_for_writing", then_opened)
     (member.root / "latest.tmp").write_bytes(b"first")
     os.replace(member.root / "latest.tmp", member.root / "latest.pt")
     until(lambda: len(scans) > 2)

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
 from pytorchjob_agent.contract.messages import Assigned
-from pytorchjob_agent.rendezvous.save_agreement import NotStartedError, SaveAgreement
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import directory, placing
 from pytorchjob_agent.saves.bounded import STORAGE
@@ -26,8 +27,8 @@ from pytorchjob_agent.saves.manifest import Manifest
 from pytorchjob_agent.saves.peers import Peer, targets
 from pytorchjob_agent.saves.recognition import Local, SeenFile
 from pytorchjob_agent.saves.restore import Fetching, MissingError, PartSources
-from pytorchjob_agent.saves.round_keys import RoundKeys
 from pytorchjob_agent.saves.round_start import Start, StartKind
+from pytorchjob_agent.saves.save_agreement import SaveAgreement
 from pytorchjob_agent.saves.taking import Writer
 from pytorchjob_agent.saves.watcher import RoundOfSaves, SaveWatcher
 from pytorchjob_agent.system.background import Call
@@ -43,85 +44,26 @@ _NO_PORT = 1
 """A member that holds nothing serves nothing; its place has a port all the same."""
 
 
-class RoundSaves(Protocol):
-    """What the membership and the loop call."""
+class NoSaves(Extension):
+    """The job has spec.agent.checkpoint, but this member cannot use its directory: nothing is held."""
 
-    @property
-    def problem(self) -> str:
-        """Why the last checkpoint is not kept or not copied; empty without a problem."""
-
-    def over(self, *, clean: bool) -> None:
-        """All workers have ended; `clean`: with success."""
-
-    def settled(self, *, ended: bool) -> bool:
-        """Return whether a pod that leaves has copied its last save; `ended`: its workers have ended with success."""
-
-    def finished(self) -> bool:
-        """Return whether the last save of workers that ended with success is durable, or has had its time."""
-
-    def leave(self, by: float) -> None:
-        """The agent ends: wait until the newest save is durable, up to this monotonic time and ten seconds at most."""
-
-    def prepare(self) -> None:
-        """The agent is about to join: read what durable storage has."""
-
-    def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
-        """A round begins: return once all members have the files of the save that they agreed on.
-
-        `goes_on`: the round has not ended. Raises NotStartedError if a member has none, RuntimeError without a store.
-        """
-
-    def begin(self, pids: Collection[int]) -> None:
-        """The workers of the round have started."""
-
-    def close(self) -> None:
-        """The agent ends."""
-
-
-class NoSaves:
-    """Nothing is held. With a problem, the job has spec.agent.checkpoint, but this member cannot use its directory."""
-
-    def __init__(self, problem: str = "", address: str = "") -> None:
-        """Take the reason, if the job wants checkpoints."""
+    def __init__(self, problem: str, address: str) -> None:
+        """Take the reason."""
         self._problem, self._address = problem, address
 
     @property
     def problem(self) -> str:
-        """The reason, if the job wants checkpoints."""
+        """The reason."""
         return self._problem
 
-    def over(self, *, clean: bool) -> None:
-        """Do nothing."""
-
-    def settled(self, *, ended: bool) -> bool:
-        """Return True: there is nothing to copy."""
-        return True
-
-    def finished(self) -> bool:
-        """Return True: there is nothing to copy."""
-        return True
-
-    def leave(self, by: float) -> None:
-        """Do nothing."""
-
-    def prepare(self) -> None:
-        """Do nothing."""
-
-    def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
+    def open(self, round_: OpenRound) -> None:
         """Start the round only if no other member starts from a save."""
-        if self._problem:
-            agreement = SaveAgreement(connect(), goes_on)
-            start = agreement.decide(Peer(assigned.rank, self._address, _NO_PORT, "", ""))
-            agreement.confirm(self._problem if start.kind is StartKind.RESTORE else "")
-
-    def begin(self, pids: Collection[int]) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+        agreement = SaveAgreement(round_.connect(), round_.goes_on)
+        start = agreement.decide(Peer(round_.assigned.rank, self._address, _NO_PORT, "", ""))
+        agreement.confirm(self._problem if start.kind is StartKind.RESTORE else "")
 
 
-class MemorySaves:
+class MemorySaves(Extension):
     """The saves of an agent whose job has spec.agent.checkpoint."""
 
     def __init__(self, rules: CheckpointRules, job: str, address: str, nproc: int) -> None:
@@ -176,8 +118,9 @@ class MemorySaves:
         """Read what durable storage has, while the agent has no workers."""
         self._stored = () if self._tier is None else self._tier.offered()
 
-    def open(self, assigned: Assigned, connect: Callable[[], SignedStore], goes_on: Callable[[], bool]) -> None:
+    def open(self, round_: OpenRound) -> None:
         """Agree on a save, bring it in place, and wait until all members have it."""
+        assigned, connect = round_.assigned, round_.connect
         keys = RoundKeys.of(assigned)
         self._server.use(keys)
         if self._tier is not None:
@@ -191,9 +134,9 @@ class MemorySaves:
         except OSError as error:
             problem = f"CheckpointDirectoryUnusable: {self._rules.directory}: {error}"
             self._watcher.report(problem)
-            NoSaves(problem, self._address).open(assigned, connect, goes_on)
+            NoSaves(problem, self._address).open(round_)
             return
-        agreement = SaveAgreement(connect(), goes_on)
+        agreement = SaveAgreement(connect(), round_.goes_on)
         start = agreement.decide(own)
         failure = ""
         try:
@@ -362,10 +305,14 @@ def _fingerprint(files: Sequence[SeenFile]) -> str:
     return sha256(json.dumps(listed).encode()).hexdigest()[:32] if listed else ""
 
 
-def create(rules: CheckpointRules | None, job: str, address: str, nproc: int) -> RoundSaves:
-    """Return the saves of this agent; if its directory cannot be used, it trains without them and prints why."""
+def create(environ: Mapping[str, str], job: str, address: str, nproc: int) -> Extension:
+    """Return the saves of this agent; if its directory cannot be used, it trains without them and prints why.
+
+    Raises ContractError.
+    """
+    rules = CheckpointRules.from_env(environ)
     if rules is None:
-        return NoSaves()
+        return Extension()
     try:
         return MemorySaves(rules, job, address, nproc)
     except OSError as error:

@@ -8,11 +8,12 @@ import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_agent.rendezvous.round_saves import MemorySaves
-from pytorchjob_agent.rendezvous.save_agreement import NotStartedError, SaveAgreement
+from pytorchjob_agent.rendezvous.extension import NotStartedError, OpenRound
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.held_saves import HeldSave, SaveId
 from pytorchjob_agent.saves.peers import Peer
+from pytorchjob_agent.saves.round_saves import MemorySaves
+from pytorchjob_agent.saves.save_agreement import SaveAgreement
 from tests.agent.rendezvous.stores import Store
 from tests.waiting import held_by_another_thread
 
@@ -30,7 +31,7 @@ ZERO = replace(ONE, rank=0, first_rank=0)
 def test_a_directory_that_hangs_keeps_no_round_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: tuple[HeldSave, ...], starts: bool
 ) -> None:
-    monkeypatch.setattr("pytorchjob_agent.rendezvous.round_saves._OFFER_SECONDS", 0.5)
+    monkeypatch.setattr("pytorchjob_agent.saves.round_saves._OFFER_SECONDS", 0.5)
     store, failed = Store(), list[NotStartedError]()
     saves = MemorySaves(CheckpointRules(str(tmp_path), 10**6), "job", "127.0.0.1", 1)
 
@@ -46,7 +47,7 @@ def test_a_directory_that_hangs_keeps_no_round_waiting(
     other.start()
     with held_by_another_thread(saves._held._lock):
         try:
-            saves.open(ONE, lambda: SignedStore(store, ONE), lambda: True)
+            saves.open(OpenRound(ONE, SignedStore(store, ONE), lambda: SignedStore(store, ONE), lambda: True))
         except NotStartedError as error:
             failed.append(error)
     other.join()

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pytorchjob_agent.saves.manifest import MOST_BYTES, HeldFile, ManifestError
+from pytorchjob_agent.exchange.file_list import MOST_BYTES, HeldFile, ManifestError
 
 CALL_SECONDS = 10.0
 """A peer that sends nothing for this long is given up."""

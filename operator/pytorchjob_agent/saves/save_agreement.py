@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from pytorchjob_agent.rendezvous.extension import NotStartedError, RoundEndedError
 from pytorchjob_agent.rendezvous.published import Published
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import round_start
@@ -22,14 +23,6 @@ _RESTORE_SECONDS = 1800.0
 """How long it waits until all have their files. With a coordinator, a member that is lost ends the round before."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
 _ALL_WELL = "ok"
-
-
-class NotStartedError(Exception):
-    """The workers of this round do not start: a member cannot have its files; the text has the reason."""
-
-
-class RoundEndedError(NotStartedError):
-    """The round has ended before its workers started."""
 
 
 class SaveAgreement:

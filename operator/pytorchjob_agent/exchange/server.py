@@ -5,8 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pytorchjob_agent.saves.round_keys import RoundKeys, member_of
-from pytorchjob_agent.saves.wire import (
+from pytorchjob_agent.exchange.round_keys import RoundKeys, member_of
+from pytorchjob_agent.exchange.wire import (
     CALL_SECONDS,
     LINE_LIMIT,
     PATIENCE,

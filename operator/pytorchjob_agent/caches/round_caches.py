@@ -4,16 +4,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
 
 from pytorchjob_agent.caches import pod, sources
 from pytorchjob_agent.caches.exchange import CacheServer, Fetch
 from pytorchjob_agent.caches.pod import PodCaches
 from pytorchjob_agent.caches.sources import Source
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.wire import PeerRefusedError
+from pytorchjob_agent.rendezvous.extension import Extension, OpenRound
 from pytorchjob_agent.rendezvous.published import Awaited, Published
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.wire import PeerRefusedError
 from pytorchjob_agent.system.console import say
 
 FETCH_SECONDS = 20.0
@@ -28,35 +28,16 @@ Connect = Callable[[], SignedStore]
 GoesOn = Callable[[], bool]
 
 
-class RoundCaches(Protocol):
-    """What the membership calls."""
-
-    def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
-        """A round begins: publish what is here, and begin to fetch. `goes_on`: the round has not ended."""
-
-    def wait(self, goes_on: GoesOn) -> None:
-        """Wait until the caches are fetched, for a bounded time."""
-
-    def close(self) -> None:
-        """The agent ends."""
-
-
-class NoCaches:
+class NoCaches(Extension):
     """Without the operator's directory for caches: nothing is offered and nothing fetched."""
 
-    def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
+    def open(self, round_: OpenRound) -> None:
         """Publish that there are none."""
         with suppress(OSError, RuntimeError):  # the round's store is gone, and so is the round
-            _published(store).write(_NONE)
-
-    def wait(self, goes_on: GoesOn) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+            _published(round_.store).write(_NONE)
 
 
-class SharedCaches:
+class SharedCaches(Extension):
     """The caches of an agent that exchanges them with the other members."""
 
     def __init__(self, caches: PodCaches, address: str) -> None:
@@ -69,9 +50,9 @@ class SharedCaches:
         """Whether the members of a round were asked already; from then on the workers make what is missing."""
         self._until, self._cleared_ns = 0.0, 0
 
-    def open(self, store: SignedStore, connect: Connect, goes_on: GoesOn) -> None:
+    def open(self, round_: OpenRound) -> None:
         """Publish how full the caches are. If they are empty, fetch them in a thread of its own."""
-        keys, folder = RoundKeys.of(store.assigned), self._caches.folder
+        store, keys, folder = round_.store, RoundKeys.of(round_.assigned), self._caches.folder
         self._server.use(keys)
         self._thread = self._fetch = None
         if not keys.secret:
@@ -87,18 +68,18 @@ class SharedCaches:
             return
         self._until = time.monotonic() + FETCH_SECONDS
         self._fetch = Fetch(folder, self._caches.key, keys)
-        work = (own, connect, goes_on, self._fetch)
+        work = (own, round_.connect, round_.goes_on, self._fetch)
         self._thread = threading.Thread(target=self._search, args=work, name="caches", daemon=True)
         self._thread.start()
 
-    def wait(self, goes_on: GoesOn) -> None:
+    def wait(self, round_: OpenRound) -> None:
         """Wait for the fetch; when its time is over, it ends and the workers start."""
         thread, fetch = self._thread, self._fetch
         if thread is None or fetch is None:
             return
-        while thread.is_alive() and goes_on() and time.monotonic() < self._until:
+        while thread.is_alive() and round_.goes_on() and time.monotonic() < self._until:
             thread.join(_PAUSE)
-        self._asked = goes_on()
+        self._asked = round_.goes_on()
         fetch.end()
 
     def close(self) -> None:
@@ -147,7 +128,7 @@ def _published(store: SignedStore) -> Published[Source]:
     return Published(store, "caches", Source.from_json)
 
 
-def create(env: Mapping[str, str], address: str) -> RoundCaches:
+def create(env: Mapping[str, str], address: str) -> Extension:
     """Return the caches of this agent; without the operator's directory, or a port, there are none to exchange."""
     caches = pod.open_caches(env)
     if caches is None:

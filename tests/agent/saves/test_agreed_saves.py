@@ -10,11 +10,12 @@ import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_agent.rendezvous.round_saves import MemorySaves, NoSaves, RoundSaves
-from pytorchjob_agent.rendezvous.save_agreement import NotStartedError, RoundEndedError, SaveAgreement
+from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, RoundEndedError
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest
+from pytorchjob_agent.saves.round_saves import MemorySaves, NoSaves
+from pytorchjob_agent.saves.save_agreement import SaveAgreement
 from tests.agent.saves.test_copies import make
 from tests.simulation.saves import Store
 
@@ -28,7 +29,7 @@ class Members:
 
     def __init__(self, *directories: Path | None) -> None:
         self.directories = directories
-        self.saves: list[RoundSaves] = [
+        self.saves: list[Extension] = [
             NoSaves("its directory cannot be used", "127.0.0.1") if path is None else _memory(path)
             for path in directories
         ]
@@ -45,7 +46,9 @@ class Members:
             id_ = RoundId(1, self.number)
             assigned = Assigned(id_, rank, size, rank, size, "127.0.0.1", 1, 0, secret="secret")
             try:
-                self.saves[rank].open(assigned, lambda: SignedStore(store, assigned), lambda: not late.is_set())
+                own = SignedStore(store, assigned)
+                open_round = OpenRound(assigned, own, lambda: SignedStore(store, assigned), lambda: not late.is_set())
+                self.saves[rank].open(open_round)
             except NotStartedError as error:
                 return str(error)
             self.saves[rank].begin([os.getpid()])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.saves.round_keys import RoundKeys
-from pytorchjob_agent.saves.server import PeerServer
-from pytorchjob_agent.saves.wire import PATIENCE, PeerConnection, PeerRefusedError
+from pytorchjob_agent.exchange.round_keys import RoundKeys
+from pytorchjob_agent.exchange.server import PeerServer
+from pytorchjob_agent.exchange.wire import PATIENCE, PeerConnection, PeerRefusedError
 from tests.agent.crowd import Crowd
 from tests.agent.saves.keys import KEYS, draw
 from tests.waiting import until

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.coordinator_endpoint import SERVER_NAME
-from pytorchjob_agent.saves.round_keys import RoundKeys
+from pytorchjob_agent.exchange.round_keys import RoundKeys
 from tests.agent.saves.keys import KEYS, as_server, draw
 
 Client = Callable[[socket.socket], socket.socket]

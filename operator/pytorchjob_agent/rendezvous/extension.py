@@ -1,0 +1,125 @@
+"""What a member can do besides its rounds: the one seam between the core of the agent and everything optional.
+
+An extension has a folder of its own, and a line in `pytorchjob_agent.extensions`. The core calls it at each point of a
+round, and knows nothing of what it does.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.rendezvous.signed_store import SignedStore
+
+
+class NotStartedError(Exception):
+    """The workers of this round do not start: a member cannot have what they need; the text has the reason."""
+
+
+class RoundEndedError(NotStartedError):
+    """The round has ended before its workers started."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRound:
+    """A round whose workers have not started yet."""
+
+    assigned: Assigned
+    store: SignedStore
+    """What members write for each other, by the membership's own connection."""
+    connect: Callable[[], SignedStore]
+    """Makes another connection, for a thread."""
+    goes_on: Callable[[], bool]
+    """False once the round has ended."""
+
+
+class Extension:
+    """Does nothing. Each extension overrides what it needs."""
+
+    @property
+    def problem(self) -> str:
+        """What people should know, as a reason with words behind it; empty without a problem."""
+        return ""
+
+    def prepare(self) -> None:
+        """The agent is about to join a round, without workers."""
+
+    def open(self, round_: OpenRound) -> None:
+        """A round begins. Raises NotStartedError if its workers must not start, RuntimeError without a store."""
+
+    def wait(self, round_: OpenRound) -> None:
+        """Wait, for a bounded time, for what was begun in `open`; all extensions have begun by then."""
+
+    def begin(self, pids: Collection[int]) -> None:
+        """The workers of the round have started."""
+
+    def over(self, *, clean: bool) -> None:
+        """All workers have ended; `clean`: with success."""
+
+    def settled(self, *, ended: bool) -> bool:
+        """Return whether a pod that leaves may go; `ended`: its workers have ended with success."""
+        return True
+
+    def finished(self) -> bool:
+        """Return whether the job may count as done, after workers that ended with success."""
+        return True
+
+    def leave(self, by: float) -> None:
+        """The agent ends, and may take until this monotonic time."""
+
+    def close(self) -> None:
+        """The agent ends: close ports and threads."""
+
+
+class Extensions(Extension):
+    """All extensions of an agent, called in their order."""
+
+    def __init__(self, *all_: Extension) -> None:
+        """Take them in the order in which they open a round."""
+        self.all: Sequence[Extension] = all_
+
+    @property
+    def problem(self) -> str:
+        """Return the first problem."""
+        return next(filter(None, (each.problem for each in self.all)), "")
+
+    def prepare(self) -> None:
+        """Have all of them prepare."""
+        for each in self.all:
+            each.prepare()
+
+    def open(self, round_: OpenRound) -> None:
+        """Have all of them begin, and then wait."""
+        for each in self.all:
+            each.open(round_)
+        for each in self.all:
+            each.wait(round_)
+
+    def begin(self, pids: Collection[int]) -> None:
+        """Tell all of them."""
+        for each in self.all:
+            each.begin(pids)
+
+    def over(self, *, clean: bool) -> None:
+        """Tell all of them."""
+        for each in self.all:
+            each.over(clean=clean)
+
+    def settled(self, *, ended: bool) -> bool:
+        """Return whether none has anything left to do; each of them hears that the pod leaves."""
+        states = [each.settled(ended=ended) for each in self.all]
+        return all(states)
+
+    def finished(self) -> bool:
+        """Return whether none has anything left to do; each of them hears that the workers are done."""
+        states = [each.finished() for each in self.all]
+        return all(states)
+
+    def leave(self, by: float) -> None:
+        """Have all of them leave."""
+        for each in self.all:
+            each.leave(by)
+
+    def close(self) -> None:
+        """Close all of them."""
+        for each in self.all:
+            each.close()

@@ -1,0 +1,80 @@
+"""The core of the agent does without any extension: its folder and its line may go, and nothing else has to change."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.extensions import Pod, create
+from pytorchjob_agent.rendezvous.extension import Extension, Extensions
+
+ROOT = Path(__file__).parents[2]
+EXTENSIONS = ("saves", "caches")
+MEMBERS = "tests/agent/rendezvous/test_members.py"
+"""Real agents and a real coordinator: crashes, lost members, restarts."""
+
+
+class Noted(Extension):
+    """Notes its calls."""
+
+    def __init__(self, name: str, calls: list[str], problem: str = "", *, done: bool = True) -> None:
+        self.name, self.calls, self.told, self.done = name, calls, problem, done
+
+    @property
+    def problem(self) -> str:
+        return self.told
+
+    def settled(self, *, ended: bool) -> bool:
+        self.calls.append(self.name)
+        return self.done
+
+
+def test_all_extensions_hear_that_a_pod_leaves_and_the_last_one_decides() -> None:
+    calls: list[str] = []
+    first, second = Noted("first", calls, done=False), Noted("second", calls, "Full: no room")
+    both = Extensions(first, second)
+    assert not both.settled(ended=False)
+    assert calls == ["first", "second"]
+    assert both.problem == "Full: no room"
+    first.done = True
+    assert both.settled(ended=False)
+
+
+def test_without_settings_there_is_nothing_to_do() -> None:
+    found = create(Pod({}, "job", "127.0.0.1", 1))
+    assert found.problem == ""
+    assert found.finished()
+    found.close()
+
+
+def test_wrong_settings_are_named() -> None:
+    with pytest.raises(ContractError, match="PYTORCHJOB_CHECKPOINT"):
+        create(Pod({"PYTORCHJOB_CHECKPOINT": "no"}, "job", "127.0.0.1", 1))
+
+
+@pytest.mark.torch
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_members_train_and_recover_without_an_extension(tmp_path: Path, name: str) -> None:
+    for folder in ("operator", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    agent = tmp_path / "operator" / "pytorchjob_agent"
+    shutil.rmtree(agent / name)
+    lines = (agent / "extensions.py").read_text().splitlines()
+    named = re.compile(rf"pytorchjob_agent\.{name} import|\bround_{name}\b")
+    (agent / "extensions.py").write_text("\n".join(line for line in lines if not named.search(line)))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", MEMBERS]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{tmp_path}/operator:{tmp_path}"},
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
