@@ -106,7 +106,7 @@ def test_a_creation_that_is_unknown_or_in_the_future_counts_as_now(created: str)
     assert Life(make_job(meta={"creationTimestamp": created})).see(0, *pods(RUN, RUN)).seconds() == {}
 
 
-def test_a_job_that_an_earlier_version_managed_counts_from_now_on() -> None:
+def test_a_job_that_another_operator_managed_counts_from_now_on() -> None:
     life = Life(make_job(template=AGENTS, meta={"creationTimestamp": at(-3600).isoformat()}), agents=True)
     old = make_plan(observed(life.job, *pods(RUN, RUN))).status
     assert old is not None

@@ -176,7 +176,7 @@ def waits_for_its_last_copy() -> Job:
     return job
 
 
-def ends_with_an_agent_of_an_earlier_version() -> Job:
+def ends_with_one_agent_later() -> Job:
     job = trained()
     assert job.round is not None
     job.says(0, Done(job.round, 5.0))
@@ -286,7 +286,7 @@ STORIES = [
         id="the training was over minutes before its last copy",
     ),
     pytest.param(
-        ends_with_an_agent_of_an_earlier_version,
+        ends_with_one_agent_later,
         {STARTUP: 1, RUNNING: 10, TimeClass.OTHER: 5},
         id="an agent does not say when its workers ended",
     ),

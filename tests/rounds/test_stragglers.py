@@ -45,7 +45,7 @@ def test_a_slow_rank_is_reported_with_its_pod_and_for_how_long() -> None:
         pytest.param(
             ({"0 a.py:1 f": 900.0, "0 a.py:7 log": 30.0}, {"0 a.py:1 f": 700.0}), "", id="what only it does is short"
         ),
-        pytest.param(({}, {}), "", id="an agent of an earlier version"),
+        pytest.param(({}, {}), "", id="no rank reports its times"),
         pytest.param(({"x": 5000.0, "": 1.0}, {}), "", id="no place of a worker"),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_rank_of_a_pod_with_several_workers_is_found() -> None:
     assert [(slow.rank, slow.pod) for slow in found] == [(3, "pod-1")]
 
 
-def test_an_agent_of_an_earlier_version_leaves_the_ranks_unknown() -> None:
+def test_without_its_times_a_rank_is_unknown() -> None:
     job = running(3)
     for number in range(1, 9):
         job.says(0, Heartbeat(own_windows=(number,), own_shares=(FAST,)))

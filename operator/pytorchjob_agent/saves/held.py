@@ -272,8 +272,7 @@ class HeldSaves:
             else:
                 os.truncate(lock, 0)
                 os.pwrite(lock, self.job.encode(), 0)
-            with suppress(BlockingIOError):  # an agent of an older version keeps the lock for itself
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return lock
 
     def _load(self) -> None:

@@ -280,7 +280,7 @@ def test_members_without_caches_cost_a_new_pod_no_time(
     caches.close()
 
 
-def test_an_agent_of_an_earlier_version_publishes_nothing_and_is_named(
+def test_an_agent_that_publishes_nothing_is_named(
     own: CacheFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(round_caches, "FETCH_SECONDS", 0.05)
