@@ -1,32 +1,23 @@
-"""Which extensions an agent has: a line for each. Without a line, and without its folder, the agent does without it."""
+"""Which extensions an agent has: a line for each. Without its line and its folder, the agent does without it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import MutableMapping
 
-from pytorchjob_agent.caches import round_caches
-from pytorchjob_agent.rendezvous.extension import Extension, Extensions
-from pytorchjob_agent.saves import round_saves
+from pytorchjob_agent.caches.round_caches import CACHES
+from pytorchjob_agent.rendezvous.extension import Extensions, Pod, Registered
+from pytorchjob_agent.saves.round_saves import SAVES
 
-
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """What an extension may need of the pod that it is in."""
-
-    environ: Mapping[str, str]
-    job: str
-    """The job's uid."""
-    address: str
-    """Where peers reach this pod."""
-    nproc: int
-    """Workers of this pod."""
-
-
-_ALL: tuple[Callable[[Pod], Extension], ...] = (
-    lambda pod: round_caches.create(pod.environ, pod.address),  # it fetches while a save is restored
-    lambda pod: round_saves.create(pod.environ, pod.job, pod.address, pod.nproc),
+_ALL: tuple[Registered, ...] = (
+    CACHES,  # it fetches while a save is restored
+    SAVES,
 )
+
+
+def equip(environ: MutableMapping[str, str]) -> None:
+    """Change the environment as the extensions need it. Raises ContractError."""
+    for each in _ALL:
+        each.equip(environ)
 
 
 def create(pod: Pod) -> Extensions:
     """Return the extensions of this agent. Raises ContractError for wrong settings."""
-    return Extensions(*(make(pod) for make in _ALL))
+    return Extensions(*(each.create(pod) for each in _ALL))

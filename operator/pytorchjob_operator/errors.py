@@ -7,7 +7,7 @@
         ├── NotFound            404: the object does not exist
         ├── Conflict            409: `already_exists`, or another client wrote first
         ├── Expired             410: the watch history is gone; list again (kube/reflector.py)
-        ├── Refused             403 and the like: the user must read the server's message (control/apply.py)
+        ├── RequestRefused      403 and the like: the user must read the server's message (control/apply.py)
         │   └── Leftover        the name belongs to a child of a deleted job, which goes by itself
         └── Unavailable         401, 408, 429, 5xx, no response: the same request may succeed later
 

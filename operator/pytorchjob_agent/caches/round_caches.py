@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 from pytorchjob_agent.caches import pod, sources
@@ -11,7 +11,7 @@ from pytorchjob_agent.caches.pod import PodCaches
 from pytorchjob_agent.caches.sources import Source
 from pytorchjob_agent.exchange.round_keys import RoundKeys
 from pytorchjob_agent.exchange.wire import PeerRefusedError
-from pytorchjob_agent.rendezvous.extension import Extension, OpenRound
+from pytorchjob_agent.rendezvous.extension import Extension, OpenRound, Pod, Registered
 from pytorchjob_agent.rendezvous.published import Awaited, Published
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.system.console import say
@@ -128,13 +128,16 @@ def _published(store: SignedStore) -> Published[Source]:
     return Published(store, "caches", Source.from_json)
 
 
-def create(env: Mapping[str, str], address: str) -> Extension:
+def _create(of: Pod) -> Extension:
     """Return the caches of this agent; without the operator's directory, or a port, there are none to exchange."""
-    caches = pod.open_caches(env)
+    caches = pod.open_caches(of.environ)
     if caches is None:
         return NoCaches()
     try:
-        return SharedCaches(caches, address)
+        return SharedCaches(caches, of.address)
     except OSError as error:
         say(f"warning: no caches are exchanged: {error}")
         return NoCaches()
+
+
+CACHES = Registered(_create, pod.prepare)

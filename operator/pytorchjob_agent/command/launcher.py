@@ -36,7 +36,7 @@ from pytorchjob_agent.contract.repeated import SHORT_SECONDS, why_repeated
 from pytorchjob_agent.contract.termination import TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import own_endpoint, single_node
 from pytorchjob_agent.rendezvous import run as elastic
-from pytorchjob_agent.rendezvous.extension import Extensions
+from pytorchjob_agent.rendezvous.extension import Extensions, Pod
 from pytorchjob_agent.rendezvous.failure_messages import explain
 from pytorchjob_agent.system import network, open_files
 from pytorchjob_agent.system.console import say
@@ -127,7 +127,7 @@ def _standalone(argv: list[str]) -> argparse.Namespace:
 
 
 def _extensions(job: str, address: str, nproc: int) -> Extensions:
-    return extensions.create(extensions.Pod(os.environ, job, address, nproc))
+    return extensions.create(Pod(os.environ, job, address, nproc))
 
 
 def _single_node(args: argparse.Namespace, port: int) -> argparse.Namespace:

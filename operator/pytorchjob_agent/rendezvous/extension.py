@@ -4,7 +4,7 @@ An extension has a folder of its own, and a line in `pytorchjob_agent.extensions
 round, and knows nothing of what it does.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from pytorchjob_agent.contract.messages import Assigned
@@ -30,6 +30,19 @@ class OpenRound:
     """Makes another connection, for a thread."""
     goes_on: Callable[[], bool]
     """False once the round has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """What an extension may need of the pod that it is in."""
+
+    environ: Mapping[str, str]
+    job: str
+    """The job's uid."""
+    address: str
+    """Where peers reach this pod."""
+    nproc: int
+    """Workers of this pod."""
 
 
 class Extension:
@@ -68,6 +81,19 @@ class Extension:
 
     def close(self) -> None:
         """The agent ends: close ports and threads."""
+
+
+def _nothing(environ: MutableMapping[str, str]) -> None:
+    """Leave the environment as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """How an extension comes to life. Both functions may raise ContractError for wrong settings."""
+
+    create: Callable[[Pod], Extension]
+    equip: Callable[[MutableMapping[str, str]], None] = _nothing
+    """Changes the environment of the agent and its workers, before any process has loaded a library."""
 
 
 class Extensions(Extension):

@@ -1,4 +1,4 @@
-"""The part of a round's workers that torch does not manage: progress files, stacks, signs of a hang."""
+"""The part of a round's workers that torch does not manage: their variables, progress files, stacks, signs of a hang."""
 
 import os
 import shutil

@@ -14,7 +14,7 @@ from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
 from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.exchange.round_keys import RoundKeys
-from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound
+from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, Pod, Registered
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import directory, placing
 from pytorchjob_agent.saves.bounded import STORAGE
@@ -305,17 +305,17 @@ def _fingerprint(files: Sequence[SeenFile]) -> str:
     return sha256(json.dumps(listed).encode()).hexdigest()[:32] if listed else ""
 
 
-def create(environ: Mapping[str, str], job: str, address: str, nproc: int) -> Extension:
-    """Return the saves of this agent; if its directory cannot be used, it trains without them and prints why.
-
-    Raises ContractError.
-    """
-    rules = CheckpointRules.from_env(environ)
+def _create(pod: Pod) -> Extension:
+    """Return the saves of this agent; if its directory cannot be used, it trains without them and prints why."""
+    rules = CheckpointRules.from_env(pod.environ)
     if rules is None:
         return Extension()
     try:
-        return MemorySaves(rules, job, address, nproc)
+        return MemorySaves(rules, pod.job, pod.address, pod.nproc)
     except OSError as error:
         problem = f"CheckpointDirectoryUnusable: no checkpoint is kept in memory: {error}"
         say(f"warning: {problem}")
-        return NoSaves(problem, address)
+        return NoSaves(problem, pod.address)
+
+
+SAVES = Registered(_create)

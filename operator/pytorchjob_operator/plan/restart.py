@@ -1,7 +1,7 @@
 """What to do about a failed pod: replace it, end the job, or wait until the pod is gone.
 
 The table is training-operator v1's (contract A.10, A.11). It decides about pods only. The kubelet restarts containers
-inside a running pod (`Always`, `OnFailure`), and `rounds/running` decides about failed training processes. One row is
+inside a running pod (`Always`, `OnFailure`), and `rounds/budget` decides about failed training processes. One row is
 new: a pod whose agent found its node unfit is replaced, because the kubelet would restart it on the same node.
 """
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.caches.settings import HUB_CHOICES, VARIABLES
 from pytorchjob_agent.contract import coordinator_endpoint
 from pytorchjob_agent.contract.environment import GRACE, PREFLIGHT, TERMINATION_LOG
 from pytorchjob_agent.contract.termination import TerminationMessage
@@ -193,8 +192,9 @@ class Job:
 @contextmanager
 def led(folder: Path) -> Iterator[Job]:
     """A job whose coordinator leads; nothing of it is left behind."""
-    places = {*VARIABLES.values(), *HUB_CHOICES}  # torch sets some of them in the process of a test
-    foreign = {name for name in os.environ if name.startswith(("PET_", "PYTORCHJOB_")) or name in places}
+    places = ("TORCHINDUCTOR_", "TRITON_", "CUDA_CACHE", "HF_", "HUGGINGFACE_", "TRANSFORMERS_", "XDG_CACHE")
+    # torch sets some of them in the process of a test
+    foreign = {name for name in os.environ if name.startswith(("PET_", "PYTORCHJOB_", *places))}
     clean = {name: value for name, value in os.environ.items() if name not in foreign}
     env = {
         **clean,
