@@ -3,8 +3,8 @@
 This file has the variables that describe the replica and its rendezvous, and those that set up the agent. Further
 variables: the coordinator's address in `coordinator_endpoint`, the hang rules in `hang_rules`, and the paths of the
 files between agent and worker in `script/progress_file` and `workers/startup`. What a worker gets of the agent besides
-is gathered in `rendezvous/round_workers`, and what extensions change in `extensions`. The agent reads this environment in
-`command/launcher_process`.
+is gathered in `rendezvous/round_workers`, and what extensions change in `extensions`. The agent reads this environment
+in `command/launcher_process`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The part of a round's workers that torch does not manage: their variables, progress files, stacks, signs of a hang."""
+"""What torch does not manage of a round's workers: their variables, progress files, stacks, signs of a hang."""
 
 import os
 import shutil
