@@ -66,7 +66,7 @@ class Bursts:
         self._known: dict[frozenset[str], Counter[str]] = {}
         self._last: list[tuple[Counter[str], float]] = []
         """What has changed since a kind changed twice, and when: perhaps not yet all of a save."""
-        self._pending: tuple[frozenset[str], float] | None = None
+        self._pending: tuple[Mapping[str, object], float] | None = None
         self._restored = frozenset[str]()
 
     @property
@@ -84,8 +84,8 @@ class Bursts:
         """Note the units with which a round starts: an agent that has seen no save yet awaits all that they have."""
         self._restored, self._pending = frozenset(units), None
 
-    def is_whole(self, changed: Collection[str], now: float, *, ended: bool = False) -> bool:
-        """Return whether these changed units are all of a save. `now` in seconds.
+    def is_whole(self, changed: Mapping[str, object], now: float, *, ended: bool = False) -> bool:
+        """Return whether these changed units, with what is in them, are all of a save. `now` in seconds.
 
         `ended`: the workers have been killed. A part of a known save counts as a save of its own after ten seconds, or
         when the next one has begun. While each file has been written once at most, all of them are of one step.
@@ -105,20 +105,23 @@ class Bursts:
         if saves and not any(kinds.keys() <= save.keys() for save in saves):
             return not ended or not (self._known or self._restored)
         if self._pending is None or Counter(map(naming.kind, self._pending[0])) != kinds:
-            self._pending = (frozenset(changed), now)
+            self._pending = (changed, now)
         return not ended and now - self._pending[1] >= ALONE_SECONDS
 
-    def _learn_from_next(self, changed: Collection[str]) -> None:
-        """If these units have one of a later step, note that what was awaited before was a whole save.
+    def _learn_from_next(self, changed: Mapping[str, object]) -> None:
+        """If one of these units is of a later save, note that what was awaited before was a whole save."""
+        earlier: Mapping[str, object] = {} if self._pending is None else self._pending[0]
+        if any(self._follows(unit, what, earlier) for unit, what in changed.items()):
+            save = Counter(map(naming.kind, earlier))
+            self._known[frozenset(save)] = save
 
-        The shards of one step have a number in common.
-        """
-        earlier = frozenset[str]() if self._pending is None else self._pending[0]
-        for unit in {*changed} - earlier - self._restored:
-            alike = [each for each in earlier - self._restored if naming.kind(each) == naming.kind(unit)]
-            if alike and not any(naming.have_a_number_in_common(unit, each) for each in alike):
-                save = Counter(map(naming.kind, earlier))
-                self._known[frozenset(save)] = save
+    def _follows(self, unit: str, what: object, earlier: Mapping[str, object]) -> bool:
+        """Return whether a unit was written again since, or is of a later step: shards of one share a number."""
+        if unit in earlier:
+            return earlier[unit] != what
+        new = [each for each in earlier if each not in self._restored and naming.kind(each) == naming.kind(unit)]
+        later = bool(new) and not any(naming.have_a_number_in_common(unit, each) for each in new)
+        return later and unit not in self._restored
 
     def _replaces_all(self, changed: Collection[str]) -> bool:
         """Return whether each restored unit has changed, or has successors of its kind under other names.

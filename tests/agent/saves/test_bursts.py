@@ -1,11 +1,18 @@
 """Which files a script saves together: what is taken as a save, and what waits for the rest."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from pytorchjob_agent.saves.taking import ALONE_SECONDS, Bursts
 
 PAIR = ("model.pt", "optimizer.pt")
 SHARDS = ("model-1-of-3.pt", "model-2-of-3.pt", "model-3-of-3.pt")
+
+
+def written(units: Iterable[str], what: str = "once") -> dict[str, object]:
+    """These units, with what is in them."""
+    return dict.fromkeys(units, what)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +35,7 @@ SHARDS = ("model-1-of-3.pt", "model-2-of-3.pt", "model-3-of-3.pt")
 def test_what_was_written_together_is_awaited_together(
     before: list[tuple[str, ...]], changed: tuple[str, ...], is_whole: bool
 ) -> None:
-    assert learned(before).is_whole(changed, 0.0) is is_whole
+    assert learned(before).is_whole(written(changed), 0.0) is is_whole
 
 
 @pytest.mark.parametrize(
@@ -44,7 +51,7 @@ def test_what_was_written_together_is_awaited_together(
 def test_after_a_kill_only_what_is_known_to_be_whole_counts(
     before: list[tuple[str, ...]], changed: tuple[str, ...], is_whole: bool
 ) -> None:
-    assert learned(before).is_whole(changed, 0.0, ended=True) is is_whole
+    assert learned(before).is_whole(written(changed), 0.0, ended=True) is is_whole
 
 
 def learned(saves: list[tuple[str, ...]]) -> Bursts:
@@ -53,22 +60,22 @@ def learned(saves: list[tuple[str, ...]]) -> Bursts:
     bursts, now = Bursts(), -10.0 - sum(pauses)
     for save, pause in zip(saves, pauses, strict=True):
         now += pause
-        bursts.is_whole(save, now)
+        bursts.is_whole(written(save), now)
         bursts.learn(save, now)
     return bursts
 
 
 def test_a_part_that_stays_alone_is_a_save_of_its_own() -> None:
     bursts = learned([PAIR])
-    assert not bursts.is_whole(PAIR[:1], 5.0)
-    assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS - 1)
-    assert bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS)
+    assert not bursts.is_whole(written(PAIR[:1]), 5.0)
+    assert not bursts.is_whole(written(PAIR[:1]), 5.0 + ALONE_SECONDS - 1)
+    assert bursts.is_whole(written(PAIR[:1]), 5.0 + ALONE_SECONDS)
 
 
 def test_a_part_at_the_end_of_the_workers_is_no_save_however_long_it_was_alone() -> None:
     bursts = learned([PAIR])
-    assert not bursts.is_whole(PAIR[:1], 5.0)
-    assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS, ended=True)
+    assert not bursts.is_whole(written(PAIR[:1]), 5.0)
+    assert not bursts.is_whole(written(PAIR[:1]), 5.0 + ALONE_SECONDS, ended=True)
 
 
 @pytest.mark.parametrize(
@@ -90,16 +97,16 @@ def test_an_agent_that_has_seen_no_save_awaits_what_it_has_restored(
 ) -> None:
     bursts = Bursts()
     bursts.begin(restored)
-    assert bursts.is_whole(changed, 0.0, ended=ended) is is_whole
+    assert bursts.is_whole(written(changed), 0.0, ended=ended) is is_whole
 
 
 def test_what_stays_alone_after_a_restore_is_a_save_of_its_own() -> None:
     bursts = Bursts()
     bursts.begin(PAIR)
-    assert not bursts.is_whole(PAIR[:1], 0.0)
-    assert bursts.is_whole(PAIR[:1], ALONE_SECONDS)
+    assert not bursts.is_whole(written(PAIR[:1]), 0.0)
+    assert bursts.is_whole(written(PAIR[:1]), ALONE_SECONDS)
     bursts.learn(PAIR[:1], ALONE_SECONDS)
-    assert bursts.is_whole(PAIR[:1], ALONE_SECONDS + 2)
+    assert bursts.is_whole(written(PAIR[:1]), ALONE_SECONDS + 2)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +125,17 @@ def test_the_next_save_shows_that_what_was_awaited_was_whole(
 ) -> None:
     bursts = Bursts()
     bursts.begin(restored)
-    assert not bursts.is_whole(first, 0.0)
-    assert bursts.is_whole(first + then, 1.0) is is_whole
+    assert not bursts.is_whole(written(first), 0.0)
+    assert bursts.is_whole(written(first + then), 1.0) is is_whole
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["the workers live", "the workers are killed"])
+def test_a_file_that_is_written_again_shows_that_it_was_a_save_of_its_own(ended: bool) -> None:
+    """A script that writes the best state beside the last one, and from then on the last one alone."""
+    bursts = learned([PAIR])
+    assert not bursts.is_whole(written(PAIR[:1]), 1.0)
+    assert not bursts.is_whole(written(PAIR[:1]), 2.0), "nothing has changed"
+    assert bursts.is_whole(written(PAIR[:1], "twice"), 3.0, ended=ended)
 
 
 @pytest.mark.parametrize(
@@ -136,13 +152,13 @@ def test_an_agent_takes_over_what_the_writer_of_its_save_knew(
     bursts = Bursts()
     bursts.begin({unit for save in seen for unit in save})
     bursts.take_over(learned(seen).known)
-    assert bursts.is_whole(changed, 0.0) is is_whole
+    assert bursts.is_whole(written(changed), 0.0) is is_whole
 
 
 def test_what_an_agent_has_seen_itself_counts() -> None:
     bursts = learned([PAIR, PAIR])
     bursts.take_over(((("model.pt", 1),),))
-    assert not bursts.is_whole(PAIR[:1], 5.0)
+    assert not bursts.is_whole(written(PAIR[:1]), 5.0)
 
 
 def test_of_a_script_with_endless_kinds_nothing_is_taken_over() -> None:
@@ -156,7 +172,7 @@ def test_a_part_of_an_earlier_round_is_not_awaited_any_more(known: list[tuple[st
     """The workers were killed between two files. What the next round writes is another save."""
     bursts = learned(known)
     bursts.begin(PAIR)
-    assert not bursts.is_whole(PAIR[:1], 5.0)
+    assert not bursts.is_whole(written(PAIR[:1]), 5.0)
     bursts.begin(PAIR)
-    assert not bursts.is_whole(PAIR[:1], 5.0 + ALONE_SECONDS)
-    assert bursts.is_whole(PAIR[:1], 5.0 + 2 * ALONE_SECONDS)
+    assert not bursts.is_whole(written(PAIR[:1]), 5.0 + ALONE_SECONDS)
+    assert bursts.is_whole(written(PAIR[:1]), 5.0 + 2 * ALONE_SECONDS)
