@@ -68,6 +68,14 @@ DEFECTS: Sequence[Planted] = [
         (REPORTS,),
     ),
     Planted(
+        "a file that is written again is awaited with others as before",
+        STYLE,
+        f"{SAVES}/taking.py",
+        "            return earlier[unit] != what\n",
+        "            return False\n",
+        (f"{AGENT_TESTS}/test_bursts.py",),
+    ),
+    Planted(
         "what a killed round had begun to write is awaited in the next round",
         STYLE,
         f"{SAVES}/taking.py",

@@ -763,7 +763,8 @@ STYLES: dict[str, Style] = {
     "pointer file": Style(save_pointer, load_pointer, "several files", often=True),
     "relative link": Style(save_linked, load_linked, "several files"),
     "absolute link": Style(save_linked_absolute, load_linked, "several files"),
-    "best and last": Style(save_best_and_last, load_best_and_last, "several files"),
+    # The first last.pt without a best.pt is uncertain until it is written again, and may be gone by then.
+    "best and last": Style(save_best_and_last, load_best_and_last, "several files", late=1),
     "top k": Style(save_top_k, load_top_k, "several files"),
     "two files": Style(save_two_files, load_two_files, "several files"),
     "two files, slowly": Style(save_two_files_slowly, load_two_files, "several files", seconds=0.04),
