@@ -22,7 +22,7 @@ from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
-from pytorchjob_operator.coordinator_update import Sync
+from pytorchjob_operator.coordinator_update import Forget, Sync
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.rounds.state import JobEvent
 from pytorchjob_operator.rounds.values import ExpectedPod, Policy
@@ -125,6 +125,12 @@ class Job:
         assert self.coordinator is not None
         self.coordinator.stop()
         self.coordinator = None
+
+    def begin_anew(self) -> None:
+        """As if the job were deleted and created again: a job that has ended takes no more agents."""
+        assert self.coordinator is not None
+        self.coordinator.apply(JOB, Forget())
+        self.expected.clear()
 
     def expect(self, *indices: int, uid: str = "u") -> None:
         """Say which pods there are."""

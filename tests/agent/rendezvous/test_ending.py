@@ -87,6 +87,7 @@ def test_all_pods_of_a_job_are_deleted(job: Job, tmp_path: Path, how: str, mode:
 def test_one_pod_of_an_elastic_job_goes(job: Job, tmp_path: Path, how: str, times: int) -> None:
     job.policy = Policy(1, 2)
     for turn in range(times):
+        job.begin_anew()
         folder = cleared(tmp_path)
         zero, one = (job.start(index, f"u{turn}", AGENT, ENDS=str(folder), HOW=how) for index in range(2))
         ready(folder)
