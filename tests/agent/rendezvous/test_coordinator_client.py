@@ -1,5 +1,6 @@
 """What an agent says first on each of its connections, and whom the answers wake."""
 
+import os
 import socket
 
 import pytest
@@ -26,7 +27,7 @@ def _client(server: socket.socket) -> Client:
 
 
 def _client_of(port: int) -> Client:
-    env = CoordinatorEndpoint("127.0.0.1", port, "", "job", "pod-0", 0, token="token")
+    env = CoordinatorEndpoint("127.0.0.1", port, os.devnull, "job", "pod-0", 0)  # the hello has the token
     client = Client(env, Hello("job", "pod-0", "token", 0, "127.0.0.1", 1, "first"), Heartbeat)
     client.start()
     return client
