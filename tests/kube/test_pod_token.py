@@ -150,6 +150,7 @@ def test_a_key_that_is_not_in_the_set_may_be_a_new_one() -> None:
         pytest.param({"n": 7}, id="a number that is no text"),
         pytest.param({"n": "AQ", "e": "AQ"}, id="numbers that are no key"),
         pytest.param({"kid": ""}, id="no name"),
+        pytest.param({"kid": ["key-1"]}, id="a name that is a list"),
         pytest.param({"kty": "EC", "crv": "P-256", "x": "AQ", "y": "AQ"}, id="a point that is not on the curve"),
         pytest.param({"kty": "EC", "crv": "secp256k1"}, id="another curve"),
         pytest.param({"kty": ["RSA"]}, id="a kind that is a list"),

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from pytorchjob_agent.caches import pod, sources
@@ -23,9 +22,6 @@ _NONE = ""
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _BUILD_NS = 600 * 10**9
 """How long one library may be in the making."""
-
-Connect = Callable[[], SignedStore]
-GoesOn = Callable[[], bool]
 
 
 class NoCaches(Extension):
@@ -68,7 +64,7 @@ class SharedCaches(Extension):
             return
         self._until = time.monotonic() + FETCH_SECONDS
         self._fetch = Fetch(folder, self._caches.key, keys)
-        work = (own, round_.connect, round_.goes_on, self._fetch)
+        work = (own, round_, self._fetch)
         self._thread = threading.Thread(target=self._search, args=work, name="caches", daemon=True)
         self._thread.start()
 
@@ -97,14 +93,14 @@ class SharedCaches(Extension):
             self._caches.folder.share()
         self._cleared_ns = now - _BUILD_NS
 
-    def _search(self, own: Source, connect: Connect, goes_on: GoesOn, fetch: Fetch) -> None:
+    def _search(self, own: Source, round_: OpenRound, fetch: Fetch) -> None:
         try:
-            store, pause = connect(), _PAUSE
+            store, pause = round_.connect(), _PAUSE
             others = Awaited(_published(store), sources.sample(own.rank, store.assigned.size), self._until)
-            while not others.over(time.monotonic()) and goes_on():
+            while not others.over(time.monotonic()) and round_.goes_on():
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-            if others.silent and goes_on():
+            if others.silent and round_.goes_on():
                 silent = ", ".join(map(str, others.silent))
                 say(f"node {silent} has not published its caches within {FETCH_SECONDS:g} s")
             self._ask(fetch, sources.order(own, others.found, store.assigned.size))

@@ -56,16 +56,17 @@ def read_keys(document: Mapping[str, Any]) -> dict[str, jwt.PyJWK]:
     """Read a JSON Web Key Set. Keys of other kinds are left out; an empty result means that there is no usable key."""
     listed = document.get("keys")
     entries = [_key(entry) for entry in listed[:_MAX_KEYS]] if isinstance(listed, list) else []
-    return {key.key_id: key for key in entries if key is not None and key.key_id}
+    return {str(key.key_id): key for key in entries if key is not None}
 
 
 def _key(entry: Any) -> jwt.PyJWK | None:
-    """Return a key that is for signatures of tokens; None for any other."""
+    """Return a key that has a name and is for signatures of tokens; None for any other."""
     try:
         key = jwt.PyJWK(entry)
     except (jwt.PyJWTError, NotImplementedError, TypeError, ValueError, AttributeError):
         return None
-    return key if key.algorithm_name in _ALGORITHMS and key.public_key_use in (None, "sig") else None
+    named = isinstance(key.key_id, str) and bool(key.key_id)
+    return key if named and key.algorithm_name in _ALGORITHMS and key.public_key_use in (None, "sig") else None
 
 
 def verify(token: str, keys: Keys, expected: Expected, now: float, outage: float = 0.0) -> PodClaims:
