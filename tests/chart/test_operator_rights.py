@@ -250,7 +250,7 @@ async def test_the_rights_suffice_for_the_coordinators_secret_and_for_no_other(
         with pytest.raises(OperatorError, match=f"permission to get secrets named other in namespace {SPACE}"):
             await load_credentials(client, SPACE, "other")
     stored = plane.get("secret", settings.coordinator_secret, "-n", SPACE)
-    assert set(stored["data"]) == {"key", "tls.crt", "tls.key"}
+    assert set(stored["data"]) == {"tls.crt", "tls.key"}
 
 
 def waits(plane: ControlPlane, kind: str = "Waiting") -> dict[str, Any]:

@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytorchjob_agent import extensions
 from pytorchjob_agent.command.flags import UsageError
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
@@ -51,6 +50,8 @@ def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
         if _STANDALONE not in argv:  # a standalone run ignores the variables of a job around it
             ReplicaEnv.from_env(os.environ)
             own_endpoint.take()
+            from pytorchjob_agent import extensions  # not in a caller of `run_standalone`, which may be ending
+
             extensions.equip(os.environ)  # before the first process that may load a library
         own_endpoint.drop_credential()  # before the first child process: no worker inherits it
         # The workers' imports run at the same time as torch's import in this process, not after it.

@@ -104,6 +104,8 @@ def _refusal(error: Exception, expected: Expected) -> TokenError:
             return OutdatedError(f"its issuer is not {expected.issuer}")
         case jwt.InvalidAudienceError() | jwt.MissingRequiredClaimError():
             return TokenError(f"its audience is not {expected.audience}")
+        case jwt.InvalidSignatureError():
+            return TokenError("its signature is wrong")
         case _:
             return TokenError(str(error))
 

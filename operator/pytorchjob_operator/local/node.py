@@ -354,6 +354,9 @@ class LocalNode:
 
     def worker_ends(self) -> list[ReplicaEnd]:
         """Return how workers have ended, of all replicas, as far as these have noted it."""
+        for pod in self._pods.values():
+            while pod.process and self._read(pod, pod.process):
+                pass  # a worker notes its end after its last line
         return [end for pod in self._pods.values() for end in self._noted(pod)]
 
     def _noted(self, pod: LocalPod) -> list[ReplicaEnd]:
@@ -362,7 +365,7 @@ class LocalNode:
                 pod.label,
                 _how(noted),
                 noted.message,
-                "",
+                self._said(pod, noted.evidence(rank)),
                 noted.evidence(rank),
                 rank,
                 self._filter.place_in(noted.traceback),
@@ -383,10 +386,13 @@ class LocalNode:
                 evidence = Evidence(end.evidence.at + place, rank, exit_code_of(code))
                 workers.append(ReplicaEnd(pod.label, kubelet.exited(evidence.exit_code), "", "", evidence, rank))
         first = choose(workers, lambda worker: worker.evidence)
-        chosen_by_script = not first.reported and 0 < first.evidence.exit_code < exit_code_of(-1)
-        last = self._filter.last_line(pod.label) if chosen_by_script else ""
-        words = ": ".join(filter(None, (f"rank {first.rank}", first.reported or first.how, last)))
+        told = [first.reported] if first.reported else [first.how, self._said(pod, first.evidence)]
+        words = ": ".join(filter(None, (f"rank {first.rank}", *told)))
         return end._replace(reported=words, evidence=first.evidence, rank=first.rank, place=first.place)
+
+    def _said(self, pod: LocalPod, evidence: Evidence) -> str:
+        """Return a replica's last line, which explains a code that the script has chosen; empty for other ends."""
+        return self._filter.last_line(pod.label) if 0 < evidence.exit_code < exit_code_of(-1) else ""
 
     def _evidence(self, pod: LocalPod, ended: ProcessEnd, reported: TerminationMessage | None, now: float) -> Evidence:
         printed = self._filter.error(pod.label) if ended.code == _UNCAUGHT else None
