@@ -7,7 +7,7 @@ import pytest
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_operator.rounds.budget import FailureVerdict, first_failure, judge, root_cause
-from pytorchjob_operator.rounds.phases import Rendezvous, Running, Waiting
+from pytorchjob_operator.rounds.phases import LastWorkers, Rendezvous, Running, Waiting
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import Failure, Member, PastRestart, Policy, Round
 
@@ -207,7 +207,7 @@ def test_failures_that_get_no_further(steps: list[int | None], expected: EndReas
 
 def test_a_round_that_only_a_former_leader_saw_may_have_got_further() -> None:
     known = state([past(NOW - 300, 5), past(NOW - 200, 5), past(NOW - 100, 5)])
-    learned = replace(known, phase=Rendezvous(NOW - 1, "", known.round, learned=True))
+    learned = replace(known, phase=Rendezvous(NOW - 1, "", known.round, workers=LastWorkers.STOPPED_LONG_AGO))
     found = verdict(learned)
     assert (found.end, found.restart.step, found.pause) == (None, 6, 0.0)
     assert reason(known) == EndReason.NO_PROGRESS, "this leader saw the round itself"

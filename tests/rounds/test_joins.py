@@ -3,7 +3,7 @@
 import pytest
 
 from pytorchjob_agent.contract.messages import Join, RoundId
-from pytorchjob_operator.rounds.phases import Origin, Rendezvous
+from pytorchjob_operator.rounds.phases import LastWorkers, Origin, Rendezvous
 from tests.rounds.story import Job, running
 
 
@@ -20,7 +20,7 @@ def test_a_member_whose_workers_have_stopped_ends_the_round(id_: RoundId, caused
     job.says(0, Join(20000, id_, caused=caused))
     phase = job.state.phase
     assert isinstance(phase, Rendezvous)
-    assert (phase.reason, phase.stopped) == ("pod-0 has stopped its workers", True)
+    assert (phase.reason, phase.workers) == ("pod-0 has stopped its workers", LastWorkers.STOPPED)
     assert phase.origin is (Origin.MAYBE_LOSS if caused else Origin.FAILURE)
     assert (job.heard(1).kind, job.heard(1).reason) == ("restart", "pod-0 has stopped its workers")
     job.joins(1)
@@ -32,7 +32,7 @@ def test_an_agent_that_was_in_no_round_has_replaced_the_member_so_what_fails_aft
     job.says(0, Join(20000))
     phase = job.state.phase
     assert isinstance(phase, Rendezvous)
-    assert (phase.stopped, phase.origin) == (True, Origin.OTHER)
+    assert (phase.workers, phase.origin) == (LastWorkers.STOPPED, Origin.OTHER)
 
 
 def test_a_member_that_is_done_waits_beside_the_round() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pytorchjob_agent.contract.messages import Heartbeat, Join, RoundId
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds.decide import decide
-from pytorchjob_operator.rounds.phases import Phase, Rendezvous, Running, Stalled
+from pytorchjob_operator.rounds.phases import LastWorkers, Phase, Rendezvous, Running, Stage, Stalled
 from pytorchjob_operator.rounds.state import JobState, Tick
 from pytorchjob_operator.rounds.values import Round
 from tests.rounds.story import Job, another_leader, running
@@ -36,7 +36,7 @@ def test_a_member_that_was_not_in_the_last_round_does_not_stop_it() -> None:
     job.hello(2, last_round=FIRST, rank=0, size=2)
     phase = job.state.phase
     assert isinstance(phase, Stalled)
-    assert not phase.stopped
+    assert phase.workers is LastWorkers.MAY_TRAIN
 
 
 def test_a_terminating_member_that_closes_its_connection_has_left() -> None:
@@ -104,7 +104,7 @@ def test_members_of_an_adopted_round_are_waited_for_in_their_time(seconds: float
     job = Job(3, min_members=2)
     job.waits(0, 1)
     last = Round(FIRST, (0, None), job.now - seconds, adopted=True)
-    state = ticked(job, Rendezvous(job.now - 8, "", last, stopped=True, counted=True))
+    state = ticked(job, Rendezvous(job.now - 8, "", last, stage=Stage.COLLECTING, workers=LastWorkers.STOPPED))
     assert isinstance(state.phase, Running) is (seconds >= 10.0)
 
 

@@ -21,7 +21,7 @@ from pytorchjob_agent.contract.messages import (
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_operator.rounds import past_failures, rendezvous, running, threats
 from pytorchjob_operator.rounds.failures import with_loss
-from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.phases import Ended, LastWorkers, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import believed_restarts, implausible, is_implausible
 from pytorchjob_operator.rounds.state import Send
 from pytorchjob_operator.rounds.transition import Transition
@@ -212,7 +212,7 @@ def _report_ended(transition: Transition, member: Member, message: Hello) -> boo
         case Rendezvous(last_round=last) if last is not None and last.has(member.index):
             rendezvous.mark_stopped(transition)
         case Stalled(last_round=last) if last is not None and last.has(member.index):
-            transition.update(replace(phase, stopped=True))
+            transition.update(replace(phase, workers=LastWorkers.STOPPED))
         case _:
             pass
     return True
@@ -221,7 +221,7 @@ def _report_ended(transition: Transition, member: Member, message: Hello) -> boo
 def _learn_ended_round(transition: Transition, member: Member, ended: Round) -> None:
     """A round that this coordinator does not know has ended: its members come one by one."""
     reason = f"{member.pod} was in round {ended.id}, which is over"
-    learned = Rendezvous(transition.now, reason, ended, learned=True)
+    learned = Rendezvous(transition.now, reason, ended, workers=LastWorkers.STOPPED_LONG_AGO)
     if isinstance(transition.state.phase, Running):
         rendezvous.begin(transition, Trigger.WORKERS_STOPPED, reason)
     phase = transition.state.phase
@@ -273,9 +273,10 @@ def _without_workers(transition: Transition, member: Member, again: bool) -> Non
             else:
                 rendezvous.mark_stopped(transition)
         case Rendezvous(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
-            transition.update(replace(with_loss(phase, member.index), stopped=True))
+            transition.update(with_loss(phase, member.index))
+            rendezvous.mark_stopped(transition)
         case Stalled(last_round=round_) if round_ is not None and round_.has(member.index) and not again:
-            transition.update(replace(phase, stopped=True))
+            transition.update(replace(phase, workers=LastWorkers.STOPPED))
         case Waiting() | Rendezvous() | Stalled() | Ended():
             pass
         case _:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pytorchjob_operator.rounds.phases import Rendezvous
+from pytorchjob_operator.rounds.phases import LastWorkers, Rendezvous
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import ExpectedPod, Member, Round
 
@@ -49,7 +49,8 @@ def _patience(transition: Transition, phase: Rendezvous) -> float:
     A member that trains has not connected to a new leader before it misses the old one. So that leader waits at least
     as long as for the members of an adopted round, also if the user wants a shorter last call.
     """
-    policy, may_train = transition.state.policy, phase.learned or transition.state.trained
+    policy = transition.state.policy
+    may_train = phase.workers is LastWorkers.STOPPED_LONG_AGO or transition.state.trained
     first = max(policy.last_call_timeout, ADOPTED_SECONDS if may_train else 0.0)
     return first if phase.unsure else policy.rejoin_timeout
 
@@ -70,7 +71,7 @@ def last_round_may_run(transition: Transition, phase: Rendezvous) -> bool:
 
     Two groups of one job must never train at once. A pod that is gone ends the doubt, unless its agent is connected.
     """
-    if (last := phase.last_round) is None or phase.stopped:
+    if (last := phase.last_round) is None or phase.workers is not LastWorkers.MAY_TRAIN:
         return False
     pods = last.pod_uids.items()
     return all(_is_connected(transition, index, uid) for index, uid in pods if _is_gone(transition, index, uid))

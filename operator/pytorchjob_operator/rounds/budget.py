@@ -20,7 +20,7 @@ from pytorchjob_agent.contract.repeated import (
 )
 from pytorchjob_agent.contract.root_cause import choose, doubt
 from pytorchjob_operator.rounds import past_failures
-from pytorchjob_operator.rounds.phases import Rendezvous
+from pytorchjob_operator.rounds.phases import LastWorkers, Rendezvous
 from pytorchjob_operator.rounds.state import JobState
 from pytorchjob_operator.rounds.values import End, Failure, PastRestart, Policy
 
@@ -143,7 +143,7 @@ def _made_no_progress(state: JobState, now: float) -> bool:
 
 def _is_progress_unknown(state: JobState) -> bool:
     """True if the round ended under a former leader: members that wait report no steps."""
-    return isinstance(state.phase, Rendezvous) and state.phase.learned
+    return isinstance(state.phase, Rendezvous) and state.phase.workers is LastWorkers.STOPPED_LONG_AGO
 
 
 def _reports_steps(state: JobState) -> bool:

@@ -5,7 +5,7 @@ the table raises an error. docs/rounds.md shows the diagram that `diagram` makes
 """
 
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum, auto
 from typing import assert_never
 
 from pytorchjob_operator.coordinator_report import PhaseName
@@ -28,6 +28,27 @@ class Origin(IntEnum):
     """Another reason, before any worker failed: no failure counts."""
 
 
+class Stage(Enum):
+    """Where a rendezvous is."""
+
+    STOPPING = auto()
+    """The members of the last round stop their workers, and report how these ended."""
+    COLLECTING = auto()
+    """The end of the last round, if there was one, is in the history, and its failures are in the budget."""
+
+
+class LastWorkers(IntEnum):
+    """What is known of the workers of the last round; a greater value stays."""
+
+    MAY_TRAIN = 0
+    STOPPED = 1
+    """A member has no workers any more: then no other member can finish a step."""
+    STOPPED_LONG_AGO = 2
+    """So said the members without workers from which alone this coordinator knows the round: others may train a later
+    one.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
     """The coordinator collects members for the next round."""
@@ -41,12 +62,8 @@ class Rendezvous:
     """The next round does not start before this time: the pause after quick failures."""
     origin: Origin = Origin.FAILURE
     """What ended the last round, as far as it is known."""
-    stopped: bool = False
-    """True if a member of the last round has no workers any more: then no other member can finish a step."""
-    counted: bool = False
-    """True if the end of the last round is in the history, and its failures are in the budget."""
-    learned: bool = False
-    """True if this coordinator knows the last round only from members without workers: others may train a later one."""
+    stage: Stage = Stage.STOPPING
+    workers: LastWorkers = LastWorkers.MAY_TRAIN
     grace: float = 0.0
     """Seconds in which the workers of the last round may end after SIGTERM. 0: they are killed."""
     reported_at: float | None = None
@@ -60,7 +77,7 @@ class Rendezvous:
     @property
     def unsure(self) -> bool:
         """True if members that have not connected yet may train a round that this coordinator does not know."""
-        return self.first or self.learned
+        return self.first or self.workers is LastWorkers.STOPPED_LONG_AGO
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +97,7 @@ class Stalled:
     since: float
     message: str
     last_round: Round | None = None
-    stopped: bool = False
-    """As in Rendezvous."""
+    workers: LastWorkers = LastWorkers.MAY_TRAIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,18 @@ from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import absent, awaited, budget, endings, formation, waiting_report
 from pytorchjob_operator.rounds.failures import leaves_because
-from pytorchjob_operator.rounds.phases import Ended, Origin, Phase, Rendezvous, Running, Stalled, Trigger, Waiting
+from pytorchjob_operator.rounds.phases import (
+    Ended,
+    LastWorkers,
+    Origin,
+    Phase,
+    Rendezvous,
+    Running,
+    Stage,
+    Stalled,
+    Trigger,
+    Waiting,
+)
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Failure, Member, PastRestart, Round
 
@@ -37,16 +48,17 @@ def begin(
     transition.reason = reason
     match phase:
         case Waiting():
-            transition.enter(trigger, Rendezvous(now, reason))
-        case Stalled(last_round=round_, stopped=stopped):
-            transition.enter(trigger, Rendezvous(now, reason, round_, stopped=stopped, counted=True))
+            transition.enter(trigger, Rendezvous(now, reason, stage=Stage.COLLECTING))
+        case Stalled(last_round=round_, workers=workers):
+            transition.enter(trigger, Rendezvous(now, reason, round_, stage=Stage.COLLECTING, workers=workers))
         case Running(round=round_):
             origin = Origin.OTHER if caused and not failures else Origin.FAILURE
-            rendezvous = Rendezvous(now, reason, round_, failures, origin=origin, stopped=bool(failures), grace=grace)
+            workers = LastWorkers.STOPPED if failures else LastWorkers.MAY_TRAIN
+            rendezvous = Rendezvous(now, reason, round_, failures, origin=origin, workers=workers, grace=grace)
             transition.enter(trigger, rendezvous)
         case Rendezvous():
-            stopped = phase.stopped or bool(failures)
-            transition.update(replace(phase, failures=(*phase.failures, *failures), stopped=stopped))
+            workers = max(phase.workers, LastWorkers.STOPPED) if failures else phase.workers
+            transition.update(replace(phase, failures=(*phase.failures, *failures), workers=workers))
             return
         case Ended():
             raise AssertionError("no rendezvous follows the end")
@@ -92,7 +104,7 @@ def mark_stopped(transition: Transition, *, caused: bool = False) -> None:
     phase = transition.state.phase
     if isinstance(phase, Rendezvous):
         origin = max(phase.origin, Origin.MAYBE_LOSS) if caused else phase.origin
-        transition.update(replace(phase, stopped=True, origin=origin))
+        transition.update(replace(phase, workers=max(phase.workers, LastWorkers.STOPPED), origin=origin))
 
 
 def mark_never_begun(transition: Transition) -> None:
@@ -128,7 +140,7 @@ def advance(transition: Transition, phase: Rendezvous) -> None:
     """Form the next round if it is time. Runs after each input but a heartbeat."""
     if _still_stopping(transition, phase):
         return
-    if not phase.counted:
+    if phase.stage is Stage.STOPPING:
         counted = _count_ended_round(transition, phase)
         if counted is None:
             return
@@ -193,7 +205,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
         past = PastRestart(
             transition.now, TrainingReason.REGROUPING, phase.reason, False, step=budget.reached_step(state)
         )
-        phase = replace(phase, counted=True)
+        phase = replace(phase, stage=Stage.COLLECTING)
         transition.update(phase)
         if phase.last_round is not None:
             transition.state = replace(transition.state, history=budget.remember(state.history, past))
@@ -205,7 +217,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
     if verdict.end is not None:
         endings.give_up(transition, verdict.end)
         return None
-    phase = replace(phase, counted=True, not_before=transition.now + verdict.pause, reason=verdict.message)
+    phase = replace(phase, stage=Stage.COLLECTING, not_before=transition.now + verdict.pause, reason=verdict.message)
     transition.state = replace(transition.state, restarts=state.restarts + 1)
     transition.update(phase)
     return phase

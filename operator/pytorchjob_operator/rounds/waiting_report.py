@@ -7,7 +7,7 @@ from pytorchjob_agent.contract.messages import Hold, Stop
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds import awaited
-from pytorchjob_operator.rounds.phases import Rendezvous, Stalled, Trigger
+from pytorchjob_operator.rounds.phases import LastWorkers, Rendezvous, Stalled, Trigger
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member
 
@@ -48,7 +48,8 @@ def _time_out(transition: Transition, phase: Rendezvous, waiting: Sequence[Membe
     for member in waiting:
         transition.send(member, Stop(ExitCode.RENDEZVOUS, EndReason.TIMEOUT, message))
         transition.put(replace(member, port=None))
-    transition.enter(Trigger.TIMED_OUT, Stalled(transition.now, message, phase.last_round, phase.stopped))
+    workers = min(phase.workers, LastWorkers.STOPPED)  # who trains a later round has had the time to say so
+    transition.enter(Trigger.TIMED_OUT, Stalled(transition.now, message, phase.last_round, workers))
     transition.reason = message
 
 
