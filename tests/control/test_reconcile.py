@@ -77,8 +77,8 @@ async def test_a_name_that_belongs_to_another_is_told_and_left_alone(world: Worl
         RequestRefused, match="'x-worker-1' already exists and does not belong to this job: delete it or"
     ):
         await world.reconcile()
-    assert world.conditions["ReplicaFailure"] == "FailedCreatePod"
-    assert world.events == ["FailedCreatePod"]
+    assert world.conditions["ReplicaFailure"] == "NameTaken"
+    assert world.events == ["NameTaken"]
     assert world.asked()[("delete", "pods")] == 0
 
 
@@ -98,8 +98,8 @@ async def test_a_pod_of_a_deleted_job_of_this_name_is_waited_for_without_an_even
     world.submit(make_job(workers=2))
     with pytest.raises(Unavailable, match="waiting until pods 'x-worker-1' of the deleted job of this name is gone"):
         await world.reconcile()
-    assert world.conditions["ReplicaFailure"] == "FailedCreatePod"
-    assert "FailedCreatePod" not in world.events
+    assert world.conditions["ReplicaFailure"] == "DeletedJobRemains"
+    assert "DeletedJobRemains" not in world.events
     world.api.objects[PODS].pop(next(key for key in world.api.objects[PODS] if "x-worker-1" in str(key)))
     await world.reconcile()
     world.refresh()

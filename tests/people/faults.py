@@ -47,9 +47,9 @@ def crash(what: str, cause: str, message: str, code: int = 1, reason: str = "Err
     )
 
 
-def creation(what: str, cause: str, message: str) -> Fault:
-    """A pod that the API server refuses."""
-    return fault(what, cause, job(refused(message)), pod(MASTER))
+def creation(what: str, cause: str, message: str, reason: str = "FailedCreatePod") -> Fault:
+    """A pod that the operator cannot create."""
+    return fault(what, cause, job(refused(message, reason)), pod(MASTER))
 
 
 def scheduler(what: str, cause: str, message: str, *parts: Part, requests: Object | None = None) -> Fault:
@@ -248,6 +248,13 @@ SCHEDULING = (
 )
 
 CREATION = (
+    creation("a name that is taken", "NameTaken", "pods 'train-worker-0' is somebody else's", "NameTaken"),
+    creation(
+        "a deleted job's pod",
+        "DeletedJobRemains",
+        "pods 'train-worker-0' still exists",
+        "DeletedJobRemains",
+    ),
     creation(
         "a quota",
         "QuotaExceeded",

@@ -214,9 +214,9 @@ def node(
     }
 
 
-def refused(message: str) -> Object:
-    """The condition that the operator sets while the API server refuses a pod."""
-    return condition("ReplicaFailure", message, reason="FailedCreatePod")
+def refused(message: str, reason: str = "FailedCreatePod") -> Object:
+    """The condition that the operator sets while it cannot create a pod."""
+    return condition("ReplicaFailure", message, reason=reason)
 
 
 def degraded(reason: str, message: str) -> Object:

@@ -206,19 +206,20 @@ def _taken(resource: Resource, meta: dict[str, Any], job: PyTorchJob) -> Request
     owners = meta.get("ownerReferences") or ()
     former = any((owner.get("kind"), owner.get("name")) == (names.KIND, job.metadata.name) for owner in owners)
     if former or meta.get("deletionTimestamp"):
-        return Leftover(409, "Leftover", f"waiting until {what} of the deleted job of this name is gone")
+        return Leftover(409, Reason.DELETED_JOB_REMAINS, f"waiting until {what} of the deleted job of this name is gone")
     problem = f"{what} already exists and does not belong to this job"
-    return RequestRefused(409, "NameTaken", f"{problem}: delete it or rename the job")
+    return RequestRefused(409, Reason.NAME_TAKEN, f"{problem}: delete it or rename the job")
 
 
 def _refusal(write: Write, error: ApiError) -> Refusal:
     """Return what the user sees of a refused write: the event reason, and the server's message (quota, admission)."""
-    temporary = isinstance(error, Leftover)
+    if error.reason in (Reason.NAME_TAKEN, Reason.DELETED_JOB_REMAINS):
+        return Refusal(Reason(error.reason), error.message, isinstance(error, Leftover))
     match write:
         case CreateChild(kind):
-            return Refusal(_FAILED_CREATE[kind], error.message, temporary)
+            return Refusal(_FAILED_CREATE[kind], error.message)
         case CreatePod() | CreateReserve():
-            return Refusal(Reason.FAILED_CREATE_POD, error.message, temporary)
+            return Refusal(Reason.FAILED_CREATE_POD, error.message)
         case UpdateChild(kind):
             return Refusal(Reason.FAILED_UPDATE, f"{kind.value}: {error.message}")
         case _:

@@ -1,11 +1,13 @@
 """Children of a job that the API server refuses: the job's condition ReplicaFailure has the server's message."""
 
+import re
 from collections.abc import Iterator
 
 from pytorchjob.view import reading
 from pytorchjob.view.causes.cause import Cause, CauseEvidence, Finding, Remedy, Symptom, delete_and_apply
 from pytorchjob.view.causes.rules import first_cause, rule
 from pytorchjob.view.seen import Seen
+from pytorchjob_operator.names import Reason
 
 _SIGN = "The condition `ReplicaFailure` has"
 
@@ -128,9 +130,9 @@ TERMINATING = Cause(
     (Remedy("Create the job in another namespace.", "kubectl apply -n OTHER-NAMESPACE -f FILE"),),
 )
 NAME_TAKEN = Cause(
-    "NameTaken",
+    Reason.NAME_TAKEN,
     Symptom.NO_PODS,
-    f"{_SIGN} `already exists and does not belong to this job`.",
+    f"{_SIGN} the reason `{Reason.NAME_TAKEN}`.",
     "An object with the name {name} exists already, and does not belong to this job.",
     (
         Remedy("See what it is.", "kubectl get {resource} {name} -n {namespace} -o yaml"),
@@ -138,9 +140,9 @@ NAME_TAKEN = Cause(
     ),
 )
 LEFTOVER = Cause(
-    "DeletedJobRemains",
+    Reason.DELETED_JOB_REMAINS,
     Symptom.NO_PODS,
-    f"{_SIGN} `of the deleted job of this name is gone`.",
+    f"{_SIGN} the reason `{Reason.DELETED_JOB_REMAINS}`.",
     "The deleted job of the same name still has the object {name}.",
     (
         Remedy("Wait: the operator continues by itself once it is gone. `pytorchjob delete` waits for that."),
@@ -178,11 +180,13 @@ _RULES = (
     rule(r"ValidatingAdmissionPolicy '(?P<policy>[^']+)'", WEBHOOK_DENIED),
     rule(r"because it is being terminated", TERMINATING),
     rule(r"User \"(?P<user>[^\"]+)\" cannot \w+ resource \"(?P<resource>[^\"]+)\"", NO_RIGHT),
-    rule(r"(?P<resource>\w+) '(?P<name>[^']+)' already exists and does not belong", NAME_TAKEN),
-    rule(r"waiting until (?P<resource>\w+) '(?P<name>[^']+)' of the deleted job of this name", LEFTOVER),
     rule(r"is invalid: (?P<words>.{1,200})", INVALID),
 )
-CAUSES = (*dict.fromkeys(known.cause for known in _RULES), REFUSED)
+"""What the API server and its plugins write."""
+_BY_REASON: dict[str, Cause] = {Reason.NAME_TAKEN: NAME_TAKEN, Reason.DELETED_JOB_REMAINS: LEFTOVER}
+_OBJECT = re.compile(r"(?P<resource>[a-z.]+) '(?P<name>[^']+)'")
+"""The object that a message is about, for the command that shows it."""
+CAUSES = (*dict.fromkeys(known.cause for known in _RULES), *_BY_REASON.values(), REFUSED)
 
 
 def find(seen: Seen) -> Iterator[Finding]:
@@ -190,7 +194,11 @@ def find(seen: Seen) -> Iterator[Finding]:
     refused = reading.condition(seen.job, "ReplicaFailure")
     if not refused:
         return
-    message = str(refused.get("message") or "")
-    evidence = (CauseEvidence(f"condition ReplicaFailure, {refused.get('reason')}", reading.line_of(message, 600)),)
+    reason, message = str(refused.get("reason") or ""), str(refused.get("message") or "")
+    evidence = (CauseEvidence(f"condition ReplicaFailure, {reason}", reading.line_of(message, 600)),)
+    if known := _BY_REASON.get(reason):
+        object_ = _OBJECT.search(message)
+        yield Finding(known, object_.groupdict() if object_ else {}, evidence)
+        return
     cause, values = first_cause(_RULES, message) or (REFUSED, {})
     yield Finding(cause, values, evidence)
