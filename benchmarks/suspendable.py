@@ -11,10 +11,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from pytorchjob_operator.local import run_command
-from pytorchjob_operator.local.node import LocalNode
-from pytorchjob_operator.local.run_command import RunOptions
-from pytorchjob_operator.local.runner import Runner
+from pytorchjob.local import run_command
+from pytorchjob.local.node import LocalNode
+from pytorchjob.local.run_command import RunOptions
+from pytorchjob.local.runner import Runner
 
 WAIT_SECONDS = 4.0
 """For how long a new pod has no node."""

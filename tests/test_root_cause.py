@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob.local import worker_ends
+from pytorchjob.local.failure import report
+from pytorchjob.local.node import ReplicaEnd
 from pytorchjob_agent.contract import noted_end
 from pytorchjob_agent.contract.noted_end import ENDS
 from pytorchjob_agent.contract.printed_error import last_error
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED, Evidence, choose, is_peer_gone
 from pytorchjob_agent.workers.startup import pytorchjob_ending
 from pytorchjob_agent.workers.uncaught_error import read
-from pytorchjob_operator.local import worker_ends
-from pytorchjob_operator.local.failure import report
-from pytorchjob_operator.local.node import ReplicaEnd
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import job, role
 

@@ -42,7 +42,7 @@ COMMANDS = {
     "list": ("pytorchjob.commands.list:list_command", "List the jobs of a namespace."),
     "logs": ("pytorchjob.commands.logs:logs_command", "Print what all ranks of a job print, merged."),
     "plan": (
-        "pytorchjob_operator.plan_command:plan_command",
+        "pytorchjob.commands.plan:plan_command",
         "Print the objects that the installed operator would create.",
     ),
     "port-forward": (

@@ -1,4 +1,4 @@
-"""`python -m pytorchjob_operator`: start the operator, or print the plan of a job without a cluster."""
+"""`python -m pytorchjob_operator`: start the operator, or print the decisions that it has recorded."""
 
 import asyncio
 import os
@@ -10,7 +10,6 @@ try:
 
     from pytorchjob_operator import __version__
     from pytorchjob_operator.errors import OperatorError
-    from pytorchjob_operator.plan_command import plan_command
     from pytorchjob_operator.replay import rounds_command
 except ModuleNotFoundError as error:
     if (error.name or "").startswith("pytorchjob"):
@@ -35,7 +34,7 @@ def cli(context: click.Context, namespace: tuple[str, ...], leader_elect: bool |
 
 
 def _start(namespaces: tuple[str, ...], leader_elect: bool | None) -> None:
-    # Imported here because `plan` needs none of it and should start quickly.
+    # Imported here because `rounds` needs none of it.
     from pytorchjob_operator.app import log_format
     from pytorchjob_operator.app.process import OperatorProcess
     from pytorchjob_operator.kube import config
@@ -58,7 +57,6 @@ def _start(namespaces: tuple[str, ...], leader_elect: bool | None) -> None:
         raise click.ClickException(str(error)) from error
 
 
-cli.add_command(plan_command)
 cli.add_command(rounds_command)
 
 

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytorchjob.local.addresses import MAX_WORKERS, Addresses, Claims, settle
 from pytorchjob_operator.errors import InvalidJob
-from pytorchjob_operator.local.addresses import MAX_WORKERS, Addresses, Claims, settle
 from pytorchjob_operator.model import PyTorchJob, master_port
 from pytorchjob_operator.names import ReplicaType
 from tests.local.jobs import job, python

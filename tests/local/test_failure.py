@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
+from pytorchjob.local.failure import report, with_place
+from pytorchjob.local.log_filter import ScriptPlace
+from pytorchjob.local.node import ReplicaEnd
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.reasons import FailureKind
 from pytorchjob_agent.contract.root_cause import Evidence
-from pytorchjob_operator.local.failure import report, with_place
-from pytorchjob_operator.local.log_filter import ScriptPlace
-from pytorchjob_operator.local.node import ReplicaEnd
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import job, role
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.local.gpus import RESOURCE, Pool, found
+from pytorchjob.local.gpus import RESOURCE, Pool, found
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import job, role
 

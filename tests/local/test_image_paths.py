@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_operator.local.image_paths import mapped, problems, read_map
+from pytorchjob.local.image_paths import mapped, problems, read_map
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import Run, job, role
 

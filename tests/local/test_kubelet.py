@@ -1,6 +1,6 @@
 import pytest
 
-from pytorchjob_operator.local.kubelet import EarlyExits, ExitDecision, after_exit, back_off
+from pytorchjob.local.kubelet import EarlyExits, ExitDecision, after_exit, back_off
 from pytorchjob_operator.model import RestartPolicy
 from pytorchjob_operator.observed import PodPhase
 

@@ -1,7 +1,7 @@
 import pytest
 
+from pytorchjob.local.log_filter import MAX_HELD, LogFilter, ScriptPlace
 from pytorchjob_agent.contract.reasons import ExitReason
-from pytorchjob_operator.local.log_filter import MAX_HELD, LogFilter, ScriptPlace
 
 ERROR = ["Traceback (most recent call last):", '  File "/app/train.py", line 9, in <module>', "    step(n)",
          '  File "/app/train.py", line 6, in step', "    raise ValueError(x)", "ValueError: x"]  # fmt: skip

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from pytorchjob.local.notes import check, collect
 from pytorchjob_operator.errors import InvalidJob
-from pytorchjob_operator.local.notes import check, collect
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import job, role
 

@@ -1,7 +1,7 @@
 import pytest
 
+from pytorchjob.local.pace import Pace, describe
 from pytorchjob_operator.coordinator_report import Report
-from pytorchjob_operator.local.pace import Pace, describe
 from pytorchjob_operator.model import ProgressStatus
 
 

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.local.gpus import RESOURCE
-from pytorchjob_operator.local.processes import settle
+from pytorchjob.local.gpus import RESOURCE
+from pytorchjob.local.processes import settle
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import job, role
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from pytorchjob.cli import main
 from pytorchjob.cluster.errors import ClusterError, JobMissing, NoCluster
 from pytorchjob.cluster.options import ConnectOptions
-from pytorchjob_operator.local import record, source
-from pytorchjob_operator.local.record import Record, Recorded, runs
+from pytorchjob.local import record, source
+from pytorchjob.local.record import Record, Recorded, runs
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import Run, job, python, write
 from tests.waiting import until

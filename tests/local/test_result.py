@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pytorchjob_operator.local.result import FORMATS, final_object, next_steps, summary
-from pytorchjob_operator.local.source import as_stored
+from pytorchjob.local.result import FORMATS, final_object, next_steps, summary
+from pytorchjob.local.source import as_stored
 from pytorchjob_operator.model import PyTorchJob
 from tests.local.jobs import job, role
 

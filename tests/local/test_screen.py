@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from pytorchjob_operator.local.screen import (
+from pytorchjob.local.screen import (
     MAX_LINE,
     LineBuffer,
     ProgressLine,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from pytorchjob.local.source import as_local, choose, override, read_jobs
 from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.errors import InvalidJob
-from pytorchjob_operator.local.source import as_local, choose, override, read_jobs
 from pytorchjob_operator.model import ManagedBy, PyTorchJob
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan import make_plan

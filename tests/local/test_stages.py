@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from pytorchjob.local.stages import LocalStage, StageClock, brief, find_stage
 from pytorchjob_operator.coordinator_report import PhaseName, Report
-from pytorchjob_operator.local.stages import LocalStage, StageClock, brief, find_stage
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.plan.members import starts_agents
 from tests.local.jobs import job, role

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.local.addresses import Addresses
-from pytorchjob_operator.local.supervisor import Command
-from pytorchjob_operator.local.translate import LocalMachine, expand, to_command
+from pytorchjob.local.addresses import Addresses
+from pytorchjob.local.supervisor import Command
+from pytorchjob.local.translate import LocalMachine, expand, to_command
 from pytorchjob_operator.model import PyTorchJob, with_defaults
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options

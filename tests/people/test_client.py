@@ -12,8 +12,8 @@ from pytorchjob import Job, JobFailedError, PyTorchJobClient, TrainFunction
 from pytorchjob.client.function import SCRIPT
 from pytorchjob.client.on_cluster import ClusterBackend
 from pytorchjob.cluster.errors import JobMissing
+from pytorchjob.local.translate import expand
 from pytorchjob_operator.errors import InvalidJob
-from pytorchjob_operator.local.translate import expand
 from pytorchjob_operator.model.load import validate_dict
 from tests.local.jobs import job, role
 from tests.people.fake_cluster import FakeCluster, a_job, a_pod, an_event

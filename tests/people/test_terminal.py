@@ -10,10 +10,10 @@ import yaml
 
 from pytorchjob.client.values import Job, JobFailedError
 from pytorchjob.cluster.errors import ApiServerUnreachable
+from pytorchjob.local.screen import ProgressLine, Screen
 from pytorchjob.logs.printing import Entry, Printer
 from pytorchjob.screen import colour, plain
 from pytorchjob.screen.colour import StyledLine
-from pytorchjob_operator.local.screen import ProgressLine, Screen
 from pytorchjob_operator.terminal import visible, visible_bytes, visible_cell, visible_line, visible_yaml
 from tests.people.calling import call
 from tests.people.fake_cluster import FakeCluster, a_job, a_pod, an_event

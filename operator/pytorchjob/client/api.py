@@ -131,7 +131,7 @@ def _cluster(namespace: str, context: str) -> Backend:
 
 def _read(job: JobSource) -> Object:
     """Return the only job of a file, a text or a dict, checked by the API server's rules."""
-    from pytorchjob_operator.local.source import read_objects
+    from pytorchjob.local.source import read_objects
     from pytorchjob_operator.model.load import is_job, load_objects, validate_dict
 
     if isinstance(job, Mapping):

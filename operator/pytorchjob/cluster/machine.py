@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pytorchjob.cluster.api import DELETED, Change, LogRequest, Object
 from pytorchjob.cluster.errors import JobMissing, Missing, Rejected
+from pytorchjob.local.record import Recorded, runs
 from pytorchjob.view import reading
-from pytorchjob_operator.local.record import Recorded, runs
 from pytorchjob_operator.model import ConditionType
 from pytorchjob_operator.problem import read_time
 

@@ -5,8 +5,8 @@ import sys
 import click
 
 from pytorchjob.commands.outcome import fail
+from pytorchjob.commands.plan import refuse
 from pytorchjob_operator.errors import CannotRun, InvalidJob
-from pytorchjob_operator.plan_command import refuse
 
 
 @click.command("run")
@@ -78,8 +78,8 @@ def run_command(
 
     Exit status: 0 succeeded, 1 failed, 2 the file or the command line is wrong, 124 timed out, 130 interrupted.
     """
-    from pytorchjob_operator.local.image_paths import read_map
-    from pytorchjob_operator.local.run_command import RunOptions, run
+    from pytorchjob.local.image_paths import read_map
+    from pytorchjob.local.run_command import RunOptions, run
 
     try:
         folders = tuple(map(read_map, maps))

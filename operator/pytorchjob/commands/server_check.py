@@ -40,10 +40,10 @@ def check_planned(cluster: Cluster, objects: Sequence[Object]) -> bool:
 
 
 def _planned(job: Object, namespace: str, accounts: Set[str]) -> Iterator[Object]:
+    from pytorchjob.commands.plan import planned
     from pytorchjob_operator import installed
     from pytorchjob_operator.model.check import without_nulls
     from pytorchjob_operator.model.parse import parse_job
-    from pytorchjob_operator.plan_command import planned
 
     try:
         options = installed.options(os.environ)

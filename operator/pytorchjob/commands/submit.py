@@ -12,12 +12,12 @@ from pytorchjob.commands.deadline import deadline
 from pytorchjob.commands.follow import follow
 from pytorchjob.commands.options import DURATION, here, names_of, output_option, with_connect
 from pytorchjob.commands.outcome import suggest
+from pytorchjob.commands.plan import refuse
 from pytorchjob.commands.server_check import check_planned
 from pytorchjob.screen import plain
 from pytorchjob.view import advice
 from pytorchjob_operator import names
 from pytorchjob_operator.errors import InvalidJob, Problem
-from pytorchjob_operator.plan_command import refuse
 from pytorchjob_operator.terminal import say
 
 _NONE, _CLIENT, _SERVER = "none", "client", "server"
@@ -80,7 +80,7 @@ def submit_command(
 
 def read_or_exit(paths: Iterable[str]) -> list[Object]:
     """Read and check all files; ends the process with 2 if there is a problem."""
-    from pytorchjob_operator.local.source import read_objects
+    from pytorchjob.local.source import read_objects
     from pytorchjob_operator.model import deprecated, kept_saves
     from pytorchjob_operator.model.load import is_job, names_twice
     from pytorchjob_operator.model.parse import parse_job

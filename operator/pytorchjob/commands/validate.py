@@ -8,8 +8,8 @@ import click
 from pytorchjob.cluster.api import Cluster
 from pytorchjob.cluster.errors import AlreadyExists
 from pytorchjob.commands.options import with_connect
+from pytorchjob.commands.plan import read_or_exit
 from pytorchjob_operator import names
-from pytorchjob_operator.plan_command import read_or_exit
 from pytorchjob_operator.terminal import say
 
 

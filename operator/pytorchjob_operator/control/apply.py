@@ -206,7 +206,9 @@ def _taken(resource: Resource, meta: dict[str, Any], job: PyTorchJob) -> Request
     owners = meta.get("ownerReferences") or ()
     former = any((owner.get("kind"), owner.get("name")) == (names.KIND, job.metadata.name) for owner in owners)
     if former or meta.get("deletionTimestamp"):
-        return Leftover(409, Reason.DELETED_JOB_REMAINS, f"waiting until {what} of the deleted job of this name is gone")
+        return Leftover(
+            409, Reason.DELETED_JOB_REMAINS, f"waiting until {what} of the deleted job of this name is gone"
+        )
     problem = f"{what} already exists and does not belong to this job"
     return RequestRefused(409, Reason.NAME_TAKEN, f"{problem}: delete it or rename the job")
 

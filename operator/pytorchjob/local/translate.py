@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytorchjob.local.addresses import LOOPBACK, Addresses
+from pytorchjob.local.image_paths import Maps, mapped
+from pytorchjob.local.supervisor import Command
 from pytorchjob_agent.contract import environment
 from pytorchjob_agent.contract.cache_rules import CACHES
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT
 from pytorchjob_agent.contract.noted_end import ENDS
 from pytorchjob_operator import names
-from pytorchjob_operator.local.addresses import LOOPBACK, Addresses
-from pytorchjob_operator.local.image_paths import Maps, mapped
-from pytorchjob_operator.local.supervisor import Command
 from pytorchjob_operator.model import main_container
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import credential, inject

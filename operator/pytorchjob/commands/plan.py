@@ -1,6 +1,6 @@
 """`plan FILE`: the objects that the installed operator would create, as YAML; no cluster is contacted.
 
-The operator's image has the command too. It imports what it needs when it runs, so that `--help` is fast.
+It imports what it needs when it runs, so that `--help` is fast.
 """
 
 import os
@@ -60,7 +60,7 @@ def planned(job: "PyTorchJob", options: "Options") -> "Iterator[dict[str, Any]]"
 
 
 def _first_seen(job: "PyTorchJob", options: "Options") -> "Observed":
-    from pytorchjob_operator.local.source import as_stored, override
+    from pytorchjob.local.source import as_stored, override
     from pytorchjob_operator.observed import Observed
 
     now = datetime.now(UTC)  # noqa: TID251 - a shell: here time is read
@@ -96,7 +96,7 @@ def _to_yaml(manifest: object) -> str:
 
 def read_or_exit(file: str) -> list["PyTorchJob"]:
     """Return the jobs of a file; prints what is wrong and ends the process with 2 if there is a problem."""
-    from pytorchjob_operator.local.source import read_jobs
+    from pytorchjob.local.source import read_jobs
 
     try:
         return read_jobs(file)

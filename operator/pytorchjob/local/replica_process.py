@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pytorchjob_operator.local import supervisor
-from pytorchjob_operator.local.kubelet import START_ERROR
-from pytorchjob_operator.local.supervisor import Command
+from pytorchjob.local import supervisor
+from pytorchjob.local.kubelet import START_ERROR
+from pytorchjob.local.supervisor import Command
 
 _CHUNK = 65536
 _MAX_REPORT = 8192

@@ -7,8 +7,8 @@ would start as many processes as it has CPUs.
 from collections.abc import Iterator
 from typing import Any
 
+from pytorchjob.local import gpus
 from pytorchjob_agent.contract.environment import PET_NPROC_PER_NODE
-from pytorchjob_operator.local import gpus
 from pytorchjob_operator.model import PyTorchJob, main_container
 from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.environment import nproc

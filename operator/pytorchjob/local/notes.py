@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytorchjob.local import gpus
+from pytorchjob.local.cluster_only import RUN_POLICY
 from pytorchjob_operator.errors import InvalidJob, Problem
-from pytorchjob_operator.local import gpus
-from pytorchjob_operator.local.cluster_only import RUN_POLICY
 from pytorchjob_operator.model import PyTorchJob, deprecated, main_container
 
 _HONOURED_FIELDS = ("fieldRef",)

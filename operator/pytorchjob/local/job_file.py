@@ -5,8 +5,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytorchjob.local import addresses, result, source
 from pytorchjob_operator.errors import CannotRun
-from pytorchjob_operator.local import addresses, result, source
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.plan import replicas

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
+from pytorchjob.local import failure, pace, result
+from pytorchjob.local.job_file import JobFile
+from pytorchjob.local.log_filter import LogFilter
+from pytorchjob.local.loopback_coordinator import LoopbackCoordinator
+from pytorchjob.local.node import LocalNode, ReplicaEnd
+from pytorchjob.local.record import Record
+from pytorchjob.local.screen import ProgressLine, Screen
+from pytorchjob.local.signal_pipe import RELOAD, SignalPipe
+from pytorchjob.local.stages import LocalStage, StageClock, find_stage
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import Sync
 from pytorchjob_operator.errors import InvalidJob
-from pytorchjob_operator.local import failure, pace, result
-from pytorchjob_operator.local.job_file import JobFile
-from pytorchjob_operator.local.log_filter import LogFilter
-from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
-from pytorchjob_operator.local.node import LocalNode, ReplicaEnd
-from pytorchjob_operator.local.record import Record
-from pytorchjob_operator.local.screen import ProgressLine, Screen
-from pytorchjob_operator.local.signal_pipe import RELOAD, SignalPipe
-from pytorchjob_operator.local.stages import LocalStage, StageClock, find_stage
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.names import EventType
 from pytorchjob_operator.observed import Child, Observed, ReportedEvent

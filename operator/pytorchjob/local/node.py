@@ -12,6 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytorchjob.local import kubelet, replica_process, worker_ends
+from pytorchjob.local.gpus import Pool
+from pytorchjob.local.kubelet import EarlyExits
+from pytorchjob.local.log_filter import LogFilter, ScriptPlace, without_rank
+from pytorchjob.local.record import Record
+from pytorchjob.local.replica_process import ProcessEnd, ReplicaProcess
+from pytorchjob.local.screen import LineBuffer, Screen
+from pytorchjob.local.supervisor import Command
+from pytorchjob.local.translate import replica
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_agent.contract.first_failure import ENDED_EARLY
 from pytorchjob_agent.contract.noted_end import NotedEnd
@@ -20,15 +29,6 @@ from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED, Evidence, choose
 from pytorchjob_agent.contract.termination import TERMINATION_LIMIT, TerminationMessage, exit_code_of
 from pytorchjob_operator import names
-from pytorchjob_operator.local import kubelet, replica_process, worker_ends
-from pytorchjob_operator.local.gpus import Pool
-from pytorchjob_operator.local.kubelet import EarlyExits
-from pytorchjob_operator.local.log_filter import LogFilter, ScriptPlace, without_rank
-from pytorchjob_operator.local.record import Record
-from pytorchjob_operator.local.replica_process import ProcessEnd, ReplicaProcess
-from pytorchjob_operator.local.screen import LineBuffer, Screen
-from pytorchjob_operator.local.supervisor import Command
-from pytorchjob_operator.local.translate import replica
 from pytorchjob_operator.model import RestartPolicy
 from pytorchjob_operator.observed import Pod, PodPhase
 from pytorchjob_operator.problem import Crash, last_words

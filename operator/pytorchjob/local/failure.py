@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from signal import SIGKILL
 
+from pytorchjob.local import kubelet
+from pytorchjob.local.log_filter import ScriptPlace
+from pytorchjob.local.node import ReplicaEnd
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.reasons import FailureKind
 from pytorchjob_agent.contract.root_cause import CHILD_FAILED, choose
 from pytorchjob_agent.contract.termination import exit_code_of
-from pytorchjob_operator.local import kubelet
-from pytorchjob_operator.local.log_filter import ScriptPlace
-from pytorchjob_operator.local.node import ReplicaEnd
 from pytorchjob_operator.model import ConditionType, FirstFailureStatus, PyTorchJob
 
 _NO_SCRIPT = re.compile(r"can't open file '([^']+)': \[Errno 2\]")

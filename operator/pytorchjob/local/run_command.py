@@ -13,18 +13,18 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
+from pytorchjob.local import addresses, gpus, image_paths, notes, process_tree, processes, result, source
+from pytorchjob.local.addresses import Claims
+from pytorchjob.local.job_file import JobFile
+from pytorchjob.local.log_filter import LogFilter
+from pytorchjob.local.loopback_coordinator import LoopbackCoordinator
+from pytorchjob.local.node import LocalNode
+from pytorchjob.local.record import Record
+from pytorchjob.local.runner import ExitStatus, Runner, RunResult
+from pytorchjob.local.screen import Screen, duration
+from pytorchjob.local.supervisor import Command
+from pytorchjob.local.translate import LocalMachine, agent_directory, from_source, to_command
 from pytorchjob_operator.errors import CannotRun, InvalidJob
-from pytorchjob_operator.local import addresses, gpus, image_paths, notes, process_tree, processes, result, source
-from pytorchjob_operator.local.addresses import Claims
-from pytorchjob_operator.local.job_file import JobFile
-from pytorchjob_operator.local.log_filter import LogFilter
-from pytorchjob_operator.local.loopback_coordinator import LoopbackCoordinator
-from pytorchjob_operator.local.node import LocalNode
-from pytorchjob_operator.local.record import Record
-from pytorchjob_operator.local.runner import ExitStatus, Runner, RunResult
-from pytorchjob_operator.local.screen import Screen, duration
-from pytorchjob_operator.local.supervisor import Command
-from pytorchjob_operator.local.translate import LocalMachine, agent_directory, from_source, to_command
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.problem import last_words
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from pytorchjob.local import process_tree
 from pytorchjob_agent.contract.termination import exit_code_of
-from pytorchjob_operator.local import process_tree
 
 TERMINATE = b"T"
 """Written to the control pipe: send SIGTERM to the command. The end of the pipe means SIGKILL to every process."""

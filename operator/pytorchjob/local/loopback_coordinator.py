@@ -14,14 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pytorchjob.local.addresses import LOOPBACK
+from pytorchjob.local.translate import credential_directory
 from pytorchjob_operator import tokens
 from pytorchjob_operator.coordinator.authentication import KeyedTokens
 from pytorchjob_operator.coordinator.thread import Coordinator, Hooks
 from pytorchjob_operator.coordinator_report import Report
 from pytorchjob_operator.coordinator_update import CoordinatorUpdate
 from pytorchjob_operator.errors import CannotRun
-from pytorchjob_operator.local.addresses import LOOPBACK
-from pytorchjob_operator.local.translate import credential_directory
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan import credential
 from pytorchjob_operator.rounds.state import JobEvent

@@ -5,8 +5,8 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import Any
 
+from pytorchjob.local.cluster_only import RUN_POLICY
 from pytorchjob_operator.errors import InvalidJob, Problem
-from pytorchjob_operator.local.cluster_only import RUN_POLICY
 from pytorchjob_operator.model import PyTorchJob
 from pytorchjob_operator.model.load import load_jobs, load_objects, validate_dict
 from pytorchjob_operator.model.suggest import did_you_mean, nearest

@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
+from pytorchjob.local.screen import count_restarts
+from pytorchjob.local.source import STDIN
 from pytorchjob_operator.goodput import figures, sentence
 from pytorchjob_operator.goodput.ledger import Ledger
-from pytorchjob_operator.local.screen import count_restarts
-from pytorchjob_operator.local.source import STDIN
 from pytorchjob_operator.model import ConditionType, PyTorchJob
 from pytorchjob_operator.plan import goodput
 from pytorchjob_operator.terminal import visible_yaml
