@@ -3,12 +3,16 @@
 from collections.abc import MutableMapping
 
 from pytorchjob_agent.caches.round_caches import CACHES
+from pytorchjob_agent.observers.round_observers import OBSERVERS
 from pytorchjob_agent.rendezvous.extension import Extensions, Pod, Registered
 from pytorchjob_agent.saves.round_saves import SAVES
+from pytorchjob_agent.stragglers.own_times import STRAGGLERS
 
 _ALL: tuple[Registered, ...] = (
     CACHES,  # it fetches while a save is restored
     SAVES,
+    OBSERVERS,
+    STRAGGLERS,
 )
 
 

@@ -4,22 +4,27 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.extensions import create
-from pytorchjob_agent.rendezvous.extension import Extension, Extensions, Pod
+from pytorchjob_agent.rendezvous.extension import Extension, Extensions, Pod, StartingWorkers
+from pytorchjob_agent.script.agent_side import ProgressFiles
 
 ROOT = Path(__file__).parents[2]
-EXTENSIONS = ("saves", "caches")
+EXTENSIONS = ("saves", "caches", "observers", "stragglers")
 MEMBERS = "tests/agent/rendezvous/test_members.py"
-"""Real agents and a real coordinator: crashes, lost members, restarts."""
+"""Real agents and a real coordinator."""
+WITHOUT = "crash or recover or go or die or hang_is or metrics"
+"""Of these, the stories in which all kinds of faults occur."""
 
 
 class Noted(Extension):
-    """Notes its calls."""
+    """Notes its calls, and has a variable and a field."""
 
     def __init__(self, name: str, calls: list[str], problem: str = "", *, done: bool = True) -> None:
         self.name, self.calls, self.told, self.done = name, calls, problem, done
@@ -32,6 +37,12 @@ class Noted(Extension):
         self.calls.append(self.name)
         return self.done
 
+    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+        return [{self.name: str(local_rank)} for local_rank in range(starting.nproc)]
+
+    def report(self, now: float, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {self.name: fields["step"]}
+
 
 def test_all_extensions_hear_that_a_pod_leaves_and_the_last_one_decides() -> None:
     calls: list[str] = []
@@ -42,6 +53,13 @@ def test_all_extensions_hear_that_a_pod_leaves_and_the_last_one_decides() -> Non
     assert both.problem == "Full: no room"
     first.done = True
     assert both.settled(ended=False)
+
+
+def test_workers_get_the_variables_and_heartbeats_the_fields_of_all_extensions(tmp_path: Path) -> None:
+    both = Extensions(Noted("first", []), Extension(), Noted("second", []))
+    starting = StartingWorkers(tmp_path, 2, ProgressFiles(tmp_path / "files", 2))
+    assert both.equip(starting) == [{"first": "0", "second": "0"}, {"first": "1", "second": "1"}]
+    assert both.report(0.0, {"step": 7}) == {"first": 7, "second": 7}
 
 
 def test_without_settings_there_is_nothing_to_do() -> None:
@@ -69,7 +87,7 @@ def test_members_train_and_recover_without_an_extension(tmp_path: Path, name: st
     lines = (agent / "extensions.py").read_text().splitlines()
     named = re.compile(rf"\b{name}\b|\b{name.upper()}\b")
     (agent / "extensions.py").write_text("\n".join(line for line in lines if not named.search(line)))
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", MEMBERS]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", MEMBERS, "-k", WITHOUT]
     done = subprocess.run(
         command,
         cwd=tmp_path,

@@ -6,9 +6,12 @@ round, and knows nothing of what it does.
 
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from pytorchjob_agent.script.agent_side import ProgressFiles
 
 
 class NotStartedError(Exception):
@@ -30,6 +33,16 @@ class OpenRound:
     """Makes another connection, for a thread."""
     goes_on: Callable[[], bool]
     """False once the round has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingWorkers:
+    """The workers of this pod in a round, which are about to start."""
+
+    directory: Path
+    """Of this pod and round. The core removes it after the round."""
+    nproc: int
+    files: ProgressFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +75,24 @@ class Extension:
     def wait(self, round_: OpenRound) -> None:
         """Wait, for a bounded time, for what was begun in `open`; all extensions have begun by then."""
 
+    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+        """The workers are about to start: return the variables that each of them needs, by local rank."""
+        return ()
+
     def begin(self, pids: Collection[int]) -> None:
         """The workers of the round have started."""
+
+    @property
+    def reads_lines(self) -> bool:
+        """Whether it reads what the workers of this round print."""
+        return False
+
+    def add_line(self, local_rank: int, line: bytes) -> None:
+        """Take a line that a worker has printed; the thread that reads the output calls it."""
+
+    def report(self, now: float, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return fields of the next heartbeat; `fields` are those that are known. The client's thread calls it."""
+        return {}
 
     def over(self, *, clean: bool) -> None:
         """All workers have ended; `clean`: with success."""
@@ -120,10 +149,32 @@ class Extensions(Extension):
         for each in self.all:
             each.wait(round_)
 
+    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+        """Return the variables of all of them."""
+        found: list[dict[str, str]] = [{} for _ in range(starting.nproc)]
+        for each in self.all:
+            for own, more in zip(found, each.equip(starting), strict=False):
+                own.update(more)
+        return found
+
     def begin(self, pids: Collection[int]) -> None:
         """Tell all of them."""
         for each in self.all:
             each.begin(pids)
+
+    @property
+    def reads_lines(self) -> bool:
+        """Return whether any of them does."""
+        return any(each.reads_lines for each in self.all)
+
+    def add_line(self, local_rank: int, line: bytes) -> None:
+        """Pass it on to all of them."""
+        for each in self.all:
+            each.add_line(local_rank, line)
+
+    def report(self, now: float, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the fields of all of them."""
+        return {name: value for each in self.all for name, value in each.report(now, fields).items()}
 
     def over(self, *, clean: bool) -> None:
         """Tell all of them."""

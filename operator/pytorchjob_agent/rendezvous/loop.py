@@ -75,7 +75,8 @@ class ElasticAgent(LocalElasticAgent):
         self._rounds += 1
         directory = self._tools.directory / f"round-{self._rounds}"
         nproc = self._worker_group.spec.local_world_size
-        return RoundWorkers(directory, nproc, self._tools.rules, self._tools.logs, history)
+        extensions = self._membership.extensions
+        return RoundWorkers(directory, nproc, self._tools.rules, self._tools.logs, extensions, history)
 
     def _heartbeat(self) -> Heartbeat:
         """Return what is sent once a second; the client's thread calls it."""
@@ -364,7 +365,6 @@ class ElasticAgent(LocalElasticAgent):
 
     def _done(self) -> None:
         if not self._reported_done and self._membership.extensions.finished():
-            self._workers.ended()
             self._membership.client.heartbeat_now()  # the coordinator learns the last step
             self._reported_done = self._membership.done(self._wakeup.age())
 

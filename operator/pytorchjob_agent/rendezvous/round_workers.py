@@ -19,15 +19,11 @@ from pytorchjob_agent.hangs.stack_analysis import StackPlace
 from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
 from pytorchjob_agent.hangs.stillness import Pauses
 from pytorchjob_agent.hangs.watch import HangWatch, History
-from pytorchjob_agent.rendezvous.observed_saves import ObservedSaves
-from pytorchjob_agent.script import observed_progress
+from pytorchjob_agent.rendezvous.extension import Extensions, StartingWorkers
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.script.observation import Observation, with_pace
-from pytorchjob_agent.script.observed_progress import ObservedProgress
 from pytorchjob_agent.script.progress_file import RequestKind
 from pytorchjob_agent.system.console import say
-from pytorchjob_agent.workers import own_times
-from pytorchjob_agent.workers.own_times import OwnTimes
 
 _STACK_SECONDS = 0.6
 
@@ -35,9 +31,17 @@ _STACK_SECONDS = 0.6
 class RoundWorkers:
     """The workers of one round."""
 
-    def __init__(self, directory: Path, nproc: int, rules: HangRules, logs: Any, history: History | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        nproc: int,
+        rules: HangRules,
+        logs: Any,
+        extensions: Extensions,
+        history: History | None = None,
+    ) -> None:
         """Make what the workers need below `directory`; `history` has what earlier rounds have shown."""
-        self._directory, self._rules, self._logs = directory, rules, logs
+        self._directory, self._rules, self._logs, self._extensions = directory, rules, logs, extensions
         self._files = ProgressFiles(directory, nproc)
         self._stacks = StackDumps(directory, nproc)
         self._pids: dict[int, int] = {}
@@ -46,25 +50,17 @@ class RoundWorkers:
         self._history = history or History()
         self._asked: int | None = None
         self._saving = 0
-        self._observed: ObservedProgress | None = None
-        self._saves: ObservedSaves | None = None
-        self._own_times: OwnTimes | None = None
 
     def equipping(self, job: str, round_: RoundId) -> AbstractContextManager[None]:
         """Within it, torch starts workers that know their progress files, and in which round of the job they work."""
 
         def start(original: Callable[..., Any], **options: Any) -> Any:
-            if observed_progress.wanted(os.environ):
-                self._observed = ObservedProgress(self._directory, len(options["envs"]))
-                self._saves = ObservedSaves(self._files)
-            if own_times.wanted(os.environ):
-                self._own_times = OwnTimes(self._directory, len(options["envs"]))
+            starting = StartingWorkers(self._directory, len(options["envs"]), self._files)
+            variables = self._extensions.equip(starting)
             for local_rank, env in options["envs"].items():
                 env.update({JOB: job, ROUND_ID: str(round_)})
                 env.update(self._files.env(local_rank))
-                env.update(self._observed.env(local_rank, os.environ) if self._observed else {})
-                env.update(self._saves.env(local_rank) if self._saves else {})
-                env.update(self._own_times.env(local_rank) if self._own_times else {})
+                env.update(variables[local_rank])
                 env.update(self._stacks.env(local_rank, os.environ))
             return original(**options)
 
@@ -78,15 +74,14 @@ class RoundWorkers:
         self._watch = HangWatch(self._rules, self._files, self._meter, self._history)
         self._watch.has_rank_0 = assigned.first_rank == 0
         self._watch.share_stillness = share_stillness
-        if self._logs is not None and (self._watch.reads_lines or self._observed is not None):
+        if self._logs is not None and (self._watch.reads_lines or self._extensions.reads_lines):
             self._logs.listen(self._add_line)
 
     def _add_line(self, local_rank: int, line: bytes) -> None:
         """Pass on a line that a worker printed; the thread that reads the output calls it."""
         if self._watch is not None and self._watch.reads_lines:
             self._watch.add_line(local_rank, line)
-        if self._observed is not None:
-            self._observed.add_line(local_rank, line)
+        self._extensions.add_line(local_rank, line)
 
     @property
     def history(self) -> History:
@@ -106,31 +101,13 @@ class RoundWorkers:
         return _cooperative(self._read())
 
     def report(self, now: float) -> dict[str, Any]:
-        """Return the fields of a heartbeat about the workers: how far the furthest is, their saves, what they accept.
-
-        The calls of progress() count. Without any, it is what the agent observes, which people alone see.
-        """
+        """Return the fields of a heartbeat about the workers: how far the furthest is, what they accept, and more."""
         found = self._files.read(now)
         saves = any(each.asks_checkpoint for each in found)
-        fields = {"cooperative": _cooperative(found), "saves_on_request": saves, **self._progress(found, now)}
+        fields = {"cooperative": _cooperative(found), "saves_on_request": saves, **_progress(found)}
         if self._watch is not None:
             fields["workers_age"] = max(now - self._watch.started, 0.0)
-        step = fields.get("step", fields.get("shown_step"))
-        own_saves = {} if self._saves is None else self._saves.report(step)
-        own = {} if self._own_times is None else self._own_times.report()
-        return {**fields, **own_saves, **own}
-
-    def _progress(self, found: tuple[WorkerProgress, ...], now: float) -> dict[str, Any]:
-        best = max((each for each in found if each.step is not None), key=lambda each: each.step or 0, default=None)
-        if best is not None:
-            return _as_reported(best)
-        observed = None if self._observed is None else self._observed.read(now)
-        return {} if observed is None else _as_shown(observed)
-
-    def ended(self) -> None:
-        """Note that the workers have ended with success."""
-        if self._observed is not None:
-            self._observed.ended()
+        return {**fields, **self._extensions.report(now, fields)}
 
     def request(self, stop: Checkpoint | None, save: Save | None) -> None:
         """Pass on new requests: to save and to end, if the workers accept that, and to save and to continue."""
@@ -182,8 +159,6 @@ class RoundWorkers:
 
     def close(self) -> None:
         """Remove everything; the workers have to be gone."""
-        if self._observed is not None:
-            self._observed.close()
         self._files.close()
         self._stacks.close()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -191,6 +166,11 @@ class RoundWorkers:
 
 def _cooperative(found: tuple[WorkerProgress, ...]) -> bool:
     return any(each.asks_checkpoint or each.asks_stop for each in found)
+
+
+def _progress(found: tuple[WorkerProgress, ...]) -> dict[str, Any]:
+    best = max((each for each in found if each.step is not None), key=lambda each: each.step or 0, default=None)
+    return {} if best is None else _as_reported(best)
 
 
 def _as_reported(best: WorkerProgress) -> dict[str, Any]:
@@ -201,14 +181,3 @@ def _as_reported(best: WorkerProgress) -> dict[str, Any]:
     ages = {"first_age": best.first_age or 0.0, "step_age": best.age or 0.0}
     known = {"step": best.step, "total": best.total, "metrics": best.metrics, "first_step": best.first_step}
     return {**known, **ages, **shown}
-
-
-def _as_shown(observed: Observation) -> dict[str, Any]:
-    return {
-        "shown_step": observed.step,
-        "shown_total": observed.total,
-        "percent": observed.percent,
-        "remaining": observed.remaining,
-        "rate": observed.rate,
-        "metrics": observed.metrics,
-    }

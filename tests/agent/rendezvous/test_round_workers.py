@@ -8,6 +8,7 @@ import pytest
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Checkpoint, RoundId, Save
 from pytorchjob_agent.hangs.watch import History
+from pytorchjob_agent.rendezvous.extension import Extensions
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
 from pytorchjob_agent.script.api import Script
 
@@ -19,7 +20,7 @@ PLACE = Assigned(RoundId(1, 1), 0, 1, 0, 1, "127.0.0.1", 29500, 0)
 
 @pytest.mark.parametrize("reports", [False, True], ids=["never reported", "reported before"])
 def test_a_first_step_is_waited_for_where_an_earlier_round_had_one(tmp_path: Path, reports: bool) -> None:
-    workers = RoundWorkers(tmp_path, 1, HangRules(), None, History(reports))
+    workers = RoundWorkers(tmp_path, 1, HangRules(), None, Extensions(), History(reports))
     assert workers.history.reports is reports
     workers.begin({0: os.getpid()}, PLACE, lambda _: 0.0)
     verdict = workers.judge(float("inf"))
@@ -34,7 +35,7 @@ def script(tmp_path: Path) -> Script:
 
 
 def workers_of(tmp_path: Path) -> RoundWorkers:
-    return RoundWorkers(tmp_path, 1, HangRules(), None, None)
+    return RoundWorkers(tmp_path, 1, HangRules(), None, Extensions())
 
 
 def test_a_script_saves_on_request_and_trains_on(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob_agent.observers.status_server import StatusServer
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.script.observation import Observation
 from pytorchjob_agent.script.status_request import SERVER_URL, TOKEN_FILE
-from pytorchjob_agent.script.status_server import StatusServer
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """

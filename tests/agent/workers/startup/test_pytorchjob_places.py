@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from pytorchjob_agent.workers.own_times import OwnTimes
+from pytorchjob_agent.stragglers.own_times import OwnTimes
 from pytorchjob_agent.workers.startup.pytorchjob_collectives import OWN_TIME
 from pytorchjob_agent.workers.startup.pytorchjob_places import Sampler, places, read
-from tests.agent.workers.test_own_times import write
+from tests.agent.stragglers.test_own_times import write
 
 
 def logs(sampler: Sampler) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.rendezvous.observed_saves import ObservedSaves, WorkerSaves
+from pytorchjob_agent.observers.observed_saves import ObservedSaves, WorkerSaves
 from pytorchjob_agent.script.agent_side import ProgressFiles
 from pytorchjob_agent.script.progress_file import SAVES_AT
 

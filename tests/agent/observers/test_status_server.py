@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from pytorchjob_agent.observers.status_server import StatusServer
 from pytorchjob_agent.script.observation import Observation
 from pytorchjob_agent.script.status_request import LONGEST_BODY, SERVER_URL, TOKEN_FILE
-from pytorchjob_agent.script.status_server import StatusServer
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -1,6 +1,6 @@
 """What the scripts of one round's workers show of their progress without `progress()`: the sources, and their order.
 
-What a library posts counts more than what a worker prints. `spec.agent.observeProgress: false` switches both off.
+What a library posts counts more than what a worker prints.
 """
 
 import threading
@@ -9,21 +9,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from pytorchjob_agent.contract.environment import OBSERVE_PROGRESS
+from pytorchjob_agent.observers.progress_lines import LONGEST_LINE, MAY_SHOW, LineReader
+from pytorchjob_agent.observers.status_server import StatusServer
 from pytorchjob_agent.script.observation import Observation, furthest, with_pace
-from pytorchjob_agent.script.progress_lines import LONGEST_LINE, MAY_SHOW, LineReader
-from pytorchjob_agent.script.status_server import StatusServer
 
 _KEPT = 32
 """Lines of a worker that are read later, at most once a second: its output waits for no expression."""
 
 _LONGEST = 4 * LONGEST_LINE
 """Bytes of a line: a character has at most four."""
-
-
-def wanted(env: Mapping[str, str]) -> bool:
-    """Return whether the pod's environment allows it."""
-    return env.get(OBSERVE_PROGRESS) != "0"
 
 
 class ObservedProgress:

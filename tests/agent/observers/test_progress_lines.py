@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.observers.progress_lines import MAY_SHOW, LineReader
 from pytorchjob_agent.script.observation import Observation
-from pytorchjob_agent.script.progress_lines import MAY_SHOW, LineReader
 
 
 def bar(name: str, done: int, total: int, rest: str = "00:05<00:07, 8.10it/s") -> str:

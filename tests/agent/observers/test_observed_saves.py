@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_agent.rendezvous.observed_saves import ObservedSaves, WorkerSaves
+from pytorchjob_agent.observers.observed_saves import ObservedSaves, WorkerSaves
 from pytorchjob_agent.script.agent_side import ProgressFiles
 from pytorchjob_agent.script.progress_file import PROGRESS, SAVES_AT
 

@@ -1,19 +1,15 @@
 """The agent's side of the files in which workers write their own time (`workers/startup/pytorchjob_own_time`)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent.contract.environment import FIND_STRAGGLERS
+from pytorchjob_agent.rendezvous.extension import Extension, Pod, Registered, StartingWorkers
 from pytorchjob_agent.workers.startup import pytorchjob_collectives, pytorchjob_places
 from pytorchjob_agent.workers.startup.pytorchjob_collectives import OWN_TIME, SIZE
 
 _ALL = 1000
-
-
-def wanted(env: Mapping[str, str]) -> bool:
-    """Return whether the pod's environment allows it."""
-    return env.get(FIND_STRAGGLERS) != "0"
 
 
 class OwnTimes:
@@ -45,6 +41,31 @@ class OwnTimes:
             text = _read(path.with_name(f"{path.name}.places")).decode(errors="replace")
             found |= {f"{local_rank} {place}": float(part) for place, part in pytorchjob_places.read(text, most)}
         return {"own_places": found} if found else {}
+
+
+class RoundOwnTimes(Extension):
+    """Reads the own times of the workers of the present round."""
+
+    def __init__(self) -> None:
+        """Begin without workers."""
+        self._times: OwnTimes | None = None
+
+    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+        """Return where each worker writes its own time."""
+        self._times = times = OwnTimes(starting.directory, starting.nproc)
+        return [times.env(local_rank) for local_rank in range(starting.nproc)]
+
+    def report(self, now: float, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the workers have written."""
+        times = self._times
+        return {} if times is None else times.report()
+
+
+def _create(pod: Pod) -> Extension:
+    return Extension() if pod.environ.get(FIND_STRAGGLERS) == "0" else RoundOwnTimes()
+
+
+STRAGGLERS = Registered(_create)
 
 
 def _read(path: Path) -> bytes:

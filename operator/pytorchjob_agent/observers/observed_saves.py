@@ -1,7 +1,7 @@
 """The saves and loads that the scripts of one round's workers make by themselves, as the workers measure them.
 
 `workers/startup/pytorchjob_saves` counts them in each worker. The ranks of a group wait for each other, so the rank
-with the longest saves stands for all. `spec.agent.observeProgress: false` switches this off.
+with the longest saves stands for all.
 """
 
 import struct
