@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
         return doctor.main(arguments[1:])
     if arguments[:1] == ["profile"]:
-        from pytorchjob_agent.hangs import profile
+        from pytorchjob_agent.stacks import profile
 
         return profile.main(arguments[1:])
     if arguments[:1] == ["install"]:

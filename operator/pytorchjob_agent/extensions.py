@@ -3,6 +3,7 @@
 from collections.abc import MutableMapping
 
 from pytorchjob_agent.caches.round_caches import CACHES
+from pytorchjob_agent.hangs.round_hangs import HANGS
 from pytorchjob_agent.observers.round_observers import OBSERVERS
 from pytorchjob_agent.rendezvous.extension import Extensions, Pod, Registered
 from pytorchjob_agent.saves.round_saves import SAVES
@@ -13,6 +14,7 @@ _ALL: tuple[Registered, ...] = (
     SAVES,
     OBSERVERS,
     STRAGGLERS,
+    HANGS,
 )
 
 

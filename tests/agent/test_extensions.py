@@ -14,9 +14,10 @@ from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.extensions import create
 from pytorchjob_agent.rendezvous.extension import Extension, Extensions, Pod, StartingWorkers
 from pytorchjob_agent.script.agent_side import ProgressFiles
+from pytorchjob_agent.stacks.stack_dump import StackDumps
 
 ROOT = Path(__file__).parents[2]
-EXTENSIONS = ("saves", "caches", "observers", "stragglers")
+EXTENSIONS = ("saves", "caches", "observers", "stragglers", "hangs")
 MEMBERS = "tests/agent/rendezvous/test_members.py"
 """Real agents and a real coordinator."""
 WITHOUT = "crash or recover or go or die or hang_is or metrics"
@@ -57,7 +58,7 @@ def test_all_extensions_hear_that_a_pod_leaves_and_the_last_one_decides() -> Non
 
 def test_workers_get_the_variables_and_heartbeats_the_fields_of_all_extensions(tmp_path: Path) -> None:
     both = Extensions(Noted("first", []), Extension(), Noted("second", []))
-    starting = StartingWorkers(tmp_path, 2, ProgressFiles(tmp_path / "files", 2))
+    starting = StartingWorkers(tmp_path, 2, ProgressFiles(tmp_path, 2), StackDumps(tmp_path, 2))
     assert both.equip(starting) == [{"first": "0", "second": "0"}, {"first": "1", "second": "1"}]
     assert both.report(0.0, {"step": 7}) == {"first": 7, "second": 7}
 

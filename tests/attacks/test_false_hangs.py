@@ -18,10 +18,10 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.hangs.meter import WorkerMeter
-from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.rendezvous import agreement, round_store
 from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
+from pytorchjob_agent.stacks.stack_dump import StackDumps
 from tests.attacks.bystander import Bystander, watching_beside
 from tests.attacks.neighbour import neighbour
 from tests.attacks.target import ROOT

@@ -16,7 +16,7 @@ from pytorchjob_operator.terminal import say
 
 _IN_POD = """
 why="the image has no agent"
-if python -c "import pytorchjob_agent.hangs.profile" 2>/dev/null; then
+if python -c "import pytorchjob_agent.stacks.profile" 2>/dev/null; then
     python -m pytorchjob_agent profile --local-rank "$1" --seconds "$2" --rate "$3"
     status=$?
     [ $status -eq 78 ] || exit $status

@@ -1,6 +1,5 @@
-"""Whether running workers hang. `judge` decides it, purely; `watch` collects the evidence and calls it.
+"""Whether running workers hang: an extension. `judge` decides it, purely; `watch` collects the evidence and calls it.
 
 The evidence: reported progress (`script`), lines of the log (`log_tracker`), /proc (`process_reader`; `activity` and
-`stillness` judge it, `meter` connects them) and stacks (`stack_dump` gets them, `stack_analysis` reads them). May
-import `script`, `workers` and everything below them.
+`stillness` judge it, `meter` connects them) and stacks (the core's `stacks`). `round_hangs` is what the core calls.
 """

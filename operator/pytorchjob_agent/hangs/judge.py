@@ -14,12 +14,12 @@ Without steps: if no rank of the whole job makes progress of any kind (`stillnes
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from math import ceil
 
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
 from pytorchjob_agent.hangs.log_tracker import LogEvidence
-from pytorchjob_agent.hangs.stack_analysis import StackPlace
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
+from pytorchjob_agent.stacks.stack_analysis import StackPlace
 
 SHORTEST = 3.0  # seconds: no automatic limit is below
 QUIET = 60.0  # seconds: a shorter wait for data or a file is not a hang
@@ -27,24 +27,6 @@ STOPPED = 60.0  # seconds: a worker that was stopped on purpose is continued bef
 _FACTOR = 5.0
 _WARM = 10  # steps before the pace is known
 _LAST = 200  # measurements from which the pace is computed
-
-
-class HangKind(StrEnum):
-    """What is wrong."""
-
-    HANGING = "Hanging"
-    SLOW = "Slow"
-    FAULTED = "Faulted"
-
-
-@dataclass(frozen=True, slots=True)
-class HangVerdict:
-    """The workers have to be restarted, and why."""
-
-    kind: HangKind
-    reason: str
-    local_ranks: tuple[int, ...] = ()  # the suspects; empty: unknown
-    idle: float = 0.0  # seconds since the last progress, of whatever kind the rule watches; 0: they did not hang
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +157,12 @@ def _stacks_needed(found: Iterable[HangVerdict | StackRequest]) -> StackRequest 
 def _by_log(log: LogEvidence, evidence: RoundObservation, now: float) -> HangVerdict | None:
     rule, name = log.rule, f"log rule {log.rule.name!r}"
     if log.fault:
-        return HangVerdict(HangKind.FAULTED, f"{name} found: {log.line}")
+        return HangVerdict(f"{name} found: {log.line}")
     if log.over:
         return None
     if rule.operator is not None and log.bad >= rule.points:
         times = f"{log.bad} times in a row" if log.bad > 1 else "once"
-        return HangVerdict(HangKind.SLOW, f"{name}: {rule.operator} {rule.value:g} {times}, at last: {log.line}")
+        return HangVerdict(f"{name}: {rule.operator} {rule.value:g} {times}, at last: {log.line}")
     return _by_absence(rule, name, log, evidence, now)
 
 
@@ -191,10 +173,10 @@ def _by_absence(
     if log.last is None:
         if late and evidence.has_rank_0 and now - evidence.started > late:
             words = f"{name}: no line matched within {late:g} s of the start"
-            return HangVerdict(HangKind.HANGING, words, idle=now - evidence.started)
+            return HangVerdict(words, idle=now - evidence.started)
     elif again and now - log.last > again:
         words = f"{name}: no line matched for {now - log.last:.0f} s (limit {again:g} s)"
-        return HangVerdict(HangKind.HANGING, words, idle=now - log.last)
+        return HangVerdict(words, idle=now - log.last)
     return None
 
 
@@ -210,7 +192,7 @@ def _by_first_step(
     if not alive or not known or not limit or now - evidence.started <= limit:
         return None
     ranks = tuple(worker.local_rank for worker in alive)
-    return HangVerdict(HangKind.HANGING, f"no first step within {limit:g} s", ranks, now - evidence.started)
+    return HangVerdict(f"no first step within {limit:g} s", ranks, now - evidence.started)
 
 
 def _by_idleness(evidence: RoundObservation, rules: HangRules) -> HangVerdict | None:
@@ -219,7 +201,7 @@ def _by_idleness(evidence: RoundObservation, rules: HangRules) -> HangVerdict | 
     if not limit or evidence.reports or rules.log_rules or evidence.idle_for <= limit:
         return None
     words = f"no CPU time and no network traffic for {evidence.idle_for:.0f} s (limit {limit:g} s)"
-    return HangVerdict(HangKind.HANGING, words, idle=evidence.idle_for)
+    return HangVerdict(words, idle=evidence.idle_for)
 
 
 def _by_stillness(evidence: RoundObservation, rules: HangRules) -> HangVerdict | None:
@@ -232,11 +214,11 @@ def _by_stillness(evidence: RoundObservation, rules: HangRules) -> HangVerdict |
     if stopped:
         rank, seconds = max(stopped.items(), key=lambda item: item[1])
         words = f"local rank {rank}: stopped by a signal (SIGSTOP) for {seconds:.0f} s (limit {most:.0f} s)"
-        return HangVerdict(HangKind.HANGING, words, tuple(sorted(stopped)), seconds)
+        return HangVerdict(words, tuple(sorted(stopped)), seconds)
     if not limit < evidence.still_for < float("inf"):
         return None
     words = f"no rank has made progress of any kind for {evidence.still_for:.0f} s (limit {limit:.0f} s)"
-    return HangVerdict(HangKind.HANGING, words, idle=evidence.still_for)
+    return HangVerdict(words, idle=evidence.still_for)
 
 
 def _author_limits(evidence: RoundObservation, rules: HangRules) -> bool:
@@ -297,4 +279,4 @@ def _by_pace(
 def _stuck(worker: WatchedWorker, silent: float, limit: float, more: str = "") -> HangVerdict:
     after = "no step" if worker.step is None else f"no step after {worker.step}"
     words = f"local rank {worker.local_rank}: {after} for {silent:.0f} s (limit {limit:.0f} s){more}"
-    return HangVerdict(HangKind.HANGING, words, (worker.local_rank,), silent)
+    return HangVerdict(words, (worker.local_rank,), silent)

@@ -5,11 +5,12 @@ A healthy worker costs one reading of /proc in ten seconds. `stillness` decides 
 
 from collections.abc import Mapping
 
-from pytorchjob_agent.hangs import process_reader, stack_analysis
+from pytorchjob_agent.hangs import process_reader
 from pytorchjob_agent.hangs.judge import Activity
-from pytorchjob_agent.hangs.stack_analysis import StackPlace
-from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
 from pytorchjob_agent.hangs.stillness import Pauses, StillnessTracker
+from pytorchjob_agent.stacks import stack_analysis
+from pytorchjob_agent.stacks.stack_analysis import StackPlace
+from pytorchjob_agent.stacks.stack_dump import StackDumps, source_around
 
 _PAUSES = Pauses()
 

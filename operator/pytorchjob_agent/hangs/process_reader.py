@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytorchjob_agent.hangs.activity import TreeReading
 from pytorchjob_agent.system import processes, socket_bytes
-from pytorchjob_agent.workers.startup.pytorchjob_startup import PROFILE_SIGNAL, SIGNAL
+from pytorchjob_agent.workers.startup.pytorchjob_startup import SIGNAL
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -49,16 +49,6 @@ def with_traffic(reading: TreeReading, store_port: int | None = None) -> TreeRea
         if inode in owned and connection.peer not in children and connection.peer[1] != store_port
     }
     return replace(reading, traffic={inode: each.moved for inode, each in found.items()}, main_traffic=main_traffic)
-
-
-def writes_stacks(pid: int) -> bool:
-    """Return whether the process has the handler for stacks: without it the signal would end the process."""
-    return _status(pid)[1]
-
-
-def writes_profiles(pid: int) -> bool:
-    """Return the same for profiles."""
-    return _catches(_status_of(Path(f"/proc/{pid}/status")), PROFILE_SIGNAL)
 
 
 def _tree(root: int, below: Collection[int]) -> TreeReading:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE
 from pytorchjob_agent.hangs.activity import Interval, Motion, TreeReading, is_idle, motion
 from pytorchjob_agent.hangs.judge import Activity
-from pytorchjob_agent.hangs.stack_analysis import BACKWARD, StackPlace
+from pytorchjob_agent.stacks.stack_analysis import BACKWARD, StackPlace
 
 _STACKS = 4
 """Equal ones that are needed."""

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.hangs import judge
-from pytorchjob_agent.hangs.judge import Activity, HangVerdict, RoundObservation, StackRequest, StepPace, WatchedWorker
+from pytorchjob_agent.hangs.judge import Activity, RoundObservation, StackRequest, StepPace, WatchedWorker
 from pytorchjob_agent.hangs.log_tracker import LONGEST_LINE, RuleTracker
 from pytorchjob_agent.hangs.meter import WorkerMeter
-from pytorchjob_agent.hangs.stack_analysis import StackPlace
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
+from pytorchjob_agent.stacks.stack_analysis import StackPlace
 
 _EVERY = 1.0  # seconds between two checks
 _CALM = 4.0  # the same if no limit can be reached in between

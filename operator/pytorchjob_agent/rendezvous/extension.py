@@ -4,14 +4,18 @@ An extension has a folder of its own, and a line in `pytorchjob_agent.extensions
 round, and knows nothing of what it does.
 """
 
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.script.agent_side import ProgressFiles
+from pytorchjob_agent.stacks.stack_analysis import StackPlace
+from pytorchjob_agent.stacks.stack_dump import StackDumps
 
 
 class NotStartedError(Exception):
@@ -43,6 +47,18 @@ class StartingWorkers:
     """Of this pod and round. The core removes it after the round."""
     nproc: int
     files: ProgressFiles
+    stacks: StackDumps
+
+
+@dataclass(frozen=True, slots=True)
+class RunningWorkers:
+    """The workers of this pod in a round, which have started."""
+
+    pids: Mapping[int, int]
+    """By local rank."""
+    assigned: Assigned
+    share_stillness: Callable[[float], float]
+    """Reports to the other members for how long the workers here have been still; returns the same of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +95,7 @@ class Extension:
         """The workers are about to start: return the variables that each of them needs, by local rank."""
         return ()
 
-    def begin(self, pids: Collection[int]) -> None:
+    def begin(self, running: RunningWorkers) -> None:
         """The workers of the round have started."""
 
     @property
@@ -93,6 +109,18 @@ class Extension:
     def report(self, now: float, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return fields of the next heartbeat; `fields` are those that are known. The client's thread calls it."""
         return {}
+
+    def judge(self, now: float) -> HangVerdict | None:
+        """Return why the workers have to be restarted, if so."""
+        return None
+
+    def pause(self, now: float) -> float:
+        """Return in how many seconds `judge` is due again."""
+        return inf
+
+    def last_place(self, local_rank: int) -> StackPlace | None:
+        """Return where a worker is that gives no stack now, if that is known."""
+        return None
 
     def over(self, *, clean: bool) -> None:
         """All workers have ended; `clean`: with success."""
@@ -157,10 +185,10 @@ class Extensions(Extension):
                 own.update(more)
         return found
 
-    def begin(self, pids: Collection[int]) -> None:
+    def begin(self, running: RunningWorkers) -> None:
         """Tell all of them."""
         for each in self.all:
-            each.begin(pids)
+            each.begin(running)
 
     @property
     def reads_lines(self) -> bool:
@@ -175,6 +203,18 @@ class Extensions(Extension):
     def report(self, now: float, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the fields of all of them."""
         return {name: value for each in self.all for name, value in each.report(now, fields).items()}
+
+    def judge(self, now: float) -> HangVerdict | None:
+        """Return the first verdict."""
+        return next(filter(None, (each.judge(now) for each in self.all)), None)
+
+    def pause(self, now: float) -> float:
+        """Return the shortest time."""
+        return min((each.pause(now) for each in self.all), default=inf)
+
+    def last_place(self, local_rank: int) -> StackPlace | None:
+        """Return the first place."""
+        return next(filter(None, (each.last_place(local_rank) for each in self.all)), None)
 
     def over(self, *, clean: bool) -> None:
         """Tell all of them."""

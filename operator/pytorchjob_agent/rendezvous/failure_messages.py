@@ -9,8 +9,8 @@ from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed
 from pytorchjob_agent.contract.noted_end import NotedEnd
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
-from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
-from pytorchjob_agent.hangs.stack_analysis import StackPlace, describe_ranks
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
+from pytorchjob_agent.stacks.stack_analysis import StackPlace, describe_ranks
 from pytorchjob_agent.workers import failure_report, uncaught_error
 
 _NO_STACK = "it gives no stack: it is frozen, or inside a call that does not return"
@@ -110,7 +110,7 @@ def _where(place: StackPlace | None, places: Mapping[int, StackPlace | None], fi
 def bystander(places: Mapping[int, StackPlace | None], first_rank: int) -> tuple[TerminationMessage, bool]:
     """Return where the workers here are while those of another agent hang."""
     return hang(
-        HangVerdict(kind=HangKind.HANGING, reason="no progress, as another agent found"),
+        HangVerdict("no progress, as another agent found"),
         places,
         first_rank,
     )

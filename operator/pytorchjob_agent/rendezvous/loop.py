@@ -22,12 +22,11 @@ from pytorchjob_agent.contract.messages import Assigned, Done, Failed, Heartbeat
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.repeated import SHORT_SECONDS, Hangs, why_repeated
 from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage, exit_code_of
-from pytorchjob_agent.hangs.judge import HangVerdict
-from pytorchjob_agent.hangs.watch import History
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, waiting
 from pytorchjob_agent.rendezvous.decide import Snapshot, Step, StepKind, Workers
 from pytorchjob_agent.rendezvous.extension import NotStartedError, RoundEndedError
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError, describe
 from pytorchjob_agent.rendezvous.roles import MemberRole
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
@@ -71,12 +70,12 @@ class ElasticAgent(LocalElasticAgent):
         self._membership.heartbeat = self._heartbeat
         self._wakeup.on_asked = self._membership.client.nudge
 
-    def _new_workers(self, history: History | None = None) -> RoundWorkers:
+    def _new_workers(self) -> RoundWorkers:
         self._rounds += 1
         directory = self._tools.directory / f"round-{self._rounds}"
         nproc = self._worker_group.spec.local_world_size
         extensions = self._membership.extensions
-        return RoundWorkers(directory, nproc, self._tools.rules, self._tools.logs, extensions, history)
+        return RoundWorkers(directory, nproc, self._tools.logs, extensions)
 
     def _heartbeat(self) -> Heartbeat:
         """Return what is sent once a second; the client's thread calls it."""
@@ -150,7 +149,7 @@ class ElasticAgent(LocalElasticAgent):
         ]
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        self._workers = self._new_workers(self._workers.history)
+        self._workers = self._new_workers()
         job = worker_group.spec.rdzv_handler.get_run_id()
         with warm.warm_starts(self._tools.server), self._workers.equipping(job, self._assigned().round):
             started: dict[int, Any] = super()._start_workers(worker_group)
@@ -164,9 +163,8 @@ class ElasticAgent(LocalElasticAgent):
             closing(death_sig or signal.SIGKILL, timeout)
 
         context.close = close
-        self._workers.begin(context.pids(), self._assigned(), self._membership.share_stillness)
         self._wakeup.watch(context.pids().values())
-        self._membership.extensions.begin(context.pids().values())
+        self._workers.begin(context.pids(), self._assigned(), self._membership.share_stillness, self._started_at)
         return started
 
     def _snapshot(self, group: WorkerGroup) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What torch does not manage of a round's workers: their variables, progress files, stacks, signs of a hang."""
+"""What torch does not manage of a round's workers: their variables, progress files and stacks."""
 
 import os
 import shutil
@@ -10,44 +10,32 @@ from typing import Any
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.contract.coordinator_endpoint import JOB
 from pytorchjob_agent.contract.environment import ROUND_ID
-from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE, HangRules
 from pytorchjob_agent.contract.messages import Assigned, Checkpoint, RoundId, Save
-from pytorchjob_agent.hangs import stack_analysis
-from pytorchjob_agent.hangs.judge import HangVerdict
-from pytorchjob_agent.hangs.meter import WorkerMeter
-from pytorchjob_agent.hangs.stack_analysis import StackPlace
-from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
-from pytorchjob_agent.hangs.stillness import Pauses
-from pytorchjob_agent.hangs.watch import HangWatch, History
-from pytorchjob_agent.rendezvous.extension import Extensions, StartingWorkers
+from pytorchjob_agent.rendezvous.extension import Extensions, RunningWorkers, StartingWorkers
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.script.observation import Observation, with_pace
 from pytorchjob_agent.script.progress_file import RequestKind
+from pytorchjob_agent.stacks import stack_analysis
+from pytorchjob_agent.stacks.stack_analysis import StackPlace
+from pytorchjob_agent.stacks.stack_dump import StackDumps, source_around
 from pytorchjob_agent.system.console import say
 
 _STACK_SECONDS = 0.6
+_LONGEST_PAUSE = 4.0
+"""Seconds after which the loop looks again, whatever happens."""
 
 
 class RoundWorkers:
     """The workers of one round."""
 
-    def __init__(
-        self,
-        directory: Path,
-        nproc: int,
-        rules: HangRules,
-        logs: Any,
-        extensions: Extensions,
-        history: History | None = None,
-    ) -> None:
-        """Make what the workers need below `directory`; `history` has what earlier rounds have shown."""
-        self._directory, self._rules, self._logs, self._extensions = directory, rules, logs, extensions
+    def __init__(self, directory: Path, nproc: int, logs: Any, extensions: Extensions) -> None:
+        """Make what the workers need below `directory`."""
+        self._directory, self._logs, self._extensions = directory, logs, extensions
         self._files = ProgressFiles(directory, nproc)
         self._stacks = StackDumps(directory, nproc)
         self._pids: dict[int, int] = {}
-        self._watch: HangWatch | None = None
-        self._meter: WorkerMeter | None = None
-        self._history = history or History()
+        self._started: float | None = None
         self._asked: int | None = None
         self._saving = 0
 
@@ -55,7 +43,7 @@ class RoundWorkers:
         """Within it, torch starts workers that know their progress files, and in which round of the job they work."""
 
         def start(original: Callable[..., Any], **options: Any) -> Any:
-            starting = StartingWorkers(self._directory, len(options["envs"]), self._files)
+            starting = StartingWorkers(self._directory, len(options["envs"]), self._files, self._stacks)
             variables = self._extensions.equip(starting)
             for local_rank, env in options["envs"].items():
                 env.update({JOB: job, ROUND_ID: str(round_)})
@@ -66,35 +54,22 @@ class RoundWorkers:
 
         return torch_compat.changed_start(start)
 
-    def begin(self, pids: Mapping[int, int], assigned: Assigned, share_stillness: Callable[[float], float]) -> None:
-        """Watch the processes that were started, by local rank; see Watch.share_stillness."""
-        self._pids = dict(pids)
-        pauses = Pauses(self._rules.still_limit or DEFAULT_IDLE)
-        self._meter = WorkerMeter(self._pids, self._stacks, pauses, assigned.master_port)
-        self._watch = HangWatch(self._rules, self._files, self._meter, self._history)
-        self._watch.has_rank_0 = assigned.first_rank == 0
-        self._watch.share_stillness = share_stillness
-        if self._logs is not None and (self._watch.reads_lines or self._extensions.reads_lines):
-            self._logs.listen(self._add_line)
-
-    def _add_line(self, local_rank: int, line: bytes) -> None:
-        """Pass on a line that a worker printed; the thread that reads the output calls it."""
-        if self._watch is not None and self._watch.reads_lines:
-            self._watch.add_line(local_rank, line)
-        self._extensions.add_line(local_rank, line)
-
-    @property
-    def history(self) -> History:
-        """What is known of the script, for the next round."""
-        return self._history if self._watch is None else self._watch.history
+    def begin(
+        self, pids: Mapping[int, int], assigned: Assigned, share_stillness: Callable[[float], float], now: float
+    ) -> None:
+        """Watch the processes that were started, by local rank; see RunningWorkers.share_stillness."""
+        self._pids, self._started = dict(pids), now
+        self._extensions.begin(RunningWorkers(self._pids, assigned, share_stillness))
+        if self._logs is not None and self._extensions.reads_lines:
+            self._logs.listen(self._extensions.add_line)
 
     def judge(self, now: float) -> HangVerdict | None:
         """Return why the workers are stuck, if so."""
-        return None if self._watch is None else self._watch.check(now)
+        return self._extensions.judge(now)
 
     def pause(self, now: float) -> float:
-        """Return in how many seconds `judge` is due again."""
-        return 0.0 if self._watch is None else self._watch.pause(now)
+        """Return in how many seconds `judge` is due again, at most."""
+        return min(self._extensions.pause(now), _LONGEST_PAUSE)
 
     def cooperative(self) -> bool:
         """Return whether the workers accept requests to save or to stop."""
@@ -105,8 +80,8 @@ class RoundWorkers:
         found = self._files.read(now)
         saves = any(each.asks_checkpoint for each in found)
         fields = {"cooperative": _cooperative(found), "saves_on_request": saves, **_progress(found)}
-        if self._watch is not None:
-            fields["workers_age"] = max(now - self._watch.started, 0.0)
+        if self._started is not None:
+            fields["workers_age"] = max(now - self._started, 0.0)
         return {**fields, **self._extensions.report(now, fields)}
 
     def request(self, stop: Checkpoint | None, save: Save | None) -> None:
@@ -152,10 +127,7 @@ class RoundWorkers:
         streams = self._logs.streams() if self._logs is not None else {}
         texts = self._stacks.collect(self._pids, streams, _STACK_SECONDS)
         found = {local_rank: stack_analysis.place(texts.get(local_rank), source_around) for local_rank in self._pids}
-        return {local_rank: place or self._last_place(local_rank) for local_rank, place in found.items()}
-
-    def _last_place(self, local_rank: int) -> StackPlace | None:
-        return None if self._meter is None else self._meter.last_place(local_rank)
+        return {local_rank: place or self._extensions.last_place(local_rank) for local_rank, place in found.items()}
 
     def close(self) -> None:
         """Remove everything; the workers have to be gone."""

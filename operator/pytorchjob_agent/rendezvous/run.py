@@ -11,7 +11,6 @@ from torch.distributed.elastic import events
 from torch.distributed.launcher.api import LaunchConfig
 
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE, METRICS_PORT
-from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.reading import optional_number, seconds
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.preflight import devices, policy
@@ -57,7 +56,7 @@ def run(
     membership.client.start()
     rendezvous = CoordinatorRendezvous(membership, env.job)
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
-    tools = Tools(logs, start.directory, grace, HangRules.from_env(os.environ), start.server)
+    tools = Tools(logs, start.directory, grace, start.server)
     agent = ElasticAgent(worker_spec(config, *program, rendezvous), membership, tools, **agent_options(config))
     record = getattr(config, "event_log_handler", "null")
     server = _serve(port, agent, membership) if port else None

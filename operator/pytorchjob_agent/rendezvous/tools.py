@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.workers.fork_client import ForkServer
 
 
@@ -17,6 +16,5 @@ class Tools:
     directory: Path
     grace: float
     """Seconds from the signal to go until the kubelet kills."""
-    rules: HangRules
     server: ForkServer | None
     """The fork server of warm workers."""

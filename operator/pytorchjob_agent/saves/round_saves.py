@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import assert_never
@@ -14,7 +14,7 @@ from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.environment import NODE
 from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.exchange.round_keys import RoundKeys
-from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, Pod, Registered
+from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, Pod, Registered, RunningWorkers
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves import directory, placing
 from pytorchjob_agent.saves.bounded import STORAGE
@@ -157,12 +157,12 @@ class MemorySaves(Extension):
             if lacking := start.lacking(assigned.size, self._rules.copies):
                 self._copy_again = lambda: self._fetch_copies(start, lacking, assigned, agreement, own)
 
-    def begin(self, pids: Collection[int]) -> None:
+    def begin(self, running: RunningWorkers) -> None:
         """Watch the directory while these workers run."""
         if self._round is None:
             return
         try:
-            self._watcher.begin(self._round, pids, self._placed)
+            self._watcher.begin(self._round, running.pids.values(), self._placed)
             if self._tier is not None and self._drains is not None:
                 self._tier.drain.begin(self._drains)
         except OSError as error:

@@ -8,15 +8,14 @@ from pytorchjob_agent.contract.hang_rules import Comparison, HangRules, LogRule
 from pytorchjob_agent.hangs import judge
 from pytorchjob_agent.hangs.judge import (
     Activity,
-    HangKind,
-    HangVerdict,
     RoundObservation,
     StackRequest,
     StepPace,
     WatchedWorker,
 )
 from pytorchjob_agent.hangs.log_tracker import LogEvidence
-from pytorchjob_agent.hangs.stack_analysis import StackPlace
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
+from pytorchjob_agent.stacks.stack_analysis import StackPlace
 
 NOW = 1000.0
 BUSY, QUIET, STOPPED, GONE = (
@@ -87,7 +86,8 @@ def test_a_silent_worker(worker: WatchedWorker, rules: HangRules, reason: str | 
         assert verdict is None
     else:
         assert isinstance(verdict, HangVerdict)
-        assert (verdict.kind, verdict.local_ranks) == (HangKind.HANGING, (0,))
+        assert verdict.local_ranks == (0,)
+        assert verdict.idle > 0
         assert reason in verdict.reason
 
 
@@ -126,15 +126,13 @@ def test_a_worker_that_never_reports_is_not_judged_beside_one_that_does() -> Non
 )
 def test_the_first_step(rules: HangRules, reports: bool, has_rank_0: bool, stuck: bool) -> None:
     verdict = judged(WatchedWorker(0), rules, reports=reports, has_rank_0=has_rank_0)
-    expected = HangVerdict(HangKind.HANGING, "no first step within 900 s", (0,), 1000.0)
+    expected = HangVerdict("no first step within 900 s", (0,), 1000.0)
     assert verdict == (expected if stuck else None)
 
 
 def test_the_first_step_of_a_script_that_reported_in_an_earlier_round() -> None:
     seen = RoundObservation(NOW - 1201, (WatchedWorker(0),), reports=True)
-    assert judge.judge_workers(seen, HangRules(), NOW) == HangVerdict(
-        HangKind.HANGING, "no first step within 1200 s", (0,), 1201.0
-    )
+    assert judge.judge_workers(seen, HangRules(), NOW) == HangVerdict("no first step within 1200 s", (0,), 1201.0)
 
 
 @pytest.mark.parametrize(
@@ -214,32 +212,24 @@ FAULT = LogRule("xid", "Xid", fault_on_match=True)
     ("log", "started", "has_rank_0", "verdict"),
     [
         pytest.param(LogEvidence(LATE), 950.0, True, None, id="no match yet, in time"),
-        pytest.param(
-            LogEvidence(LATE), 900.0, True, (HangKind.HANGING, "within 60 s of the start"), id="no match in time"
-        ),
+        pytest.param(LogEvidence(LATE), 900.0, True, (True, "within 60 s of the start"), id="no match in time"),
         pytest.param(LogEvidence(LATE), 900.0, False, None, id="no match, but others may print instead"),
         pytest.param(LogEvidence(LATE, 910, 980), 900.0, False, None, id="a match 20 s ago"),
-        pytest.param(
-            LogEvidence(LATE, 910, 960), 900.0, False, (HangKind.HANGING, "for 40 s (limit 30 s)"), id="40 s ago"
-        ),
+        pytest.param(LogEvidence(LATE, 910, 960), 900.0, False, (True, "for 40 s (limit 30 s)"), id="40 s ago"),
         pytest.param(LogEvidence(LATE, 910, 960, over=True), 900.0, True, None, id="40 s ago, but the rule is over"),
         pytest.param(LogEvidence(SLOW, 1, 2, "79/s", bad=2), 0.0, True, None, id="two bad numbers of three"),
-        pytest.param(
-            LogEvidence(SLOW, 1, 2, "79/s", bad=3), 0.0, True, (HangKind.SLOW, "lt 80 3 times in a row"), id="three"
-        ),
+        pytest.param(LogEvidence(SLOW, 1, 2, "79/s", bad=3), 0.0, True, (False, "lt 80 3 times in a row"), id="three"),
         pytest.param(LogEvidence(FAULT, 1, 2, "Xid 79"), 0.0, True, None, id="a match that is no fault"),
-        pytest.param(
-            LogEvidence(FAULT, 1, 2, "Xid 79", fault=True), 0.0, True, (HangKind.FAULTED, "found: Xid 79"), id="is"
-        ),
+        pytest.param(LogEvidence(FAULT, 1, 2, "Xid 79", fault=True), 0.0, True, (False, "found: Xid 79"), id="is"),
     ],
 )
-def test_lines(log: LogEvidence, started: float, has_rank_0: bool, verdict: tuple[HangKind, str] | None) -> None:
+def test_lines(log: LogEvidence, started: float, has_rank_0: bool, verdict: tuple[bool, str] | None) -> None:
     found = judged(WatchedWorker(0), logs=(log,), started=started, has_rank_0=has_rank_0)
     if verdict is None:
         assert found is None
     else:
         assert isinstance(found, HangVerdict)
-        assert found.kind is verdict[0]
+        assert (found.idle > 0) is verdict[0]
         assert found.reason.startswith(f"log rule {log.rule.name!r}")
         assert verdict[1] in found.reason
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.hangs.meter import WorkerMeter
-from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.hangs.stillness import Pauses
+from pytorchjob_agent.stacks.stack_dump import StackDumps
 from tests.ports import free_port
 from tests.waiting import until
 

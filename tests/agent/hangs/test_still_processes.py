@@ -19,15 +19,15 @@ import pytest
 
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_agent.hangs.judge import HangVerdict
 from pytorchjob_agent.hangs.meter import WorkerMeter
-from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.hangs.stillness import Pauses
 from pytorchjob_agent.hangs.watch import HangWatch
 from pytorchjob_agent.rendezvous import agreement
 from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.script.agent_side import ProgressFiles
+from pytorchjob_agent.stacks.stack_dump import StackDumps
 from tests.agent.rendezvous.test_agreement import Store
 from tests.processes import Turns
 

@@ -7,8 +7,8 @@ from itertools import cycle
 import pytest
 
 from pytorchjob_agent.hangs.activity import TreeReading
-from pytorchjob_agent.hangs.stack_analysis import StackPlace
 from pytorchjob_agent.hangs.stillness import Pauses, StillnessTracker
+from pytorchjob_agent.stacks.stack_analysis import StackPlace
 
 START = TreeReading(main=7, processes=frozenset({(7, 1)}), states=frozenset("S"), traffic={}, main_traffic={})
 Readings = Callable[[int], TreeReading]

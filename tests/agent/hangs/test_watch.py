@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.hang_rules import HangRules, LogRule
-from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
 from pytorchjob_agent.hangs.meter import WorkerMeter
-from pytorchjob_agent.hangs.stack_dump import StackDumps
 from pytorchjob_agent.hangs.watch import HangWatch, History
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.script.agent_side import ProgressFiles
+from pytorchjob_agent.stacks.stack_dump import StackDumps
 from tests.processes import Turns
 
 ROOT = Path(__file__).parents[3]
@@ -111,7 +111,7 @@ def test_a_stopped_worker_is_found_by_the_short_limit(worker: Callable[[str], Wo
     os.waitpid(one.process.pid, os.WUNTRACED)
     verdict, after = verdict_of(watch, 600, step=2.0)
     assert verdict is not None
-    assert verdict.kind is HangKind.HANGING
+    assert verdict.idle > 0
     assert "it is stopped (SIGSTOP)" in verdict.reason
     assert after <= 20
     assert watch.check(clock()) is verdict
@@ -213,7 +213,7 @@ def test_lines_are_judged(worker: Callable[[str], Worker]) -> None:
     watch.add_line(0, b"\xff Xid 79 " + b"x" * 100_000)
     verdict = watch.check(clock() + 20)
     assert verdict is not None
-    assert verdict.kind is HangKind.FAULTED
+    assert verdict.idle == 0
 
 
 def test_a_match_beyond_what_is_searched_is_none(worker: Callable[[str], Worker]) -> None:

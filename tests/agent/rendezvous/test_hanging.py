@@ -2,9 +2,9 @@
 
 import pytest
 
-from pytorchjob_agent.hangs.judge import HangKind, HangVerdict
-from pytorchjob_agent.hangs.stack_analysis import StackPlace
 from pytorchjob_agent.rendezvous import failure_messages
+from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
+from pytorchjob_agent.stacks.stack_analysis import StackPlace
 
 REDUCE, LOAD = StackPlace("train.py:44 main()", "all_reduce"), StackPlace("train.py:41 load()")
 
@@ -30,9 +30,7 @@ REDUCE, LOAD = StackPlace("train.py:44 main()", "all_reduce"), StackPlace("train
 def test_the_one_at_fault_is_named(
     suspects: tuple[int, ...], places: dict[int, StackPlace | None], rank: int, waits: bool, words: str
 ) -> None:
-    told, echo = failure_messages.hang(
-        HangVerdict(HangKind.HANGING, "no step for 11 s", suspects), places, first_rank=6
-    )
+    told, echo = failure_messages.hang(HangVerdict("no step for 11 s", suspects), places, first_rank=6)
     assert (told.rank, echo) == (rank, waits)
     assert told.message.startswith("no step for 11 s; ")
     assert words in told.message

@@ -1,13 +1,12 @@
-"""What one round's workers hand on to the next round's."""
+"""What the agent asks of a round's workers, and what it reports of them."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, Checkpoint, RoundId, Save
-from pytorchjob_agent.hangs.watch import History
 from pytorchjob_agent.rendezvous.extension import Extensions
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
 from pytorchjob_agent.script.api import Script
@@ -18,24 +17,13 @@ LATER = 1e9
 PLACE = Assigned(RoundId(1, 1), 0, 1, 0, 1, "127.0.0.1", 29500, 0)
 
 
-@pytest.mark.parametrize("reports", [False, True], ids=["never reported", "reported before"])
-def test_a_first_step_is_waited_for_where_an_earlier_round_had_one(tmp_path: Path, reports: bool) -> None:
-    workers = RoundWorkers(tmp_path, 1, HangRules(), None, Extensions(), History(reports))
-    assert workers.history.reports is reports
-    workers.begin({0: os.getpid()}, PLACE, lambda _: 0.0)
-    verdict = workers.judge(float("inf"))
-    assert (verdict is not None and verdict.reason == "no first step within 1200 s") is reports
-    assert workers.history.reports is reports
-    workers.close()
-
-
 def script(tmp_path: Path) -> Script:
     """The script of the only worker, as it runs in its process."""
     return Script(str(next(tmp_path.glob("*.board"))))
 
 
 def workers_of(tmp_path: Path) -> RoundWorkers:
-    return RoundWorkers(tmp_path, 1, HangRules(), None, Extensions())
+    return RoundWorkers(tmp_path, 1, None, Extensions())
 
 
 def test_a_script_saves_on_request_and_trains_on(tmp_path: Path) -> None:
@@ -72,7 +60,7 @@ def test_a_script_that_does_not_poll_saves_nothing(tmp_path: Path) -> None:
 def test_a_heartbeat_has_the_age_of_the_workers_and_of_their_steps(tmp_path: Path) -> None:
     workers, training = workers_of(tmp_path), script(tmp_path)
     assert not workers.report(LATER).keys() & {*AGES}
-    workers.begin({0: os.getpid()}, PLACE, lambda _: 0.0)
+    workers.begin({0: os.getpid()}, PLACE, lambda _: 0.0, time.monotonic())  # noqa: TID251  the files have the same clock
     training.report(7, None, {})
     training.report(9, None, {})
     found, later = workers.report(LATER), workers.report(LATER + 5)

@@ -10,7 +10,7 @@ import pytest
 
 from pytorchjob_agent.contract.checkpoint_rules import CheckpointRules
 from pytorchjob_agent.contract.messages import Assigned, RoundId
-from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, RoundEndedError
+from pytorchjob_agent.rendezvous.extension import Extension, NotStartedError, OpenRound, RoundEndedError, RunningWorkers
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.saves.held import HeldSaves
 from pytorchjob_agent.saves.manifest import Manifest
@@ -51,7 +51,7 @@ class Members:
                 self.saves[rank].open(open_round)
             except NotStartedError as error:
                 return str(error)
-            self.saves[rank].begin([os.getpid()])
+            self.saves[rank].begin(RunningWorkers({0: os.getpid()}, assigned, lambda _: 0.0))
             return ""
 
         with ThreadPoolExecutor(size) as pool:

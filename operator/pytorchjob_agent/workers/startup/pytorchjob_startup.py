@@ -1,6 +1,6 @@
 """Runs in a worker before its script: installs the signal handlers that write stacks and profiles.
 
-`hangs/stack_dump` asks for the stacks, `hangs/profile` for a profile. A signal that writes the stacks at once also
+`stacks/stack_dump` asks for the stacks, `stacks/profile` for a profile. A signal that writes the stacks at once also
 works in a worker that hangs. But it reads the frames of threads that run meanwhile, so it is not repeated hundreds of
 times: for a profile, one signal starts a thread, which takes its samples as Python allows it to, with the GIL.
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.hangs.stack_analysis import LONGEST, StackPlace, cut, describe_ranks, place
+from pytorchjob_agent.stacks.stack_analysis import LONGEST, StackPlace, cut, describe_ranks, place
 
 TORCH = "/usr/lib/python3.11/site-packages/torch"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.hangs.stack_analysis import describe_ranks, place
-from pytorchjob_agent.hangs.stack_dump import StackDumps, source_around
+from pytorchjob_agent.stacks.stack_analysis import describe_ranks, place
+from pytorchjob_agent.stacks.stack_dump import StackDumps, source_around
 from pytorchjob_agent.workers.output import WorkerStream
 
 SLEEP = """

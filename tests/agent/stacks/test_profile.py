@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.__main__ import main
-from pytorchjob_agent.hangs.stack_dump import StackDumps
+from pytorchjob_agent.stacks.stack_dump import StackDumps
 from pytorchjob_agent.workers.startup.pytorchjob_startup import PROFILE_SIGNAL, SIGNAL
 
 Start = Callable[..., int]
@@ -111,7 +111,7 @@ def test_a_script_that_took_the_signal_away_is_left_alone(start: Start) -> None:
 
 
 def test_a_worker_outside_of_python_gives_no_profile_and_goes_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytorchjob_agent.hangs.profile._BEGINS_WITHIN", 0.5)
+    monkeypatch.setattr("pytorchjob_agent.stacks.profile._BEGINS_WITHIN", 0.5)
     assert profile(start(IN_C)) == 1
 
 

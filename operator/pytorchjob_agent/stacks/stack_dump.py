@@ -12,9 +12,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytorchjob_agent.hangs.process_reader import writes_stacks
-from pytorchjob_agent.hangs.stack_analysis import LONGEST, cut
-from pytorchjob_agent.system.processes import descendants
+from pytorchjob_agent.stacks.stack_analysis import LONGEST, cut
+from pytorchjob_agent.system.processes import descendants, handles
 from pytorchjob_agent.workers.output import WorkerStream
 from pytorchjob_agent.workers.startup import pytorchjob_startup
 from pytorchjob_agent.workers.startup.pytorchjob_startup import ASKED, BEGUN, DONE, SIGNAL, STACKS
@@ -96,7 +95,7 @@ class StackDumps:
 
 def _signal(pid: int) -> None:
     """Signal the worker, or its first descendant with the handler if the worker has none (e.g. a shell)."""
-    ready = pid if writes_stacks(pid) else next(filter(writes_stacks, descendants(pid)), None)
+    ready = next((each for each in (pid, *descendants(pid)) if handles(each, SIGNAL)), None)
     if ready is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(ready, SIGNAL)

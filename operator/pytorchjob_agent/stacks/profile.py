@@ -16,9 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_agent.hangs.process_reader import writes_profiles
 from pytorchjob_agent.system.console import say
-from pytorchjob_agent.system.processes import is_alive
+from pytorchjob_agent.system.processes import handles, is_alive
 from pytorchjob_agent.workers.startup.pytorchjob_startup import ASKED, BEGUN, DONE, PROFILE_SIGNAL
 
 _HELP = "Prints where a worker of this pod spends its time, as collapsed stacks. It changes and ends nothing."
@@ -57,7 +56,7 @@ def worker(local_rank: int) -> tuple[int, str] | None:
     for entry in Path("/proc").glob("[0-9]*"):
         path = _stack_file(entry)
         match = _STACK_FILE.search(path)
-        if match and int(match[1]) == local_rank and writes_profiles(int(entry.name)):
+        if match and int(match[1]) == local_rank and handles(int(entry.name), PROFILE_SIGNAL):
             found.append((_started(entry), int(entry.name), path))
     return min(found)[1:] if found else None
 
