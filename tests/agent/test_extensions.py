@@ -38,7 +38,7 @@ class Noted(Extension):
         self.calls.append(self.name)
         return self.done
 
-    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+    def variables(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
         return [{self.name: str(local_rank)} for local_rank in range(starting.nproc)]
 
     def report(self, now: float, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -59,7 +59,7 @@ def test_all_extensions_hear_that_a_pod_leaves_and_the_last_one_decides() -> Non
 def test_workers_get_the_variables_and_heartbeats_the_fields_of_all_extensions(tmp_path: Path) -> None:
     both = Extensions(Noted("first", []), Extension(), Noted("second", []))
     starting = StartingWorkers(tmp_path, 2, ProgressFiles(tmp_path, 2), StackDumps(tmp_path, 2))
-    assert both.equip(starting) == [{"first": "0", "second": "0"}, {"first": "1", "second": "1"}]
+    assert both.variables(starting) == [{"first": "0", "second": "0"}, {"first": "1", "second": "1"}]
     assert both.report(0.0, {"step": 7}) == {"first": 7, "second": 7}
 
 

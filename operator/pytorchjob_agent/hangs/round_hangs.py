@@ -21,7 +21,7 @@ class RoundHangs(Extension):
         self._meter: WorkerMeter | None = None
         self._watch: HangWatch | None = None
 
-    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+    def variables(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
         """Remember where the workers report; they need no variables."""
         self._starting = starting
         return ()

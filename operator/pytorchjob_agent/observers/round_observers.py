@@ -19,7 +19,7 @@ class RoundObservers(Extension):
         self._progress: ObservedProgress | None = None
         self._saves: ObservedSaves | None = None
 
-    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+    def variables(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
         """Return where each worker posts its progress, and where it counts its saves."""
         self._progress = progress = ObservedProgress(starting.directory, starting.nproc)
         self._saves = saves = ObservedSaves(starting.files)

@@ -5,5 +5,5 @@ the coordinator: `membership`, `coordinator_client`, `session` (what it says aga
 `waiting` (for the next round), `dial`. Its peers: `peer_heartbeats` and `agreement` through the `signed_store`,
 `published` (what members publish for each other), `contact` and `api_server` (whether the group is cut off). An
 unmodified torchrun comes in by `entry_point` and `handler`; `injected_workers` explains its failures, `exit_barrier`
-its end. `extension` is the seam to all that a member can do besides. May import `hangs` and everything below it.
+its end. `extension` is the seam to all that a member can do besides. May import `stacks` and everything below it.
 """

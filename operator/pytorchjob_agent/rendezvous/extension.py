@@ -91,7 +91,7 @@ class Extension:
     def wait(self, round_: OpenRound) -> None:
         """Wait, for a bounded time, for what was begun in `open`; all extensions have begun by then."""
 
-    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+    def variables(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
         """The workers are about to start: return the variables that each of them needs, by local rank."""
         return ()
 
@@ -177,11 +177,11 @@ class Extensions(Extension):
         for each in self.all:
             each.wait(round_)
 
-    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+    def variables(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
         """Return the variables of all of them."""
         found: list[dict[str, str]] = [{} for _ in range(starting.nproc)]
         for each in self.all:
-            for own, more in zip(found, each.equip(starting), strict=False):
+            for own, more in zip(found, each.variables(starting), strict=False):
                 own.update(more)
         return found
 

@@ -44,7 +44,7 @@ class RoundWorkers:
 
         def start(original: Callable[..., Any], **options: Any) -> Any:
             starting = StartingWorkers(self._directory, len(options["envs"]), self._files, self._stacks)
-            variables = self._extensions.equip(starting)
+            variables = self._extensions.variables(starting)
             for local_rank, env in options["envs"].items():
                 env.update({JOB: job, ROUND_ID: str(round_)})
                 env.update(self._files.env(local_rank))

@@ -50,7 +50,7 @@ class RoundOwnTimes(Extension):
         """Begin without workers."""
         self._times: OwnTimes | None = None
 
-    def equip(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
+    def variables(self, starting: StartingWorkers) -> Sequence[Mapping[str, str]]:
         """Return where each worker writes its own time."""
         self._times = times = OwnTimes(starting.directory, starting.nproc)
         return [times.env(local_rank) for local_rank in range(starting.nproc)]

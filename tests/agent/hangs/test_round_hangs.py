@@ -20,7 +20,7 @@ PLACE = Assigned(RoundId(1, 1), 0, 1, 0, 1, "127.0.0.1", 29500, 0)
 def begin(hangs: Extension, directory: Path) -> Script:
     """Begin a round whose only worker is this process; returns its script."""
     stacks, files = StackDumps(directory, 1), ProgressFiles(directory, 1)
-    hangs.equip(StartingWorkers(directory, 1, files, stacks))
+    hangs.variables(StartingWorkers(directory, 1, files, stacks))
     hangs.begin(RunningWorkers({0: os.getpid()}, PLACE, lambda _: 0.0))
     return Script(str(next(directory.glob("*.board"))))
 
