@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pytorchjob.view import reading
+from pytorchjob_agent.contract.log_lines import AGENT, ranks_of
 
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _RANK = re.compile(rb"\[rank(\d{1,9})\]: ?(?:\[rank\1\]: ?)*")
 """Before each line of a worker that the agent started, and before what torch itself reports about a rank."""
 _TORCHRUN = re.compile(rb"\[default(\d{1,9})\]:")
 """Before each line of torchrun's `--tee`: the number of the process in its pod."""
-_ROUND = re.compile(rb"pytorchjob-agent: round \S+ node \d+ of \d+, ranks (\d{1,9}) to (\d{1,9}) of")
-_AGENT = b"pytorchjob-agent: "
+_AGENT = AGENT.encode()
 
 
 class Ranks(NamedTuple):
@@ -96,8 +96,8 @@ class PodRanks:
         return LineOrigin(f"rank{self._first + number}", self._first + number, text)
 
     def _read_round(self, text: bytes) -> None:
-        if found := _ROUND.match(text):
-            self._known = set(range(int(found[1]), int(found[2]) + 1))
+        if (found := ranks_of(text)) is not None:
+            self._known = set(found)
 
 
 def pod_ranks(pod: dict[str, Any], name: str, container: str) -> PodRanks:

@@ -18,6 +18,7 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
+from pytorchjob_agent.contract.log_lines import round_line
 from pytorchjob_agent.contract.messages import Assigned, Done, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.repeated import SHORT_SECONDS, Hangs, why_repeated
@@ -27,7 +28,7 @@ from pytorchjob_agent.rendezvous import failure_messages, waiting
 from pytorchjob_agent.rendezvous.decide import Snapshot, Step, StepKind, Workers
 from pytorchjob_agent.rendezvous.extension import NotStartedError, RoundEndedError
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
-from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError, describe
+from pytorchjob_agent.rendezvous.membership import Membership, NoRoundError, PeerError
 from pytorchjob_agent.rendezvous.roles import MemberRole
 from pytorchjob_agent.rendezvous.round_workers import RoundWorkers
 from pytorchjob_agent.rendezvous.tools import Tools
@@ -141,7 +142,7 @@ class ElasticAgent(LocalElasticAgent):
         """Take the ranks that the coordinator assigned; only roles need an exchange through the store."""
         assigned = self._assigned()
         self._remaining_restarts = spec.max_restarts - assigned.restarts  # TORCHELASTIC_RESTART_COUNT: one for all
-        say(describe(assigned, spec.local_world_size))
+        say(round_line(assigned, spec.local_world_size))
         role = self._membership.role_place(MemberRole(spec.role, spec.local_world_size))
         return [
             Worker(local, assigned.first_rank + local, role.first + local, assigned.world_size, role.size)

@@ -43,16 +43,6 @@ class PeerError(Exception):
     """The store of the round could not be reached; the message names it and the reason."""
 
 
-def describe(assigned: Assigned, count: int) -> str:
-    """Return a round as people read it in the pod's log; `count` workers are here."""
-    first, restarts = assigned.first_rank, assigned.restarts
-    return (
-        f"round {assigned.round}: node {assigned.rank} of {assigned.size}, ranks {first} to {first + count - 1} of"
-        f" {assigned.world_size}, master {assigned.master_address}:{assigned.master_port},"
-        f" {restarts} {'restart' if restarts == 1 else 'restarts'} so far"
-    )
-
-
 def _part(store: Any, assigned: Assigned) -> Any:
     return round_store.beside(store, f"pytorchjob/{assigned.round}")
 

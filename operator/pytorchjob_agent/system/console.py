@@ -2,7 +2,9 @@
 
 import sys
 
+from pytorchjob_agent.contract.log_lines import AGENT
+
 
 def say(words: str) -> None:
     """Print a line and flush it."""
-    print(f"pytorchjob-agent: {words}", file=sys.stderr, flush=True)
+    print(f"{AGENT}{words}", file=sys.stderr, flush=True)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from pytorchjob.logs.ranks import PodRanks, parse_ranks, pod_ranks
+from pytorchjob_agent.contract.log_lines import AGENT, round_line
+from pytorchjob_agent.contract.messages import Assigned, RoundId
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,9 @@ def test_after_a_named_rank_other_lines_are_the_pods() -> None:
     assert [pod.origin(text).label for text in (b"[rank2]: x", b"y")] == ["rank2", "worker-1"]
 
 
-ROUND = b"pytorchjob-agent: round 1.2: node 1 of 3, ranks 4 to 5 of 8, master x:1, 0 restarts so far"
+def of_round(first: int) -> bytes:
+    """The agent's line about a round in which its pod has two ranks."""
+    return f"{AGENT}{round_line(Assigned(RoundId(1, 2), 1, 3, first, 8, 'x', 1, 0), 2)}".encode()
 
 
 @pytest.mark.parametrize(
@@ -66,8 +70,8 @@ ROUND = b"pytorchjob-agent: round 1.2: node 1 of 3, ranks 4 to 5 of 8, master x:
     [
         pytest.param(b"", b"[rank4]: x", True, id="a chosen rank"),
         pytest.param(b"", b"[rank3]: x", False, id="another rank"),
-        pytest.param(ROUND, b"pytorchjob-agent: x", True, id="the agent of a chosen rank"),
-        pytest.param(ROUND.replace(b"4 to 5", b"6 to 7"), b"pytorchjob-agent: x", False, id="the agent of another"),
+        pytest.param(of_round(4), b"pytorchjob-agent: x", True, id="the agent of a chosen rank"),
+        pytest.param(of_round(6), b"pytorchjob-agent: x", False, id="the agent of another"),
         pytest.param(b"[rank4]: x", b"a line of the pod", True, id="the pod of a chosen rank"),
         pytest.param(b"", b"a line of the pod", False, id="a pod whose ranks are unknown"),
     ],
