@@ -15,7 +15,7 @@ def test_the_page_runs_schedules_and_replays_one() -> None:
     [key] = run_by(SIMULATED)
     printed = follow(key, ROOT, seconds=2400, PYTHONPATH=str(ROOT / "operator"))
     runs = re.findall(r"^(\d+) schedules in .*, (\d+) failed$", printed, re.MULTILINE)
-    assert runs == [("20000", "0"), ("1000", "0")]
+    assert runs == [("5000", "0"), ("1000", "0")]
     _, trace, with_messages, _ = re.split(r"^(?:1000 schedules in .*|seed 17: ok)$", printed, flags=re.MULTILINE)
     assert "begins round" in trace
     assert (" sends {" in trace, " sends {" in with_messages) == (False, True)

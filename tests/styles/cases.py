@@ -1,4 +1,7 @@
-"""The cases of the tests: some styles with one fault, and in `make test-long` all of them, also with twenty."""
+"""The cases of the tests: some styles with one fault, and in `make test-long` all of them with five.
+
+`python -m tests.styles --kills 20` takes two hours for all of them: benchmarks/styles.jsonl keeps such runs.
+"""
 
 import random
 from pathlib import Path
@@ -8,19 +11,17 @@ import pytest
 from tests.styles.run import run
 from tests.styles.styles import STYLES
 
+_MARKS = [pytest.mark.torch, pytest.mark.timeout(600)]
 _RUNS = Path(__file__).parents[2] / "out" / "styles.jsonl"
 
 
 def cases(family: str) -> pytest.MarkDecorator:
     """The styles of a family."""
     chosen = {name: style for name, style in STYLES.items() if style.family == family}
-    one = [pytest.param(name, 1, id=name, marks=_marks(300, rarely=not style.often)) for name, style in chosen.items()]
-    many = [pytest.param(name, 20, id=f"{name}, 20 faults", marks=_marks(1800, rarely=True)) for name in chosen]
-    return pytest.mark.parametrize(("style", "kills"), [*one, *many])
-
-
-def _marks(seconds: int, *, rarely: bool) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.torch, pytest.mark.timeout(seconds), *[pytest.mark.long] * rarely]
+    often = [name for name, style in chosen.items() if style.often]
+    one = [pytest.param(name, 1, id=name, marks=_MARKS) for name in often]
+    five = [pytest.param(name, 5, id=f"{name}, 5 faults", marks=[*_MARKS, pytest.mark.long]) for name in chosen]
+    return pytest.mark.parametrize(("style", "kills"), [*one, *five])
 
 
 def check(style: str, kills: int, folder: Path) -> None:
