@@ -90,7 +90,7 @@ class EventType(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reasons of conditions and events; v1's wherever v1 has one (contract A.9, A.15)."""
+    """Reasons of conditions and events; v1's wherever v1 has one (docs/compatibility.md)."""
 
     CREATED = "PyTorchJobCreated"
     RUNNING = "PyTorchJobRunning"

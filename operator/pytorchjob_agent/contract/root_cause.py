@@ -1,8 +1,9 @@
 """Chooses the failure that caused the others: by the types of the errors, exit codes and times, never by words. Pure.
 
 The agent uses it for the workers of a pod, the coordinator for the members of a round, and a local run for its
-replicas. A lost peer raises errors of certain types. Such a failure is the cause if there is no other one, or if it is
-the earliest of its kind. A rank that has ended with success is the cause of those that lost it or wait for it.
+replicas. A lost peer raises errors of certain types. Such a failure is the cause only if all failures are of these
+types: then it is the earliest one. A rank that has ended with success is the cause of those that lost it or wait for
+it.
 """
 
 from collections.abc import Callable, Sequence

@@ -8,7 +8,9 @@ for minutes while the other ranks wait. The short one applies to a process that 
 signal). A longer one applies to workers that do nothing and are blocked outside of any collective. Workers that compute
 or wait for other ranks have only the limit of the first step: the rank at fault is elsewhere, and its agent sees it.
 
-Without steps: if no rank of the whole job makes progress of any kind (`stillness`) for two minutes, the job hangs.
+Without limits of the author's: if no rank of the whole job makes progress of any kind (`stillness`) for two minutes,
+the job hangs, whether it reports steps or not. Idleness is another rule, which the author asks for (`idleSeconds`): the
+workers of this pod alone use neither CPU nor network.
 """
 
 from collections import deque

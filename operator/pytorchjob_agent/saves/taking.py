@@ -1,4 +1,7 @@
-"""Takes a save: copies or links its files into the agent's folder with their checksums, and writes the manifest."""
+"""Decides which complete files are one save (`Bursts`), and takes it (`Taking`): files, checksums and manifest.
+
+A unit is what a script saves at once, and its kind is its name without numbers (`naming`).
+"""
 
 import os
 import time
@@ -88,7 +91,8 @@ class Bursts:
         """Return whether these changed units, with what is in them, are all of a save. `now` in seconds.
 
         `ended`: the workers have been killed. A part of a known save counts as a save of its own after ten seconds, or
-        when the next one has begun. While each file has been written once at most, all of them are of one step.
+        when the next one has begun. Files of which none has been written twice
+        since the last save belong to the same step.
         """
         kinds = Counter(map(naming.kind, changed))
         self._learn_from_next(changed)

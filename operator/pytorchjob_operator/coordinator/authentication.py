@@ -1,4 +1,4 @@
-"""Checks an agent's hello: the credential of its pod, then the place of the pod in its job. Pure.
+"""Checks an agent's hello: the credential of its pod, its place in the job, and room for one more connection. Pure.
 
 `server._authenticate` asks in this order: the credential, then an ended job, then the place. The credential comes
 first, so that an agent of another job learns nothing. How a credential is checked differs: a cluster has service

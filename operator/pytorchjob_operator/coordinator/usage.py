@@ -52,7 +52,10 @@ class ConnectionUsage:
             del self._links[title.namespace]
 
     def shares(self, title: Title, links: int, pods: int) -> tuple[Share, ...]:
-        """Return the connections that count for one more of a job with these connections and pods."""
+        """Return how many connections the job, all jobs and its namespace have, each with its limit.
+
+        The job has so many connections (`links`) and pods.
+        """
         limits = self._limits
         return (
             Share(str(title), links, limits.links(pods)),

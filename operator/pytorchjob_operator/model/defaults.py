@@ -1,4 +1,4 @@
-"""Defaults of unset fields (contract A.3): applied in memory before a plan is made, never written back to a spec.
+"""Defaults of unset fields: applied in memory before a plan is made, never written back to a spec.
 
 Pure. The job's YAML stays as the user wrote it, so GitOps sees no drift.
 """

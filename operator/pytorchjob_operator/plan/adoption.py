@@ -1,4 +1,4 @@
-"""Adopts pods that training-operator v1 created (contract A.6, A.7), or that were created without the coordinator.
+"""Adopts pods that training-operator v1 created (docs/compatibility.md), or that were created without the coordinator.
 
 A pod of v1 has no name in the job's one Service: it is reachable, and reaches others, only by v1's Service of each
 replica. While such a pod exists, new pods use v1's Services, addresses and rendezvous id. While a pod that was created

@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscaler of an elastic job: it scales the workers by the user's metrics (contract A.14).
+"""The HorizontalPodAutoscaler of an elastic job: it scales the workers by the user's metrics (docs/compatibility.md).
 
 Created if `elasticPolicy.metrics` is set, kept up to date with it, and deleted at suspension and at the job's end,
 which v1 did not do.

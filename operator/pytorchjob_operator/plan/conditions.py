@@ -1,4 +1,4 @@
-"""The list of conditions as training-operator v1 keeps it (contract A.9): the latest change is the last element.
+"""The list of conditions as training-operator v1 keeps it: the latest change is the last element.
 
 One element per type. Setting the same status and reason again changes nothing. Any other change removes the element
 and appends it; the printer column `State` relies on that.

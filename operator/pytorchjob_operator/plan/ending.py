@@ -1,4 +1,4 @@
-"""What remains of a job that has ended: its pods by cleanPodPolicy, the job itself until its TTL (contract A.10, A.11).
+"""What remains of a job that has ended: its pods by cleanPodPolicy, the job itself until its TTL.
 
 `None` keeps every pod and its logs. A job that exceeded its deadline stops its running pods under every policy.
 """

@@ -1,4 +1,4 @@
-"""Gang scheduling: which scheduler places a job's pods together, and whether they may be created yet (contract A.13).
+"""Gang scheduling: which scheduler places a job's pods together, and whether they may be created yet.
 
 Pods are created after their PodGroup, because a pod without a PodGroup would be scheduled alone. Volcano allows pods
 once the PodGroup is in its queue; the scheduler-plugins allow them at once.

@@ -1,4 +1,4 @@
-"""Limits that end a job whose pods still run: its deadline, and its budget of restarts (contract A.11).
+"""Limits that end a job whose pods still run: its deadline, and its budget of restarts (docs/compatibility.md).
 
 Both count from what is stored or observed, so an interruption of the operator does not change the decision. Unlike
 under v1, the deadline has a timer. The budget counts restarts of containers, replaced pods, and workers that an agent

@@ -187,7 +187,7 @@ def _config(given: Conditions, context: Context, now: datetime) -> Conditions:
 
 
 def _start_time(context: Context, outcome: Outcome, now: datetime) -> datetime | None:
-    """Return the start time: when the operator starts the job, and again when it is resumed (A.9).
+    """Return the start time: when the operator starts the job, and again when it is resumed.
 
     A job that was created suspended, or whose first pods a gang scheduler holds back, has no start time.
     """
@@ -235,7 +235,7 @@ def _refused(given: Conditions, refusal: Refusal | None, now: datetime) -> Condi
 
 
 def _replica_statuses(job: PyTorchJob, counts: dict[ReplicaType, Counts], outcome: Outcome) -> ReplicaStatuses:
-    """Return the counters. Running pods count as succeeded once the job has succeeded, and not once suspended (A.9)."""
+    """Return the counters. Running pods count as succeeded once the job has succeeded, and not once suspended."""
     done = outcome.phase is JobPhase.SUCCEEDED
     still = outcome.phase not in (JobPhase.SUCCEEDED, JobPhase.SUSPENDED)
     shown = {

@@ -1,4 +1,4 @@
-"""The phase of the job as a whole: success and failure rules with and without a Master (contract A.10).
+"""The phase of the job as a whole: success and failure rules with and without a Master (docs/compatibility.md).
 
 Success is checked before failure, Master before Worker. v1 depended on the order of a Go map; here a job that has
 succeeded stays succeeded.
@@ -37,7 +37,7 @@ WITHOUT_PODS = (*STOPPED, *ENDS)
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Pods of one role by state; a pending pod counts nowhere (contract A.9)."""
+    """Pods of one role by state; a pending pod counts nowhere (docs/compatibility.md)."""
 
     wanted: int = 0
     active: int = 0
@@ -80,7 +80,7 @@ def count(job: PyTorchJob, seen: ReplicaComparison) -> dict[ReplicaType, Counts]
 
 
 def decide(job: PyTorchJob, seen: ReplicaComparison, counts: dict[ReplicaType, Counts]) -> Outcome:
-    """Decide the phase of the job; messages are v1's to the letter (contract A.9)."""
+    """Decide the phase of the job; messages are v1's to the letter (docs/compatibility.md)."""
     name = job.metadata.name
     with_master = ReplicaType.MASTER in counts
     where = name if with_master else f"{job.metadata.namespace}/{name}"

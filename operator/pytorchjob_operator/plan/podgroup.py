@@ -1,4 +1,4 @@
-"""The content of a PodGroup: how many of the job's pods must start together, and their resources (contract A.13).
+"""The content of a PodGroup: how many of the job's pods must start together, and their resources.
 
 An elastic job needs its minimum of workers and its Master; v1 required all workers and ignored `minReplicas` here.
 `gang` decides which job has a PodGroup.

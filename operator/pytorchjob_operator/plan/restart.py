@@ -1,6 +1,6 @@
 """What to do about a failed pod: replace it, end the job, or wait until the pod is gone.
 
-The table is training-operator v1's (contract A.10, A.11). It decides about pods only. The kubelet restarts containers
+The table is training-operator v1's (docs/compatibility.md). It decides about pods only. The kubelet restarts containers
 inside a running pod (`Always`, `OnFailure`), and `rounds/budget` decides about failed training processes. One row is
 new: a pod whose agent found its node unfit is replaced, because the kubelet would restart it on the same node.
 """
@@ -17,7 +17,7 @@ from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.replicas import ReplicaComparison
 
 FIRST_RETRYABLE = 128
-"""Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (contract A.11)."""
+"""Exit codes from here on are signals and retryable errors; 1 to 127 are the program's own (docs/compatibility.md)."""
 UNFIT_PODS = 3
 """The job ends when this many pods of a replica in a row were unfit (`plan/hopeless`); earlier ones are replaced."""
 

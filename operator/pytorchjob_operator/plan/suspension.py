@@ -1,4 +1,4 @@
-"""A suspended job has no pods and no other children, and keeps its history (contract A.12).
+"""A suspended job has no pods and no other children, and keeps its history (docs/compatibility.md).
 
 Each change is written to the status first and acted on in the next pass, so that a crash between the two does no harm:
 pods are deleted while the condition Suspended is True, and created once it is not. While it is True, every pod is from

@@ -1,7 +1,7 @@
 """Why a running pod may be lost soon: its node announces that, or its own status does.
 
-The plan only reports it to the coordinator, which asks the workers to save (`rounds/threats`). A cordon, a taint or a
-broken device does not prove that the pod is lost, so nothing is deleted because of it.
+The coordinator hears of it and asks the workers to save (`rounds/threats`), and `reserves` may keep a place elsewhere.
+A cordon, a taint or a broken device does not prove that the pod is lost, so nothing is deleted because of it.
 """
 
 from pytorchjob_operator.observed import Observed, Pod, PodPhase

@@ -1,4 +1,8 @@
-"""The pods that a rendezvous awaits: which may still come, and whether the last round may still train."""
+"""The pods that a rendezvous awaits: which may still come, for how long, and whether the last round may still train.
+
+A rendezvous is unsure (`phases`) if it is the job's first one, or if others may train a round that is not known here.
+The times are those of `Policy`, which `plan/coordinator` makes of the job's elasticPolicy.
+"""
 
 from collections.abc import Sequence
 
@@ -47,7 +51,7 @@ def _patience(transition: Transition, phase: Rendezvous) -> float:
     """Return how long a rendezvous with enough members waits for others, in seconds.
 
     A member that trains has not connected to a new leader before it misses the old one. So that leader waits at least
-    as long as for the members of an adopted round, also if the user wants a shorter last call.
+    as long as for the members of an adopted round, also if the user wants to wait less for more than the minimum.
     """
     policy = transition.state.policy
     may_train = phase.workers is LastWorkers.STOPPED_LONG_AGO or transition.state.trained

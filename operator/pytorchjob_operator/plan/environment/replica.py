@@ -18,7 +18,7 @@ _IS_HOST = "is_host"
 
 
 def build_env(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
-    """Build the env of one replica by v1's table (contract A.7). `job` has its defaults.
+    """Build the env of one replica by v1's table (docs/compatibility.md). `job` has its defaults.
 
     Unlike under v1, a job without a Master gets rank and address too, with worker 0 as its master. An elastic job
     without a Master gets neither: its master comes from the rendezvous.
@@ -161,7 +161,7 @@ def _port(job: PyTorchJob, replica_type: ReplicaType) -> int:
 
 
 def _processes(nproc_per_node: str | None) -> int:
-    """Return the processes of a node as WORLD_SIZE counts them (contract A.7, row 6).
+    """Return the processes of a node as WORLD_SIZE counts them (docs/compatibility.md).
 
     `auto`, `cpu` and `gpu` count as 1, and so does a number in the deprecated elasticPolicy.nProcPerNode.
     """
