@@ -2,6 +2,6 @@
 
 from collections.abc import Sequence
 
-from tests.planted import Planted, ports, saves
+from tests.planted import Planted, decisions, ports, saves
 
-DEFECTS: Sequence[Planted] = [*ports.DEFECTS, *saves.DEFECTS]
+DEFECTS: Sequence[Planted] = [*decisions.DEFECTS, *ports.DEFECTS, *saves.DEFECTS]

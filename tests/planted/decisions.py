@@ -1,0 +1,193 @@
+"""Defects of the decisions: about pods, about rounds, in an agent; and of what reads and writes the cluster."""
+
+from collections.abc import Sequence
+
+from tests.planted import Planted
+
+PLAN, ROUNDS, KUBE, AGENT = (
+    "pytorchjob_operator/plan",
+    "pytorchjob_operator/rounds",
+    "pytorchjob_operator/kube",
+    "pytorchjob_agent",
+)
+MACHINE = (
+    "tests/rounds/test_rendezvous.py",
+    "tests/rounds/test_leaders.py",
+    "tests/rounds/test_round_edges.py",
+    "tests/rounds/test_losses.py",
+    "tests/rounds/test_budget.py",
+)
+LEASE = ("tests/kube/test_lease.py", "tests/kube/test_lease_terms.py")
+STANDING = ("tests/agent/rendezvous/test_session.py", "tests/agent/rendezvous/test_session_standing.py")
+WHY = "planted before the parts of the house were moved"
+
+DEFECTS: Sequence[Planted] = [
+    Planted(
+        "members of the last round are not preferred to others",
+        WHY,
+        f"{ROUNDS}/formation.py",
+        "key=lambda member: (member.index not in former, member.index)",
+        "key=lambda member: member.index",
+        MACHINE,
+    ),
+    Planted(
+        "after a deleted Lease the numbers of rounds begin anew",
+        WHY,
+        f"{ROUNDS}/formation.py",
+        "return own if last is None or own > last else last.next()",
+        "return own",
+        MACHINE,
+    ),
+    Planted(
+        "workers do not learn how often they were restarted",
+        WHY,
+        f"{ROUNDS}/formation.py",
+        "restarts=transition.state.restarts,",
+        "restarts=0,",
+        MACHINE,
+    ),
+    Planted(
+        "a coordinator that has slept takes its members for silent",
+        WHY,
+        f"{ROUNDS}/losses.py",
+        "            heard_at=member.heard_at + gap,\n",
+        "",
+        MACHINE,
+    ),
+    Planted(
+        "a new leader trains a job again of which a pod has succeeded",
+        WHY,
+        f"{ROUNDS}/rendezvous.py",
+        "if finished or (phase.unsure and ended):",
+        "if finished:",
+        MACHINE,
+    ),
+    Planted(
+        "a new leader begins a round beside members that still train",
+        WHY,
+        f"{ROUNDS}/awaited.py",
+        "if len(waiting) >= policy.max_members and not phase.unsure:",
+        "if len(waiting) >= policy.max_members:",
+        MACHINE,
+    ),
+    Planted(
+        "finished pods are deleted although only running ones should be",
+        WHY,
+        f"{PLAN}/ending.py",
+        "return pod.phase in _ALIVE and (policy",
+        "return (policy",
+        ("tests/plan/test_ending.py",),
+    ),
+    Planted(
+        "a job outlives its TTL at the very moment",
+        WHY,
+        f"{PLAN}/ending.py",
+        "expires <= seen.now",
+        "expires < seen.now",
+        ("tests/plan/test_ending.py", "tests/plan/test_limits.py"),
+    ),
+    Planted(
+        "a worker is created anew while the others end with success",
+        WHY,
+        f"{PLAN}/replicas.py",
+        "        and not (ends and replica.type is ReplicaType.WORKER)  # a new worker would wait for no one\n",
+        "",
+        ("tests/plan/test_replicas.py", "tests/plan/test_outcome.py", "tests/plan/test_elastic.py"),
+    ),
+    Planted(
+        "exit code 128 is not retried",
+        WHY,
+        f"{PLAN}/restart.py",
+        "pod.exit_code < FIRST_RETRYABLE:",
+        "pod.exit_code <= FIRST_RETRYABLE:",
+        ("tests/plan/test_restart.py",),
+    ),
+    Planted(
+        "restarts of a replaced pod's containers are free",
+        WHY,
+        f"{PLAN}/restart.py",
+        "sum(1 + pod.restarts for",
+        "sum(1 for",
+        ("tests/plan/test_budget.py", "tests/plan/test_restart.py", "tests/plan/test_limits.py"),
+    ),
+    Planted(
+        "a pod that a suspension deletes fails the job after the resume",
+        WHY,
+        f"{PLAN}/replicas.py",
+        "pod.created_at < resumed_at",
+        "False",
+        ("tests/plan/test_suspension.py", "tests/plan/test_replicas.py"),
+    ),
+    Planted(
+        "a watch of a restored API server goes on in the past",
+        WHY,
+        f"{KUBE}/reflector.py",
+        "if _went_back(_number(version), _number(last)):",
+        "if False:",
+        ("tests/kube/test_reflector.py", "tests/kube/test_reflector_failures.py"),
+    ),
+    Planted(
+        "requests in flight survive the end of the right to write",
+        WHY,
+        f"{KUBE}/fence.py",
+        "            callback()\n",
+        "            pass\n",
+        (*LEASE, "tests/kube/test_client.py"),
+    ),
+    Planted(
+        "a Lease that was deleted and created again is taken for the same",
+        WHY,
+        f"{KUBE}/lease.py",
+        "if self._leading and _uid(lease) != self._settled:",
+        "if False:",
+        LEASE,
+    ),
+    Planted(
+        "a token of any issuer is accepted",
+        WHY,
+        f"{KUBE}/pod_token.py",
+        "issuer=expected.issuer or None,",
+        "issuer=None,",
+        ("tests/kube/test_pod_token.py",),
+    ),
+    Planted(
+        "members form a round by themselves while the coordinator answers",
+        WHY,
+        f"{AGENT}/rendezvous/decide.py",
+        "if snapshot.peers_restart is not None and snapshot.absent:",
+        "if snapshot.peers_restart is not None:",
+        ("tests/agent/rendezvous/test_decide.py",),
+    ),
+    Planted(
+        "a new leader does not hear which round has ended here",
+        WHY,
+        f"{AGENT}/rendezvous/session.py",
+        "last_round=hello.round or hello.last_round",
+        "last_round=hello.last_round",
+        STANDING,
+    ),
+    Planted(
+        "an agent that was frozen obeys what was sent before",
+        WHY,
+        f"{AGENT}/rendezvous/session.py",
+        "        self._check_silence(now)\n        self._heard = ",
+        "        self._heard = ",
+        STANDING,
+    ),
+    Planted(
+        "the next round does not know that the script reports",
+        WHY,
+        f"{AGENT}/hangs/round_hangs.py",
+        "            self._history = self._watch.history\n",
+        "            pass\n",
+        ("tests/agent/hangs/test_round_hangs.py",),
+    ),
+    Planted(
+        "what is observed counts beside what the script reports",
+        WHY,
+        f"{AGENT}/observers/round_observers.py",
+        'if progress is None or "step" in fields else',
+        "if progress is None else",
+        ("tests/agent/observers/test_round_observers.py",),
+    ),
+]
