@@ -92,7 +92,7 @@ DEFECTS: Sequence[Planted] = [
         f"{PLAN}/replicas.py",
         "        and not (ends and replica.type is ReplicaType.WORKER)  # a new worker would wait for no one\n",
         "",
-        ("tests/plan/test_replicas.py", "tests/plan/test_outcome.py", "tests/plan/test_elastic.py"),
+        ("tests/plan/test_autoscaler.py", "tests/plan/test_replicas.py"),
     ),
     Planted(
         "exit code 128 is not retried",
@@ -132,7 +132,7 @@ DEFECTS: Sequence[Planted] = [
         f"{KUBE}/fence.py",
         "            callback()\n",
         "            pass\n",
-        (*LEASE, "tests/kube/test_client.py"),
+        ("tests/kube/test_client.py",),
     ),
     Planted(
         "a Lease that was deleted and created again is taken for the same",
