@@ -39,6 +39,8 @@ DEFAULT_GRACE = 5.0
 
 _UNCAUGHT = 1
 """The exit code of a Python program that an error has ended."""
+_READS = 100
+"""So often the output of a replica is read for the last line of a worker that has ended."""
 _NOT_ENDED = (PodPhase.PENDING, PodPhase.RUNNING)
 
 
@@ -355,8 +357,9 @@ class LocalNode:
     def worker_ends(self) -> list[ReplicaEnd]:
         """Return how workers have ended, of all replicas, as far as these have noted it."""
         for pod in self._pods.values():
-            while pod.process and self._read(pod, pod.process):
-                pass  # a worker notes its end after its last line
+            for _ in range(_READS):  # a worker notes its end after its last line; others may print without an end
+                if pod.process is None or not self._read(pod, pod.process):
+                    break
         return [end for pod in self._pods.values() for end in self._noted(pod)]
 
     def _noted(self, pod: LocalPod) -> list[ReplicaEnd]:
