@@ -13,15 +13,12 @@ import pytest
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.extensions import create
 from pytorchjob_agent.rendezvous.extension import Extension, Extensions, Pod, StartingWorkers
-from pytorchjob_agent.script.agent_side import ProgressFiles
-from pytorchjob_agent.stacks.stack_dump import StackDumps
+from tests.agent.starting import starting
 
 ROOT = Path(__file__).parents[2]
 EXTENSIONS = ("saves", "caches", "observers", "stragglers", "hangs")
 MEMBERS = "tests/agent/rendezvous/test_members.py"
-"""Real agents and a real coordinator."""
-STORIES = "crash or recover or go or die or hang_is or metrics"
-"""Of these, enough for all kinds of faults."""
+"""Real agents and a real coordinator: crashes, lost members, restarts."""
 
 
 class Noted(Extension):
@@ -58,8 +55,7 @@ def test_all_extensions_hear_that_a_pod_leaves_and_the_last_one_decides() -> Non
 
 def test_workers_get_the_variables_and_heartbeats_the_fields_of_all_extensions(tmp_path: Path) -> None:
     both = Extensions(Noted("first", []), Extension(), Noted("second", []))
-    starting = StartingWorkers(tmp_path, 2, ProgressFiles(tmp_path, 2), StackDumps(tmp_path, 2))
-    assert both.variables(starting) == [{"first": "0", "second": "0"}, {"first": "1", "second": "1"}]
+    assert both.variables(starting(tmp_path, 2)) == [{"first": "0", "second": "0"}, {"first": "1", "second": "1"}]
     assert both.report(0.0, {"step": 7}) == {"first": 7, "second": 7}
 
 
@@ -88,8 +84,8 @@ def test_members_train_and_recover_without_an_extension(tmp_path: Path, name: st
     lines = (agent / "extensions.py").read_text().splitlines()
     named = re.compile(rf"\b{name}\b|\b{name.upper()}\b")
     (agent / "extensions.py").write_text("\n".join(line for line in lines if not named.search(line)))
-    chosen = f"({STORIES}) and not hang" if name == "hangs" else STORIES
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", MEMBERS, "-k", chosen]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", MEMBERS]
+    command += ["-k", "not hang and not idle"] * (name == "hangs")
     done = subprocess.run(
         command,
         cwd=tmp_path,

@@ -9,18 +9,16 @@ import pytest
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.hangs.round_hangs import HANGS
-from pytorchjob_agent.rendezvous.extension import Extension, Pod, RunningWorkers, StartingWorkers
-from pytorchjob_agent.script.agent_side import ProgressFiles
+from pytorchjob_agent.rendezvous.extension import Extension, Pod, RunningWorkers
 from pytorchjob_agent.script.api import Script
-from pytorchjob_agent.stacks.stack_dump import StackDumps
+from tests.agent.starting import starting
 
 PLACE = Assigned(RoundId(1, 1), 0, 1, 0, 1, "127.0.0.1", 29500, 0)
 
 
 def begin(hangs: Extension, directory: Path) -> Script:
     """Begin a round whose only worker is this process; returns its script."""
-    stacks, files = StackDumps(directory, 1), ProgressFiles(directory, 1)
-    hangs.variables(StartingWorkers(directory, 1, files, stacks))
+    hangs.variables(starting(directory, 1))
     hangs.begin(RunningWorkers({0: os.getpid()}, PLACE, lambda _: 0.0))
     return Script(str(next(directory.glob("*.board"))))
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.observers.round_observers import OBSERVERS
-from pytorchjob_agent.rendezvous.extension import Extension, Pod, StartingWorkers
-from pytorchjob_agent.script.agent_side import ProgressFiles
+from pytorchjob_agent.rendezvous.extension import Extension, Pod
 from pytorchjob_agent.script.status_request import SERVER_URL
-from pytorchjob_agent.stacks.stack_dump import StackDumps
+from tests.agent.starting import starting
 
 
 @pytest.fixture
@@ -21,8 +20,7 @@ def observers() -> Iterator[Extension]:
 
 def begin(observers: Extension, directory: Path) -> list[dict[str, str]]:
     """Begin a round of two workers; returns their variables."""
-    starting = StartingWorkers(directory, 2, ProgressFiles(directory, 2), StackDumps(directory, 2))
-    return [dict(each) for each in observers.variables(starting)]
+    return [dict(each) for each in observers.variables(starting(directory, 2))]
 
 
 def test_each_worker_has_an_address_of_its_own(observers: Extension, tmp_path: Path) -> None:
