@@ -368,8 +368,8 @@ class LocalNode:
                 pod.label,
                 _how(noted),
                 noted.message,
-                self._said(pod, noted.evidence(rank)),
-                noted.evidence(rank),
+                self._said(pod, evidence := noted.evidence(rank)),
+                evidence,
                 rank,
                 self._filter.place_in(noted.traceback),
             )
