@@ -79,6 +79,7 @@ def test_the_rank_that_caused_the_failure(first: Evidence, second: Evidence, ran
 
 
 CHAIN = "try:\n  {}['a']\nexcept KeyError as error:\n  raise ValueError('b') from error"
+NOTED = "try:\n  exec('1 +')\nexcept SyntaxError as error:\n  error.add_note('a note')\n  raise"
 LOADER = r"""
 class E(Exception): pass
 raise ValueError("Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
@@ -92,6 +93,11 @@ raise ValueError("Caught ValueError in DataLoader worker process 0.\nOriginal Tr
         pytest.param("raise OSError(5, 'no data')", ["OSError"], "OSError: [Errno 5] no data", id="an error"),
         pytest.param("import nowhere", ["ModuleNotFoundError"], "ModuleNotFoundError: No module named 'nowhere'",
                      id="an import"),
+        pytest.param("print('a'", ["SyntaxError"], "SyntaxError: '(' was never closed", id="a wrong syntax"),
+        pytest.param("if 1:\npass", ["IndentationError"],
+                     "IndentationError: expected an indented block after 'if' statement on line 1",
+                     id="a wrong indent"),
+        pytest.param(NOTED, ["SyntaxError"], "SyntaxError: invalid syntax", id="a wrong syntax with a note"),
         pytest.param(CHAIN, ["ValueError", "KeyError"], "ValueError: b", id="a chain"),
         pytest.param("import json\njson.loads('{')", ["json.decoder.JSONDecodeError"],
                      "json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2"

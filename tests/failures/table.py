@@ -114,6 +114,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--lr", required=True)
 parser.parse_args()  # fails
 """
+SYNTAX = "import os\nprint('a'  # here\n"
 MISSING = "import os\nimport tqdmm  # here\n"
 CHAIN = """
 try:
@@ -168,8 +169,8 @@ CASES: tuple[Case, ...] = (
     plain("a module is missing", L.PYTHON, MISSING, "", "tqdmm", "install tqdmm"),
     plain("a module is missing", L.TORCHRUN, MISSING, "", "tqdmm", "install tqdmm"),
     plain("a module is missing", L.AGENT, MISSING, "", "tqdmm", "install tqdmm"),
-    plain("a script has a wrong syntax", L.PYTHON, "import os\nprint('a'  # here\n", "", "SyntaxError", CORRECT),
-    plain("a script has a wrong syntax", L.AGENT, "import os\nprint('a'  # here\n", "", "SyntaxError", CORRECT),
+    plain("a script has a wrong syntax", L.PYTHON, SYNTAX, "", "SyntaxError: '('", CORRECT),
+    plain("a script has a wrong syntax", L.AGENT, SYNTAX, "", "SyntaxError: '('", CORRECT),
     plain("an argument is missing", L.PYTHON, ARGUMENTS, "", "--lr", "arguments"),
     plain("an argument is missing", L.TORCHRUN, ARGUMENTS, "", "--lr", "arguments"),
     plain("an argument is missing", L.AGENT, ARGUMENTS, "", "--lr", "arguments"),

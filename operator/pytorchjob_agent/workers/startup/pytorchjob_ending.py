@@ -148,9 +148,14 @@ def _qualified(kind: type) -> str:
 
 
 def _summary(text: str) -> str:
-    """Return one line. An error of another process, such as a DataLoader's, ends with that process's own error."""
-    lines = [line.strip() for line in text.strip().splitlines()] or [""]
-    return lines[-1] if _ELSEWHERE in lines else lines[0]
+    """Return one line. An error of another process, such as a DataLoader's, ends with that process's own error.
+
+    The place of a syntax error comes before its type, indented.
+    """
+    lines = text.strip("\n").splitlines()
+    if _ELSEWHERE in (line.strip() for line in lines):
+        return lines[-1].strip()
+    return next((line.strip() for line in lines if line[:1].strip()), "")
 
 
 def _leave() -> None:
