@@ -5,7 +5,6 @@ only a new furthest step, or another phase, is a sight. Until the first agent is
 sees the pods.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -141,17 +140,11 @@ def _saves(message: Heartbeat) -> SavesSeen:
 
 def _over(after: JobState, now: float) -> float:
     """Return for how long the last workers of the round have been done; 0 if one of these times is unknown."""
-    round_, ended = after.round, [member.done_at for member in _in_round(after)]
+    round_, ended = after.round, [member.done_at for member in after.in_round()]
     known = [at for at in ended if at is not None]
     if round_ is None or len(known) < len(round_.ranks):
         return 0.0
     return max(now - max(known), 0.0)
-
-
-def _in_round(state: JobState) -> Iterator[Member]:
-    indices = () if state.round is None else state.round.ranks
-    found = (None if index is None else state.members.get(index) for index in indices)
-    return (member for member in found if member is not None)
 
 
 def _missed(before: JobState, decision: Decision) -> int:

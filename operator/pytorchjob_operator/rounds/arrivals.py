@@ -304,7 +304,7 @@ def _adopt(transition: Transition, member: Member, message: Hello, id_: RoundId)
 
 def _stop_older_members(transition: Transition, id_: RoundId) -> None:
     """Stop the members of the round that was the last one until now."""
-    for member in transition.in_round():
+    for member in transition.state.in_round():
         if member.port is None:
             transition.send(member, Restart(id_, f"round {id_} replaces this round"))
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from pytorchjob_agent.contract.messages import Assigned, Hold, RoundId
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_operator.rounds import checkpoint_problems, endings, past_failures, versions
+from pytorchjob_operator.rounds import checkpoint_problems, past_failures, versions
 from pytorchjob_operator.rounds.phases import Rendezvous, Running, Trigger
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import End, Member, Round, count
@@ -68,7 +68,7 @@ def _compatible(transition: Transition, chosen: Sequence[Member]) -> bool:
             transition.set_problem(reason, message)
     if unequal is None or all(member.tolerates_versions for member in chosen):
         return True
-    endings.give_up(transition, End(EndReason.VERSIONS, unequal, ExitCode.PREFLIGHT, transition.now))
+    transition.give_up(End(EndReason.VERSIONS, unequal, ExitCode.PREFLIGHT, transition.now))
     return False
 
 

@@ -9,7 +9,7 @@ from typing import assert_never
 from pytorchjob_agent.contract.messages import Restart, RoundId, Stop
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_operator.rounds import absent, awaited, budget, endings, formation, waiting_report
+from pytorchjob_operator.rounds import absent, awaited, budget, formation, waiting_report
 from pytorchjob_operator.rounds.failures import leaves_because
 from pytorchjob_operator.rounds.phases import (
     Ended,
@@ -74,7 +74,7 @@ def _restart_members(transition: Transition, reason: str, *, dump: bool) -> None
     caused = isinstance(phase, Rendezvous) and phase.origin is Origin.OTHER
     if round_ is None:
         return
-    for member in transition.in_round():
+    for member in transition.state.in_round():
         if member.port is None:
             grace = grace_left(phase, transition.now)
             transition.send(member, Restart(round_.id, reason, dump=dump, caused=caused, grace=grace))
@@ -119,9 +119,8 @@ def end_if_members_wait(transition: Transition) -> None:
     phase = transition.state.phase
     if not isinstance(phase, Running):
         return
-    idle = [
-        member for member in transition.in_round() if member.port is not None and member.index not in phase.round.done
-    ]
+    members = transition.state.in_round()
+    idle = [member for member in members if member.port is not None and member.index not in phase.round.done]
     for member in idle:  # without a port it gets a Restart below: it may have started the agreed round meanwhile
         transition.put(replace(member, port=None))
     if idle:
@@ -173,7 +172,7 @@ def check_earlier_success(transition: Transition) -> None:
         last.has(index) and last.pod_uids.get(index, "") == pods[index].pod_uid for index in ended
     )
     if finished or (phase.unsure and ended):
-        endings.succeed(transition, "a pod of this job has succeeded, so all members had")
+        transition.succeed("a pod of this job has succeeded, so all members had")
 
 
 def _still_stopping(transition: Transition, phase: Rendezvous) -> bool:
@@ -186,7 +185,7 @@ def _still_stopping(transition: Transition, phase: Rendezvous) -> bool:
         and member.port is None
         and (saves or not member.leaving)
         and member.lost_at is None
-        for member in transition.in_round(last_first=True)  # commands go out by rank, so the last ones stop last
+        for member in transition.state.in_round(last_first=True)  # commands go out by rank, so the last ones stop last
     )
 
 
@@ -215,7 +214,7 @@ def _count_ended_round(transition: Transition, phase: Rendezvous) -> Rendezvous 
     transition.state = replace(transition.state, history=budget.remember(state.history, verdict.restart))
     transition.record(verdict.restart.reason, verdict.message, warning=True, first=verdict.restart.first)
     if verdict.end is not None:
-        endings.give_up(transition, verdict.end)
+        transition.give_up(verdict.end)
         return None
     phase = replace(phase, stage=Stage.COLLECTING, not_before=transition.now + verdict.pause, reason=verdict.message)
     transition.state = replace(transition.state, restarts=state.restarts + 1)

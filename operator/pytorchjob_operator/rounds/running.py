@@ -21,7 +21,7 @@ from pytorchjob_agent.contract.messages import (
     Unreachable,
 )
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.rounds import budget, endings, formation, rendezvous, shown_progress
+from pytorchjob_operator.rounds import budget, formation, rendezvous, shown_progress
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import (
@@ -235,7 +235,7 @@ def check_success(transition: Transition) -> None:
     unknown = round_.ranks.count(None)  # of an adopted round: these members may have ended before they could connect
     if unknown > len(finished - set(round_.ranks)) or not finished.issuperset(set(round_.ranks) - {None}):
         return
-    endings.succeed(transition, "all members have succeeded")
+    transition.succeed("all members have succeeded")
 
 
 def resumed(transition: Transition, member: Member, message: Resumed) -> None:
@@ -302,14 +302,14 @@ def plan_restart(transition: Transition, phase: Running, reason: str, seconds: f
         deadline, handles = min(phase.planned.deadline, deadline), phase.planned.handles or handles
         transition.update(replace(phase, planned=replace(phase.planned, deadline=deadline, handles=handles)))
         return
-    if seconds <= 0 or not any(_may_save(phase.round, member) for member in transition.in_round()):
+    if seconds <= 0 or not any(_may_save(phase.round, member) for member in transition.state.in_round()):
         grace = deadline - transition.now if handles else 0.0
         rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, reason, grace=grace)
         return
     number = transition.state.requests + 1
     transition.state = replace(transition.state, requests=number)
     transition.update(replace(phase, planned=PlannedRestart(reason, deadline, number, handles)))
-    for member in transition.in_round():
+    for member in transition.state.in_round():
         transition.send(member, Checkpoint(phase.round.id, number, deadline - transition.now, reason))
 
 
@@ -323,7 +323,7 @@ def advance(transition: Transition, phase: Running) -> None:
     planned = phase.planned
     if planned is not None:
         late = transition.now >= planned.deadline
-        awaited = [member for member in transition.in_round() if member.index not in phase.round.done]
+        awaited = [member for member in transition.state.in_round() if member.index not in phase.round.done]
         if late or all(member.answered >= planned.number for member in awaited):
             grace = max(planned.deadline - transition.now, 0.0) if planned.handles else 0.0
             rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason, grace=grace)

@@ -1,12 +1,12 @@
 """The state of one job, the inputs that change it, and what a decision consists of. Values only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.messages import FromAgent, RoundId, ToAgent
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.rounds.phases import Phase, Trigger, Waiting, known_round
+from pytorchjob_operator.rounds.phases import Ended, Phase, Trigger, Waiting, known_round
 from pytorchjob_operator.rounds.slow_ranks import RoundTimes
 from pytorchjob_operator.rounds.values import (
     ExpectedPod,
@@ -79,6 +79,26 @@ class JobState:
         """The latest round that is known, whether it runs or is over."""
         known = [id_ for id_ in (self.round and self.round.id, self.finished_round) if id_]
         return max(known, default=None)
+
+    @property
+    def front(self) -> Member | None:
+        """The member that is the furthest, or was at the end; steps count most, then percentages, then metrics."""
+        if isinstance(self.phase, Ended) and self.phase.front is not None:
+            return self.phase.front
+        return max((member for member in self.members.values() if member.shows_progress), key=_position, default=None)
+
+    def in_round(self, *, last_first: bool = False) -> Iterator[Member]:
+        """Yield the known members of the present or last round, by rank."""
+        ranks = () if self.round is None else self.round.ranks
+        for index in reversed(ranks) if last_first else ranks:
+            member = None if index is None else self.members.get(index)
+            if member is not None:
+                yield member
+
+
+def _position(member: Member) -> tuple[int, int, int]:
+    step, percent = member.known_step, member.shown.percent
+    return (-1 if step is None else step, -1 if percent is None else percent, -member.index)
 
 
 @dataclass(frozen=True, slots=True)

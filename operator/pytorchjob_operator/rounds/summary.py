@@ -14,7 +14,7 @@ _MAX_MESSAGE = 4096
 
 def summarize(state: JobState, now: float) -> Report:
     """Return the state of the job's training."""
-    phase, round_, front = name_of(state.phase), state.round, most_advanced(state)
+    phase, round_, front = name_of(state.phase), state.round, state.front
     running = phase is PhaseName.RUNNING
     waiting = [member for member in state.members.values() if member.waiting]
     if running and round_ is not None:
@@ -47,33 +47,13 @@ def _silent(state: JobState, now: float) -> tuple[SilentPod, ...]:
     return tuple(SilentPod(agent.pod_uid, max(now - agent.since, 0.0)) for agent in state.silent.values())
 
 
-def most_advanced(state: JobState) -> Member | None:
-    """Return the member that is the furthest, or was at the end; steps count most, then percentages, then metrics."""
-    if isinstance(state.phase, Ended) and state.phase.front is not None:
-        return state.phase.front
-    return max(filter(_reports, state.members.values()), key=_position, default=None)
-
-
-def _reports(member: Member) -> bool:
-    return _step(member) is not None or member.shown.percent is not None or bool(member.metrics)
-
-
-def _position(member: Member) -> tuple[int, int, int]:
-    step, percent = _step(member), member.shown.percent
-    return (-1 if step is None else step, -1 if percent is None else percent, -member.index)
-
-
-def _step(member: Member) -> int | None:
-    return member.shown.step if member.step is None else member.step
-
-
 def _progress(front: Member | None) -> dict[str, Any]:
     """Return the fields of the report that describe progress: those of one member."""
     if front is None:
         return {}
     shown = front.shown
     return {
-        "step": _step(front),
+        "step": front.known_step,
         "total": shown.total if front.step is None else front.total,
         "percent": shown.percent,
         "remaining": shown.remaining,

@@ -64,7 +64,7 @@ def _is_early(transition: Transition, phase: Running) -> bool:
 def _concerned(transition: Transition, phase: Running) -> bool:
     """True if a threatened pod takes part in the round, as far as its members are known."""
     pods = {threat.pod for threat in transition.state.unsaved}
-    return None in phase.round.ranks or any(member.pod in pods for member in transition.in_round())
+    return None in phase.round.ranks or any(member.pod in pods for member in transition.state.in_round())
 
 
 def _ask(transition: Transition, phase: Running, savers: list[Member]) -> None:
@@ -101,7 +101,8 @@ def _check_answers(transition: Transition) -> None:
 def _training(transition: Transition) -> list[Member]:
     phase = transition.state.phase
     done = phase.round.done if isinstance(phase, Running) else frozenset()
-    return [member for member in transition.in_round() if member.connection is not None and member.index not in done]
+    members = transition.state.in_round()
+    return [member for member in members if member.connection is not None and member.index not in done]
 
 
 def _ready_savers(transition: Transition) -> list[Member]:

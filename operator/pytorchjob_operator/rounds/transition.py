@@ -1,12 +1,13 @@
 """One decision in progress: the state as it changes, and the commands and events so far. Used inside `decide` only."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from pytorchjob_agent.contract.first_failure import FirstFailure
-from pytorchjob_agent.contract.messages import ToAgent
-from pytorchjob_agent.contract.reasons import TrainingReason
+from pytorchjob_agent.contract.messages import Finished, Stop, ToAgent
+from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
+from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds.phases import (
+    Ended,
     Phase,
     Rendezvous,
     Running,
@@ -16,7 +17,7 @@ from pytorchjob_operator.rounds.phases import (
     name_of,
 )
 from pytorchjob_operator.rounds.state import Close, Command, JobEvent, JobState, Send
-from pytorchjob_operator.rounds.values import Member
+from pytorchjob_operator.rounds.values import End, Member
 
 
 class Transition:
@@ -82,15 +83,26 @@ class Transition:
             problems = {known: message for known, message in self.state.problems.items() if known != reason}
             self.state = replace(self.state, problems=problems)
 
-    def in_round(self, *, last_first: bool = False) -> Iterator[Member]:
-        """Yield the known members of the present or last round, by rank."""
-        round_ = self.state.round
-        if round_ is None:
-            return
-        for index in reversed(round_.ranks) if last_first else round_.ranks:
-            member = None if index is None else self.state.members.get(index)
-            if member is not None:
-                yield member
+    def give_up(self, end: End) -> None:
+        """Fail the job, and stop all agents."""
+        self.enter(Trigger.GAVE_UP, Ended(end, self.state.round, self.state.front))
+        self.reason = f"{end.reason}: {end.message}"
+        self.record(TrainingReason.GAVE_UP, self.reason, warning=True, first=end.first)
+        for member in self.state.members.values():
+            self.send(member, Stop(end.exit_code, end.reason, end.message))
+
+    def succeed(self, reason: str) -> None:
+        """End the job with success, and end all agents."""
+        round_, end = self.state.round, End(EndReason.SUCCEEDED, reason, ExitCode.OK, self.now)
+        self.enter(Trigger.SUCCEEDED, Ended(end, round_, self.state.front))
+        self.reason = reason
+        members = frozenset[int]() if round_ is None else round_.members
+        for member in self.state.members.values():
+            if round_ is not None and member.index in members and member.done:
+                self.send(member, Finished(round_.id))
+            else:
+                nothing = "the job has succeeded; this pod has nothing to do"
+                self.send(member, Stop(ExitCode.OK, EndReason.SUCCEEDED, nothing))
 
     def pod_name(self, index: int) -> str:
         """Return the pod of a replica, for messages."""

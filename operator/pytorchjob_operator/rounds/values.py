@@ -129,6 +129,16 @@ class Member:
         """True if the member can be put into a round now."""
         return self.connection is not None and self.port is not None and not self.leaving
 
+    @property
+    def known_step(self) -> int | None:
+        """The step that its script reports, or else the one that its output shows."""
+        return self.shown.step if self.step is None else self.step
+
+    @property
+    def shows_progress(self) -> bool:
+        """True if it has a step, a percentage or metrics."""
+        return self.known_step is not None or self.shown.percent is not None or bool(self.metrics)
+
 
 @dataclass(frozen=True, slots=True)
 class SilentAgent:

@@ -59,7 +59,7 @@ def _why_waiting(transition: Transition, phase: Rendezvous, waiting: Sequence[Me
         return f"the next round starts in {phase.not_before - transition.now:.0f} s: {phase.reason}"
     if awaited.is_enough(transition, phase, waiting) and phase.last_round is not None:
         doubt = "the coordinator hears none of its members, and their pods still run"
-        if any(member.connection is not None for member in transition.in_round()):
+        if any(member.connection is not None for member in transition.state.in_round()):
             doubt = "its members have not stopped their workers yet"
         return f"round {phase.last_round.id} may still train: {doubt}"
     missing = awaited.missing_pods(transition, waiting)
