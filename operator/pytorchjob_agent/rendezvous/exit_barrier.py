@@ -7,13 +7,12 @@ until another round begins. Then this process becomes a new torchrun, which join
 
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, assert_never
 
 from pytorchjob_agent.contract.messages import Stop
 from pytorchjob_agent.contract.termination import ExitCode
-from pytorchjob_agent.rendezvous.decide import Snapshot, StepKind, Workers, decide
+from pytorchjob_agent.rendezvous.decide import StepKind, Workers, decide
 from pytorchjob_agent.rendezvous.membership import Membership
 from pytorchjob_agent.rendezvous.waiting import POLL_SECONDS
 from pytorchjob_agent.system.console import say
@@ -60,7 +59,7 @@ def wait_for_all(membership: Membership, start_again: Callable[[], NoReturn]) ->
     reported = False
     while True:
         reported = reported or membership.done()
-        step = decide(_snapshot(membership, reported))
+        step = decide(membership.snapshot(Workers.DONE, reported_done=reported))
         match step.kind:
             case StepKind.FINISH:
                 return membership.linger()
@@ -75,23 +74,6 @@ def wait_for_all(membership: Membership, start_again: Callable[[], NoReturn]) ->
                 raise AssertionError(f"workers that are done do not {step.kind}")
             case _:
                 assert_never(step.kind)
-
-
-def _snapshot(membership: Membership, reported: bool) -> Snapshot:
-    client, peers = membership.client, membership.heartbeats
-    refused, away = client.inbox.refused, client.away()
-    return Snapshot(
-        now=time.monotonic(),
-        workers=Workers.DONE,
-        inbox=client.inbox,
-        away=away,
-        absent=client.absent(),
-        silence=peers.silence() if peers is not None else 0.0,
-        peers_restart=peers.restart if peers is not None else None,
-        all_done=reported and away > 0.0 and membership.all_done(),
-        cut_off=membership.cut_off(),
-        fenced=refused is not None and refused.fenced,
-    )
 
 
 def _stop(stop: Stop) -> None:

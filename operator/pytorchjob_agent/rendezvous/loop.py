@@ -169,25 +169,13 @@ class ElasticAgent(LocalElasticAgent):
         return started
 
     def _snapshot(self, group: WorkerGroup) -> Snapshot:
-        membership = self._membership
         self._wakeup.sleep(self._pause())
-        now = time.monotonic()
-        workers = self._check_workers(group, now)
+        workers = self._check_workers(group, time.monotonic())
         self._report_progress(workers)
-        peers, refused = membership.heartbeats, membership.client.inbox.refused
-        return Snapshot(
-            now=now,
-            workers=workers,
-            inbox=membership.client.inbox,
-            away=membership.client.away(),
-            absent=membership.client.absent(),
-            silence=peers.silence() if peers is not None else 0.0,
-            peers_restart=peers.restart if peers is not None else None,
-            all_done=self._all_done(),
+        return replace(
+            self._membership.snapshot(workers, reported_done=self._reported_done),
             leave_by=self._leave_by(),
             reported_leaving=self._reported_leaving,
-            cut_off=membership.cut_off(),
-            fenced=refused is not None and refused.fenced,
         )
 
     def _pause(self) -> float:
@@ -226,9 +214,6 @@ class ElasticAgent(LocalElasticAgent):
         if answered > self._answered or cooperative > self._cooperative:
             self._answered, self._cooperative = max(answered, self._answered), cooperative
             self._membership.client.heartbeat_now()
-
-    def _all_done(self) -> bool:
-        return self._reported_done and self._membership.client.away() > 0.0 and self._membership.all_done()
 
     def _time_to_leave(self) -> float:
         return max(self._tools.grace - _SPARE_SECONDS, self._tools.grace / 2)

@@ -16,6 +16,7 @@ from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, roles, round
 from pytorchjob_agent.rendezvous import inbox as commands
 from pytorchjob_agent.rendezvous.agreement import Heard
 from pytorchjob_agent.rendezvous.coordinator_client import Client
+from pytorchjob_agent.rendezvous.decide import Snapshot, Workers
 from pytorchjob_agent.rendezvous.extension import Extensions, OpenRound
 from pytorchjob_agent.rendezvous.peer_heartbeats import PeerHeartbeatThread
 from pytorchjob_agent.rendezvous.roles import MemberRole, RolePlace
@@ -278,6 +279,22 @@ class Membership:
     def heard(self) -> Heard:
         """Return the peers of this round that were heard lately."""
         return self.heartbeats.heard() if self.heartbeats is not None else Heard()
+
+    def snapshot(self, workers: Workers, *, reported_done: bool) -> Snapshot:
+        """Return what this member knows now; `reported_done`: `done` has returned true. The pod's end is not in it."""
+        peers, inbox, away = self.heartbeats, self.client.inbox, self.client.away()
+        return Snapshot(
+            now=time.monotonic(),
+            workers=workers,
+            inbox=inbox,
+            away=away,
+            absent=self.client.absent(),
+            silence=peers.silence() if peers is not None else 0.0,
+            peers_restart=peers.restart if peers is not None else None,
+            all_done=reported_done and away > 0.0 and self.all_done(),
+            cut_off=self.cut_off(),
+            fenced=inbox.refused is not None and inbox.refused.fenced,
+        )
 
     def cut_off(self) -> bool:
         """Return whether the round may have been replaced: no member heard from the control plane for fenceSeconds."""

@@ -12,23 +12,27 @@ from pytorchjob_agent.contract.messages import Refused, Restart, RoundId, Stop
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_agent.rendezvous.exit_barrier import wait_for_all
 from pytorchjob_agent.rendezvous.inbox import Inbox
+from pytorchjob_agent.rendezvous.membership import Membership
 
 pytestmark = pytest.mark.torch
 ROUND = RoundId(1, 1)
 
 
-class Member:
+class Member(Membership):
     """A membership whose inbox gets a command while it waits for the first time."""
 
     def __init__(self, command: dict[str, Any], away: float = 0.0) -> None:
-        self.client = SimpleNamespace(inbox=Inbox(ROUND), away=lambda: away, absent=lambda: away > 0, wait=self._wait)
+        client = SimpleNamespace(
+            inbox=Inbox(ROUND), away=lambda: away, absent=lambda: away > 0, wait=self._command_comes
+        )
+        self.client: Any = client
         self.heartbeats, self.reported, self.lingered = None, 0, False
         self._command = command
 
-    def _wait(self, enough: Callable[[Inbox], bool], seconds: float) -> None:
+    def _command_comes(self, enough: Callable[[Inbox], bool], seconds: float) -> None:
         self.client.inbox = replace(self.client.inbox, **self._command)
 
-    def done(self) -> bool:
+    def done(self, age: float = 0.0) -> bool:
         self.reported += 1
         return True
 
@@ -50,7 +54,7 @@ def again() -> NoReturn:
     raise AgainError
 
 
-def end(member: Any) -> int | str:
+def end(member: Member) -> int | str:
     """The code with which the process ends, or that it succeeds or starts again."""
     try:
         wait_for_all(member, again)
