@@ -161,4 +161,4 @@ def kubectl_complete() -> None:
     """Complete a command line for kubectl: the program kubectl_complete-pytorch."""
     from pytorchjob.commands.completion import candidates
 
-    say("\n".join(candidates(sys.argv[1:])))
+    say("\n".join(candidates(main, sys.argv[1:])))

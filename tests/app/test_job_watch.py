@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.app.job_watch import Contacts, JobWatch, build_registry
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from tests.app.kopf_api import broken_watch, discovery, first
 from tests.factories import make_job
 from tests.fakes.apiserver import FakeApi, serving

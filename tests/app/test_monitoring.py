@@ -6,7 +6,7 @@ from pathlib import Path
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.app.metrics import JobCount
 from pytorchjob_operator.app.process import OperatorProcess
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.names import LossCause, Reason
 from pytorchjob_operator.settings import Settings
 

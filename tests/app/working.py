@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.operator import Operator
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.settings import Settings
 from tests.fakes.apiserver import FakeApi
 

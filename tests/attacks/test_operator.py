@@ -18,7 +18,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.app.operator import Operator
 from pytorchjob_operator.errors import Conflict, Unavailable
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from pytorchjob_operator.kube.resource import PODS as POD_RESOURCE
 from tests.app.working import working

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from pytorchjob_operator.control.nodes import FRESH, Nodes
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.observed import NodeHealth
 from tests.control.world import PODS, World, deletes_pod
 from tests.factories import NOW, make_job

@@ -16,7 +16,7 @@ from pytorchjob_operator.control.job_cache import JobCache
 from pytorchjob_operator.control.nodes import Nodes
 from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.kube.fence import Fence
 from pytorchjob_operator.kube.recorder import Recorder, RecorderSettings, Reporter
 from pytorchjob_operator.kube.store import Store

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from tests.fakes.apiserver import FakeApi, serving
 from tests.waiting import SECONDS
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from pytorchjob_operator.errors import ApiError, Conflict, Expired, NotFound, RequestRefused, Unavailable
 from pytorchjob_operator.kube.client import ApiClient, Scope
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.kube.fence import Fence
 from pytorchjob_operator.kube.resource import LEASES, PODS, Resource
 from tests.fakes.apiserver import FakeApi, Request, failure

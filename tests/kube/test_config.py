@@ -16,6 +16,7 @@ import yaml
 
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube import config
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.kube.kubeconfig import from_kubeconfig
 
 API = "client.authentication.k8s.io/v1"
@@ -152,7 +153,7 @@ def test_a_certificate_that_is_none_is_not_usable(tmp_path: Path, field: str) ->
 
 
 def test_insecure_trusts_anybody() -> None:
-    context = config.ApiEndpoint("https://c", insecure=True).ssl_context()
+    context = ApiEndpoint("https://c", insecure=True).ssl_context()
     assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_NONE)
 
 

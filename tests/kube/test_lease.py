@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytorchjob_operator.kube.client import ApiClient
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.kube.lease import Elector, LeaseLostError, LeaseName, LeaseSettings
 from tests.fakes.apiserver import FakeApi, failure
 from tests.waiting import SECONDS, until_async

@@ -212,12 +212,12 @@ def test_durations(text: str, seconds: float) -> None:
     ],
 )
 def test_kubectl_completes_the_plugin(words: list[str], found: list[str]) -> None:
-    lines = candidates(words)
+    lines = candidates(main, words)
     assert [line.partition("\t")[0] for line in lines] == [line.partition("\t")[0] for line in found]
 
 
 def test_a_shell_shows_the_sentence_of_the_index_beside_a_command() -> None:
-    assert "status\tShow one screen about a job." in candidates(["stat"])
+    assert "status\tShow one screen about a job." in candidates(main, ["stat"])
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -24,17 +24,13 @@ def completion_command(shell: str) -> None:
 
     kubectl completes `kubectl pytorch` by itself, through the program kubectl_complete-pytorch.
     """
-    from pytorchjob.cli import main
-
     kind = get_completion_class(shell)
     assert kind is not None
-    say(kind(main, {}, "pytorchjob", _VARIABLE).source())
+    say(kind(click.get_current_context().find_root().command, {}, "pytorchjob", _VARIABLE).source())
 
 
-def candidates(words: list[str]) -> list[str]:
-    """Return the lines that kubectl expects for these words, the last of which is incomplete."""
-    from pytorchjob.cli import main
-
+def candidates(main: click.Command, words: list[str]) -> list[str]:
+    """Return the lines that kubectl expects for these words of a command line, the last of which is incomplete."""
     *done, incomplete = words or [""]
     found = ShellComplete(main, {}, "kubectl pytorch", _VARIABLE).get_completions(done, incomplete)
     plain = [item for item in found if item.type == "plain"]

@@ -18,7 +18,7 @@ import aiohttp
 import kopf
 
 from pytorchjob_operator import names
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 
 OnEvent = Callable[[str | None, dict[str, Any]], None]
 """Called in kopf's thread with the event's type (None for an object of the first list) and the object."""

@@ -27,7 +27,7 @@ from pytorchjob_operator.control.reconcile import Reconciler
 from pytorchjob_operator.errors import ApiError, Conflict, InvalidJob
 from pytorchjob_operator.kube.backoff import Backoff
 from pytorchjob_operator.kube.client import ApiClient, Scope
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.kube.lease import Elector, LeaseName
 from pytorchjob_operator.kube.recorder import Involved, Recorder, Reporter
 from pytorchjob_operator.kube.reflector import Reflector

@@ -17,7 +17,7 @@ from pytorchjob_operator.app import http
 from pytorchjob_operator.app.counts import by_phase
 from pytorchjob_operator.app.metrics import Metrics
 from pytorchjob_operator.app.operator import Operator
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import aiohttp
 
 from pytorchjob_operator.errors import ApiError, OperatorError, Unavailable, from_response
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint
 from pytorchjob_operator.kube.fence import Fence
 from pytorchjob_operator.kube.fenced_connector import FencedConnector
 from pytorchjob_operator.kube.resource import Resource

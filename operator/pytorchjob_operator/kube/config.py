@@ -1,54 +1,17 @@
 """Which API server to use and with which identity: the pod's service account, or a kubeconfig's current context.
 
-Files are read once, at start; only a token source reads its file again. No connection is opened here. The pod's way
-needs no library.
+Files are read once, at start; only a token source reads its file again. The pod's way needs no library.
 """
 
 import os
-import ssl
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
 from pytorchjob_operator.errors import OperatorError
-from pytorchjob_operator.kube.bearer import FileToken, FixedToken, TokenSource
+from pytorchjob_operator.kube.endpoint import ApiEndpoint, FileToken
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _MAX_FILE = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ApiEndpoint:
-    """An API server: its address, its CA, and the client's credentials; PEM data as bytes, never paths."""
-
-    server: str
-    namespace: str = "default"
-    token: TokenSource = field(default_factory=FixedToken)
-    ca: bytes | None = None
-    insecure: bool = False
-    certificate: bytes | None = field(default=None, repr=False)
-    key: bytes | None = field(default=None, repr=False)
-
-    def ssl_context(self) -> ssl.SSLContext:
-        """The TLS context for this connection; raises OperatorError if the CA or client certificate is unusable."""
-        try:
-            return self._ssl_context()
-        except (ssl.SSLError, ValueError) as error:
-            raise OperatorError(f"{self.server}: the CA or the client certificate is unusable: {error}") from error
-
-    def _ssl_context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
-        # Python 3.13 requires CA extensions that the CAs of many clusters lack; all other clients accept those CAs.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if self.certificate and self.key:
-            with private_file(self.certificate) as certificate, private_file(self.key) as key:
-                context.load_cert_chain(certificate, key)
-        return context
 
 
 def load(environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT) -> ApiEndpoint:
@@ -89,12 +52,3 @@ def _read(path: Path) -> bytes:
             return file.read(_MAX_FILE)
     except OSError as error:
         raise OperatorError(f"{path}: cannot be read: {error}") from error
-
-
-@contextmanager
-def private_file(data: bytes) -> Iterator[str]:
-    """Write `data` to a file that only this user can read, and remove it on exit: ssl loads keys from files only."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        yield file.name

@@ -16,7 +16,7 @@ from pytorchjob_operator import names
 from pytorchjob_operator.errors import OperatorError
 from pytorchjob_operator.kube import certificate
 from pytorchjob_operator.kube.client import Object
-from pytorchjob_operator.kube.config import private_file
+from pytorchjob_operator.kube.endpoint import private_file
 
 CERTIFICATE = "tls.crt"
 PRIVATE_KEY = "tls.key"

@@ -16,8 +16,7 @@ from typing import Any
 import yaml
 
 from pytorchjob_operator.errors import OperatorError
-from pytorchjob_operator.kube.bearer import FileToken, FixedToken, TokenSource
-from pytorchjob_operator.kube.config import ApiEndpoint
+from pytorchjob_operator.kube.endpoint import ApiEndpoint, FileToken, FixedToken, TokenSource
 
 _REFUSED = {
     "cluster": ("proxy-url", "tls-server-name"),
