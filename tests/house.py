@@ -1,4 +1,4 @@
-"""Measures the shape of the code: `python -m tests.house [CHECKOUT]` prints the figures of decisions 0006 and 0007.
+"""Measures the shape of the code: `python -m tests.house [CHECKOUT]` prints the figures of decision 0018.
 
 It reads any checkout, also an older one, so that before and after come from the same command.
 """

@@ -26,6 +26,7 @@ ROUNDS = ("pytorchjob_operator.rounds.decide", "pytorchjob_agent.contract.messag
 CLIENT = ("pytorchjob.cluster.connect", "urllib3")
 CHECK = ("pydantic", "pytorchjob_operator.model.check")
 PLAN = ("pytorchjob_operator.plan",)
+MODEL = ("pytorchjob_operator.model",)
 
 
 @pytest.mark.parametrize(
@@ -34,10 +35,10 @@ PLAN = ("pytorchjob_operator.plan",)
         pytest.param(["--help"], (*LOCAL, *ROUNDS, *CLIENT, *CHECK, *PLAN, "yaml"), id="the index"),
         pytest.param(["validate", FILE], (*LOCAL, *ROUNDS, *CLIENT, *PLAN), id="validate"),
         pytest.param(["plan", FILE], (*LOCAL, *ROUNDS, *CLIENT), id="plan"),
-        pytest.param(["list"], (*OTHERS, *ROUNDS, *PLAN), id="list"),
-        pytest.param(["events", "digits"], (*OTHERS, *ROUNDS, *PLAN), id="events"),
-        pytest.param(["logs", "digits"], (*OTHERS, *ROUNDS, *PLAN), id="logs"),
-        pytest.param(["status", "digits"], (*OTHERS, *ROUNDS, *PLAN), id="status"),
+        pytest.param(["list"], (*OTHERS, *ROUNDS, *PLAN, *MODEL), id="list"),
+        pytest.param(["events", "digits"], (*OTHERS, *ROUNDS, *PLAN, *MODEL), id="events"),
+        pytest.param(["logs", "digits"], (*OTHERS, *ROUNDS, *PLAN, *MODEL), id="logs"),
+        pytest.param(["status", "digits"], (*OTHERS, *ROUNDS, *PLAN, *MODEL), id="status"),
         pytest.param(["submit", FILE], (*OTHERS, *ROUNDS, *PLAN), id="submit"),
     ],
 )

@@ -158,7 +158,7 @@ def test_what_is_wrong(args: list[str], status: int, words: str) -> None:
 def test_a_job_without_progress_has_a_next_step() -> None:
     found = run("digits", "--once", cluster=FakeCluster(job()))
     assert found.stdout == "digits: Running, shows no progress\n"
-    assert "docs/progress.md" in found.stderr
+    assert "docs/elastic.md" in found.stderr
 
 
 def with_command(*command: str, state: str = "Running", since: float = -3600, **progress: Any) -> dict[str, Any]:

@@ -158,7 +158,7 @@ EXECUTED = {
     f"{RUNBOOKS}/PyTorchJobRestartLoop.md: How to see it": Executed(CHART),
     "docs/scheduling.md: Gangs: all pods or none": Executed(CHART),
     "docs/standalone.md: The command": Executed(TORCH),
-    "docs/warm.md: Warm workers": Executed(TORCH),
+    "docs/elastic.md: Warm workers": Executed(TORCH),
     "examples/autoscaling/README.md: Autoscaling (2)": Executed(EXAMPLES),
     "examples/fsdp2/README.md: FSDP2 with torch.distributed.checkpoint": Executed(EXAMPLES),
     "examples/hugging-face/README.md: Hugging Face's Trainer": Executed(EXAMPLES),

@@ -15,7 +15,7 @@ print("rank {RANK} of {WORLD_SIZE}".format(**os.environ), flush=True)
 PRINTED = {
     "docs/doctor.md: Preflight checks": ['"torch"'],
     "docs/standalone.md: The command": [f"rank {rank} of 4" for rank in range(4)],
-    "docs/warm.md: Warm workers": [f"rank {rank} of 8" for rank in range(8)],
+    "docs/elastic.md: Warm workers": [f"rank {rank} of 8" for rank in range(8)],
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from pytorchjob.cluster.errors import NoCluster
-from pytorchjob_operator.model import yaml_errors
+from pytorchjob_operator import yaml_errors
 
 _OTHER = "name another with --kubeconfig or KUBECONFIG"
 

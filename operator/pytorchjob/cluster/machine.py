@@ -13,7 +13,7 @@ from pytorchjob.cluster.api import DELETED, Change, LogRequest, Object
 from pytorchjob.cluster.errors import JobMissing, Missing, Rejected
 from pytorchjob.local.record import Recorded, runs
 from pytorchjob.view import reading
-from pytorchjob_operator.model import ConditionType
+from pytorchjob.view.state import State
 from pytorchjob_operator.problem import read_time
 
 _POLL_SECONDS = 0.2
@@ -107,7 +107,7 @@ def _job(run: Recorded) -> Object:
         return job
     status = dict(reading.part(job, "status"))
     end = {
-        "type": ConditionType.FAILED.value,
+        "type": State.FAILED.value,
         "status": "True",
         "reason": "RunStopped",
         "message": "`pytorchjob run` was stopped before the job had ended.",

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from pytorchjob_operator.model import PyTorchJob
+if TYPE_CHECKING:  # who reads a record does without the model, whose import takes long
+    from pytorchjob_operator.model import PyTorchJob
 
 Object = dict[str, Any]
 _STATE, _LOCK = "state.json", "lock"
@@ -39,7 +40,7 @@ def folder() -> Path:
 class Record:
     """The record of one run. A machine on which nothing can be recorded still runs jobs: then it does nothing."""
 
-    def __init__(self, job: PyTorchJob) -> None:
+    def __init__(self, job: "PyTorchJob") -> None:
         self._path: Path | None = folder() / f"{job.metadata.name}.{os.getpid()}"
         self._lock: IO[bytes] | None = None
         self._logs: dict[str, IO[bytes]] = {}
@@ -74,7 +75,7 @@ class Record:
                 log.write(f"{_nanoseconds(self._stamp)} [the record of this log is full]\n".encode())
                 self._end_log(uid)
 
-    def event(self, job: PyTorchJob, reason: str, message: str, *, warning: bool) -> None:
+    def event(self, job: "PyTorchJob", reason: str, message: str, *, warning: bool) -> None:
         """Add an event of the job."""
         about = {"kind": job.kind, "name": job.metadata.name, "namespace": job.metadata.namespace}
         kind, at = "Warning" if warning else "Normal", _text(datetime.now(UTC))

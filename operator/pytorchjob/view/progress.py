@@ -16,7 +16,7 @@ WITHOUT_AGENT = (
     "its command starts no agent, so nothing reads its steps: start the script by `pytorchjob-agent run`"
     " (docs/agent.md)"
 )
-UNREPORTED = "docs/progress.md has the calls, libraries and lines by which a script shows its progress"
+UNREPORTED = "docs/elastic.md has the calls, libraries and lines by which a script shows its progress"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from pytorchjob_operator import yaml_errors
 from pytorchjob_operator.errors import InvalidJob, Problem
-from pytorchjob_operator.model import yaml_errors
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_NODES = 200_000

@@ -30,7 +30,7 @@ WATCHED = Cause(
     _WHY,
     (
         Remedy(
-            "Wait: once workers hang, the agent names rank, file and line, and restarts them (docs/progress.md).",
+            "Wait: once workers hang, the agent names rank, file and line, and restarts them (docs/elastic.md).",
             "pytorchjob status {job} -n {namespace} --watch",
         ),
         *_CHECKS,

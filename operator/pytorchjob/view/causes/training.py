@@ -21,7 +21,7 @@ HANG = Cause(
     (
         Remedy("Read the stacks.", "kubectl logs {pod} -n {namespace} --tail=200"),
         Remedy("The rank that is elsewhere than the others is named: correct that place of the script."),
-        Remedy("If it only needs more time, raise `spec.agent.hang` (docs/progress.md)."),
+        Remedy("If it only needs more time, raise `spec.agent.hang` (docs/elastic.md#when-workers-count-as-hung)."),
     ),
 )
 TOKEN_REFUSED = Cause(
