@@ -137,12 +137,12 @@ FIRST_ERROR = Remedy(
 )
 
 
+CREATE_AGAIN = Remedy(
+    "Then create the job again; the templates of a running job cannot change.",
+    "kubectl delete pytorchjobs/{job} -n {namespace} && kubectl apply -n {namespace} -f FILE",
+)
+
+
 def delete_and_apply(what: str) -> tuple[Remedy, ...]:
     """Return the steps that correct a job: its templates cannot change while it runs."""
-    return (
-        Remedy(what),
-        Remedy(
-            "Then create the job again; the templates of a running job cannot change.",
-            "kubectl delete pytorchjobs/{job} -n {namespace} && kubectl apply -n {namespace} -f FILE",
-        ),
-    )
+    return Remedy(what), CREATE_AGAIN

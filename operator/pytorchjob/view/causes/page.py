@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytorchjob.view.causes.cause import Cause, Remedy, Symptom, on_the_page
+from pytorchjob.view.causes.cause import CREATE_AGAIN, Cause, Remedy, Symptom, on_the_page
 from pytorchjob.view.causes.table import CAUSES
 from pytorchjob_operator.generated import insert_between
 
@@ -49,14 +49,17 @@ def _page(symptom: Symptom) -> Iterator[str]:
     yield "<!-- written by `make generate` -->"
     yield "[Troubleshooting](../troubleshooting.md) has the signs of these causes. Words in capitals stand for names in"
     yield "your cluster. `CHART` is the operator's chart, and `FILE` the job's YAML file."
-    for cause in _causes(symptom):
+    causes = _causes(symptom)
+    if any(CREATE_AGAIN in cause.steps for cause in causes):
+        yield f"To create a job again: `{on_the_page(CREATE_AGAIN.command)}`"
+    for cause in causes:
         yield f"\n## {cause.name}\n"
         yield f"{on_the_page(cause.why)}\n"
         yield from (_step(number, step) for number, step in enumerate(cause.steps, 1))
 
 
 def _step(number: int, step: Remedy) -> str:
-    command = f" `{on_the_page(step.command)}`" if step.command else ""
+    command = f" `{on_the_page(step.command)}`" if step.command and step != CREATE_AGAIN else ""
     return f"{number}. {on_the_page(step.text)}{command}"
 
 
