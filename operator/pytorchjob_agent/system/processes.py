@@ -97,9 +97,22 @@ def _living(root: int, keep: Collection[int] | None) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Return True while the process runs; a zombie counts as ended."""
+    """Return True while a thread of the process runs; until then it has its files, its ports and its devices' memory.
+
+    A process whose main thread has ended is a zombie, also while its other threads go on.
+    """
+    if _runs(Path(f"/proc/{pid}")):
+        return True
+    threads = Path(f"/proc/{pid}/task")
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+        return any(_runs(threads / thread) for thread in os.listdir(threads))
+    except OSError:
+        return False  # it ended meanwhile
+
+
+def _runs(thread: Path) -> bool:
+    try:
+        state = (thread / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return False
     return state not in "ZX"

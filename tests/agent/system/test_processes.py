@@ -1,10 +1,13 @@
 """Process trees: found and killed whole."""
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from pytorchjob_agent.system import processes
+from tests.waiting import until
 
 # A child that makes a grandchild in a session of its own, and says when both are there.
 TREE = (
@@ -35,3 +38,22 @@ def test_a_process_that_ended_has_nothing_below() -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     assert processes.descendants(child.pid) == []
+
+
+# Its main thread ends, which makes the process a zombie; the other one goes on, with its files and its memory.
+WITHOUT_A_LEADER = (
+    "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(600,)).start();"
+    " print(flush=True); ctypes.CDLL(None).pthread_exit(None)"
+)
+
+
+def test_a_zombie_lives_until_its_last_thread_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", WITHOUT_A_LEADER], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        until(lambda: ") Z " in Path(f"/proc/{child.pid}/stat").read_text())
+        assert processes.is_alive(child.pid)
+        child.kill()
+        until(lambda: not processes.is_alive(child.pid))
+        assert child.wait() == -signal.SIGKILL
+    assert not processes.is_alive(child.pid)
