@@ -41,7 +41,12 @@ def with_limits(limits: dict[str, Any]) -> dict[str, Any]:
         pytest.param("auto", {"cpu": "8", "rdma/hca": 1}, "8", id="a network card is no device that trains"),
         pytest.param("3", {"cpu": "8"}, "3", id="a number is a number"),
         pytest.param(None, {"cpu": "8"}, None, id="nothing given (the deprecated field says it)"),
-        pytest.param("auto", {"cpu": "8", "nvidia.community/disk": 2}, "8", id="a vendor whose name begins alike"),
+        pytest.param("gpu", {"amd.com/cpx_nps1": 8}, "gpu", id="and parts of a GPU of AMD"),
+        pytest.param("auto", {"cpu": "96", "amd.com/cpx_nps1": 8}, "auto", id="auto too"),
+        pytest.param("auto", {"cpu": "96", "tencent.com/vcuda-core": 8}, "auto", id="an unknown device may be a GPU"),
+        pytest.param("cpu", {"cpu": "8", "tencent.com/vcuda-core": 8}, "8", id="cpu means CPUs also beside that"),
+        pytest.param("auto", {"cpu": "8", "nvidia.community/disk": 2}, "auto", id="a vendor whose name begins alike"),
+        pytest.param("auto", {"cpu": "8", "vpc.amazonaws.com/efa": 4}, "8", id="nor are the cards of a cloud"),
         pytest.param("auto", {"cpu": "8", "hugepages-2Mi": 2}, "8", id="huge pages are not devices"),
         pytest.param("auto", {"cpu": "9999"}, "9999", id="a machine may have 9999"),
         pytest.param("auto", {"cpu": "10k"}, "auto", id="no machine has more"),
@@ -52,6 +57,21 @@ def with_limits(limits: dict[str, Any]) -> dict[str, Any]:
 )
 def test_processes_per_node(given: str | None, limits: dict[str, Any], expected: str | None) -> None:
     assert per_node(given, with_limits(limits), ("example.com/npu",)) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "limits", "expected"),
+    [
+        pytest.param("auto", {"cpu": "96"}, "auto", id="torch counts what the claim gives"),
+        pytest.param("gpu", {"cpu": "96"}, "gpu", id="gpu"),
+        pytest.param("cpu", {"cpu": "96"}, "96", id="cpu means CPUs"),
+        pytest.param("auto", {"habana.ai/gaudi": 8}, "8", id="devices of the limit"),
+    ],
+)
+def test_processes_beside_a_resource_claim(given: str, limits: dict[str, Any], expected: str) -> None:
+    template = with_limits(limits)
+    template["spec"]["containers"][1]["resources"]["claims"] = [{"name": "gpus"}]
+    assert per_node(given, template) == expected
 
 
 def test_a_template_without_containers_says_nothing() -> None:

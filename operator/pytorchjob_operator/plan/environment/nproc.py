@@ -1,7 +1,8 @@
 """PET_NPROC_PER_NODE: how many processes torchrun starts in a pod for `auto`, `cpu` and `gpu`.
 
 The number for a CPU pod is its CPU limit, because torchrun would count all CPUs of the machine. torchrun itself counts
-the devices that torch knows, because it sees which are visible. The pod's limits give the number of other devices.
+the devices that torch knows, because it sees which are visible. The pod's limits give the number of other devices. A
+resource claim and an unknown resource may be a GPU: then torchrun counts too.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import Any
 from pytorchjob_operator.model import main_container
 from pytorchjob_operator.plan import quantity
 
-COUNTED_BY_TORCH = ("nvidia.com/*", "amd.com/gpu")
+COUNTED_BY_TORCH = ("nvidia.com/*", "amd.com/*")
 ACCELERATORS = (
     "habana.ai/gaudi",
     "huawei.com/Ascend*",
@@ -32,6 +33,17 @@ ACCELERATORS = (
 
 Vendors also have resource names for parts of a device (memory, cores, monitoring); these are not devices.
 """
+NO_ACCELERATORS = (
+    "rdma/*",
+    "vpc.amazonaws.com/*",
+    "mellanox.com/*",
+    "intel.com/*",
+    "openshift.io/*",
+    "devices.kubevirt.io/*",
+    "smarter-devices/*",
+    "kubernetes.io/*",
+)
+"""Resource names of network cards and other devices that do not train."""
 _PART = "-memory"
 
 _MOST = 9999
@@ -41,15 +53,22 @@ _BY_CPUS = ("auto", "cpu")
 
 def per_node(given: str | None, template: dict[str, Any], accelerators: Iterable[str] = ()) -> str | None:
     """Return PET_NPROC_PER_NODE for the pods of this template: the number if it is known, otherwise the given value."""
-    limits = ((main_container(template) or {}).get("resources") or {}).get("limits") or {}
+    resources = (main_container(template) or {}).get("resources") or {}
+    limits = resources.get("limits") or {}
     if any(_matches(key, COUNTED_BY_TORCH) for key in limits):
         return given
     known = (*ACCELERATORS, *accelerators)
     devices = sum(_whole(value) for key, value in limits.items() if _matches(key, known) and not key.endswith(_PART))
     if given in _BY_DEVICES and devices:
         return str(devices)
+    if given == "auto" and (resources.get("claims") or any(_may_train(key) for key in limits)):
+        return given
     cpus = _whole(limits.get("cpu"))
     return str(cpus) if given in _BY_CPUS and cpus else given
+
+
+def _may_train(key: str) -> bool:
+    return "/" in key and not _matches(key, NO_ACCELERATORS)
 
 
 def _whole(value: object) -> int:
