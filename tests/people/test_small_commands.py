@@ -322,6 +322,19 @@ def test_the_numbers_of_init_are_in_the_file(tmp_path: Path) -> None:
     assert limits["nvidia.com/gpu"] == 4
 
 
+@pytest.mark.parametrize("more", [[], ["--image", "team/torch:3", "--configmap"]], ids=["alone", "beside a script"])
+def test_init_gives_gpus_shared_memory_and_a_preset_of_the_network(tmp_path: Path, more: list[str]) -> None:
+    assert call(None, "init", "--directory", tmp_path, "--gpus", "4", *more).exit_code == 0
+    spec = yaml.safe_load((tmp_path / "pytorchjob.yaml").read_text())["spec"]
+    pod = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (shm,) = (volume for volume in pod["volumes"] if volume["name"] == "shm")
+    assert shm["emptyDir"] == {"medium": "Memory", "sizeLimit": "32Gi"}
+    assert {"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    assert container["envFrom"] == [{"configMapRef": {"name": "nccl-ethernet", "optional": True}}]
+    assert len(container["volumeMounts"]) == len(pod["volumes"]) == 1 + bool(more)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence", "step"),
     [

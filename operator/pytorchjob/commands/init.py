@@ -37,15 +37,32 @@ spec:
                 requests: {{cpu: {cpus}, memory: {memory}{gpu_request}}}
                 limits: {{memory: {memory}{gpu_request}}}
 {volume}"""
-_MOUNT = """\
+_IN_SCRIPT = """\
               workingDir: /script
-              volumeMounts: [{{name: script, mountPath: /script}}]
 """
-_VOLUME = """\
+_PRESET = """\
+              envFrom:  # NCCL's settings for your network, if this ConfigMap exists: examples/presets
+                - configMapRef: {name: nccl-ethernet, optional: true}
+"""
+_MOUNTS = """\
+              volumeMounts:
+"""
+_MOUNT = """\
+                - {{name: {name}, mountPath: {path}}}
+"""
+_VOLUMES = """\
           volumes:
+"""
+_SCRIPT_VOLUME = """\
             - name: script
               configMap: {{name: {name}}}  # kubectl create configmap {name} --from-file={script}
 """
+_SHM_VOLUME = """\
+            - name: shm
+              emptyDir: {{medium: Memory, sizeLimit: {size}Gi}}  # for NCCL and DataLoaders; a container has 64 MB
+"""
+_SHM_OF_A_GPU = 8
+"""GiB of /dev/shm for each GPU; what is used of it counts against the memory limit."""
 _ELASTIC = """\
   elasticPolicy:
     minReplicas: {low}  # training continues with this number of pods, and stops below
@@ -87,10 +104,22 @@ class Scaffold:
             elastic=_ELASTIC.format(low=self.low, high=self.workers) if self.low else "",
             cpus=8 * self.gpus or "500m",
             memory=f"{64 * self.gpus}Gi" if self.gpus else "2Gi",
-            mount=_MOUNT.format() if self.mounted else "",
-            volume=_VOLUME.format(name=self.name, script=self.script) if self.mounted else "",
+            mount=self._mounts(),
+            volume=self._volumes(),
             gpu_request=f", nvidia.com/gpu: {self.gpus}" if self.gpus else "",
         )
+
+    def _mounts(self) -> str:
+        """Return what the container adds for a mounted script and for GPUs."""
+        script = _MOUNT.format(name="script", path="/script") if self.mounted else ""
+        shm = _MOUNT.format(name="shm", path="/dev/shm") if self.gpus else ""  # noqa: S108 - a path in the pod
+        found = script + shm
+        return (_IN_SCRIPT if script else "") + (_PRESET if shm else "") + (_MOUNTS + found if found else "")
+
+    def _volumes(self) -> str:
+        script = _SCRIPT_VOLUME.format(name=self.name, script=self.script) if self.mounted else ""
+        shm = _SHM_VOLUME.format(size=_SHM_OF_A_GPU * self.gpus) if self.gpus else ""
+        return _VOLUMES + script + shm if script or shm else ""
 
     def dockerfile(self) -> str:
         """Return the Dockerfile."""
