@@ -8,7 +8,7 @@ import pytest
 
 from e2e.conftest import CACHE, KUBECONFIG, RELEASE, ROOT, SYSTEM
 from e2e.faults import on_kind
-from e2e.kubectl import Kubectl
+from e2e.kubectl import Kubectl, until
 from e2e.pages import IMAGE, REGISTRY, remove, without_operator
 from tests.chart.conftest import named_manifests
 from tests.shell.blocks import named
@@ -98,4 +98,8 @@ def test_a_block_installs_what_its_page_promises(cluster_with_image: Kubectl, tm
     system = Kubectl(cluster_with_image.program, KUBECONFIG, SYSTEM)
     containers = system.get("deployment", RELEASE)["spec"]["template"]["spec"]["containers"]
     assert [container["image"] for container in containers] == [case.image]
-    assert system.get("deployment", RELEASE)["status"]["readyReplicas"] == 2
+    # Not each block waits for both replicas: `helm test` succeeds as soon as one answers.
+    until(
+        lambda: system.get("deployment", RELEASE)["status"].get("readyReplicas") == 2,
+        story=lambda: system("get", "pods"),
+    )
