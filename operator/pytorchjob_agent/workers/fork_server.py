@@ -7,6 +7,7 @@ fork would inherit half of either. If it cannot fork safely, it refuses with the
 import contextlib
 import importlib
 import os
+import re
 import selectors
 import signal
 import socket
@@ -31,7 +32,10 @@ COMMAND = (
 """For `python -u -c`. Its arguments: the folder of this package, the number of the control socket, the program's
 folder, the modules."""
 
-_GPU = ("/dev/nvidia-uvm", "/dev/kfd")  # open once a GPU is in use; counting the GPUs opens other files
+_DEVICE = re.compile(
+    "/dev/(nvidia-uvm|kfd|dxg|dri/renderD[0-9]+|hl[0-9]+|accel/accel[0-9]+|davinci[0-9]+|davinci_manager|neuron[0-9]+)"
+)
+"""Files that are open once an accelerator is in use; to count NVIDIA's and AMD's opens others."""
 _ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"  # torch.cuda.is_available() without touching the GPU
 _FDS = 4
 
@@ -157,7 +161,7 @@ def touched_gpu(links: list[str]) -> str | None:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is not None and cuda.is_initialized():
         return "torch.cuda"
-    return next((link for link in links if link in _GPU), None)
+    return next(filter(_DEVICE.fullmatch, links), None)
 
 
 def _send(channel: socket.socket, answer: str) -> None:
