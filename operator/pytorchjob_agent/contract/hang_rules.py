@@ -104,6 +104,11 @@ class HangRules:
         """Return how long all ranks may make no progress of any kind; 0: no limit."""
         return DEFAULT_IDLE if self.idle_seconds is None else self.idle_seconds
 
+    @property
+    def limits_silence(self) -> bool:
+        """Return whether a rule limits the time between lines: then its author knows what the log of this job says."""
+        return any(rule.start_seconds or rule.every_seconds for rule in self.log_rules)
+
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:
         """Read the variable; without it no rule is set."""

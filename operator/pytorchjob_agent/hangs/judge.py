@@ -198,9 +198,9 @@ def _by_first_step(
 
 
 def _by_idleness(evidence: RoundObservation, rules: HangRules) -> HangVerdict | None:
-    """Judge workers without any report: neither steps, nor lines for which there is a rule."""
+    """Judge workers without any report: neither steps, nor lines at times that a rule limits."""
     limit = rules.idle_seconds
-    if not limit or evidence.reports or rules.log_rules or evidence.idle_for <= limit:
+    if not limit or evidence.reports or rules.limits_silence or evidence.idle_for <= limit:
         return None
     words = f"no CPU time and no network traffic for {evidence.idle_for:.0f} s (limit {limit:g} s)"
     return HangVerdict(words, idle=evidence.idle_for)
@@ -209,7 +209,7 @@ def _by_idleness(evidence: RoundObservation, rules: HangRules) -> HangVerdict | 
 def _by_stillness(evidence: RoundObservation, rules: HangRules) -> HangVerdict | None:
     """Judge workers without limits of the author's: nothing moves in the whole job, or a worker cannot continue."""
     limit = rules.still_limit
-    if not limit or rules.log_rules or _author_limits(evidence, rules):
+    if not limit or rules.limits_silence or _author_limits(evidence, rules):
         return None
     most = STOPPED if rules.idle_seconds is None else limit
     stopped = {rank: seconds for rank, seconds in evidence.stopped.items() if seconds > most}

@@ -17,6 +17,9 @@ from pytorchjob_agent.hangs.log_tracker import LogEvidence
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
 
+LATE = LogRule("epoch", "epoch", start_seconds=60.0, every_seconds=30.0)
+SLOW = LogRule("speed", "(.*)/s", operator=Comparison.LT, value=80.0, points=3)
+FAULT = LogRule("xid", "Xid", fault_on_match=True)
 NOW = 1000.0
 BUSY, QUIET, STOPPED, GONE = (
     Activity(),
@@ -143,8 +146,9 @@ def test_the_first_step_of_a_script_that_reported_in_an_earlier_round() -> None:
         pytest.param(HangRules(idle_seconds=300.0), 301.0, False, True, id="idle"),
         pytest.param(HangRules(idle_seconds=300.0), 301.0, True, False, id="a script that reports is judged by that"),
         pytest.param(
-            HangRules(idle_seconds=300.0, log_rules=(LogRule("a", "b"),)), 301.0, False, False, id="or by its lines"
+            HangRules(idle_seconds=300.0, log_rules=(LATE,)), 301.0, False, False, id="or by the time between its lines"
         ),
+        pytest.param(HangRules(idle_seconds=300.0, log_rules=(FAULT, SLOW)), 301.0, False, True, id="other rules"),
     ],
 )
 def test_idleness(rules: HangRules, idle: float, reports: bool, stuck: bool) -> None:
@@ -163,7 +167,8 @@ def test_idleness(rules: HangRules, idle: float, reports: bool, stuck: bool) -> 
         pytest.param(HangRules(idle_seconds=600.0), 599.0, None, id="within the author's limit"),
         pytest.param(HangRules(idle_seconds=600.0), 601.0, "(limit 600 s)", id="beyond it"),
         pytest.param(HangRules(idle_seconds=0.0), 9999.0, None, id="the author wants no limit"),
-        pytest.param(HangRules(log_rules=(LogRule("a", "b"),)), 9999.0, None, id="the author has rules for lines"),
+        pytest.param(HangRules(log_rules=(LATE,)), 9999.0, None, id="the author limits the time between lines"),
+        pytest.param(HangRules(log_rules=(FAULT, SLOW)), 121.0, "(limit 120 s)", id="other rules limit no time"),
         pytest.param(HangRules(None, 2000.0), 9999.0, None, id="and a limit for the first step, which is to come"),
         pytest.param(HangRules(2000.0), 121.0, "(limit 120 s)", id="the author's limit for steps needs a first one"),
     ],
@@ -201,11 +206,6 @@ def test_a_stopped_worker_that_reports_nothing(rules: HangRules, seconds: float,
     if isinstance(verdict, HangVerdict):
         assert verdict.local_ranks == (1,)
         assert "stopped by a signal (SIGSTOP)" in verdict.reason
-
-
-LATE = LogRule("epoch", "epoch", start_seconds=60.0, every_seconds=30.0)
-SLOW = LogRule("speed", "(.*)/s", operator=Comparison.LT, value=80.0, points=3)
-FAULT = LogRule("xid", "Xid", fault_on_match=True)
 
 
 @pytest.mark.parametrize(
