@@ -10,6 +10,19 @@ from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.workers.failure_report import WorkerFailure, explain_failures, sentence, write_termination_log
 
 RECORDED = {"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "5"}}}
+ECC = """[rank0]:[E1126 ProcessGroupNCCL.cpp:2093] [PG ID 0 PG GUID 0 Rank 0] terminating
+terminate called after throwing an instance of 'c10::DistBackendError'
+  what():  CUDA error: uncorrectable ECC error encountered
+CUDA kernel errors might be asynchronously reported at some other API call.
+
+Exception raised from c10_cuda_check_implementation at CUDAException.cpp:43:
+frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x88 (libc10.so)
+"""
+WATCHDOG = (
+    "[rank1]:[E1126 ProcessGroupNCCL.cpp:683] [Rank 1] Watchdog caught collective operation timeout:"
+    " WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600 s\n[rank1]:[E1126 ProcessGroupNCCL.cpp:697] To avoid data"
+    " inconsistency, we are taking the entire process down.\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +56,20 @@ def test_the_first_failure_is_named(failures: list[WorkerFailure], rank: int) ->
             WorkerFailure(2, 0, 1, tail="[rank2]: KeyError: 'y'\n[rank2]: \n"), 1, "KeyError: 'y'", id="of torch's hook"
         ),
         pytest.param(WorkerFailure(0, 0, -9), 137, "killed by SIGKILL (out of memory?)", id="a signal"),
+        pytest.param(
+            WorkerFailure(0, 0, -6, tail=ECC),
+            134,
+            "killed by SIGABRT: CUDA error: uncorrectable ECC error encountered",
+            id="an abort of C++",
+        ),
+        pytest.param(
+            WorkerFailure(1, 0, -6, tail=WATCHDOG),
+            134,
+            "killed by SIGABRT: Watchdog caught collective"
+            " operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600 s",
+            id="NCCL's watchdog",
+        ),
+        pytest.param(WorkerFailure(0, 0, -6, tail="step 5\n"), 134, "killed by SIGABRT", id="an abort without a word"),
         pytest.param(WorkerFailure(0, 0, 17), 17, "exited with 17 and printed nothing", id="silence"),
     ],
 )
