@@ -27,6 +27,8 @@ PET_NNODES = "PET_NNODES"
 PET_RDZV_ENDPOINT = "PET_RDZV_ENDPOINT"
 PET_RDZV_BACKEND = "PET_RDZV_BACKEND"
 PET_MAX_RESTARTS = "PET_MAX_RESTARTS"
+NEVER_REACHED = 1_000_000
+"""Restarts that a torchrun with an injected agent may make: the coordinator counts them, and gives up before."""
 PET_RDZV_ID = "PET_RDZV_ID"
 PET_RDZV_CONF = "PET_RDZV_CONF"
 PET_STANDALONE = "PET_STANDALONE"

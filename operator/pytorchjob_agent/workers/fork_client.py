@@ -103,7 +103,7 @@ class ForkServer:
             return None
 
     def revive(self) -> None:
-        """Restart a server that has died, for the next round; give up after the third death."""
+        """Start a server that has died again, for the next round, at most three times."""
         if self._process.poll() is None or self._deaths >= _MOST_DEATHS:
             return
         self._deaths += 1

@@ -12,8 +12,6 @@ from pytorchjob_operator import names
 DIRECTORY = "/opt/pytorchjob-agent"
 VOLUME = "pytorchjob-agent"
 PYTHONPATH = "PYTHONPATH"
-MAX_RESTARTS = 1_000_000
-"""torchrun's own limit: the coordinator counts restarts, and torchrun must not give up before it."""
 _SIZE = "16Mi"
 _RESOURCES = {"cpu": "250m", "memory": "64Mi"}
 _NON_ROOT_UID = 65532

@@ -4,12 +4,18 @@ from dataclasses import replace
 from typing import Any
 
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND
-from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, SEPARATE_STORES, RendezvousOptions, ReplicaEnv
+from pytorchjob_agent.contract.environment import (
+    DEFAULT_BACKEND,
+    NEVER_REACHED,
+    SEPARATE_STORES,
+    RendezvousOptions,
+    ReplicaEnv,
+)
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, master_port
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Options
-from pytorchjob_operator.plan import inject, replicas
+from pytorchjob_operator.plan import replicas
 from pytorchjob_operator.plan.environment import agent_variables, nproc, rendezvous_conf
 from pytorchjob_operator.plan.replicas import Replica
 
@@ -58,7 +64,7 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
     if elastic is not None and elastic.n_proc_per_node is not None:
         here = replace(here, nproc_per_node=str(elastic.n_proc_per_node))
     if agent_variables.injected(job, template, options):
-        return replace(here, rdzv=_with_agents(elastic, options), max_restarts=inject.MAX_RESTARTS)
+        return replace(here, rdzv=_with_agents(elastic, options), max_restarts=NEVER_REACHED)
     if elastic is None:
         return here
     return replace(
