@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pytorchjob_agent.contract.coordinator_endpoint import TOKEN_FILE, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import TERMINATION_LOG, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.contract.termination import TERMINATION_LOG_PATH
@@ -41,6 +42,16 @@ def facts(request: RunRequest, env: Mapping[str, str], read_torch: Callable[[], 
 def _contract(env: Mapping[str, str]) -> str:
     try:
         ReplicaEnv.from_env(env)
+    except ContractError as error:
+        return str(error)
+    return ""
+
+
+def coordinator_fault(env: Mapping[str, str]) -> str:
+    """Return what is wrong with the coordinator's variables; empty below an agent, which keeps the credential."""
+    try:
+        if env.get(TOKEN_FILE):
+            CoordinatorEndpoint.from_env(env)
     except ContractError as error:
         return str(error)
     return ""

@@ -62,6 +62,25 @@ def test_a_variable_of_the_operator_that_is_broken() -> None:
     assert "PET_NNODES: 'many'" in first["found"]
 
 
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        pytest.param({"PYTORCHJOB_COORDINATOR": "nowhere"}, "PYTORCHJOB_COORDINATOR: 'nowhere'", id="no port"),
+        pytest.param({"PYTORCHJOB_COORDINATOR": "a:1"}, "PYTORCHJOB_JOB, PYTORCHJOB_POD", id="a part of them"),
+    ],
+)
+def test_a_coordinator_with_which_run_would_not_start(env: dict[str, str], found: str) -> None:
+    done = run("--json", flags=("-S",), PYTORCHJOB_TOKEN_FILE="/token", **env)
+    first, *_ = json.loads(done.stdout)["findings"]
+    assert (first["check"], first["level"]) == ("contract", "fail")
+    assert found in first["found"]
+
+
+def test_a_process_below_the_agent_has_no_credential_and_lacks_nothing() -> None:
+    done = run("--json", flags=("-S",), PYTORCHJOB_COORDINATOR="a:1")
+    assert json.loads(done.stdout)["findings"][0]["level"] == "ok"
+
+
 def test_a_check_that_is_unknown_is_told() -> None:
     assert "PYTORCHJOB_PREFLIGHT_SMH is not a check" in run(flags=("-S",), PYTORCHJOB_PREFLIGHT_SMH="off").stdout
 
