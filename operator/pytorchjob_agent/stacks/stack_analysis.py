@@ -25,6 +25,10 @@ _OUTSIDE = (
     *("/urllib3/", "/botocore/", "/aiohttp/", "/httpx/", "/httpcore/", "/grpc/"),
     *("/pdb.py", "/bdb.py", "/debugpy/", "/pydevd"),
 )
+_OLDEST = frozenset({"<module>", "_run_module_as_main"})
+"""The oldest frame of a main thread: of a script, of `-c` and of a process that was forked from one, and of `-m`."""
+_LEFT_OUT = "..."
+"""What faulthandler writes in the place of further frames."""
 _MOST_RANKS = 8
 
 Source = Callable[[str, int], str]
@@ -74,6 +78,17 @@ def cut(text: str) -> str:
 def _main(text: str) -> str:
     """Return the stack of the main thread: faulthandler writes the oldest thread last."""
     return text[text.rfind("hread 0x") - 1 :] if "hread 0x" in text else text
+
+
+def is_whole(text: str) -> bool:
+    """Return whether the main thread's stack is written to its end: faulthandler writes its newest frame first.
+
+    A part of it may be a place in Python's library, without the script's own line or the collective that it is in.
+    """
+    last = text.rpartition("\n")[0].rpartition("\n")[2]
+    frame = _FRAME.match(last)
+    oldest = last.strip() == _LEFT_OUT if frame is None else frame["name"] in _OLDEST
+    return oldest and text.endswith("\n")
 
 
 def place(text: str | None, source: Source = lambda _file, _line: "") -> StackPlace | None:

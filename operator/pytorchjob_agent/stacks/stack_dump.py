@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytorchjob_agent.stacks.stack_analysis import LONGEST, cut
+from pytorchjob_agent.stacks.stack_analysis import LONGEST, cut, is_whole
 from pytorchjob_agent.system.processes import descendants, handles
 from pytorchjob_agent.workers.output import WorkerStream
 from pytorchjob_agent.workers.startup import pytorchjob_startup
@@ -52,12 +52,13 @@ class StackDumps:
 
     def read(self) -> dict[int, str]:
         """Return the stacks written since the request, by local rank; workers that wrote nothing are left out."""
-        texts = {local_rank: self.read_worker(local_rank) for local_rank in self._paths}
+        texts = {local_rank: cut(_read(path)) for local_rank, path in self._paths.items()}
         return {local_rank: text for local_rank, text in texts.items() if text}
 
     def read_worker(self, local_rank: int) -> str:
-        """Return the stacks that this worker has written since the request; empty without any."""
-        return cut(_read(self._paths[local_rank]))
+        """Return the stacks that this worker has written since the request; empty until it has written all."""
+        text = _read(self._paths[local_rank])
+        return cut(text) if _is_whole(text) else ""
 
     def size(self, local_rank: int) -> int:
         """Return the bytes that a worker has written since the request."""
@@ -75,15 +76,12 @@ class StackDumps:
         return texts
 
     def _wait(self, number: int, timeout: float) -> dict[int, str]:
-        """Poll until the files of `number` workers have stopped growing."""
+        """Poll until `number` workers have written all, and return what there is."""
         deadline = time.monotonic() + timeout
-        before: dict[int, str] = {}
         while time.monotonic() < deadline:
             time.sleep(_POLL)
-            texts = self.read()
-            if len(texts) >= number and texts == before:
-                return texts
-            before = texts
+            if sum(_is_whole(_read(path)) for path in self._paths.values()) >= number:
+                break
         return self.read()
 
     def close(self) -> None:
@@ -112,6 +110,10 @@ def source_around(file: str, line: int) -> str:
     except (OSError, ValueError):
         return ""
     return "\n".join(text.splitlines()[max(0, line - 2) : line + 1])
+
+
+def _is_whole(text: str) -> bool:
+    return is_whole(text) or len(text) >= _MOST
 
 
 def _read(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.stacks.stack_analysis import LONGEST, StackPlace, cut, describe_ranks, place
+from pytorchjob_agent.stacks.stack_analysis import LONGEST, StackPlace, cut, describe_ranks, is_whole, place
 
 TORCH = "/usr/lib/python3.11/site-packages/torch"
 
@@ -151,6 +151,24 @@ def test_what_waits_for_something_outside_of_the_job(frames: list[tuple[str, int
 )
 def test_where_a_rank_is(text: str, expected: StackPlace | None) -> None:
     assert place(text) == expected
+
+
+WAITING = ("/usr/lib/python3.11/threading.py", 327, "wait")
+BOOTSTRAP = ("/usr/lib/python3.11/threading.py", 1002, "_bootstrap")
+RUN = ("<frozen runpy>", 198, "_run_module_as_main")
+WHOLE = [
+    pytest.param(stack(WAITING, MAIN, MODULE), id="a script"),
+    pytest.param(stack(WAITING, MAIN, MODULE, ("<frozen runpy>", 88, "_run_code"), RUN), id="a module by its name"),
+    pytest.param(stack(WAITING, BOOTSTRAP, head="Thread 0x1") + "\n" + stack(MAIN, MODULE), id="with other threads"),
+    pytest.param(stack(*[MAIN] * 100) + "  ...\n", id="a deep recursion, of which frames are left out"),
+]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_a_stack_counts_once_its_oldest_frame_is_written(text: str) -> None:
+    assert is_whole(text)
+    parts = (text[:end] for end in range(len(text)))
+    assert not any(is_whole(part) for part in parts if not part.endswith("in <module>\n"))
 
 
 def test_of_many_threads_the_main_one_is_kept() -> None:

@@ -12,7 +12,10 @@ import pytest
 
 from pytorchjob_agent.stacks.stack_analysis import describe_ranks, place
 from pytorchjob_agent.stacks.stack_dump import StackDumps, source_around
+from pytorchjob_agent.system import processes
 from pytorchjob_agent.workers.output import WorkerStream
+from pytorchjob_agent.workers.startup.pytorchjob_startup import STACKS
+from tests.waiting import until
 
 SLEEP = """
 import sys, time
@@ -67,6 +70,32 @@ def test_a_script_says_where_it_is_and_goes_on(tmp_path: Path, stacks: StackDump
         assert found.where == "train.py:4 load()"
         assert texts[0].count("load") == 1
     assert runs(pid)
+
+
+FORKS = f"import os\nif os.fork() == 0:\n    exec({SLEEP!r})\nos.wait()"
+THREAD = f"import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n{SLEEP}"
+DEEP = "import time\ndef f(n):\n    if n: f(n - 1)\n    print('ready', flush=True); time.sleep(600)\nf(300)"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["-c", SLEEP], id="a command"),
+        pytest.param(["-m", "train"], id="a module"),
+        pytest.param(["-c", FORKS], id="a fork"),
+        pytest.param(["-c", THREAD], id="with another thread"),
+        pytest.param(["-c", DEEP], id="deep in a recursion"),
+    ],
+)
+def test_the_end_of_the_stacks_is_known(tmp_path: Path, stacks: StackDumps, start: Start, command: list[str]) -> None:
+    script(tmp_path)
+    pid = start(sys.executable, *command, PYTHONPATH=str(tmp_path))
+    stacks.ask({0: (processes.descendants(pid) or [pid])[0]})
+    text = until(lambda: stacks.read_worker(0))
+    newest = text.rindex("first):\n") + len("first):\n")
+    part = text[: text.index("\n", newest) + 1]
+    Path(stacks.env(0, {})[STACKS]).write_text(part)
+    assert (stacks.read_worker(0), stacks.read()) == ("", {0: part})
 
 
 def test_it_is_printed_with_the_workers_prefix(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
