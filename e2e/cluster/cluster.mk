@@ -12,10 +12,10 @@ binaries-tests: ## Only what tests need that use no cluster: API server, schedul
 binaries-apiserver: ## Only what the API-server tests and benchmarks need
 	@e2e/cluster/binaries.sh apiserver
 
-binaries-kueue: ## Build Kueue for the tests that need a real one; without it `make test-long` skips them
+binaries-kueue: ## Build Kueue for the tests that need a real one (`make test-long` does)
 	@e2e/cluster/binaries.sh kueue
 
-binaries-cosign: ## Build cosign for the test with real signatures; without it `make test-long` skips that
+binaries-cosign: ## Build cosign for the test with real signatures (`make test-long` does)
 	@e2e/cluster/binaries.sh cosign
 
 node-image: ## Make the kind node image without a registry

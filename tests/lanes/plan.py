@@ -150,6 +150,8 @@ TRACKS = ((CLUSTER,), (APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 """Of equal length, about: the longest one is the time of `make test`."""
 _LONG_TRACKS = ((CLUSTER, APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 """Beside jobs that start again and again, the agents of a cluster are not heard in time."""
+_LONG_COMMANDS = {APISERVER.name: (_make("binaries-kueue"), _make("binaries-cosign"))}
+"""Programs that only long tests need."""
 _LONG_MINUTES = 240
 _LONG_OPTIONS = ("-n", "3", *_SPREAD)
 """Those of torch mostly wait for the next moment to kill something: two at a time leave the cores idle."""
@@ -188,7 +190,8 @@ def _narrowed(lane: Lane, wanted: Tests, absent: list[str], long: bool) -> Lane:
             options = _LONG_OPTIONS if long and lane is TORCH else session.options
             sessions.append(replace(session, selection=found, files=tuple(sorted(files)), options=options))
     if long:
-        return replace(lane, sessions=tuple(sessions), judges=(), minutes=_LONG_MINUTES)
+        commands = (*lane.commands, *_LONG_COMMANDS.get(lane.name, ()))
+        return replace(lane, commands=commands, sessions=tuple(sessions), judges=(), minutes=_LONG_MINUTES)
     return replace(lane, sessions=tuple(sessions))
 
 

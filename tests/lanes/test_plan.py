@@ -71,6 +71,15 @@ def test_long_tests_run_apart() -> None:
     assert lanes(plan(tests, {}, long=True)) == {"torch": ["long and torch and not torch_oldest"]}
 
 
+def test_long_tests_get_programs_that_no_other_test_needs() -> None:
+    built = []
+    for long in (False, True):
+        found = plan(named(tests__x="apiserver", tests__y="apiserver long"), {}, long)
+        [commands] = [lane.commands for track in found.tracks for lane in track if lane.sessions]
+        built.append({command.words[-1] for command in commands})
+    assert built == [{"binaries-tests"}, {"binaries-tests", "binaries-kueue", "binaries-cosign"}]
+
+
 def test_what_is_absent_is_left_out_and_counted_once() -> None:
     tests = named(tests__x="", tests__y="helm", tests__z="apiserver helm", e2e__a="cluster")
     helm = Lack("WITHOUT names it", "remove it from WITHOUT")
