@@ -9,7 +9,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pytorchjob_agent.stacks.stack_analysis import LONGEST, cut, is_whole
@@ -69,18 +69,19 @@ class StackDumps:
     def collect(self, pids: Mapping[int, int], streams: Mapping[int, WorkerStream], timeout: float) -> dict[int, str]:
         """Request the stacks, wait until all are written or `timeout` seconds are over, and print them."""
         self.ask(pids)
-        texts = self._wait(len(pids), timeout)
+        texts = self._wait(pids, timeout)
         for local_rank, text in texts.items():
             if local_rank in streams:
                 streams[local_rank].write_lines(text)
         return texts
 
-    def _wait(self, number: int, timeout: float) -> dict[int, str]:
-        """Poll until `number` workers have written all, and return what there is."""
+    def _wait(self, local_ranks: Iterable[int], timeout: float) -> dict[int, str]:
+        """Poll until these workers have written all, and return what there is."""
+        asked = [self._paths[local_rank] for local_rank in local_ranks]
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             time.sleep(_POLL)
-            if sum(_is_whole(_read(path)) for path in self._paths.values()) >= number:
+            if all(_is_whole(_read(path)) for path in asked):
                 break
         return self.read()
 

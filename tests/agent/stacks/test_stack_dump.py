@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,6 +97,15 @@ def test_the_end_of_the_stacks_is_known(tmp_path: Path, stacks: StackDumps, star
     part = text[: text.index("\n", newest) + 1]
     Path(stacks.env(0, {})[STACKS]).write_text(part)
     assert (stacks.read_worker(0), stacks.read()) == ("", {0: part})
+
+
+def test_the_stacks_of_an_earlier_request_do_not_count(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
+    gone = start(sys.executable, script(tmp_path), local_rank=1)
+    assert stacks.collect({1: gone}, {}, 30)
+    pid = start(sys.executable, script(tmp_path))
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(0.5, os.kill, (pid, signal.SIGCONT)).start()
+    assert stacks.collect({0: pid}, {}, 30).keys() == {0, 1}
 
 
 def test_it_is_printed_with_the_workers_prefix(tmp_path: Path, stacks: StackDumps, start: Start) -> None:
