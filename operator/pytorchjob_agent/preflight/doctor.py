@@ -21,8 +21,7 @@ def main(argv: list[str]) -> int:
     """Run the checks, print the findings; returns 0, or 200 if a check fails."""
     args = _parser().parse_args(argv)
     facts = read_facts.facts(_request(args.nproc_per_node), os.environ)
-    contract = facts.contract or read_facts.coordinator_fault(os.environ)
-    facts = replace(facts, contract=contract, endpoint=read_facts.endpoint(os.environ))
+    facts = replace(facts, endpoint=read_facts.endpoint(os.environ))
     findings = run_checks(facts)
     print(as_json(facts, findings) if args.json else table(findings))
     return ExitCode.PREFLIGHT if any(finding.level == CheckLevel.FAIL for finding in findings) else ExitCode.OK

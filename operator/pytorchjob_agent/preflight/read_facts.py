@@ -42,15 +42,7 @@ def facts(request: RunRequest, env: Mapping[str, str], read_torch: Callable[[], 
 def _contract(env: Mapping[str, str]) -> str:
     try:
         ReplicaEnv.from_env(env)
-    except ContractError as error:
-        return str(error)
-    return ""
-
-
-def coordinator_fault(env: Mapping[str, str]) -> str:
-    """Return what is wrong with the coordinator's variables; empty below an agent, which keeps the credential."""
-    try:
-        if env.get(TOKEN_FILE):
+        if env.get(TOKEN_FILE):  # below an agent it is gone, and the agent has read the others
             CoordinatorEndpoint.from_env(env)
     except ContractError as error:
         return str(error)

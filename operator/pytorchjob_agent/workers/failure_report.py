@@ -18,7 +18,7 @@ from pytorchjob_agent.workers.output import rank_prefix
 
 _log = logging.getLogger(__name__)
 _TAIL_LINES = 50
-_ABORT = re.compile(r"what\(\):\s*(.+)|(Watchdog caught .+)")
+_ABORT = re.compile(r"(?:what\(\):[ \t]*|(?=Watchdog caught ))(.+)")
 """What C++ prints of an error that nobody catches, and what torch's watchdog of NCCL prints before it aborts."""
 
 
@@ -90,9 +90,8 @@ def _recorded(error: Mapping[str, Any]) -> tuple[str, str]:
 def _from_output(failure: WorkerFailure) -> str:
     if failure.returncode < 0:
         name = Signals(-failure.returncode).name
-        found = [match for line in (failure.tail or "").splitlines() if (match := _ABORT.search(line))]
-        if name == "SIGABRT" and found:
-            return f"killed by {name}: {(found[-1][1] or found[-1][2]).strip()}"
+        if name == "SIGABRT" and (printed := _ABORT.findall(failure.tail or "")):
+            return f"killed by {name}: {printed[-1].strip()}"
         return f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
     if failure.tail is None:
         return f"exited with {failure.returncode}"
