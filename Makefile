@@ -130,6 +130,7 @@ lock: .venv ## Renew the locked versions in requirements/
 	$(LOCK) pyproject.toml --extra operator -o requirements/operator.txt
 	$(LOCK) pyproject.toml --extra operator --extra cli --group dev -o requirements/dev.txt
 	$(LOCK) requirements/docs.in -o requirements/docs.txt
+	$(LOCK) -c requirements/dev.txt requirements/libraries.in -o requirements/libraries.txt
 
 ##@ Tidy
 clean: ## Remove what was built in this checkout (not the cache)
@@ -154,6 +155,9 @@ $(SDK): requirements/kubeflow-training.txt | .venv
 	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
 	@touch $@
 
+libraries: .venv ## Add the libraries of some examples to .venv: Transformers, Accelerate, Lightning, PySpark (1 GB)
+	@$(BIN)/python install/packages.py $(BIN)/python requirements/libraries.txt
+
 torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB; Python 3.11 or 3.12)
 	@cmp --silent requirements/torch-oldest.txt $(TORCH_OLDEST)/requirements.txt || { \
 		uv venv --quiet --clear --no-python-downloads --python '>=3.11,<3.13' $(TORCH_OLDEST) && \
@@ -163,4 +167,4 @@ torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB;
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run pictures transcript check-site site test prepare test-long rights costs test-attacks simulate planted check unit e2e bench bench-recovery generate pod-template-schema verify lock clean torch-oldest help
+.PHONY: run pictures transcript check-site site test prepare test-long rights costs test-attacks simulate planted check unit e2e bench bench-recovery generate pod-template-schema verify lock clean libraries torch-oldest help

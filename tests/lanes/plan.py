@@ -150,8 +150,11 @@ TRACKS = ((CLUSTER,), (APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 """Of equal length, about: the longest one is the time of `make test`."""
 _LONG_TRACKS = ((CLUSTER, APISERVER, CHART, TORCH), (CHECK, UNIT, OLDEST))
 """Beside jobs that start again and again, the agents of a cluster are not heard in time."""
-_LONG_COMMANDS = {APISERVER.name: (_make("binaries-kueue"), _make("binaries-cosign"))}
-"""Programs that only long tests need."""
+_LONG_COMMANDS = {
+    APISERVER.name: (_make("binaries-kueue"), _make("binaries-cosign")),
+    TORCH.name: (_make("libraries"),),
+}
+"""Programs and packages that only long tests need."""
 _LONG_MINUTES = 240
 _LONG_OPTIONS = ("-n", "3", *_SPREAD)
 """Those of torch mostly wait for the next moment to kill something: two at a time leave the cores idle."""

@@ -71,13 +71,20 @@ def test_long_tests_run_apart() -> None:
     assert lanes(plan(tests, {}, long=True)) == {"torch": ["long and torch and not torch_oldest"]}
 
 
-def test_long_tests_get_programs_that_no_other_test_needs() -> None:
-    built = []
-    for long in (False, True):
-        found = plan(named(tests__x="apiserver", tests__y="apiserver long"), {}, long)
+@pytest.mark.parametrize(
+    ("kind", "always", "long"),
+    [
+        ("apiserver", {"binaries-tests"}, {"binaries-tests", "binaries-kueue", "binaries-cosign"}),
+        ("torch", set(), {"libraries"}),
+    ],
+)
+def test_long_tests_get_what_no_other_test_needs(kind: str, always: set[str], long: set[str]) -> None:
+    prepared = []
+    for chosen in (False, True):
+        found = plan(named(tests__x=kind, tests__y=f"{kind} long"), {}, chosen)
         [commands] = [lane.commands for track in found.tracks for lane in track if lane.sessions]
-        built.append({command.words[-1] for command in commands})
-    assert built == [{"binaries-tests"}, {"binaries-tests", "binaries-kueue", "binaries-cosign"}]
+        prepared.append({command.words[-1] for command in commands})
+    assert prepared == [always, long]
 
 
 def test_what_is_absent_is_left_out_and_counted_once() -> None:

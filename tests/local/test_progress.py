@@ -118,7 +118,9 @@ trainer.fit(Model(), data, data)
 
 
 def installed(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+    return pytest.mark.skipif(
+        importlib.util.find_spec(name) is None, reason=f"{name} is not installed: run `make libraries`"
+    )
 
 
 @pytest.mark.torch
