@@ -51,6 +51,8 @@ def folder(tmp_path: Path) -> Path:
     (checkpoint / "state_dict_saver.py").write_text(DISTRIBUTED)
     cloud = tmp_path / "lightning" / "fabric" / "utilities"
     cloud.mkdir(parents=True)
+    for package in (cloud, *cloud.parents[:2]):
+        (package / "__init__.py").touch()  # else an installed Lightning would come first
     (cloud / "cloud_io.py").write_text(LIGHTNING)
     return tmp_path
 
