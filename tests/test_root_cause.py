@@ -160,7 +160,7 @@ def test_the_end_that_a_worker_notes(code: str | None, ends: list[int | None], l
 @pytest.mark.parametrize("package", ["", "pytorchjob_agent.workers.startup."], ids=["cold worker", "warm worker"])
 def test_an_error_in_a_hooked_collective_is_one_of_the_collective(package: str, tmp_path: Path) -> None:
     script, noted = tmp_path / "train.py", tmp_path / "error.json"
-    script.write_text(f"from {package}pytorchjob_collectives import _Hooks\n_Hooks._timed(None, int)('torch')\n")
+    script.write_text(f"from {package}pytorchjob_collectives import _OwnTime\n_OwnTime._timed(None, int)('torch')\n")
     env = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(noted)}
     env["PYTHONPATH"] = os.pathsep.join([str(STARTUP), str(STARTUP.parents[2])])
     with subprocess.Popen([sys.executable, str(script)], env=env, stderr=subprocess.DEVNULL) as worker:

@@ -7,8 +7,20 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.contract.collectives import CollectiveFault
+from pytorchjob_agent.contract.first_failure import FirstFailure
+from pytorchjob_agent.contract.reasons import CollectiveFaultKind, FailureKind
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report, TrainingEnd
-from pytorchjob_operator.model import ConditionType, ElasticStatus, JobStatus, ProgressStatus, PyTorchJob, RestartStatus
+from pytorchjob_operator.model import (
+    CollectiveStatus,
+    ConditionType,
+    ElasticStatus,
+    FirstFailureStatus,
+    JobStatus,
+    ProgressStatus,
+    PyTorchJob,
+    RestartStatus,
+)
 from pytorchjob_operator.names import ReplicaType
 from pytorchjob_operator.observed import Observed, Pod
 from pytorchjob_operator.plan import Plan, columns, make_plan
@@ -18,6 +30,22 @@ from tests.factories import at, make_job, observed, pods
 
 RUN, OVER = "Running", "Succeeded"
 ROUND = Report(round="3.7", phase=PhaseName.RUNNING, members=2, world=4)
+FAULT = CollectiveFault(CollectiveFaultKind.DIFFERS, (1,), "0 (default_pg)", 7, "all_reduce float32[3]", "barrier")
+STUCK = LastRestart(7.0, "WorkersHang", "it hangs", FirstFailure(FailureKind.HANGS, 1, "pod-1", 1, collective=FAULT))
+SHOWN_STUCK = RestartStatus(
+    time=at(93),
+    reason="WorkersHang",
+    message="it hangs",
+    first=FirstFailureStatus(
+        kind="WorkersHang",
+        rank=1,
+        pod="pod-1",
+        exit_code=1,
+        collective=CollectiveStatus(
+            kind="CollectiveDiffers", group="0 (default_pg)", number=7, call="all_reduce float32[3]", own="barrier"
+        ),
+    ),
+)
 FELL = LastRestart(7.0, "WorkerFailed", "rank 1 (x-worker-0) exited with code 1 at step 12: ValueError")
 LOST = TrainingEnd("RestartsUsedUp", "rank 1 (x-worker-0) exited with 1. All 3 restarts are used up", 1)
 SHOWN = ElasticStatus(round="3.7", members=2, world_size=4)
@@ -112,6 +140,12 @@ def test_the_cause_is_told_where_the_pods_alone_would_say_less() -> None:
                 }
             ),
             id="the last restart, with its time",
+        ),
+        pytest.param(
+            None,
+            replace(ROUND, restarts=1, last_restart=STUCK),
+            SHOWN.model_copy(update={"restarts": 1, "last_restart": SHOWN_STUCK}),
+            id="the collective in which the others waited",
         ),
     ],
 )

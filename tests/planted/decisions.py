@@ -19,6 +19,8 @@ MACHINE = (
 )
 LEASE = ("tests/kube/test_lease.py", "tests/kube/test_lease_terms.py")
 STANDING = ("tests/agent/rendezvous/test_session.py", "tests/agent/rendezvous/test_session_standing.py")
+COLLECTIVES = "tests/agent/contract/test_collectives.py"
+HANG = "the rank at fault by the order of collectives"
 WHY = "planted before the parts of the house were moved"
 
 DEFECTS: Sequence[Planted] = [
@@ -189,5 +191,53 @@ DEFECTS: Sequence[Planted] = [
         'if progress is None or "step" in fields else',
         "if progress is None else",
         ("tests/agent/observers/test_round_observers.py",),
+    ),
+    Planted(
+        "a late rank counts as the cause although it waits in another group",
+        HANG,
+        f"{AGENT}/contract/collectives.py",
+        "return len(group) == 1 or any(",
+        "return False and any(",
+        (COLLECTIVES,),
+    ),
+    Planted(
+        "a rank that the others are just about to catch up with counts as late",
+        HANG,
+        f"{AGENT}/contract/collectives.py",
+        "if len(group) > 1 and _waits(group, waited)",
+        "if len(group) > 1",
+        (COLLECTIVES,),
+    ),
+    Planted(
+        "of several collectives that differ, the last one is named",
+        HANG,
+        f"{AGENT}/contract/collectives.py",
+        "    for number in range(max(1, last - MOST_RECENT), last + 1):",
+        "    for number in range(last, last + 1):",
+        (COLLECTIVES,),
+    ),
+    Planted(
+        "a message between two ranks counts as a collective of the group",
+        HANG,
+        f"{AGENT}/workers/startup/pytorchjob_recorder.py",
+        "        if name in _POINT_TO_POINT:\n            return\n",
+        "",
+        ("tests/agent/workers/startup/test_pytorchjob_recorder.py",),
+    ),
+    Planted(
+        "a rank that waits for a message is taken for the cause of a hang",
+        HANG,
+        f"{ROUNDS}/budget.py",
+        "min(at_fault, key=lambda each: each.waits)",
+        "at_fault[0]",
+        ("tests/rounds/test_budget.py",),
+    ),
+    Planted(
+        "a rank that its lost peer has ended is taken for late in a collective",
+        HANG,
+        f"{ROUNDS}/budget.py",
+        "        waited = _WATCHDOG\n",
+        "        waited = 0.0\n",
+        ("tests/rounds/test_budget.py",),
     ),
 ]

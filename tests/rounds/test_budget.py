@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from pytorchjob_agent.contract.collectives import GroupPosition
 from pytorchjob_agent.contract.first_failure import ENDED_EARLY
 from pytorchjob_agent.contract.messages import Done
 from pytorchjob_agent.contract.reasons import TrainingReason
@@ -236,6 +237,19 @@ def failure(rank: int, message: str, at: float, **more: object) -> Failure:
     return Failure(rank, rank, more.pop("exit_code", 1), message, "", at, **more)  # type: ignore[arg-type]
 
 
+def begun(rank: int, number: int, age: int) -> dict[str, object]:
+    """What a failure has of a rank that has begun so many collectives, the last one so many milliseconds ago."""
+    return {"positions": (GroupPosition(rank, "0", number, latest=True, age=age),)}
+
+
+def hung(rank: int, number: int, age: int = 30_000, **more: object) -> Failure:
+    return failure(rank, "", 1.0 + rank, hang=True, **begun(rank, number, age), **more)
+
+
+def aborted(rank: int, number: int, age: int = 30_000) -> Failure:
+    return failure(rank, "", 1.0 + rank, exit_code=134, **begun(rank, number, age))
+
+
 @pytest.mark.parametrize(
     ("failures", "rank"),
     [
@@ -300,6 +314,23 @@ def failure(rank: int, message: str, at: float, **more: object) -> Failure:
             1,
             id="of those that hang, the one that is not in the collective",
         ),
+        pytest.param(
+            [hung(0, 7, idle=30.0), hung(1, 6, waits=True), hung(2, 7)],
+            1,
+            id="of those that hang, the one that has not begun the collective, wherever its stack is",
+        ),
+        pytest.param(
+            [hung(0, 7, idle=30.0), hung(1, 6, waits=True), hung(2, 6)],
+            2,
+            id="of two that have not begun it, the one that does not wait for a message",
+        ),
+        pytest.param([hung(0, 7), hung(1, 6)], 0, id="a rule for the log says nothing of collectives"),
+        pytest.param(
+            [hung(0, 7, idle=30.0, age=500), hung(1, 6)], 0, id="half a second is no wait for those that have not"
+        ),
+        pytest.param([aborted(0, 7), aborted(1, 6)], 1, id="torch's watchdog ends all of them"),
+        pytest.param([aborted(0, 7, age=1_000), aborted(1, 6)], 0, id="all lost a peer of which nothing is known"),
+        pytest.param([aborted(0, 7), failure(1, "no data", 2.0)], 1, id="an error explains it"),
     ],
 )
 def test_the_root_cause(failures: list[Failure], rank: int) -> None:

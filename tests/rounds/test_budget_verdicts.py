@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytorchjob_agent.contract.collectives import GroupPosition
 from pytorchjob_agent.contract.messages import RoundId
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
 from pytorchjob_operator.rounds.budget import FailureVerdict, first_failure, judge, root_cause
@@ -16,6 +17,12 @@ NOW = 1000.0
 
 def failure(rank: int = 0, at: float = NOW, message: str = "ValueError: no", **more: object) -> Failure:
     return Failure(rank, rank, more.pop("exit_code", 1), message, "", at, **more)  # type: ignore[arg-type]
+
+
+def stuck(rank: int, number: int, *calls: str) -> Failure:
+    """A rank that has begun so many collectives, these at last, and goes on no more."""
+    positions = (GroupPosition(rank, "0", number, latest=True, age=30_000, recent=calls),)
+    return failure(rank, message="m", hang=True, idle=30.0, positions=positions)
 
 
 def past(at: float, step: int | None = None, signature: str = "") -> PastRestart:
@@ -64,6 +71,24 @@ def reason(state: JobState, *failures: Failure) -> EndReason | None:
             [failure(message="", hang=True, also=(1, 2))],
             "rank 0 (pod-0) hangs: no message; 2 other ranks wait for it",
             id="two ranks wait for it",
+        ),
+        pytest.param(
+            [stuck(0, 3), stuck(1, 4, "barrier")],
+            "rank 0 (pod-0) hangs: m; it has not begun barrier, collective 4 of group 0, in which other ranks wait; "
+            "1 other rank waits for it",
+            id="it has not begun a collective",
+        ),
+        pytest.param(
+            [stuck(0, 4), stuck(1, 3)],
+            "rank 1 (pod-1) hangs: m; it has not begun collective 4 of group 0, in which other ranks wait; "
+            "1 other rank waits for it",
+            id="it has not begun a collective of which no more is known",
+        ),
+        pytest.param(
+            [stuck(0, 4, "barrier"), stuck(1, 4, "all_reduce float32[3]")],
+            "rank 1 (pod-1) hangs: m; it has begun all_reduce float32[3] where other ranks have begun barrier, "
+            "collective 4 of group 0; 1 other rank waits for it",
+            id="it has begun another collective",
         ),
         pytest.param([failure(7)], "rank 7 (replica 7) exited with code 1: ValueError: no", id="its member is gone"),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from .collectives import GroupPosition, some_positions
 from .fields import (
     MAX_MEMBERS,
     a_flag,
@@ -118,6 +119,8 @@ class Failed(Message):
     errors: tuple[str, ...] = some_names(default=())
     raised_in: str = a_text(256, default="")
     """Types of the error, and the module that raised it (`root_cause`)."""
+    positions: tuple[GroupPosition, ...] = some_positions(default=())
+    """How far each rank of this pod is in its process groups. Empty: not known."""
     early: bool = a_flag(default=False)
     """True if the rank ended with success while others of this pod still needed it; the exit code is theirs."""
 

@@ -60,6 +60,17 @@ class FailureKind(StrEnum):
     """It ended with success while other ranks needed it."""
 
 
+class CollectiveFaultKind(StrEnum):
+    """What a rank did that keeps the others waiting."""
+
+    NOT_BEGUN = "CollectiveNotBegun"
+    """It has not begun the collective."""
+    DIFFERS = "CollectiveDiffers"
+    """It has begun another one in its place, or with another size."""
+    OTHER_ORDER = "CollectivesInOtherOrder"
+    """It waits in another group, for ranks that wait for it in this one."""
+
+
 class EndReason(StrEnum):
     """Why the training, and with it the job, ended."""
 

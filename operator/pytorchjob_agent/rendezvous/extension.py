@@ -14,6 +14,7 @@ from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.script.agent_side import ProgressFiles
+from pytorchjob_agent.stacks.recorders import Recorders
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
 from pytorchjob_agent.stacks.stack_dump import StackDumps
 
@@ -48,6 +49,7 @@ class StartingWorkers:
     nproc: int
     files: ProgressFiles
     stacks: StackDumps
+    recorders: Recorders
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from signal import SIGKILL, SIGTERM
 from typing import Any
 
+from pytorchjob_agent.contract.collectives import CollectiveFault, GroupPosition
 from pytorchjob_agent.contract.messages import TRACEBACK_LIMIT, Assigned, Failed, Stop
 from pytorchjob_agent.contract.noted_end import NotedEnd
 from pytorchjob_agent.contract.reasons import ExitReason
@@ -89,15 +90,23 @@ def failure(rank: int, failed: Any, logs: Any) -> failure_report.WorkerFailure:
 
 
 def hang(
-    verdict: HangVerdict, places: Mapping[int, StackPlace | None], first_rank: int
+    verdict: HangVerdict,
+    places: Mapping[int, StackPlace | None],
+    first_rank: int,
+    fault: CollectiveFault | None = None,
 ) -> tuple[TerminationMessage, bool]:
-    """Return the message of workers that hang, and whether they only wait for others."""
+    """Return the message of workers that hang, and whether they only wait for others.
+
+    `fault` is the collective that workers of this pod keep from ending, as far as this pod alone can tell.
+    """
     suspects = verdict.local_ranks or tuple(places)
+    if fault is not None:
+        suspects = tuple(rank - first_rank for rank in fault.ranks)
     local = next((rank for rank in suspects if not _waits(places.get(rank))), suspects[0] if suspects else 0)
     place = places.get(local)
     message = f"{verdict.reason}; {_where(place, places, first_rank)}"
     report = TerminationMessage(ExitReason.WORKER_HANGS, ExitCode.WORKER_FAILED, first_rank + local, local, message)
-    return report, _waits(place)
+    return report, fault is None and _waits(place)
 
 
 def _where(place: StackPlace | None, places: Mapping[int, StackPlace | None], first_rank: int) -> str:
@@ -107,13 +116,11 @@ def _where(place: StackPlace | None, places: Mapping[int, StackPlace | None], fi
     return f"it {place.words}" if place is not None else _NO_STACK
 
 
-def bystander(places: Mapping[int, StackPlace | None], first_rank: int) -> tuple[TerminationMessage, bool]:
-    """Return where the workers here are while those of another agent hang."""
-    return hang(
-        HangVerdict("no progress, as another agent found"),
-        places,
-        first_rank,
-    )
+def bystander(
+    places: Mapping[int, StackPlace | None], first_rank: int, fault: CollectiveFault | None = None
+) -> tuple[TerminationMessage, bool]:
+    """Return where the workers here are while those of another agent hang; see `hang`."""
+    return hang(HangVerdict("no progress, as another agent found"), places, first_rank, fault)
 
 
 def stopped(stop: Stop, own: TerminationMessage | None) -> TerminationMessage:
@@ -142,6 +149,7 @@ def message(
     age: float = 0.0,
     idle: float = 0.0,
     places: str = "",
+    positions: tuple[GroupPosition, ...] = (),
 ) -> Failed:
     """Return the report of a failure to the coordinator; `age`: seconds since then, `idle`: without progress before."""
     return Failed(
@@ -157,6 +165,7 @@ def message(
         age=age,
         idle=idle,
         places=places[:1024],
+        positions=positions,
         errors=report.errors,
         raised_in=report.raised_in,
         early=report.early,

@@ -18,6 +18,8 @@ from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElas
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from pytorchjob_agent import torch_compat
+from pytorchjob_agent.contract.collectives import find_fault
+from pytorchjob_agent.contract.first_failure import collective_words
 from pytorchjob_agent.contract.log_lines import round_line
 from pytorchjob_agent.contract.messages import Assigned, Done, Failed, Heartbeat, Message, Stop
 from pytorchjob_agent.contract.reasons import ExitReason
@@ -252,21 +254,28 @@ class ElasticAgent(LocalElasticAgent):
     def _fail(self, group: WorkerGroup, step: Step) -> bool:
         """Report what failed, kill the workers, and wait for the next round; True if this agent ends instead."""
         self._membership.client.heartbeat_now()  # the coordinator learns the last step before the failure
-        assigned, waits, found_at, at = self._assigned(), False, time.monotonic(), ""
+        assigned, waits, found_at, at, fault = self._assigned(), False, time.monotonic(), "", None
         idle = self._verdict.idle if self._verdict is not None else 0.0
         if self._verdict is not None:
             places = self._workers.places()
-            own, waits = failure_messages.hang(self._verdict, places, assigned.first_rank)
+            positions = self._workers.positions(assigned.first_rank)
+            fault = find_fault(positions) if self._verdict.idle else None
+            own, waits = failure_messages.hang(self._verdict, places, assigned.first_rank, fault)
             at = failure_messages.ranks_at(places, assigned.first_rank)
             self._hangs = self._hangs.then(at, self._workers.report(found_at).get("step"), found_at)
-            self._membership.client.send(failure_messages.message(assigned, own, waits=waits, idle=idle, places=at))
+            self._membership.client.send(
+                failure_messages.message(assigned, own, waits=waits, idle=idle, places=at, positions=positions)
+            )
             time.sleep(_DUMP_SECONDS)
         self._kill()
         if self._verdict is None:
             own = failure_messages.explain(self._result.failures, group, self._killed, self._tools.logs)
+            positions = self._workers.positions(assigned.first_rank)
             self._hangs = Hangs()
         self._own = own
         say(f"{own.reason}: rank {own.rank}: {own.message}")
+        if fault is not None:
+            say(f"rank {fault.ranks[0]}: {collective_words(fault)}")
         if step.by_members and (why := self._why_repeated(own, found_at)):
             self._end(replace(own, message=f"{own.message}. {why}"))
             return True
@@ -274,7 +283,9 @@ class ElasticAgent(LocalElasticAgent):
             self._membership.ask_for_restart(own.message)
         group.state = WorkerState.STOPPED
         age = time.monotonic() - found_at if self._verdict is not None else self._wakeup.age()
-        failed = failure_messages.message(assigned, own, waits=waits, age=age, idle=idle, places=at)
+        failed = failure_messages.message(
+            assigned, own, waits=waits, age=age, idle=idle, places=at, positions=positions
+        )
         self._open(group, failed, by_members=step.by_members)
         return False
 
@@ -291,9 +302,10 @@ class ElasticAgent(LocalElasticAgent):
         command = self._membership.client.inbox.restart
         if command is not None and command.dump:
             places, first = self._workers.places(), self._assigned().first_rank
-            found, waits = failure_messages.bystander(places, first)
+            positions = self._workers.positions(first)
+            found, waits = failure_messages.bystander(places, first, find_fault(positions))
             at = failure_messages.ranks_at(places, first)
-            reports = (failure_messages.message(self._assigned(), found, waits=waits, places=at),)
+            reports = (failure_messages.message(self._assigned(), found, waits=waits, places=at, positions=positions),)
         if step.by_members:
             self._membership.ask_for_restart(step.reason)
         if command is not None and command.grace > 0:

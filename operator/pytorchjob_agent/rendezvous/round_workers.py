@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent import torch_compat
+from pytorchjob_agent.contract.collectives import GroupPosition
 from pytorchjob_agent.contract.coordinator_endpoint import JOB
 from pytorchjob_agent.contract.environment import ROUND_ID
 from pytorchjob_agent.contract.messages import Assigned, Checkpoint, RoundId, Save
@@ -17,6 +19,7 @@ from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.script.observation import Observation, with_pace
 from pytorchjob_agent.script.progress_file import RequestKind
 from pytorchjob_agent.stacks import stack_analysis
+from pytorchjob_agent.stacks.recorders import Recorders
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
 from pytorchjob_agent.stacks.stack_dump import StackDumps, source_around
 from pytorchjob_agent.system.console import say
@@ -34,6 +37,7 @@ class RoundWorkers:
         self._directory, self._logs, self._extensions = directory, logs, extensions
         self._files = ProgressFiles(directory, nproc)
         self._stacks = StackDumps(directory, nproc)
+        self._recorders = Recorders(directory, nproc)
         self._pids: dict[int, int] = {}
         self._started: float | None = None
         self._asked: int | None = None
@@ -43,13 +47,16 @@ class RoundWorkers:
         """Within it, torch starts workers that know their progress files, and in which round of the job they work."""
 
         def start(original: Callable[..., Any], **options: Any) -> Any:
-            starting = StartingWorkers(self._directory, len(options["envs"]), self._files, self._stacks)
+            starting = StartingWorkers(
+                self._directory, len(options["envs"]), self._files, self._stacks, self._recorders
+            )
             variables = self._extensions.variables(starting)
             for local_rank, env in options["envs"].items():
                 env.update({JOB: job, ROUND_ID: str(round_)})
                 env.update(self._files.env(local_rank))
                 env.update(variables[local_rank])
                 env.update(self._stacks.env(local_rank, os.environ))
+                env.update(self._recorders.env(local_rank))
             return original(**options)
 
         return torch_compat.changed_start(start)
@@ -120,19 +127,27 @@ class RoundWorkers:
         return self._files.read()
 
     def places(self) -> dict[int, StackPlace | None]:
-        """Print the workers' stacks and return where they are, by local rank; None: no answer (frozen).
+        """Print the workers' collectives and stacks; return where they are, by local rank; None: no answer (frozen).
 
         A worker that has not moved since its last stack is still there: on a busy machine an answer takes long.
         """
         streams = self._logs.streams() if self._logs is not None else {}
+        for position in self.positions(0):
+            if position.rank in streams:
+                streams[position.rank].write_lines(position.words)
         texts = self._stacks.collect(self._pids, streams, _STACK_SECONDS)
         found = {local_rank: stack_analysis.place(texts.get(local_rank), source_around) for local_rank in self._pids}
         return {local_rank: place or self._extensions.last_place(local_rank) for local_rank, place in found.items()}
+
+    def positions(self, first_rank: int) -> tuple[GroupPosition, ...]:
+        """Return how far the workers are in their process groups, also those that have ended."""
+        return self._recorders.positions(first_rank, time.monotonic_ns())
 
     def close(self) -> None:
         """Remove everything; the workers have to be gone."""
         self._files.close()
         self._stacks.close()
+        self._recorders.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
 

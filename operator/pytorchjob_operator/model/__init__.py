@@ -22,6 +22,7 @@ from pytorchjob_operator.model.spec import (
     SchedulingPolicy,
 )
 from pytorchjob_operator.model.status import (
+    CollectiveStatus,
     Condition,
     ElasticStatus,
     FailureStatus,
@@ -40,6 +41,7 @@ __all__ = [
     "AgentPolicy",
     "CheckpointMemory",
     "CleanPodPolicy",
+    "CollectiveStatus",
     "Condition",
     "ConditionStatus",
     "ConditionType",

@@ -99,6 +99,23 @@ class ReplicaStatuses(Model):
         return self.master if replica_type is ReplicaType.MASTER else self.worker
 
 
+class CollectiveStatus(Model):
+    """A collective that cannot end, because a rank did not do what the others did."""
+
+    kind: ReasonWord = Field(
+        description="CollectiveNotBegun, CollectiveDiffers: the rank has begun another one, or"
+        " CollectivesInOtherOrder: it has begun one of another group first."
+    )
+    group: Annotated[str, Field(max_length=64)] = Field(description="The process group, by its name.")
+    number: Position = Field(description="Which collective of the group it is, from 1 on.")
+    call: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None, description="What other ranks have begun. Unset: unknown. Example: all_reduce float32[3]."
+    )
+    own: Annotated[str, Field(max_length=64)] | None = Field(
+        default=None, description="What the rank has begun in its place. Unset: nothing, or unknown."
+    )
+
+
 class FirstFailureStatus(Model):
     """The failure that caused the others."""
 
@@ -117,6 +134,9 @@ class FirstFailureStatus(Model):
     message: Annotated[str, Field(max_length=1024)] | None = Field(
         default=None,
         description="What the worker, its agent or the container wrote last. Unset: nothing. Example: KeyError: 'x'.",
+    )
+    collective: CollectiveStatus | None = Field(
+        default=None, description="The collective in which other ranks wait for this one. Unset: none, or unknown."
     )
 
 

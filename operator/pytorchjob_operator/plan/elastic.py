@@ -7,10 +7,18 @@ the time: `progress_delay` decides how often they are written.
 from datetime import datetime, timedelta
 from typing import Any
 
+from pytorchjob_agent.contract.collectives import CollectiveFault
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.coordinator_report import LastRestart, PhaseName, Report
-from pytorchjob_operator.model import ElasticStatus, FirstFailureStatus, JobStatus, ProgressStatus, RestartStatus
+from pytorchjob_operator.model import (
+    CollectiveStatus,
+    ElasticStatus,
+    FirstFailureStatus,
+    JobStatus,
+    ProgressStatus,
+    RestartStatus,
+)
 from pytorchjob_operator.model.status import LONGEST_MESSAGE
 from pytorchjob_operator.observed import Observed, PodProblem
 from pytorchjob_operator.plan.context import Context
@@ -169,6 +177,19 @@ def _first(failure: FirstFailure | None) -> FirstFailureStatus | None:
         error=failure.error[:128] or None,
         step=None if failure.step is None else min(failure.step, _MOST),
         message=failure.message[:1024] or None,
+        collective=_collective(failure.collective),
+    )
+
+
+def _collective(fault: CollectiveFault | None) -> CollectiveStatus | None:
+    if fault is None:
+        return None
+    return CollectiveStatus(
+        kind=fault.kind,
+        group=fault.group,
+        number=min(fault.number, _MOST),
+        call=fault.call or None,
+        own=fault.own or None,
     )
 
 

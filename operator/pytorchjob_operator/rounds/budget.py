@@ -6,9 +6,11 @@ counts the other ranks that failed too.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from signal import SIGABRT
 
+from pytorchjob_agent.contract.collectives import WAITED, CollectiveFault, find_fault
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.reasons import EndReason, FailureKind, TrainingReason
 from pytorchjob_agent.contract.repeated import (
@@ -19,6 +21,7 @@ from pytorchjob_agent.contract.repeated import (
     why_same_hang,
 )
 from pytorchjob_agent.contract.root_cause import choose, doubt
+from pytorchjob_agent.contract.termination import exit_code_of
 from pytorchjob_operator.rounds import past_failures
 from pytorchjob_operator.rounds.phases import LastWorkers, Rendezvous
 from pytorchjob_operator.rounds.state import JobState
@@ -27,6 +30,9 @@ from pytorchjob_operator.rounds.values import End, Failure, PastRestart, Policy
 SAME_ERROR = 3
 """The same error this many times in a row, each before the first step, ends the job."""
 _UNCAUGHT = 1
+_ABORTED = exit_code_of(-SIGABRT)
+_WATCHDOG = 5.0
+"""Seconds: no watchdog of torch has a shorter limit in practice, and a lost peer is noticed sooner."""
 NO_PROGRESS = 3
 """This many failures in a row that do not get past the step of the failures before end the job."""
 LONGEST_PAUSE = 60.0
@@ -47,8 +53,29 @@ class FailureVerdict:
 
 
 def root_cause(failures: Sequence[Failure]) -> Failure:
-    """Return the failure that caused the others."""
-    return choose(failures, lambda failure: failure.evidence)
+    """Return the failure that caused the others, with the rank at fault."""
+    first = choose(failures, lambda failure: failure.evidence)
+    fault = _collective_fault(failures, first)
+    if fault is None:
+        return first
+    at_fault = [each for each in failures if any(known.rank in fault.ranks for known in each.positions)]
+    chosen = min(at_fault, key=lambda each: each.waits)  # a rank may wait for another one without a collective
+    ranks = {known.rank for known in chosen.positions}.intersection(fault.ranks)
+    return replace(chosen, rank=chosen.rank if chosen.rank in ranks else min(ranks), waits=False)
+
+
+def _collective_fault(failures: Sequence[Failure], first: Failure) -> CollectiveFault | None:
+    """Return which rank kept the others waiting in a collective, if nothing else explains the failures.
+
+    It explains a hang, and the end of ranks that their watchdog has aborted. A rank that lost a peer aborts at once.
+    """
+    if first.hang and any(failure.idle for failure in failures):
+        waited = WAITED
+    elif first.exit_code == _ABORTED and not first.errors:
+        waited = _WATCHDOG
+    else:
+        return None
+    return find_fault([known for failure in failures for known in failure.positions], waited)
 
 
 def with_early_ends(state: JobState, failures: tuple[Failure, ...]) -> tuple[Failure, ...]:
@@ -91,6 +118,7 @@ def first_failure(state: JobState, failures: Sequence[Failure]) -> FirstFailure:
         first.errors[0] if first.errors else "",
         reached_step(state),
         len(later),
+        None if first.early else _collective_fault(failures, first),
     )
 
 

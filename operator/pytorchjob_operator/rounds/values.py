@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pytorchjob_agent.contract.collectives import GroupPosition
 from pytorchjob_agent.contract.fields import RoundId
 from pytorchjob_agent.contract.first_failure import FirstFailure
 from pytorchjob_agent.contract.reasons import EndReason, TrainingReason
@@ -201,6 +202,8 @@ class Failure:
     """Of a hang: seconds without progress before `at`, as the member measured them."""
     places: str = ""
     """Of a hang: where each rank of the pod is."""
+    positions: tuple[GroupPosition, ...] = ()
+    """How far each rank of the pod is in its process groups."""
     errors: tuple[str, ...] = ()
     raised_in: str = ""
     early: bool = False

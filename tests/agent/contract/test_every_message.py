@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytorchjob_agent.contract.collectives import GroupPosition
 from pytorchjob_agent.contract.fields import MAX_COUNT, cut
 from pytorchjob_agent.contract.messages import (
     TRACEBACK_LIMIT,
@@ -36,6 +37,10 @@ TEXT = st.builds(lambda unit, times: unit * times, st.sampled_from(UNITS), st.in
 WHOLE = st.integers(-(2**70), 2**70) | st.integers(0, 100)
 ROUND = st.builds(RoundId, st.integers(0, 2**53), st.integers(0, MAX_COUNT), st.integers(0, MAX_COUNT))
 RANKS = st.builds(lambda number, times: (number,) * times, WHOLE, st.integers(0, 20_000))
+POSITIONS = st.lists(
+    st.builds(GroupPosition, WHOLE, TEXT, WHOLE, st.booleans(), WHOLE, st.lists(TEXT, max_size=20).map(tuple)),
+    max_size=80,
+)
 BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
     int: WHOLE,
@@ -45,6 +50,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     RoundId: ROUND,
     RoundId | None: st.none() | ROUND,
     tuple[int, ...]: RANKS,
+    tuple[GroupPosition, ...]: POSITIONS.map(tuple),
     tuple[str, ...]: st.lists(TEXT, max_size=12).map(tuple),
     Mapping[str, str | None]: st.dictionaries(TEXT, st.none() | TEXT, max_size=40),
     Mapping[str, float]: st.dictionaries(TEXT, st.floats() | WHOLE, max_size=20),

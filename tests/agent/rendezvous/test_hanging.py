@@ -2,6 +2,8 @@
 
 import pytest
 
+from pytorchjob_agent.contract.collectives import CollectiveFault
+from pytorchjob_agent.contract.reasons import CollectiveFaultKind
 from pytorchjob_agent.rendezvous import failure_messages
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
@@ -34,3 +36,9 @@ def test_the_one_at_fault_is_named(
     assert (told.rank, echo) == (rank, waits)
     assert told.message.startswith("no step for 11 s; ")
     assert words in told.message
+
+
+def test_what_the_collectives_tell_counts_more_than_the_stacks() -> None:
+    fault = CollectiveFault(CollectiveFaultKind.NOT_BEGUN, (7,), "0", 5, "barrier")
+    told, echo = failure_messages.hang(HangVerdict("no step", (0, 1)), {0: LOAD, 1: REDUCE}, 6, fault)
+    assert (told.rank, told.local_rank, echo) == (7, 1, False)

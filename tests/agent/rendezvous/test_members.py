@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.reasons import CollectiveFaultKind, ExitReason
 from pytorchjob_agent.contract.termination import ExitCode
 from pytorchjob_operator.rounds.values import Policy
 from tests.ports import free_port
@@ -156,6 +156,24 @@ def test_a_hang_is_found_named_and_ended_after_everybodys_stacks(job: Job) -> No
     assert told is not None
     assert told.message.startswith("rank 1 (pod-1) hangs at step 25")
     assert "hang_here" in told.message
+    assert told.first is not None
+    assert told.first.collective is not None
+    assert (told.first.collective.kind, told.first.collective.ranks) == (CollectiveFaultKind.NOT_BEGUN, (1,))
+
+
+def test_a_rank_in_another_collective_than_the_others_is_named(job: Job) -> None:
+    """Its stack says that it waits in a collective, like the stacks of all others."""
+    job.policy = Policy(3, 3)
+    rules = '{"progressSeconds": 10, "firstProgressSeconds": 100}'
+    pods = job.start_all(FAIL="1:25:1", HOW="barrier", PYTORCHJOB_HANG=rules)
+    assert job.end() == [0, 0, 0]
+    assert "collectives begun in group 0 (default_pg), the last one barrier" in pods[1].text()
+    told = job.report().last_restart
+    assert told is not None
+    assert told.first is not None
+    assert told.first.collective is not None
+    assert (told.first.rank, told.first.collective.kind) == (1, CollectiveFaultKind.DIFFERS)
+    assert told.first.collective.own == "barrier"
 
 
 @pytest.mark.long

@@ -51,6 +51,8 @@ while step < STEPS:
     if fails(step, rank):
         if os.environ.get("HOW") == "hang":
             hang_here()
+        if os.environ.get("HOW") == "barrier":
+            dist.barrier()
         if os.environ.get("HOW") == "missing":
             import no_such_module  # type: ignore[import-not-found]  # noqa: F401
         os._exit(7)  # torch may abort at the end of an interpreter whose process group is open

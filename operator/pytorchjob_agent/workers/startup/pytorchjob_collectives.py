@@ -1,8 +1,10 @@
-"""Runs in a worker before its script: hooks the process groups, and writes the rank's own time to a small file.
+"""Runs in a worker before its script: hooks the process groups.
 
-torch is not imported here: the hooks come when the script imports torch.distributed. They need the process group's own
-hooks (torch 2.15 has them), because DistributedDataParallel begins its all-reduces in C++. Without them, and for
-collectives of a GPU, nothing is measured: their calls return when work is enqueued, which shows no waiting.
+From the hooks come the record of the collectives that the rank has begun (`pytorchjob_recorder`), and the rank's own
+time (`pytorchjob_own_time`), each in a small file. torch is not imported here: the hooks come when the script imports
+torch.distributed. They need the process group's own hooks (torch 2.15 has them), because DistributedDataParallel begins
+its all-reduces in C++. Without them nothing is known. Own time is not measured for collectives of a GPU: their calls
+return when work is enqueued, which shows no waiting.
 """
 
 import atexit
@@ -24,6 +26,7 @@ _BESIDE = f"{__package__}." if __package__ else ""
 _imports: Any = import_module(f"{_BESIDE}pytorchjob_after_import")
 _own_time: Any = import_module(f"{_BESIDE}pytorchjob_own_time")
 _places: Any = import_module(f"{_BESIDE}pytorchjob_places")
+_recorder: Any = import_module(f"{_BESIDE}pytorchjob_recorder")
 _saves: Any = import_module(f"{_BESIDE}pytorchjob_saves")
 _C10D = "torch.distributed.distributed_c10d"
 _CREATES = "_new_process_group_helper"
@@ -63,8 +66,48 @@ class _File:
 class _Hooks:
     """The hooks of one process. None of them raises, because an error would reach the script's collective."""
 
+    def __init__(self, recorder: Any | None, own_time: "_OwnTime | None") -> None:
+        """Take what listens, and hook the optimizers."""
+        self._recorder, self._own_time = recorder, own_time
+        optimizer: Any = import_module("torch.optim.optimizer")
+        optimizer.register_optimizer_step_pre_hook(self._step)
+        self._compiling = import_module("torch.compiler").is_compiling
+
+    def add(self, group: Any) -> None:
+        """Hook a process group with other ranks."""
+        if group.size() < 2:
+            return
+        recorder, own_time = self._recorder, self._own_time
+        number = None if recorder is None else recorder.add(_name(group))
+        if own_time is not None and not any(device.type == "cpu" for device in group._device_types):
+            own_time = None
+        if number is None and own_time is None:
+            return
+
+        def begin(args: Any) -> None:
+            if number is not None and recorder is not None:
+                with contextlib.suppress(Exception):
+                    recorder.begin(number, args)
+            if own_time is not None:
+                own_time.begin(args)
+
+        group.register_pre_hook(_HOOK, begin)
+        atexit.register(_unhook, weakref.ref(group))
+
+    def _step(self, *_: Any) -> None:
+        if self._compiling():
+            return
+        if self._recorder is not None:
+            self._recorder.step()
+        if self._own_time is not None:
+            self._own_time.step()
+
+
+class _OwnTime:
+    """The rank's own time, from its waits."""
+
     def __init__(self, file: _File, work: Any) -> None:
-        """Hook the wait of `work`, torch's class, and the optimizers."""
+        """Hook the wait of `work`, torch's class."""
         self._file = file
         self._meter = _own_time.OwnTimeMeter(self._publish)
         _saves.listeners.append(self._meter)
@@ -72,18 +115,9 @@ class _Hooks:
         self._sampler.start()
         self._unknown = False
         """True once the ranks' own time cannot be known, or cannot be compared."""
-        optimizer: Any = import_module("torch.optim.optimizer")
-        optimizer.register_optimizer_step_pre_hook(self._step)
-        self._compiling = import_module("torch.compiler").is_compiling
         self._time_waits(work)
         distributed = import_module("torch.distributed")
         setattr(distributed, _BROADCASTS, self._timed(getattr(distributed, _BROADCASTS)))
-
-    def add(self, group: Any) -> None:
-        """Hook a process group with other ranks, unless it has GPUs only: the hooks would show nothing."""
-        if group.size() > 1 and any(device.type == "cpu" for device in group._device_types):
-            group.register_pre_hook(_HOOK, self._begin)
-            atexit.register(_unhook, weakref.ref(group))
 
     def _publish(self, own: int, wall: int) -> None:
         if self._unknown:
@@ -92,11 +126,11 @@ class _Hooks:
             self._sampler.write()
         self._file.write(own, wall)
 
-    def _step(self, *_: Any) -> None:
-        if not self._compiling():
-            self._meter.step(time.monotonic_ns())
+    def step(self) -> None:
+        """An optimizer's step begins."""
+        self._meter.step(time.monotonic_ns())
 
-    def _begin(self, args: Any) -> None:
+    def begin(self, args: Any) -> None:
         """Run before a collective. A send or a receive shows a pipeline, whose ranks have unequal work by design."""
         try:
             if self._unknown:
@@ -130,6 +164,12 @@ class _Hooks:
         work.wait = wait
 
 
+def _name(group: Any) -> str:
+    """Return the group's name, which is the same at all of its ranks, and what the script calls it."""
+    called = group.group_desc
+    return group.group_name if called in ("", "undefined") else f"{group.group_name} ({called})"
+
+
 def _unhook(known: Any) -> None:
     """Remove the hook before the interpreter ends: torch may release the group later, and a hook cannot run then."""
     group = known()
@@ -139,30 +179,39 @@ def _unhook(known: Any) -> None:
 
 def register() -> bool:
     """Let the process groups of this process be hooked, if the environment names a file; True if so."""
-    path = os.environ.get(OWN_TIME)
-    if not path:
+    if not os.environ.get(OWN_TIME) and not os.environ.get(_recorder.RECORDER):
         return False
-    _imports.after_import([_C10D], lambda module: _watch(module, path))
+    _imports.after_import([_C10D], _watch)
     return True
 
 
-def _watch(module: Any, path: str) -> None:
+def _watch(module: Any) -> None:
     """Hook each process group that this module creates."""
     create = getattr(module, _CREATES, None)
     if create is None or not hasattr(module.ProcessGroup, "register_pre_hook"):
         return
-    made: list[_Hooks | None] = []
+    made: list[_Hooks] = []
 
     def creates(*args: Any, **options: Any) -> Any:
         result = create(*args, **options)
         try:
             if not made:
-                file = _File(path)
-                made.append(_Hooks(file, module.Work) if file.ours else None)
-            if made[0] is not None and isinstance(result[0], module.ProcessGroup):
+                made.append(_hooks(module.Work))
+            if isinstance(result[0], module.ProcessGroup):
                 made[0].add(result[0])
         except Exception as error:  # training goes on without it
-            print(f"pytorchjob-agent: the rank's own time is not measured: {error}", file=sys.stderr)
+            print(f"pytorchjob-agent: the rank's collectives are not measured: {error}", file=sys.stderr)
         return result
 
     setattr(module, _CREATES, creates)
+
+
+def _hooks(work: Any) -> _Hooks:
+    """Return the hooks of this process, for what the environment has files for."""
+    record, own = os.environ.get(_recorder.RECORDER), os.environ.get(OWN_TIME)
+    recorder = _recorder.Recorder(record) if record else None
+    file = _File(own) if own else None
+    return _Hooks(
+        recorder if recorder is not None and recorder.ours else None,
+        _OwnTime(file, work) if file is not None and file.ours else None,
+    )
