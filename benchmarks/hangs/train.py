@@ -126,6 +126,28 @@ def spins() -> None:
         pass
 
 
+def waits_for_device() -> None:
+    """Rank 0 is busy in its own code, as if it waited for a GPU; rank 1 sleeps and never enters its collective."""
+    if rank() == 1:
+        time.sleep(_FOREVER)
+    dist.all_reduce(torch.ones(8), async_op=True)
+    while True:
+        sum(range(1000))
+
+
+def another_collective() -> None:
+    """Rank 1 is in another collective than rank 0."""
+    dist.barrier() if rank() == 1 else step()
+    step()
+
+
+def another_order() -> None:
+    """Rank 1 uses two process groups in another order than rank 0."""
+    groups = [dist.new_group(), dist.new_group()]
+    for group in reversed(groups) if rank() == 1 else groups:
+        dist.all_reduce(torch.ones(8), group=group)
+
+
 # Kinds that are slow. Each ends never, and is no hang.
 
 
@@ -267,7 +289,7 @@ while time.monotonic() < end:
 
 _HANGS: tuple[Callable[[], None], ...] = (
     *(stopped, lock, sleep, sleep_in_a_loop, all_sleep, empty_queue, empty_queue_of_a_process),
-    *(stuck_loader, never_entered, spins),
+    *(stuck_loader, never_entered, spins, waits_for_device, another_collective, another_order),
 )
 _SLOW: tuple[Callable[[], None], ...] = (
     *(evaluates, evaluates_in_pauses, saves, uploads, compiles),

@@ -19,7 +19,7 @@ import pytest
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.hangs.meter import WorkerMeter
 from pytorchjob_agent.rendezvous import agreement, round_store
-from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
+from pytorchjob_agent.rendezvous.agreement import MemberStanding, PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.stacks.stack_dump import StackDumps
 from tests.attacks.bystander import Bystander, watching_beside
@@ -44,10 +44,10 @@ def test_an_intruder_cannot_make_a_working_rank_seem_still(listener: socket.sock
     zero, one = (SignedStore(raw, replace(ZERO, rank=rank)) for rank in (0, 1))
     agreement.prepare(zero)
     reader, writer = PeerHeartbeats(zero.assigned, 0.0), PeerHeartbeats(one.assigned, 0.0)
-    writer.still_for = 500.0
+    writer.standing = MemberStanding(500.0)
     writer.exchange(one, lambda: 0.5)
     old = raw.get("heartbeat/1").decode()
-    writer.still_for = 0.0
+    writer.standing = MemberStanding()
     found, seconds = set[float](), count(1)
 
     def replay() -> None:
@@ -56,7 +56,7 @@ def test_an_intruder_cannot_make_a_working_rank_seem_still(listener: socket.sock
         reader.exchange(zero, lambda: float(second))
         raw.set("heartbeat/1", f"{'0' * 64} 1 {1000 + second} 500" if second % 2 else old)
         reader.exchange(zero, lambda: second + 0.5)
-        found.add(reader.others_still_for(second + 0.6))
+        found.update(other.still for other in reader.others(second + 0.6) or ())
 
     with neighbour("127.0.0.1", listener.getsockname()[1]) as bystander:
         for _ in range(19):
@@ -103,7 +103,7 @@ def test_a_script_cannot_hold_its_agent_up_by_the_stacks_that_it_writes(tmp_path
             pass
         meter.asked.add(0)
         meter.measure(now)
-        assert meter.still_for(now) == 0.0
+        assert [rank.still for rank in meter.standings(now)] == [0.0]
 
     with local_agent() as bystander:
         for _ in range(3):

@@ -240,4 +240,20 @@ DEFECTS: Sequence[Planted] = [
         "        waited = 0.0\n",
         ("tests/rounds/test_budget.py",),
     ),
+    Planted(
+        "a rank that works alone counts as still once it has begun a collective",
+        HANG,
+        f"{AGENT}/hangs/standing.py",
+        "return least[name] < number",
+        "return True",
+        ("tests/agent/hangs/test_standing.py",),
+    ),
+    Planted(
+        "a rank that polls for another one shows no sign of life, although it prints",
+        HANG,
+        f"{AGENT}/hangs/stillness.py",
+        "            self._signed = now\n",
+        "            pass\n",
+        ("tests/agent/hangs/test_stillness.py",),
+    ),
 ]

@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("torch")
 from torch.distributed import ProcessGroup
 
-from pytorchjob_agent.contract.collectives import CollectiveFault, CollectiveFaultKind, find_fault
+from pytorchjob_agent.contract.collectives import CollectiveFault, find_fault
+from pytorchjob_agent.contract.reasons import CollectiveFaultKind
 from pytorchjob_agent.stacks.recorders import Recorders
 from pytorchjob_agent.workers.startup import pytorchjob_startup
 from tests.ports import free_port

@@ -96,6 +96,12 @@ def is_idle(before: TreeReading, after: TreeReading, interval: Interval) -> bool
     return not _works(before, after, interval) and _computed(before, after, interval) <= _BUSY * interval.seconds
 
 
+def shows_sign(before: TreeReading, after: TreeReading, interval: Interval) -> bool:
+    """Return whether it shows another sign of life than CPU time: also one that waits for a GPU may use that."""
+    printed = after.main_bytes - before.main_bytes > (interval.dumped or 0)
+    return printed or _acts(before, after, interval) or _traffic(before.main_traffic, after.main_traffic) > 0
+
+
 def _computed(before: TreeReading, after: TreeReading, interval: Interval) -> float:
     return after.main_cpu - before.main_cpu - _dumping(interval)
 
@@ -107,18 +113,19 @@ def _exchanges(before: TreeReading, after: TreeReading, interval: Interval) -> b
 
 
 def _works(before: TreeReading, after: TreeReading, interval: Interval) -> bool:
+    others = (after.cpu - before.cpu) - (after.main_cpu - before.main_cpu)
+    return others > _BUSY * interval.seconds + _dumping(interval) or _acts(before, after, interval)
+
+
+def _acts(before: TreeReading, after: TreeReading, interval: Interval) -> bool:
+    """Return whether something works for it, by other signs than CPU time."""
     if after.traced or _BLOCKED in after.states or _waits_for(after, _STORAGE):
         return True
     if after.processes != before.processes or after.faults - before.faults > _FAULTS:
         return True  # less CPU time than before would also mean that a child has ended
     most = _BYTES * interval.seconds
     moved = after.bytes - before.bytes - (interval.dumped or 0)
-    others = (after.cpu - before.cpu) - (after.main_cpu - before.main_cpu)
-    return (
-        moved > most
-        or others > _BUSY * interval.seconds + _dumping(interval)
-        or _traffic(before.traffic, after.traffic) > most
-    )
+    return moved > most or _traffic(before.traffic, after.traffic) > most
 
 
 def _dumping(interval: Interval) -> float:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 
 from pytorchjob_agent.hangs import process_reader
 from pytorchjob_agent.hangs.judge import Activity
+from pytorchjob_agent.hangs.standing import RankStanding, key
 from pytorchjob_agent.hangs.stillness import Pauses, StillnessTracker
 from pytorchjob_agent.stacks import stack_analysis
+from pytorchjob_agent.stacks.recorders import Recorders
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
 from pytorchjob_agent.stacks.stack_dump import StackDumps, source_around
 
@@ -24,9 +26,11 @@ class WorkerMeter:
         stacks: StackDumps | None = None,
         pauses: Pauses = _PAUSES,
         store_port: int | None = None,
+        recorders: Recorders | None = None,
     ) -> None:
         """Take the workers' pids by local rank; `store_port` is the round's store, whose traffic is no progress."""
         self.pids, self._stacks, self._pauses, self._store_port = dict(pids), stacks, pauses, store_port
+        self._recorders = recorders
         self._trackers = {local_rank: StillnessTracker(pauses) for local_rank in pids}
         self.asked: set[int] = set()
         """The workers that were asked for their stacks since the last reading."""
@@ -39,6 +43,8 @@ class WorkerMeter:
         readings = process_reader.read_trees(self.pids.values())
         for local_rank, pid in self.pids.items():
             tracker, reading = self._trackers[local_rank], readings[pid]
+            if self._recorders is not None:
+                tracker.move(self._recorders.moves(local_rank), now)
             if tracker.needs_traffic(reading, now):
                 reading = process_reader.with_traffic(reading, self._store_port)
             tracker.take(reading, now, self._dumped(local_rank))
@@ -78,9 +84,16 @@ class WorkerMeter:
         """Return what a worker did, by the last reading."""
         return self._trackers[local_rank].activity(now)
 
-    def still_for(self, now: float) -> float:
-        """Return for how long all workers that have not ended have been still; infinity: all have ended."""
-        return min((tracker.still_for(now) for tracker in self._trackers.values()), default=0.0)
+    def standings(self, now: float) -> list[RankStanding]:
+        """Return what is known of each worker; of its collectives only once it has begun none for a while."""
+        late = any(tracker.unmoved_for(now) >= self._pauses.suspect for tracker in self._trackers.values())
+        begun: dict[int, list[tuple[str, int]]] = {}
+        for position in self._recorders.positions(0, 0) if late and self._recorders is not None else ():
+            begun.setdefault(position.rank, []).append((key(position.group), position.begun))
+        return [
+            RankStanding(tracker.still_for(now), tracker.unmoved_for(now), begun.get(local_rank, []))
+            for local_rank, tracker in self._trackers.items()
+        ]
 
     def idle_for(self, now: float) -> float:
         """Return for how long none has worked, whatever it waits for; 0 if all have ended."""

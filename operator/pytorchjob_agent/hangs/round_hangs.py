@@ -31,10 +31,11 @@ class RoundHangs(Extension):
         starting = self._starting
         assert starting is not None
         pauses = Pauses(self._rules.still_limit or DEFAULT_IDLE)
-        self._meter = WorkerMeter(running.pids, starting.stacks, pauses, running.assigned.master_port)
+        port = running.assigned.master_port
+        self._meter = WorkerMeter(running.pids, starting.stacks, pauses, port, starting.recorders)
         self._watch = HangWatch(self._rules, starting.files, self._meter, self._history)
         self._watch.has_rank_0 = running.assigned.first_rank == 0
-        self._watch.share_stillness = running.share_stillness
+        self._watch.share = running.share
 
     @property
     def reads_lines(self) -> bool:

@@ -10,7 +10,7 @@ A single still rank means nothing: it may wait for another rank, which evaluates
 from dataclasses import dataclass
 
 from pytorchjob_agent.contract.hang_rules import DEFAULT_IDLE
-from pytorchjob_agent.hangs.activity import Interval, Motion, TreeReading, is_idle, motion
+from pytorchjob_agent.hangs.activity import Interval, Motion, TreeReading, is_idle, motion, shows_sign
 from pytorchjob_agent.hangs.judge import Activity
 from pytorchjob_agent.stacks.stack_analysis import BACKWARD, StackPlace
 
@@ -64,6 +64,10 @@ class StillnessTracker:
         self._before: tuple[float, TreeReading] | None = None
         self._still = self._quiet = self._stopped = 0.0
         """Since when it is still, does no work, and is stopped."""
+        self._moves = (0, 0)
+        """Its optimizer steps and collectives; 0 collectives: not known."""
+        self._moved = self._signed = 0.0
+        """When they were last more than before, and when it last showed another sign of life than CPU time."""
         self._motion = Motion.RESTS
         self._place: StackPlace | None = None
         self._equal = 0
@@ -72,11 +76,21 @@ class StillnessTracker:
 
     def needs_traffic(self, reading: TreeReading, now: float) -> bool:
         """Return whether the reading shows so little that the traffic has to be read too."""
-        return self._before is not None and self._motion_until(reading, now, 0) is not Motion.BUSY
+        if self._before is None:
+            return False
+        return self.unmoved_for(now) > 0 or self._motion_until(reading, now, 0) is not Motion.BUSY
+
+    def move(self, moves: tuple[int, int], now: float) -> None:
+        """Record its optimizer steps and collectives so far: more of them are progress, whatever else it does."""
+        if moves != self._moves:
+            self._moves, self._moved = moves, now
+            self._restart(now)
 
     def take(self, reading: TreeReading, now: float, dumped: int | None = None) -> None:
         """Record a reading; `dumped` is the size of the stacks that it wrote since the last one, on request."""
         found = self._motion_until(reading, now, dumped)
+        if self._shows_sign(reading, now, dumped):
+            self._signed = now
         self._leave_out_gap(now)
         if found in (Motion.BUSY, Motion.STIRS) or (found is not self._motion and not self._may_poll()):
             self._restart(now)
@@ -90,6 +104,7 @@ class StillnessTracker:
         gap = 0.0 if self._before is None else now - self._before[0] - self._pauses.longest
         if gap > 0:
             self._still, self._quiet, self._stopped = self._still + gap, self._quiet + gap, self._stopped + gap
+            self._moved, self._signed = self._moved + gap, self._signed + gap
 
     def _motion_until(self, reading: TreeReading, now: float, dumped: int | None) -> Motion:
         if self._before is None or now <= self._before[0]:
@@ -100,6 +115,11 @@ class StillnessTracker:
         if self._before is None or now <= self._before[0]:
             return False
         return is_idle(self._before[1], reading, Interval(now - self._before[0], dumped))
+
+    def _shows_sign(self, reading: TreeReading, now: float, dumped: int | None) -> bool:
+        if self._before is None or now <= self._before[0]:
+            return True
+        return shows_sign(self._before[1], reading, Interval(now - self._before[0], dumped))
 
     def _may_poll(self) -> bool:
         """Return whether it may use the CPU at times without any progress, as far as its stacks are known."""
@@ -148,6 +168,10 @@ class StillnessTracker:
             return now - self._stopped
         certain = self._equal >= _STACKS and now - self._seen <= self._pauses.limit
         return now - self._still if certain and self._motion in (Motion.RESTS, Motion.SPINS) else 0.0
+
+    def unmoved_for(self, now: float) -> float:
+        """Return for how long it has begun no collective, done no step and shown no other sign; 0: not known."""
+        return max(now - max(self._moved, self._signed), 0.0) if self._moves[1] else 0.0
 
     def last_place(self) -> StackPlace | None:
         """Return where it was when it last gave its stack; None: it may be elsewhere by now, or it is stopped."""

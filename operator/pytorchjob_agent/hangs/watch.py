@@ -4,14 +4,15 @@
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pytorchjob_agent.contract.hang_rules import HangRules
-from pytorchjob_agent.hangs import judge
+from pytorchjob_agent.hangs import judge, standing
 from pytorchjob_agent.hangs.judge import Activity, RoundObservation, StackRequest, StepPace, WatchedWorker
 from pytorchjob_agent.hangs.log_tracker import LONGEST_LINE, RuleTracker
 from pytorchjob_agent.hangs.meter import WorkerMeter
+from pytorchjob_agent.rendezvous.agreement import MemberStanding
+from pytorchjob_agent.rendezvous.extension import Share
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
@@ -60,8 +61,8 @@ class HangWatch:
         self.has_rank_0 = True
         self.reports = history.reports
         self.progress: tuple[WorkerProgress, ...] = ()
-        self.share_stillness: Callable[[float], float] = lambda _: float("inf")
-        """Reports to the other members for how long the workers here have been still; returns the same of theirs."""
+        self.share: Share = lambda _: ()
+        """See RunningWorkers.share."""
 
     @property
     def started(self) -> float:
@@ -109,7 +110,6 @@ class HangWatch:
         self._alert = float("inf")
         self._measure(now)
         workers = tuple(self._worker(reported, now) for reported in self.progress if reported.local_rank in self._paces)
-        still = self._meter.still_for(now)
         return RoundObservation(
             started=self._started,
             workers=workers,
@@ -117,9 +117,16 @@ class HangWatch:
             has_rank_0=self.has_rank_0,
             reports=self.reports,
             idle_for=self._meter.idle_for(now),
-            still_for=min(still, self.share_stillness(still)),
+            still_for=self._still_for(now),
             stopped=self._meter.stopped(now),
         )
+
+    def _still_for(self, now: float) -> float:
+        """Tell the other members what is known of the ranks here; return for how long the whole job has been still."""
+        ranks = self._meter.standings(now)
+        still = min((rank.still for rank in ranks), default=0.0)
+        told = standing.note(ranks) if any(rank.begun for rank in ranks) else ""
+        return standing.job_still_for(ranks, self.share(MemberStanding(still, told)))
 
     def _measure(self, now: float) -> None:
         """Read /proc if a rule needs it: the one for idleness unless it is off, or that of a silent worker."""

@@ -6,6 +6,7 @@ Pure: the store and the time are arguments. Rank 0's agent keeps the store. Ever
 
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +17,10 @@ from pytorchjob_agent.rendezvous.signed_store import SignedStore, next_secret
 
 _OPENED, _RESTART, _AGREED = "opened", "wanted", "go"
 _MAX_PORT = 65535
-_MOST_PARTS = 3
+_MOST_PARTS = 4
+NOTE_LIMIT = 2048
+"""Characters of what a member tells of its workers; a longer note is left out."""
+_NOTE = re.compile(r"[0-9a-f.=|]*")
 SEND_SECONDS = 0.5 * HEARTBEAT_SECONDS
 """How often a member writes its heartbeat and reads a sign of life of rank 0."""
 READ_SECONDS = 0.5 * SEND_SECONDS
@@ -27,7 +31,8 @@ HEARD_SECONDS = 2 * HEARTBEAT_SECONDS
 """A sign of life is reported while it is younger than this."""
 _STILL_SECONDS = 5.0
 """What a peer reports of its workers holds for this long."""
-_LONGEST_VALUE = 40
+_LONGEST_VALUE = 56 + NOTE_LIMIT
+_LONGEST_NUMBER = 16
 _ENDLESS = 10**9
 """Stands for infinity: the workers of a member have ended."""
 
@@ -52,6 +57,21 @@ class StoreHeartbeat(NamedTuple):
     """For how many seconds its workers have been still."""
     contact_age: int | None = None
     """How many seconds ago it last heard from the control plane."""
+    note: str = ""
+    """What else it tells of its workers."""
+
+
+class MemberStanding(NamedTuple):
+    """Whether the workers of one member make progress."""
+
+    still: float = 0.0
+    """For how many seconds they have been still; infinity: they have ended."""
+    note: str = ""
+    """What else the member tells of them; empty: nothing."""
+
+
+_MOVES = MemberStanding()
+"""Of a member of which nothing is known."""
 
 
 class PeerHeartbeats:
@@ -69,9 +89,9 @@ class PeerHeartbeats:
         self._read_at = now
         self._lived_at: dict[int, float] = {}
         self._contact = now
-        self._still: dict[int, tuple[int, float]] = {}
-        self.still_for = 0.0
-        """For how long the workers here have been still: the heartbeats report it to rank 0."""
+        self._standings: dict[int, tuple[MemberStanding, float]] = {}
+        self.standing = MemberStanding()
+        """Of the workers here: the heartbeats report it to rank 0."""
         self.control_plane = Contact(now)
         self.restart: str | None = None
         """Why a member asks for a restart that the coordinator did not command."""
@@ -93,14 +113,12 @@ class PeerHeartbeats:
         """Return the seconds since a peer was heard, or the store at a peer answered; 0 for a round of one."""
         return 0.0 if self._assigned.size == 1 else now - self._contact
 
-    def others_still_for(self, now: float) -> float:
-        """Return for how long the workers of all other members have been still. Only rank 0 knows; others return 0."""
+    def others(self, now: float) -> tuple[MemberStanding, ...] | None:
+        """Return the standings of all other members. Only rank 0 knows them; others return None."""
         if self._assigned.rank:
-            return 0.0
-        known = (self._still.get(rank, (0, now)) for rank in range(1, self._assigned.size))
-        found = [seconds if now - at < _STILL_SECONDS else 0 for seconds, at in known]
-        least = min(found, default=_ENDLESS)
-        return math.inf if least >= _ENDLESS else float(least)
+            return None
+        known = (self._standings.get(rank, (_MOVES, now)) for rank in range(1, self._assigned.size))
+        return tuple(standing if now - at < _STILL_SECONDS else _MOVES for standing, at in known)
 
     def exchange(self, store: SignedStore, clock: Callable[[], float]) -> bool:
         """Send a heartbeat and read the others'; True if a member asks for a restart for the first time.
@@ -110,7 +128,7 @@ class PeerHeartbeats:
         rank, before = self._assigned.rank, clock()
         if rank == 0:
             found = _read_heartbeats(store)
-            self._record_still(found, before)
+            self._record_standings(found, before)
             self._compare(found, before)
             self.control_plane.publish(store, before)
         else:
@@ -126,13 +144,16 @@ class PeerHeartbeats:
         return True
 
     def _value(self, now: float) -> str:
-        return f"{self._sent} {int(min(self.still_for, _ENDLESS))} {self.control_plane.age(now)}"
+        still, note = self.standing
+        value = f"{self._sent} {int(min(still, _ENDLESS))} {self.control_plane.age(now)}"
+        return f"{value} {note}" if note and len(note) <= NOTE_LIMIT else value
 
-    def _record_still(self, found: Sequence[StoreHeartbeat | None], now: float) -> None:
+    def _record_standings(self, found: Sequence[StoreHeartbeat | None], now: float) -> None:
         """Keep what the peers report. An old value is a replay, or its sender has died."""
         for rank, heartbeat in enumerate(found, 1):
             if heartbeat is not None and heartbeat.number > (self._counters[rank - 1] if self._counters else 0):
-                self._still[rank] = (heartbeat.still, now)
+                still = math.inf if heartbeat.still >= _ENDLESS else float(heartbeat.still)
+                self._standings[rank] = (MemberStanding(still, heartbeat.note), now)
 
     def _compare(self, found: Sequence[StoreHeartbeat | None], now: float) -> None:
         """Compare the others' counters with those of the read before: each that has grown did so after it.
@@ -174,10 +195,15 @@ def _read_heartbeats(store: SignedStore) -> list[StoreHeartbeat | None]:
 
 def _read_heartbeat(value: str) -> StoreHeartbeat | None:
     """Return a member's heartbeat; None for what no member writes."""
-    parts = value.split(" ")
-    if len(parts) > _MOST_PARTS or len(value) > _LONGEST_VALUE or not value.isascii():
+    parts, note = value.split(" "), ""
+    if len(parts) == _MOST_PARTS:
+        note = parts.pop()
+    if len(parts) >= _MOST_PARTS or len(value) > _LONGEST_VALUE or not value.isascii() or not _NOTE.fullmatch(note):
         return None
-    return StoreHeartbeat(*map(int, parts)) if all(part.isdecimal() for part in parts) else None
+    if not all(part.isdecimal() and len(part) <= _LONGEST_NUMBER for part in parts):
+        return None
+    number, *more = map(int, parts)
+    return StoreHeartbeat(number, more[0] if more else 0, more[1] if more[1:] else None, note)
 
 
 def _others(store: SignedStore) -> range:

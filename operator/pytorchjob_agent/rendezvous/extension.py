@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from pytorchjob_agent.contract.messages import Assigned
+from pytorchjob_agent.rendezvous.agreement import MemberStanding
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.script.agent_side import ProgressFiles
 from pytorchjob_agent.stacks.recorders import Recorders
 from pytorchjob_agent.stacks.stack_analysis import StackPlace
 from pytorchjob_agent.stacks.stack_dump import StackDumps
+
+Share = Callable[[MemberStanding], Sequence[MemberStanding] | None]
+"""Takes the standing of the workers here, and returns those of all other members where they are known: at rank 0."""
 
 
 class NotStartedError(Exception):
@@ -59,8 +63,8 @@ class RunningWorkers:
     pids: Mapping[int, int]
     """By local rank."""
     assigned: Assigned
-    share_stillness: Callable[[float], float]
-    """Reports to the other members for how long the workers here have been still; returns the same of theirs."""
+    share: Share
+    """Reports to rank 0 whether the workers here make progress; returns the same of all other members there."""
 
 
 @dataclass(frozen=True, slots=True)

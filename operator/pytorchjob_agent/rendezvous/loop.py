@@ -27,6 +27,7 @@ from pytorchjob_agent.contract.repeated import SHORT_SECONDS, Hangs, why_repeate
 from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import decide as steps
 from pytorchjob_agent.rendezvous import failure_messages, waiting
+from pytorchjob_agent.rendezvous.agreement import MemberStanding
 from pytorchjob_agent.rendezvous.decide import Snapshot, Step, StepKind, Workers
 from pytorchjob_agent.rendezvous.extension import NotStartedError, RoundEndedError
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
@@ -167,7 +168,7 @@ class ElasticAgent(LocalElasticAgent):
 
         context.close = close
         self._wakeup.watch(context.pids().values())
-        self._workers.begin(context.pids(), self._assigned(), self._membership.share_stillness, self._started_at)
+        self._workers.begin(context.pids(), self._assigned(), self._membership.share, self._started_at)
         return started
 
     def _snapshot(self, group: WorkerGroup) -> Snapshot:
@@ -197,7 +198,7 @@ class ElasticAgent(LocalElasticAgent):
             self._verdict = self._workers.judge(now)
             return Workers.RUN if self._verdict is None else Workers.HANG
         self._wakeup.forget()
-        self._membership.share_stillness(inf)  # none is left that could move
+        self._membership.share(MemberStanding(inf))  # none is left that could move
         if self._result.state is WorkerState.SUCCEEDED:
             return Workers.STOPPED if self._workers.obeys() else Workers.DONE
         return Workers.FAILED

@@ -14,7 +14,7 @@ from typing import Any
 from pytorchjob_agent.contract.messages import Assigned, Heartbeat, Join, Message, RoundId, Unreachable
 from pytorchjob_agent.rendezvous import agreement, peer_heartbeats, roles, round_store, waiting
 from pytorchjob_agent.rendezvous import inbox as commands
-from pytorchjob_agent.rendezvous.agreement import Heard
+from pytorchjob_agent.rendezvous.agreement import Heard, MemberStanding
 from pytorchjob_agent.rendezvous.coordinator_client import Client
 from pytorchjob_agent.rendezvous.decide import Snapshot, Workers
 from pytorchjob_agent.rendezvous.extension import Extensions, OpenRound
@@ -266,9 +266,9 @@ class Membership:
             say(f"warning: the peer at {assigned.neighbour} cannot be reached: {error}")
             self.client.send(Unreachable(assigned.round, assigned.neighbour, error))
 
-    def share_stillness(self, seconds: float) -> float:
-        """Report for how long the workers here have been still; return the same of all other members, 0: unknown."""
-        return 0.0 if self.heartbeats is None else self.heartbeats.share_stillness(seconds)
+    def share(self, standing: MemberStanding) -> tuple[MemberStanding, ...] | None:
+        """Report whether the workers here make progress; return the same of all other members, None: unknown."""
+        return None if self.heartbeats is None else self.heartbeats.share(standing)
 
     def plain_heartbeat(self) -> Heartbeat:
         """Return the heartbeat of an agent that knows nothing of its workers."""

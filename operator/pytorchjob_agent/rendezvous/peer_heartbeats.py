@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from pytorchjob_agent.contract.messages import Assigned
 from pytorchjob_agent.rendezvous import agreement
-from pytorchjob_agent.rendezvous.agreement import Heard
+from pytorchjob_agent.rendezvous.agreement import Heard, MemberStanding
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.system import network
 
@@ -57,10 +57,10 @@ class PeerHeartbeatThread:
         """Return the seconds since a peer was heard; 0 for a round of one."""
         return self._heartbeats.silence(time.monotonic())
 
-    def share_stillness(self, seconds: float) -> float:
-        """Report for how long the workers here have been still; return the same of all other members, at rank 0."""
-        self._heartbeats.still_for = seconds
-        return self._heartbeats.others_still_for(time.monotonic())
+    def share(self, standing: MemberStanding) -> tuple[MemberStanding, ...] | None:
+        """Report whether the workers here make progress; return the same of all other members, at rank 0."""
+        self._heartbeats.standing = standing
+        return self._heartbeats.others(time.monotonic())
 
     def cut_off(self, fence_seconds: float) -> bool:
         """Return whether no member of the round has heard from the control plane for this time, or had not before."""

@@ -13,7 +13,7 @@ from pytorchjob_agent.contract.collectives import GroupPosition
 from pytorchjob_agent.contract.coordinator_endpoint import JOB
 from pytorchjob_agent.contract.environment import ROUND_ID
 from pytorchjob_agent.contract.messages import Assigned, Checkpoint, RoundId, Save
-from pytorchjob_agent.rendezvous.extension import Extensions, RunningWorkers, StartingWorkers
+from pytorchjob_agent.rendezvous.extension import Extensions, RunningWorkers, Share, StartingWorkers
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.script.agent_side import ProgressFiles, WorkerProgress
 from pytorchjob_agent.script.observation import Observation, with_pace
@@ -61,12 +61,10 @@ class RoundWorkers:
 
         return torch_compat.changed_start(start)
 
-    def begin(
-        self, pids: Mapping[int, int], assigned: Assigned, share_stillness: Callable[[float], float], now: float
-    ) -> None:
-        """Watch the processes that were started, by local rank; see RunningWorkers.share_stillness."""
+    def begin(self, pids: Mapping[int, int], assigned: Assigned, share: Share, now: float) -> None:
+        """Watch the processes that were started, by local rank; see RunningWorkers.share."""
         self._pids, self._started = dict(pids), now
-        self._extensions.begin(RunningWorkers(self._pids, assigned, share_stillness))
+        self._extensions.begin(RunningWorkers(self._pids, assigned, share))
         if self._logs is not None and self._extensions.reads_lines:
             self._logs.listen(self._extensions.add_line)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pytorchjob_agent.contract.collectives import CollectiveFault, CollectiveFaultKind, GroupPosition, find_fault
+from pytorchjob_agent.contract.collectives import CollectiveFault, GroupPosition, find_fault
+from pytorchjob_agent.contract.reasons import CollectiveFaultKind
 
 NOT_BEGUN, DIFFERS, OTHER_ORDER = CollectiveFaultKind
 

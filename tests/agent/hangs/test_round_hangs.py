@@ -19,7 +19,7 @@ PLACE = Assigned(RoundId(1, 1), 0, 1, 0, 1, "127.0.0.1", 29500, 0)
 def begin(hangs: Extension, directory: Path) -> Script:
     """Begin a round whose only worker is this process; returns its script."""
     hangs.variables(starting(directory, 1))
-    hangs.begin(RunningWorkers({0: os.getpid()}, PLACE, lambda _: 0.0))
+    hangs.begin(RunningWorkers({0: os.getpid()}, PLACE, lambda _: None))
     return Script(str(next(directory.glob("*.board"))))
 
 

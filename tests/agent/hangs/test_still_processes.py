@@ -20,13 +20,15 @@ import pytest
 from pytorchjob_agent.contract.hang_rules import HangRules
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.hangs.meter import WorkerMeter
+from pytorchjob_agent.hangs.standing import job_still_for
 from pytorchjob_agent.hangs.stillness import Pauses
 from pytorchjob_agent.hangs.watch import HangWatch
 from pytorchjob_agent.rendezvous import agreement
-from pytorchjob_agent.rendezvous.agreement import PeerHeartbeats
+from pytorchjob_agent.rendezvous.agreement import MemberStanding, PeerHeartbeats
 from pytorchjob_agent.rendezvous.hang_verdict import HangVerdict
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
 from pytorchjob_agent.script.agent_side import ProgressFiles
+from pytorchjob_agent.stacks.recorders import Recorders
 from pytorchjob_agent.stacks.stack_dump import StackDumps
 from tests.agent.rendezvous.test_agreement import Store
 from tests.processes import Turns
@@ -38,12 +40,18 @@ SLEEPS = f"{READY}time.sleep(600)"
 _PTRACE_ATTACH = 16
 
 
+def still_for(meter: WorkerMeter, now: float) -> float:
+    """For how long the workers of one pod are still that is alone in its job."""
+    return job_still_for(meter.standings(now), ())
+
+
 class Workers:
     """The workers of one pod, with their watch."""
 
     def __init__(self, folder: Path, *codes: str) -> None:
         folder.mkdir(exist_ok=True)
         self.files, self.stacks = ProgressFiles(folder, len(codes)), StackDumps(folder, len(codes))
+        self.recorders = Recorders(folder, len(codes))
         self.processes = [self._start(folder, local_rank, code) for local_rank, code in enumerate(codes)]
         for process in self.processes:
             assert process.stdout is not None
@@ -54,12 +62,12 @@ class Workers:
     def _start(self, folder: Path, local_rank: int, code: str) -> subprocess.Popen[str]:
         path = folder / f"train{local_rank}.py"
         path.write_text(IMPORTS + code)
-        env = {**os.environ, **self.stacks.env(local_rank, os.environ)}
+        env = {**os.environ, **self.stacks.env(local_rank, os.environ), **self.recorders.env(local_rank)}
         return subprocess.Popen([sys.executable, path], env=env, stdout=subprocess.PIPE, text=True)
 
     def watch(self, rules: HangRules = HangRules()) -> HangWatch:  # noqa: B008
         pids = {local_rank: process.pid for local_rank, process in enumerate(self.processes)}
-        self.meter = WorkerMeter(pids, self.stacks)
+        self.meter = WorkerMeter(pids, self.stacks, recorders=self.recorders)
         return HangWatch(rules, self.files, self.meter)
 
     def verdict(self, watch: HangWatch, seconds: float) -> tuple[HangVerdict | None, float]:
@@ -86,7 +94,7 @@ class Workers:
         self.meter, longest = WorkerMeter(pids, self.stacks, Pauses(12.0)), 0.0
         for second in range(seconds):
             self.meter.measure(self.now + second)
-            longest = max(longest, self.meter.still_for(self.now + second))
+            longest = max(longest, still_for(self.meter, self.now + second))
             time.sleep(PAUSE)
             self.turns.wait()
         return longest
@@ -190,6 +198,37 @@ def test_no_hang(start: Start, code: str) -> None:
     assert workers.longest_still(60) <= 12
 
 
+RECORDS = """import types
+from pytorchjob_agent.workers.startup.pytorchjob_recorder import RECORDER, Recorder
+recorder = Recorder(os.environ[RECORDER])
+group = recorder.add("0")
+def begin():
+    recorder.begin(group, types.SimpleNamespace(name=types.SimpleNamespace(name="BARRIER"), input_tensors=[]))
+"""
+POLLS = f"{RECORDS}begin()\nbegin()\n{READY}while True: sum(range(1000))"
+"""It looks like a rank that waits for its GPU: busy, at lines that change, and in no collective by its stack."""
+
+
+@pytest.mark.parametrize(
+    ("other", "hangs"),
+    [
+        pytest.param(f"{RECORDS}begin()\n{SLEEPS}", True, id="for one that rests"),
+        pytest.param(f"{RECORDS}begin()\n{READY}while True: sum(range(1000))", False, id="for one that works"),
+        pytest.param(f"{RECORDS}begin()\nbegin()\n{SLEEPS}", False, id="for none, and evaluates"),
+        pytest.param(
+            f"{RECORDS}begin()\n{READY}while True: print('evaluates', flush=True); time.sleep(0.05)",
+            False,
+            id="for one that prints",
+        ),
+    ],
+)
+def test_a_rank_that_polls_for_another_one_is_still_as_long_as_that_one(start: Start, other: str, hangs: bool) -> None:
+    """The processes record collectives as torch's hooks do; they are no ranks of torch."""
+    workers = start(POLLS, other)
+    verdict, _ = workers.verdict(workers.watch(), 240)
+    assert (verdict is not None) is hangs
+
+
 def test_one_rank_that_works_is_enough(start: Start) -> None:
     """The other one may wait for it."""
     workers = start(SLEEPS, f"{READY}while True: pass")
@@ -200,11 +239,11 @@ def test_a_rank_of_another_pod_that_works_is_enough(start: Start) -> None:
     workers, reported = start(SLEEPS), []
     watch = workers.watch()
 
-    def share(seconds: float) -> float:
-        reported.append(seconds)
-        return 0.0
+    def share(standing: MemberStanding) -> tuple[MemberStanding, ...]:
+        reported.append(standing.still)
+        return (MemberStanding(),)
 
-    watch.share_stillness = share
+    watch.share = share
     assert workers.verdict(watch, 240)[0] is None
     assert max(reported) > LIMIT, "the other members learn that nothing moves here"
 
@@ -222,8 +261,7 @@ def test_two_agents_find_a_hang_together_and_that_of_rank_0_reports_it(tmp_path:
         for now in range(0, 300, int(CHECK)):
             for rank in (1, 0):
                 heartbeats[rank].exchange(stores[rank], lambda now=now: float(now))  # type: ignore[misc]
-                share = partial(share_stillness, heartbeats[rank], float(now))
-                watches[rank].share_stillness = share
+                watches[rank].share = partial(share, heartbeats[rank], float(now))
                 verdicts[rank] = watches[rank].check(pods[rank].now + now)
                 pods[rank].answered()
     finally:
@@ -234,9 +272,9 @@ def test_two_agents_find_a_hang_together_and_that_of_rank_0_reports_it(tmp_path:
     assert verdicts[1] is None, "its agent knows of no other rank"
 
 
-def share_stillness(heartbeats: PeerHeartbeats, now: float, seconds: float) -> float:
-    heartbeats.still_for = seconds
-    return heartbeats.others_still_for(now)
+def share(heartbeats: PeerHeartbeats, now: float, standing: MemberStanding) -> tuple[MemberStanding, ...] | None:
+    heartbeats.standing = standing
+    return heartbeats.others(now)
 
 
 def test_a_worker_with_a_debugger_is_left_alone(start: Start) -> None:

@@ -190,3 +190,26 @@ def test_the_pauses_follow_from_the_limit() -> None:
     assert max(tracker_of.values()) >= 24
     short = Pauses(24.0)
     assert (short.calm, short.close, short.suspect, short.again) == (2.0, 1.0, 6.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("reads", "collectives", "seconds"),
+    [
+        pytest.param(spins, lambda _: 5, 595, id="it spins, as one does that waits for a GPU"),
+        pytest.param(every(5, cpu=4.0), lambda _: 5, 595, id="another thread of it spins"),
+        pytest.param(spins, lambda now: now // 60, 55, id="it begins a collective a minute"),
+        pytest.param(spins, lambda _: 0, 0, id="nothing is known of its collectives"),
+        pytest.param(every(60, main_bytes=20.0), lambda _: 5, 55, id="it prints a line a minute"),
+        pytest.param(every(60, bytes=1e6), lambda _: 5, 55, id="a child reads now and then"),
+        pytest.param(is_traced, lambda _: 5, 0, id="a debugger is attached"),
+    ],
+)
+def test_for_how_long_a_rank_shows_no_sign_but_cpu_time(
+    reads: Readings, collectives: Callable[[int], int], seconds: float
+) -> None:
+    tracker, longest = StillnessTracker(Pauses()), 0.0
+    for now in range(0, 600, 5):
+        tracker.move((0, collectives(now)), float(now))
+        tracker.take(reads(now), float(now))
+        longest = max(longest, tracker.unmoved_for(float(now)))
+    assert longest == seconds

@@ -6,9 +6,9 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous import agreement
-from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats
+from pytorchjob_agent.rendezvous.agreement import Heard, MemberStanding, PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore
-from tests.agent.rendezvous.stores import Store
+from tests.agent.rendezvous.stores import Store, others_still_for
 
 ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 6, "10.0.0.1", 1000, 4, secret="5ec2e7", zone="eu-1a")
 PLACES = [replace(ZERO, rank=rank, first_rank=2 * rank) for rank in range(3)]
@@ -111,46 +111,64 @@ def test_rank_0_learns_for_how_long_all_others_have_been_still(
 ) -> None:
     heartbeats = [PeerHeartbeats(place, 100.0) for place in PLACES]
     for heartbeat, seconds in zip(heartbeats, still, strict=True):
-        heartbeat.still_for = seconds
+        heartbeat.standing = MemberStanding(seconds, "0.7.a1=2" if seconds else "")
     for now in (101.0, 102.0):
         exchange_all(heartbeats, members, now)
-    assert [heartbeat.others_still_for(102.5) for heartbeat in heartbeats] == [known, 0.0, 0.0]
+    assert [others_still_for(heartbeat, 102.5) for heartbeat in heartbeats] == [known, None, None]
+    assert [other.note for other in heartbeats[0].others(102.5) or ()] == [
+        "0.7.a1=2" * bool(each) for each in still[1:]
+    ]
     assert heartbeats[0].heard(102.5).ranks == (1, 2), "and hears them as before"
 
 
 def test_what_a_member_reported_of_its_workers_does_not_outlive_it(members: Members) -> None:
     heartbeats = [PeerHeartbeats(place, 100.0) for place in PLACES]
     for heartbeat in heartbeats:
-        heartbeat.still_for = 200.0
+        heartbeat.standing = MemberStanding(200.0)
     exchange_all(heartbeats, members, 101.0)
     for now in range(102, 110):
         heartbeats[1].exchange(members[1], lambda now=now: float(now))  # type: ignore[misc]
         heartbeats[0].exchange(members[0], lambda now=now: float(now))  # type: ignore[misc]
-    assert heartbeats[0].others_still_for(109.0) == 0.0, "member 2 may have moved since"
+    assert others_still_for(heartbeats[0], 109.0) == 0.0, "member 2 may have moved since"
 
 
 def test_a_member_without_such_a_report_is_taken_to_move(members: Members) -> None:
     zero, one = (PeerHeartbeats(place, 100.0) for place in PLACES[:2])
-    one.still_for = 200.0
+    one.standing = MemberStanding(200.0)
     for now in (101.0, 102.0):
         one.exchange(members[1], lambda now=now: now)  # type: ignore[misc]
         members[2].write("heartbeat/2", f"{now:.0f}")
         zero.exchange(members[0], lambda now=now: now)  # type: ignore[misc]
-    assert zero.others_still_for(102.0) == 0.0
+    assert others_still_for(zero, 102.0) == 0.0
 
 
-@pytest.mark.parametrize("value", ["", " 5", "5 x", "5 5 5", "-5", "5 -5", "9" * 50, "1 " + "9" * 5000])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        " 5",
+        "5 x",
+        "5 5 5",
+        "5 5 5 g",
+        "5 5 5 1 2",
+        "5 5 5 " + "1" * 3000,
+        "-5",
+        "5 -5",
+        "9" * 50,
+        "1 " + "9" * 5000,
+    ],
+)
 def test_a_heartbeat_that_no_agent_writes_is_none(members: Members, value: str) -> None:
     zero = PeerHeartbeats(ZERO, 100.0)
     for now in (101.0, 102.0):
         members[1].write("heartbeat/1", value)
         zero.exchange(members[0], lambda now=now: now)  # type: ignore[misc]
     assert zero.heard(102.0) == Heard()
-    assert zero.others_still_for(102.0) == 0.0
+    assert others_still_for(zero, 102.0) == 0.0
 
 
 def test_a_member_that_is_alone_learns_that_no_other_rank_moves() -> None:
-    assert PeerHeartbeats(replace(ZERO, size=1), 0.0).others_still_for(99.0) == float("inf")
+    assert PeerHeartbeats(replace(ZERO, size=1), 0.0).others(99.0) == ()
 
 
 def test_a_member_that_is_alone_is_never_silent() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from pytorchjob_agent.contract.messages import Assigned, RoundId
 from pytorchjob_agent.rendezvous import agreement
-from pytorchjob_agent.rendezvous.agreement import Heard, PeerHeartbeats
+from pytorchjob_agent.rendezvous.agreement import NOTE_LIMIT, Heard, MemberStanding, PeerHeartbeats
 from pytorchjob_agent.rendezvous.signed_store import SignedStore, next_secret
-from tests.agent.rendezvous.stores import Store
+from tests.agent.rendezvous.stores import Store, others_still_for
 
 ZERO = Assigned(RoundId(3, 7), 0, 3, 0, 3, "10.0.0.1", 1000, 4, secret="5ec2e7")
 PLACES = [replace(ZERO, rank=rank, first_rank=rank) for rank in range(3)]
@@ -131,12 +131,12 @@ def test_a_counter_that_rank_0_reads_for_the_first_time_is_no_sign_of_life(membe
 
 
 def test_at_first_the_workers_move() -> None:
-    assert PeerHeartbeats(ZERO, 100.0).still_for == 0.0
+    assert PeerHeartbeats(ZERO, 100.0).standing == MemberStanding(0.0)
 
 
 def still(member: PeerHeartbeats, store: SignedStore, seconds: float, times: int = 1) -> None:
     """Report that the workers have been still for these seconds."""
-    member.still_for = seconds
+    member.standing = MemberStanding(seconds)
     for _ in range(times):
         exchange(member, store, 100.5)
 
@@ -146,7 +146,7 @@ def test_a_report_of_still_workers_counts_from_the_first_read_and_for_its_time(m
     still(rank_1, members[1], 200.0)
     still(rank_2, members[2], 300.0)
     exchange(rank_0, members[0], 101.0)
-    assert [rank_0.others_still_for(now) for now in (101.0, 105.75, 106.0)] == [200.0, 200.0, 0.0]
+    assert [others_still_for(rank_0, now) for now in (101.0, 105.75, 106.0)] == [200.0, 200.0, 0.0]
 
 
 def test_each_members_reports_are_compared_with_its_own(members: list[SignedStore]) -> None:
@@ -157,7 +157,7 @@ def test_each_members_reports_are_compared_with_its_own(members: list[SignedStor
     still(rank_1, members[1], 210.0)
     still(rank_2, members[2], 310.0)
     exchange(rank_0, members[0], 104.0)
-    assert rank_0.others_still_for(107.0) == 210.0
+    assert others_still_for(rank_0, 107.0) == 210.0
 
 
 def test_rank_0_learns_of_the_control_plane_from_each_member(members: list[SignedStore]) -> None:
@@ -169,12 +169,18 @@ def test_rank_0_learns_of_the_control_plane_from_each_member(members: list[Signe
     assert rank_0.control_plane.seconds(160.0) == 11.0, "2 s before the read at 151"
 
 
-@pytest.mark.parametrize(("digits", "heard"), [(38, (1,)), (39, ())])
-def test_a_heartbeat_has_forty_characters_at_most(
-    members: list[SignedStore], digits: int, heard: tuple[int, ...]
-) -> None:
+@pytest.mark.parametrize(
+    ("rest", "heard"),
+    [
+        pytest.param("9" * 16, (1,), id="a number"),
+        pytest.param("9" * 17, (), id="a number that is too long"),
+        pytest.param(f"1 1 {'1' * NOTE_LIMIT}", (1,), id="a note"),
+        pytest.param(f"1 1 {'1' * (NOTE_LIMIT + 60)}", (), id="a note that is too long"),
+    ],
+)
+def test_a_heartbeat_has_a_longest_form(members: list[SignedStore], rest: str, heard: tuple[int, ...]) -> None:
     rank_0 = PeerHeartbeats(ZERO, 100.0)
     for number in (1, 2):
-        members[1].write("heartbeat/1", f"{number} {'9' * digits}")
+        members[1].write("heartbeat/1", f"{number} {rest}")
         exchange(rank_0, members[0], 100.0 + number)
     assert rank_0.heard(102.0).ranks == heard

@@ -51,7 +51,7 @@ class Members:
                 self.saves[rank].open(open_round)
             except NotStartedError as error:
                 return str(error)
-            self.saves[rank].begin(RunningWorkers({0: os.getpid()}, assigned, lambda _: 0.0))
+            self.saves[rank].begin(RunningWorkers({0: os.getpid()}, assigned, lambda _: None))
             return ""
 
         with ThreadPoolExecutor(size) as pool:
