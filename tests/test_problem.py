@@ -199,6 +199,7 @@ def life(exits: int, *, state: str = "waiting", seconds: int = 5, code: int = 1,
     return {"phase": "Running", "containerStatuses": [container]}
 
 
+BROKEN = TerminationMessage("DeviceFailed", 200, message="CUDA error").to_json()
 NO_TORCH = TerminationMessage("TorchMissing", 78, message="torch cannot be imported").to_json()
 
 
@@ -216,6 +217,11 @@ NO_TORCH = TerminationMessage("TorchMissing", 78, message="torch cannot be impor
             life(1, message=NO_TORCH, code=78),
             (1, 78, "TorchMissing", "torch cannot be imported"),
             id="an agent's termination message",
+        ),
+        pytest.param(
+            life(1, seconds=900, message=BROKEN, code=200),
+            (1, 200, "DeviceFailed", "CUDA error"),
+            id="a device that broke after a while",
         ),
         pytest.param(failed(ended(2)), (1, 2, "", ""), id="a container that could not start has no times"),
         pytest.param({"phase": "Running"}, None, id="nothing is known of its containers"),

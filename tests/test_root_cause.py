@@ -125,6 +125,26 @@ def test_what_a_worker_notes(code: str, errors: list[str], message: str, tmp_pat
         assert found.code is None
 
 
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [
+        pytest.param("raise error", 214, id="the error itself"),
+        pytest.param("raise ValueError('no batch') from error", 214, id="the error behind another one"),
+        pytest.param("del error.error_code\nraise error", 0, id="an older torch does not tell it"),
+        pytest.param("other = OSError()\nother.error_code = 214\nraise other", 0, id="an error of another kind"),
+    ],
+)
+def test_the_number_of_a_device_error_is_noted(code: str, number: int, tmp_path: Path) -> None:
+    """A stand-in for torch, whose error only a device can raise with a number."""
+    (tmp_path / "torch.py").write_text("class AcceleratorError(RuntimeError):\n    pass\n")
+    script, noted = tmp_path / "train.py", tmp_path / "error.json"
+    script.write_text(f"import torch\nerror = torch.AcceleratorError('CUDA error')\nerror.error_code = 214\n{code}\n")
+    env = {**os.environ, "PYTHONPATH": str(STARTUP), "TORCHELASTIC_ERROR_FILE": str(noted)}
+    with subprocess.Popen([sys.executable, str(script)], env=env, stderr=subprocess.DEVNULL) as worker:
+        worker.wait()
+    assert read(str(noted), worker.pid).device_error == number
+
+
 SPAWNS = "import subprocess, sys; subprocess.run([sys.executable, '-c', '1'])"
 FORKS = "import os, sys\nif os.fork() == 0: sys.exit(5)\nos.wait()"
 THREAD = "import sys, threading\nthread = threading.Thread(target=sys.exit, args=(4,)); thread.start(); thread.join()"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pytorchjob_agent.contract.printed_error import last_error
 from pytorchjob_agent.contract.reading import ContractError
+from pytorchjob_agent.contract.reasons import UNFIT_NODE
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_operator import names
 from pytorchjob_operator.names import LossCause
@@ -71,6 +72,11 @@ class Crash:
     running_since: datetime | None = None
     """When the container was started again; None while it waits for that, or has ended for good."""
 
+    @property
+    def unfit(self) -> bool:
+        """Return whether the agent found the pod unfit for the job, so that another node may be better."""
+        return self.reason in UNFIT_NODE
+
 
 class _Exit(NamedTuple):
     """A container that ended with an error."""
@@ -107,16 +113,16 @@ def find_cause(status: Json, *, deleting: bool) -> LossCause:
 
 
 def find_crash(status: Json) -> Crash | None:
-    """Return the last exit of container `pytorch` if it was an error soon after the start; None otherwise."""
+    """Return the last exit of container `pytorch` if it was an error soon after the start, or of an unfit node."""
     containers = status.get("containerStatuses") or ()
     main: Json = next((container for container in containers if container.get("name") == names.CONTAINER), {})
     state = main.get("state") or {}
     ended = state.get("terminated") or (main.get("lastState") or {}).get("terminated") or {}
-    if not ended.get("exitCode") or _lasted(ended) >= BRIEF_SECONDS:
+    reason, message = last_words(str(ended.get("message") or ""))
+    if not ended.get("exitCode") or (_lasted(ended) >= BRIEF_SECONDS and reason not in UNFIT_NODE):
         return None
     running = state.get("running")
     exits = int(main.get("restartCount") or 0) + (0 if running else 1)
-    reason, message = last_words(str(ended.get("message") or ""))
     return Crash(exits, int(ended["exitCode"]), reason, message, read_time((running or {}).get("startedAt")))
 
 

@@ -807,6 +807,14 @@ TRAINING = (
         pod(W1),
     ),
     fault(
+        "a worker whose GPU is broken",
+        "DeviceFailed",
+        job(RUNNING),
+        pod(MASTER),
+        pod(W0, seeds.agent("DeviceFailed", 200, "CUDA error: uncorrectable ECC error encountered"), phase="Failed"),
+        pod(W1),
+    ),
+    fault(
         "an agent in an image without torch",
         "TorchMissing",
         job(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pytorchjob_operator.model import JobStatus, NodeFailures
+from pytorchjob_operator.model import JobStatus, NodeFailures, UnfitPod
 from pytorchjob_operator.names import LossCause, Reason
 from pytorchjob_operator.observed import Options, Pod, PodPhase
 from pytorchjob_operator.plan import Plan, make_plan
@@ -114,6 +114,15 @@ def affinity(status: dict[str, int], **case: Any) -> Any:
 def other_than(*nodes: str) -> dict[str, Any]:
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
     return {"weight": 100, "preference": {"matchFields": fields}}
+
+
+def test_a_replica_prefers_other_nodes_than_those_that_were_unfit_for_it() -> None:
+    unfit = (UnfitPod(name="x-worker-0", uid="a", node="n1"), UnfitPod(name="x-worker-1", uid="b", node="n2"))
+    status = JobStatus(unfit_pods=unfit, node_failures=failures(n1=2, n3=2))
+    for case, nodes in (({}, ["n1"]), (AVOIDS, ["n1", "n3"])):
+        job = full_job(**case).model_copy(update={"status": status})
+        found = build_pod(job, replica("worker-0"), Options())["spec"]["affinity"]
+        assert found == {"nodeAffinity": {PREFERRED: [other_than(*nodes)]}}
 
 
 OWN: dict[str, Any] = {

@@ -149,6 +149,7 @@ def listed(*pods: tuple[str, str]) -> JobStatus:
 
 
 UNFIT = crashed(1, ExitReason.PREFLIGHT_FAILED, 200)
+BROKEN = crashed(1, ExitReason.DEVICE_FAILED, 200)
 UNFIT_FAILED = replace(UNFIT, phase=FAILED, exit_code=200)
 
 
@@ -157,6 +158,7 @@ UNFIT_FAILED = replace(UNFIT, phase=FAILED, exit_code=200)
     [
         pytest.param(UNFIT, "OnFailure", id="the kubelet would restart it on the same node"),
         pytest.param(UNFIT_FAILED, "ExitCode", id="a failed pod"),
+        pytest.param(BROKEN, "OnFailure", id="a device of the node is broken"),
     ],
 )
 def test_an_unfit_pod_is_counted_and_then_replaced(pod: Pod, policy: str) -> None:
@@ -167,7 +169,7 @@ def test_an_unfit_pod_is_counted_and_then_replaced(pod: Pod, policy: str) -> Non
     assert written(plan(pod, restart=policy, status=first)) == ["-x-worker-0"]
 
 
-@pytest.mark.parametrize(("pod", "policy"), [(UNFIT, "OnFailure"), (UNFIT_FAILED, "ExitCode")])
+@pytest.mark.parametrize(("pod", "policy"), [(UNFIT, "OnFailure"), (UNFIT_FAILED, "ExitCode"), (BROKEN, "OnFailure")])
 def test_the_third_unfit_node_ends_the_job(pod: Pod, policy: str) -> None:
     last = state(plan(pod, restart=policy, status=listed(("a", "n3"), ("b", "n2"))), ConditionType.FAILED)
     assert last == "pod x-worker-0 was unfit for the job 3 times (on n3, n2, n1), last: the reason"

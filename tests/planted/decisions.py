@@ -20,6 +20,7 @@ MACHINE = (
 LEASE = ("tests/kube/test_lease.py", "tests/kube/test_lease_terms.py")
 STANDING = ("tests/agent/rendezvous/test_session.py", "tests/agent/rendezvous/test_session_standing.py")
 COLLECTIVES = "tests/agent/contract/test_collectives.py"
+DEVICE = "a bad GPU ended the job"
 HANG = "the rank at fault by the order of collectives"
 WHY = "planted before the parts of the house were moved"
 
@@ -255,5 +256,21 @@ DEFECTS: Sequence[Planted] = [
         "            self._signed = now\n",
         "            pass\n",
         ("tests/agent/hangs/test_stillness.py",),
+    ),
+    Planted(
+        "a device that breaks after a while is forgotten",
+        DEVICE,
+        "pytorchjob_operator/problem.py",
+        " and reason not in UNFIT_NODE)",
+        ")",
+        ("tests/test_problem.py",),
+    ),
+    Planted(
+        "a pod returns to the node whose device is broken",
+        DEVICE,
+        f"{PLAN}/failing_nodes.py",
+        "for known in job.status.unfit_pods or () if known.name == pod and known.node",
+        "for known in ()",
+        ("tests/plan/test_failing_nodes.py",),
     ),
 ]

@@ -14,6 +14,10 @@ SUFFIX = ".uncaught"
 MOST = 256 * 1024
 """Characters of a note that are read."""
 _UNCAUGHT = 1
+_BROKEN_DEVICES = frozenset({46, 100, 214, 220, 226, 802, 803, 999})
+"""Numbers of CUDA's errors that a node's devices have, not a program: devices unavailable, no device, uncorrectable ECC
+error of memory and of NVLink, an error contained in the device, system not ready, driver mismatch, and unknown, which
+a device that is gone returns. HIP has the same numbers for those that it knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class NotedEnd:
     traceback: str = ""
     monotonic: float = 0.0
     """The same time by the machine's monotonic clock."""
+    device_error: int = 0
+    """CUDA's or HIP's number of the error; 0: none."""
     code: int | None = None
     """None after an error, or if nothing is noted."""
 
@@ -35,6 +41,11 @@ class NotedEnd:
         """Return what decides whether this end caused others, in monotonic seconds."""
         code = _UNCAUGHT if self.code is None else self.code
         return Evidence(self.monotonic, rank, code, self.errors, self.raised_in, early=code == 0)
+
+    @property
+    def broken_device(self) -> bool:
+        """Return whether the program ended because of a device that is broken, so that this node is no place for it."""
+        return self.device_error in _BROKEN_DEVICES
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -45,6 +56,7 @@ class NotedEnd:
                 at=fields.number("at", 0.0, 1e12, "a time") or 0.0,
                 errors=tuple(str(name) for name in fields.items("errors")),
                 raised_in=fields.text("raised_in"),
+                device_error=fields.whole("device_error") or 0,
                 message=fields.text("message"),
                 traceback=fields.text("traceback"),
                 monotonic=fields.number("monotonic", 0.0, 1e12, "a time") or 0.0,

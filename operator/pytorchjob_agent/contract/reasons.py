@@ -47,8 +47,14 @@ class ExitReason(StrEnum):
     BAD_SETUP = "BadSetup"
     BAD_USAGE = "BadUsage"
     PREFLIGHT_FAILED = "PreflightFailed"
+    DEVICE_FAILED = "DeviceFailed"
+    """A worker failed because a device of this node is broken."""
     AGENT_FAILED = "AgentFailed"
     FENCED = "Fenced"
+
+
+UNFIT_NODE = frozenset({ExitReason.PREFLIGHT_FAILED, ExitReason.DEVICE_FAILED})
+"""Reasons for which the pod has to be replaced: its container would start again on the same node."""
 
 
 class FailureKind(StrEnum):

@@ -287,6 +287,10 @@ class ElasticAgent(LocalElasticAgent):
         failed = failure_messages.message(
             assigned, own, waits=waits, age=age, idle=idle, places=at, positions=positions
         )
+        if own.reason == ExitReason.DEVICE_FAILED:
+            self._membership.client.send(failed)
+            self._end(replace(own, exit_code=ExitCode.PREFLIGHT))
+            return True
         self._open(group, failed, by_members=step.by_members)
         return False
 

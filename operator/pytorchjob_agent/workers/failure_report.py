@@ -53,11 +53,12 @@ def first_failure(failures: Sequence[WorkerFailure]) -> WorkerFailure:
 
 def explain_failures(failures: Sequence[WorkerFailure]) -> TerminationMessage:
     """Return the message that names the first failure and the ranks that failed after it."""
-    first, failed = first_failure(failures), [each for each in failures if not each.evidence.early]
-    early = first.evidence.early
+    broken = [each for each in failures if each.noted.broken_device]
+    first = first_failure(broken or failures)
+    failed, early = [each for each in failures if not each.evidence.early], first.evidence.early
     message, traceback = _recorded(first.error)
     return TerminationMessage(
-        reason=ExitReason.WORKER_FAILED,
+        reason=ExitReason.DEVICE_FAILED if broken else ExitReason.WORKER_FAILED,
         exit_code=_code(first_failure(failed) if early and failed else first),
         rank=first.rank,
         local_rank=first.local_rank,

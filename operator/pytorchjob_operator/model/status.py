@@ -355,7 +355,7 @@ class JobStatus(Model):
 
     unfit_pods: Annotated[tuple[UnfitPod, ...], Field(max_length=MAX_UNFIT)] | None = Field(
         default=None,
-        description="Pods that the agent's checks found unfit for the job since all replicas last trained together. The"
+        description="Pods that the agent found unfit for the job since all replicas last trained together. The"
         " third of one replica ends the job. Unset: none.",
     )
 

@@ -38,10 +38,15 @@ def repeated(stored: Sequence[NodeFailures]) -> tuple[str, ...]:
     return tuple(failures.node for failures in stored if failures.pods >= REPEATED and 2 * failures.pods >= total)
 
 
-def avoiding(job: PyTorchJob, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec of a pod that prefers other nodes, if the job asks for it and a node fails repeatedly."""
+def avoiding(job: PyTorchJob, pod: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of the pod with this name, which prefers other nodes than those that are no good for it.
+
+    Those are the nodes that its agent found unfit, and, if the job asks for it, nodes that fail repeatedly.
+    """
     agent = job.spec.agent
-    nodes = repeated(job.status.node_failures or ()) if agent is not None and agent.avoid_nodes else ()
+    failing = repeated(job.status.node_failures or ()) if agent is not None and agent.avoid_nodes else ()
+    unfit = (known.node for known in job.status.unfit_pods or () if known.name == pod and known.node)
+    nodes = [*dict.fromkeys((*failing, *unfit))]
     if not nodes:
         return spec
     return node_affinity.prefer(spec, [node_affinity.field("NotIn", node) for node in nodes])

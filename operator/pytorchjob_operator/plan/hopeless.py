@@ -1,14 +1,15 @@
 """Jobs that no restart can help: the agent's own verdicts and repeated early exits end them, crash loops are shown.
 
 A plain container keeps v1's restarts in a cluster: only the condition Degraded reports its crash loop. An agent knows
-more. Without torch, or with a wrong command line, its container ends the same way every time; and a pod that its
-preflight checks found unfit may be fit on another node. A job that trains meanwhile does not end.
+more. Without torch, or with a wrong command line, its container ends the same way every time; and a pod that it found
+unfit, by its preflight checks or by a broken device, may be fit on another node. A job that trains meanwhile does not
+end.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from pytorchjob_agent.contract.reasons import EndReason, ExitReason, FailureKind
+from pytorchjob_agent.contract.reasons import UNFIT_NODE, EndReason, ExitReason, FailureKind
 from pytorchjob_agent.contract.termination import exit_code_of
 from pytorchjob_operator.model import FirstFailureStatus, PyTorchJob, UnfitPod
 from pytorchjob_operator.model.status import MAX_UNFIT
@@ -29,7 +30,7 @@ _FROM_OUTSIDE = (exit_code_of(-9), exit_code_of(-15))
 _PERMANENT = (ExitReason.NO_TORCH, ExitReason.BAD_SETUP, ExitReason.BAD_USAGE)
 """The agent's verdicts that every start repeats."""
 _MAY_PASS = (
-    ExitReason.PREFLIGHT_FAILED,
+    *UNFIT_NODE,
     ExitReason.RENDEZVOUS_FAILED,
     ExitReason.COORDINATOR_UNREACHABLE,
     ExitReason.AGENT_REFUSED,
@@ -61,7 +62,7 @@ def unfit(seen: Observed, job: PyTorchJob, found: Sequence[tuple[Pod, Crash]]) -
     new = (
         UnfitPod(name=pod.name, uid=pod.uid, node=pod.node)
         for pod, crash in found
-        if crash.reason == ExitReason.PREFLIGHT_FAILED and pod.uid not in known
+        if crash.unfit and pod.uid not in known
     )
     return (*stored, *new)[-MAX_UNFIT:]
 
@@ -117,7 +118,7 @@ def _permanent(context: Context, pod: Pod, crash: Crash) -> str | None:
 def _unfit(pod: Pod, crash: Crash, listed: tuple[UnfitPod, ...]) -> str | None:
     """Return why no node was fit for this replica; None while another node may be tried."""
     tried = [known for known in listed if known.name == pod.name]
-    if len(tried) < restart.UNFIT_PODS or crash.reason != ExitReason.PREFLIGHT_FAILED:
+    if len(tried) < restart.UNFIT_PODS or not crash.unfit:
         return None
     nodes = ", ".join(dict.fromkeys(known.node for known in tried if known.node)) or "this machine"
     return f"pod {pod.name} was unfit for the job {len(tried)} times (on {nodes}), last: {crash.message}"

@@ -77,7 +77,7 @@ def _spec(job: PyTorchJob, replica: Replica, spec: ReplicaSpec, options: Options
     }
     if given.get("dnsPolicy") in _CLUSTER_DNS:
         added["dnsConfig"] = _dns(job, given.get("dnsConfig") or {}, options)
-    pod = failing_nodes.avoiding(job, {**given, **added})
+    pod = failing_nodes.avoiding(job, added["hostname"], {**given, **added})
     if agent_variables.injected(job, spec.template, options):
         pod = inject.into(pod, options.agent_image)
     if agent_variables.coordinator(job, spec.template, options) is None:

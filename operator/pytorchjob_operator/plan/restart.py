@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_operator.model import PyTorchJob, RestartPolicy
 from pytorchjob_operator.model.status import MAX_REPLACING
 from pytorchjob_operator.observed import Pod, PodPhase
@@ -80,7 +79,7 @@ def replacements(
 
 def _may_fit_elsewhere(job: PyTorchJob, pod: Pod) -> bool:
     """Whether the agent found the pod unfit, and fewer than all attempts have been made."""
-    unfit = pod.crash is not None and pod.crash.reason == ExitReason.PREFLIGHT_FAILED
+    unfit = pod.crash is not None and pod.crash.unfit
     others = [known for known in job.status.unfit_pods or () if known.name == pod.name and known.uid != pod.uid]
     return unfit and pod.active and len(others) < UNFIT_PODS - 1
 

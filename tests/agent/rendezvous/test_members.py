@@ -161,6 +161,20 @@ def test_a_hang_is_found_named_and_ended_after_everybodys_stacks(job: Job) -> No
     assert (told.first.collective.kind, told.first.collective.ranks) == (CollectiveFaultKind.NOT_BEGUN, (1,))
 
 
+def test_a_pod_whose_device_is_broken_ends_and_its_successor_takes_its_place(job: Job) -> None:
+    """The error is torch's, made by the script: no device here has one."""
+    zero, one = job.start_all(FAIL="1:5:1", HOW="broken device")
+    assert one.process.wait(100) == ExitCode.PREFLIGHT
+    assert one.message().reason == ExitReason.DEVICE_FAILED
+    assert "uncorrectable ECC error" in one.message().message
+    job.start(1, uid="v")
+    assert job.end() == [0, 0]
+    assert "restarts 1" in zero.text()
+    told = job.report().last_restart
+    assert told is not None
+    assert told.message.startswith("rank 1 (pod-1) exited with code 1 at step 5: torch.AcceleratorError")
+
+
 def test_a_rank_in_another_collective_than_the_others_is_named(job: Job) -> None:
     """Its stack says that it waits in a collective, like the stacks of all others."""
     job.policy = Policy(3, 3)

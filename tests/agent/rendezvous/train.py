@@ -7,6 +7,7 @@ it, comes in time on any machine.
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -51,6 +52,10 @@ while step < STEPS:
     if fails(step, rank):
         if os.environ.get("HOW") == "hang":
             hang_here()
+        if os.environ.get("HOW") == "broken device":
+            error: Any = torch.AcceleratorError("CUDA error: uncorrectable ECC error encountered")
+            error.error_code = 214
+            raise error
         if os.environ.get("HOW") == "barrier":
             dist.barrier()
         if os.environ.get("HOW") == "missing":

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
+from pytorchjob_agent.contract.noted_end import NotedEnd
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.termination import TerminationMessage
 from pytorchjob_agent.workers.failure_report import WorkerFailure, explain_failures, sentence, write_termination_log
@@ -42,6 +43,24 @@ def test_the_first_failure_is_named(failures: list[WorkerFailure], rank: int) ->
     message = explain_failures(failures)
     assert message.rank == rank
     assert message.failed_after == tuple(sorted(failure.rank for failure in failures if failure.rank != rank))
+
+
+def noted(rank: int, device_error: int) -> WorkerFailure:
+    """A worker that an error of CUDA has ended; the later the rank, the later."""
+    return WorkerFailure(rank, rank, 1, timestamp=rank, noted=NotedEnd(float(rank), device_error=device_error))
+
+
+@pytest.mark.parametrize(
+    ("failures", "reason", "rank"),
+    [
+        pytest.param([noted(1, 0), noted(2, 214)], "DeviceFailed", 2, id="a broken device, though another rank fell"),
+        pytest.param([noted(1, 0), noted(2, 710)], "WorkerFailed", 1, id="an assertion of a kernel is the program's"),
+        pytest.param([noted(1, 2), noted(2, 0)], "WorkerFailed", 1, id="so is too little memory"),
+    ],
+)
+def test_a_broken_device_is_a_fault_of_the_node(failures: list[WorkerFailure], reason: str, rank: int) -> None:
+    message = explain_failures(failures)
+    assert (message.reason, message.rank) == (reason, rank)
 
 
 @pytest.mark.parametrize(

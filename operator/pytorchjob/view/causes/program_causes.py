@@ -132,6 +132,19 @@ UNFIT = Cause(
         Remedy("docs/doctor.md explains each check, and how to switch it off."),
     ),
 )
+DEVICE = Cause(
+    "DeviceFailed",
+    Symptom.CRASHING,
+    "The container ends with code 200, `DeviceFailed`.",
+    "A device of the node of {pod} is broken: {words}",
+    (
+        Remedy(
+            "The operator replaces the pod, and prefers another node for it. See which node it was.",
+            "kubectl get pytorchjob {job} -n {namespace} -o jsonpath='{{.status.unfitPods}}'",
+        ),
+        Remedy("Take the node out of use (`kubectl cordon`), and check its devices: `dmesg`, `nvidia-smi -q`."),
+    ),
+)
 SETUP = Cause(
     "BadSetup",
     Symptom.CRASHING,
@@ -280,6 +293,7 @@ ROWS = (
     NO_GPU,
     WRONG_NPROC,
     UNFIT,
+    DEVICE,
     SETUP,
     USAGE,
     SHARED_MEMORY,

@@ -82,6 +82,7 @@ _AGENTS: Mapping[str, Cause] = {
     ExitReason.BAD_SETUP: causes.SETUP,
     ExitReason.BAD_USAGE: causes.USAGE,
     ExitReason.PREFLIGHT_FAILED: causes.UNFIT,
+    ExitReason.DEVICE_FAILED: causes.DEVICE,
     ExitReason.WORKER_FAILED: causes.EXIT_CODE,
 }
 """What the reason of an agent's end means, if its text means nothing."""

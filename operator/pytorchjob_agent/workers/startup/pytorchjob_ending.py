@@ -23,6 +23,7 @@ ENDS = "PYTORCHJOB_ENDS"  # a folder for notes, where no agent starts the worker
 _ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 _NOTING = "PYTORCHJOB_NOTING"
 """The process that notes its end, and where: programs that it starts inherit this, and note nothing."""
+_ACCELERATOR = "torch.AcceleratorError"
 _ELSEWHERE = "Original Traceback (most recent call last):"
 """How torch begins with the traceback of another process."""
 _MOST_TEXT = 16 * 1024
@@ -116,9 +117,16 @@ def _describe(error: Exception) -> "dict[str, object]":
     return {
         "errors": [_qualified(type(each)) for each in (*chain[:3], *chain[3:][-1:])],
         "raised_in": raised_in,
+        "device_error": next(filter(None, map(_device_error, chain)), 0),
         "message": _summary("".join(traceback.format_exception_only(error))),
         "traceback": "".join(traceback.format_exception(error))[-_MOST_TEXT:],
     }
+
+
+def _device_error(error: BaseException) -> int:
+    """Return the number that CUDA or HIP has for the error; 0: it is none of theirs, or torch does not tell it."""
+    number = getattr(error, "error_code", None) if _qualified(type(error)) == _ACCELERATOR else None
+    return number if isinstance(number, int) else 0
 
 
 def _module(trace: TracebackType) -> str:
