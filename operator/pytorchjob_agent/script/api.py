@@ -111,19 +111,32 @@ def _greatest(numbers: list[int]) -> list[int]:
     if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() < 2:
         return numbers
     torch: Any = sys.modules["torch"]
-    shared = torch.tensor(numbers, dtype=torch.int64, device=_device(torch, dist))
-    dist.all_reduce(shared, op=dist.ReduceOp.MAX)
+    group, device = _place(torch, dist)
+    shared = torch.tensor(numbers, dtype=torch.int64, device=device)
+    dist.all_reduce(shared, op=dist.ReduceOp.MAX, group=group)
     return [int(number) for number in shared.tolist()]
 
 
-def _device(torch: Any, dist: Any) -> Any:
-    """Return the device on which the default group reduces: the CPU if possible, to bypass the GPU's queue."""
+_own: tuple[Any, Any] | None = None
+"""The default process group, and a group of the same ranks that reduces on the CPU."""
+
+
+def _place(torch: Any, dist: Any) -> tuple[Any, Any]:
+    """Return the group in which the ranks agree, and its device: the CPU if possible.
+
+    On a GPU each answer would wait for all queued kernels. All ranks call this equally often, so they can make a group.
+    """
+    global _own
     config = str(dist.distributed_c10d.get_backend_config())
     if any(f"cpu:{name}" in config for name in ("gloo", "mpi", "ucc")):
-        return "cpu"
+        return None, "cpu"
+    if dist.is_gloo_available():
+        if _own is None or _own[0] is not dist.group.WORLD:
+            _own = dist.group.WORLD, dist.new_group(backend="gloo")
+        return _own[1], "cpu"
     if torch.cuda.is_available():
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device(config.partition(":")[0])
+        return None, torch.device("cuda", torch.cuda.current_device())
+    return None, torch.device(config.partition(":")[0])
 
 
 _script: Script | None = None

@@ -199,12 +199,12 @@ with t._script._lock:
 # Real groups: two processes of gloo, each with the progress file of an agent of its own.
 
 
-def member(rank: int, path: str, store: str, asked: int, results: Any) -> None:
+def member(rank: int, path: str, store: str, asked: int, backend: str, results: Any) -> None:
     """Train a little; at step 3 the agent of one rank asks; say at which steps the answers were True."""
     import torch.distributed as dist
 
     os.environ[PROGRESS] = path
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=2)
     saved, stopped = [], []
     for step in range(8):
         if step == 3 and rank == asked:
@@ -228,15 +228,24 @@ def _ask(path: str) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("asked", [0, 1])
-def test_all_ranks_see_one_ranks_request_at_the_same_step(tmp_path: Path, asked: int) -> None:
+@pytest.mark.parametrize(
+    ("asked", "backend"),
+    [
+        pytest.param(0, "gloo", id="rank 0"),
+        pytest.param(1, "gloo", id="rank 1"),
+        pytest.param(1, "cuda:gloo", id="a default group for GPUs alone"),
+    ],
+)
+def test_all_ranks_see_one_ranks_request_at_the_same_step(tmp_path: Path, asked: int, backend: str) -> None:
     pytest.importorskip("torch")
     files = ProgressFiles(tmp_path, 2)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     paths = [files.env(rank)[PROGRESS] for rank in range(2)]
     store = str(tmp_path / "store")
-    members = [context.Process(target=member, args=(rank, paths[rank], store, asked, results)) for rank in range(2)]
+    members = [
+        context.Process(target=member, args=(rank, paths[rank], store, asked, backend, results)) for rank in range(2)
+    ]
     for one in members:
         one.start()
     found = sorted(results.get(timeout=100) for _ in members)
