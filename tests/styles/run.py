@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -86,6 +87,8 @@ class Disturbed:
         self.job, self.style, self.random = job, STYLES[style], random.Random(seed)
         self.outcome = Outcome(style, seed)
         self._uids = dict.fromkeys(range(self.style.world), "u")
+        self._gone: Counter[int] = Counter()
+        """Of `_saved`, what an earlier fault has cost: no later start can be from it."""
         self._stop = job.folder / "stop"
         # Five kills within seconds of five starts look like an error that repeats: these workers report no steps.
         job.policy, job.expected = Policy(self.style.world, self.style.world, early_errors=10**6), {}
@@ -125,6 +128,10 @@ class Disturbed:
         """The same for all pods."""
         return [record for index in range(self.style.world) for record in self.records(index, kind)]
 
+    def _saved(self) -> Counter[int]:
+        """How often each step was saved, by any rank."""
+        return Counter(record["step"] for record in self.all("saved"))
+
     def _newest(self, kind: str = "step") -> int:
         return max((record["step"] for record in self.all(kind)), default=0)
 
@@ -161,7 +168,7 @@ class Disturbed:
         """One fault at a random moment, and the start after it."""
         fault = self._fault()
         index = fault.index
-        fault.step, finished = self._newest(), sorted({record["step"] for record in self.all("saved")})
+        fault.step, finished = self._newest(), sorted(self._saved() - self._gone)
         before, rank, refused = sizes(self.memory(index)), self.records(index, "start")[-1]["rank"], self._refusal()
         if fault.kind == "pod":
             end(self.job.pods[index])
@@ -172,12 +179,14 @@ class Disturbed:
             with suppress(ProcessLookupError):
                 os.kill(self.records(index, "start")[-1]["pid"], signal.SIGKILL)
         self.outcome.faults.append(fault)
-        starts = self._started()
+        starts, saved = self._started(), self._saved()
         found = (
             next((each["files"] for each in starts if each["rank"] == rank), {}) if fault.kind == "worker" else before
         )
         if not self.outcome.wrong:
             self._judge(fault, starts[0]["steps"]["model"], finished)
+            newer = {step: times for step, times in saved.items() if step > (fault.loaded or 0)}
+            self._gone.update(Counter(newer) - self._gone)
             lost = [name for name in self.style.keeps if found.get(name, -1) < before.get(name, -1)]
             self.outcome.wrong += [f"gone: the script's own {name}" for name in lost]
         if self.outcome.wrong:
