@@ -21,6 +21,7 @@ LEASE = ("tests/kube/test_lease.py", "tests/kube/test_lease_terms.py")
 STANDING = ("tests/agent/rendezvous/test_session.py", "tests/agent/rendezvous/test_session_standing.py")
 COLLECTIVES = "tests/agent/contract/test_collectives.py"
 DEVICE = "a bad GPU ended the job"
+GROWS = "a script that does not poll lost its steps when a pod joined"
 HANG = "the rank at fault by the order of collectives"
 WHY = "planted before the parts of the house were moved"
 
@@ -272,5 +273,21 @@ DEFECTS: Sequence[Planted] = [
         "for known in job.status.unfit_pods or () if known.name == pod and known.node",
         "for known in ()",
         ("tests/plan/test_failing_nodes.py",),
+    ),
+    Planted(
+        "a round that grows throws away what its script has not saved",
+        GROWS,
+        f"{ROUNDS}/growth.py",
+        "    if pace.at >= since:\n",
+        "    if True:\n",
+        ("tests/rounds/test_running.py",),
+    ),
+    Planted(
+        "a round waits for ever for a save that does not come",
+        GROWS,
+        f"{ROUNDS}/growth.py",
+        "min(_LATE * pace.interval, MOST_SECONDS)",
+        "float('inf')",
+        ("tests/rounds/test_running.py",),
     ),
 ]

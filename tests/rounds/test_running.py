@@ -1,6 +1,7 @@
 """While a round runs: failures, pods that are asked to go, newcomers, members that agreed by themselves, the end."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -411,6 +412,63 @@ def test_before_a_round_grows_its_workers_save() -> None:
     assert job.heard(0).kind == "checkpoint"
     job.says(0, Heartbeat(cooperative=True, answered=1))
     assert job.heard(0).kind == "restart"
+
+
+def saves_each(seconds: int, times: int) -> Job:
+    """A job of one pod whose script saves by itself, the last time four seconds ago, with room for another pod."""
+    job = Job(2, min_members=1)
+    job.waits(0)
+    job.passes(30, saves=0)
+    assert job.runs
+    for number in range(1, times + 1):
+        job.passes(seconds, saves=number - 1)
+    job.passes(4, saves=times)
+    return job
+
+
+def test_a_round_whose_script_saves_by_itself_grows_after_its_next_save() -> None:
+    job = saves_each(20, times=2)
+    job.waits(1)
+    assert "will restart with this pod, after its next save" in job.heard(1).reason
+    job.passes(15, saves=2)
+    assert job.runs
+    job.passes(1, saves=3)
+    assert job.runs, "other ranks may still save"
+    job.passes(2, saves=3)
+    assert "pod-1 joined" in job.heard(0).reason
+
+
+@pytest.mark.parametrize(
+    ("beats", "waits"),
+    [
+        pytest.param({"saves": 2}, 36, id="no save comes any more"),
+        pytest.param({"saves": None}, 36, id="its saves are not seen any more"),
+        pytest.param({"saves": 2, "cooperative": True}, 0, id="workers that save on request are asked"),
+    ],
+)
+def test_a_round_does_not_wait_for_a_save_that_does_not_come(beats: dict[str, Any], waits: int) -> None:
+    job = saves_each(20, times=2)
+    job.passes(1, **beats)
+    job.waits(1)
+    told = [job.heard(0).kind]
+    for _ in range(60):
+        job.passes(1, **beats)
+        told.append(job.heard(0).kind)
+    waited = next(second for second, kind in enumerate(told) if kind in ("checkpoint", "restart"))
+    assert abs(waited - waits) <= 2
+
+
+def test_a_round_that_has_not_saved_yet_waits_for_a_script_that_did_before() -> None:
+    job = saves_each(20, times=2)
+    job.fails(0)
+    job.joins(0)
+    job.passes(3, saves=0)
+    assert job.runs
+    job.waits(1)
+    job.passes(10, saves=0)
+    assert job.runs, "what this round has trained is not saved"
+    job.passes(4, saves=1)
+    assert "pod-1 joined" in job.heard(0).reason
 
 
 def test_a_round_that_comes_to_its_end_does_not_grow() -> None:

@@ -21,7 +21,7 @@ from pytorchjob_agent.contract.messages import (
     Unreachable,
 )
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.rounds import budget, formation, rendezvous, shown_progress
+from pytorchjob_operator.rounds import budget, formation, growth, rendezvous, shown_progress
 from pytorchjob_operator.rounds.failures import stored_failure
 from pytorchjob_operator.rounds.phases import Ended, Rendezvous, Running, Stalled, Trigger, Waiting
 from pytorchjob_operator.rounds.plausibility import (
@@ -33,8 +33,6 @@ from pytorchjob_operator.rounds.plausibility import (
 from pytorchjob_operator.rounds.transition import Transition
 from pytorchjob_operator.rounds.values import Member, PastRestart, PlannedRestart, Round
 
-GROW_SECONDS = 1.0
-"""How long a round that can grow waits for more new members after the first one."""
 CHECKPOINT_SECONDS = 60.0
 """How long workers may take to save a checkpoint on request."""
 
@@ -66,6 +64,7 @@ def heartbeat(transition: Transition, member: Member, message: Heartbeat) -> Non
     round_ = transition.state.round
     if round_ is not None and round_.has(member.index):
         shown_progress.record(transition, message)
+        growth.record_save(transition, member, message, round_)
         _record_peers(transition, message, round_)
 
 
@@ -170,8 +169,9 @@ def notify_spares(transition: Transition) -> None:
     elif len(round_.ranks) >= transition.state.policy.max_members:
         words = formation.spare_reason(round_)
     else:
-        words = f"round {round_.id} will restart with this pod"
         since = transition.now if phase.growing_since is None else phase.growing_since
+        later = growth.awaits_save(transition, round_, since)
+        words = f"round {round_.id} will restart with this pod{', after its next save' if later else ''}"
         transition.update(replace(phase, growing_since=since))
     for member in waiting:
         transition.send(member, Hold(words))
@@ -302,7 +302,7 @@ def plan_restart(transition: Transition, phase: Running, reason: str, seconds: f
         deadline, handles = min(phase.planned.deadline, deadline), phase.planned.handles or handles
         transition.update(replace(phase, planned=replace(phase.planned, deadline=deadline, handles=handles)))
         return
-    if seconds <= 0 or not any(_may_save(phase.round, member) for member in transition.state.in_round()):
+    if seconds <= 0 or not any(growth.may_save(phase.round, member) for member in transition.state.in_round()):
         grace = deadline - transition.now if handles else 0.0
         rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, reason, grace=grace)
         return
@@ -311,11 +311,6 @@ def plan_restart(transition: Transition, phase: Running, reason: str, seconds: f
     transition.update(replace(phase, planned=PlannedRestart(reason, deadline, number, handles)))
     for member in transition.state.in_round():
         transition.send(member, Checkpoint(phase.round.id, number, deadline - transition.now, reason))
-
-
-def _may_save(round_: Round, member: Member) -> bool:
-    """True unless its workers do not save on request; in an adopted round the first heartbeat reports that."""
-    return member.cooperative or (round_.adopted and member.replied_at is None)
 
 
 def advance(transition: Transition, phase: Running) -> None:
@@ -328,24 +323,10 @@ def advance(transition: Transition, phase: Running) -> None:
             grace = max(planned.deadline - transition.now, 0.0) if planned.handles else 0.0
             rendezvous.begin(transition, Trigger.MEMBERS_CHANGE, planned.reason, grace=grace)
         return
-    if phase.growing_since is None:
-        return
-    if transition.now - phase.growing_since < GROW_SECONDS and _more_may_come(transition, phase.round):
-        return
-    phase = replace(phase, growing_since=None)
-    transition.update(phase)
-    state, round_ = transition.state, phase.round
-    new = [member.pod for member in state.members.values() if member.waiting and not round_.has(member.index)]
-    if new and len(round_.ranks) < state.policy.max_members:
+    if new := growth.newcomers(transition, phase):
+        phase = replace(phase, growing_since=None)
+        transition.update(phase)
         plan_restart(transition, phase, f"{', '.join(new[:3])} joined", CHECKPOINT_SECONDS)
-
-
-def _more_may_come(transition: Transition, round_: Round) -> bool:
-    """True if a healthy pod of the job neither takes part nor waits yet."""
-    state = transition.state
-    there = {member.index for member in state.members.values() if member.waiting}
-    there.update(index for index in round_.ranks if index is not None)
-    return any(index not in there and not pod.succeeded and not pod.problem for index, pod in state.pods.items())
 
 
 def unreachable(transition: Transition, member: Member, message: Unreachable) -> None:

@@ -14,6 +14,7 @@ from pytorchjob_operator.rounds.values import (
     PastRestart,
     Policy,
     Round,
+    SavePace,
     SaveRequest,
     SilentAgent,
     Threat,
@@ -66,6 +67,8 @@ class JobState:
     """The request to save that the workers have not answered yet."""
     save_requested_at: float | None = None
     """When the workers were last asked to save while training continues."""
+    save_pace: SavePace | None = None
+    """How the script saves by itself. None: no such save was seen."""
     own_times: RoundTimes = field(default_factory=RoundTimes)
     """What the workers spend outside collectives, in one round."""
 

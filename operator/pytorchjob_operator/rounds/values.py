@@ -81,6 +81,15 @@ class ShownProgress:
     """Steps per second. 0: unknown."""
 
 
+class SavePace(NamedTuple):
+    """How a script saves by itself, as its workers measure it."""
+
+    at: float
+    """When the last save was seen."""
+    interval: float
+    """Seconds between the save before it, or the start of the round, and that one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """An agent that has sent a hello."""
@@ -113,6 +122,8 @@ class Member:
     """The last checkpoint request that all its workers have answered."""
     saves_on_request: bool = False
     """True if its workers have polled for requests to save, and its agent knows requests after which they continue."""
+    saves: int = 0
+    """Saves that its script has made by itself in this round."""
     step: int | None = None
     total: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
