@@ -52,7 +52,7 @@ def test_the_callers_own_coordinator_is_not_the_replicas() -> None:
     assert "PYTORCHJOB_COORDINATOR" not in translated(shell={"PYTORCHJOB_COORDINATOR": "a:1"}).env
 
 
-@pytest.mark.parametrize("name", ["PYTORCHJOB_CACHES", "PYTORCHJOB_CHECKPOINT"])
+@pytest.mark.parametrize("name", ["PYTORCHJOB_CACHES", "PYTORCHJOB_CHECKPOINT", "PYTORCHJOB_GPUS"])
 def test_replicas_of_one_machine_share_its_directories(name: str) -> None:
     given = [{"name": name, "value": "{}"}, {"name": "OTHER", "value": "1"}]
     found = translated(env=given).env

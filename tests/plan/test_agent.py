@@ -197,6 +197,23 @@ def test_what_the_job_says_of_the_agent(policy: dict[str, Any], expected: dict[s
     assert {name: value for name, value in found.items() if name not in plain} == expected
 
 
+@pytest.mark.parametrize(
+    ("limits", "gpus"),
+    [
+        ({}, None),
+        ({"cpu": 4}, None),
+        ({"nvidia.com/gpu": 8}, "8"),
+        ({"amd.com/gpu": "2"}, "2"),
+        ({"nvidia.com/mig-1g.10gb": 2}, None),
+        ({"nvidia.com/gpu": "many"}, None),
+    ],
+    ids=str,
+)
+def test_the_agent_knows_how_many_gpus_its_container_should_have(limits: dict[str, Any], gpus: str | None) -> None:
+    given = template(resources={"limits": limits})
+    assert env(template=given, agent={}).get("PYTORCHJOB_GPUS") == gpus
+
+
 def test_the_users_own_variable_wins() -> None:
     given = template({"name": "PYTORCHJOB_PREFLIGHT", "value": "off"})
     assert env(template=given, agent={"preflight": "Fail"})["PYTORCHJOB_PREFLIGHT"] == "off"

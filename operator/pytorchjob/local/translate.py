@@ -30,6 +30,8 @@ _CRASHES = "PYTHONFAULTHANDLER"
 """Python prints where a program was that crashes in native code."""
 _LOCAL_ADDR = "PET_LOCAL_ADDR"
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_NOT_HERE = (CHECKPOINT, CACHES, environment.GPUS)
+"""Variables that mean nothing here: replicas share this machine's directories, and it may have fewer GPUs, or none."""
 _LOOPBACK_INTERFACE = "lo0" if sys.platform == "darwin" else "lo"
 
 _OF_A_JOB = re.compile(
@@ -122,8 +124,8 @@ def _given_env(pod: Mapping[str, Any], container: Mapping[str, Any], machine: Lo
     }
     for variable in container.get("env") or ():
         name, source = variable["name"], variable.get("valueFrom") or {}
-        if name in (CHECKPOINT, CACHES):
-            continue  # the replicas of a machine share its directories: there is nothing to copy
+        if name in _NOT_HERE:
+            continue
         if not source:
             text = _here(expand(str(variable.get("value") or ""), env), machine)
             for directory, local in directories.items():

@@ -42,6 +42,7 @@ PREFLIGHT = "PYTORCHJOB_PREFLIGHT"  # warn, fail or off; PYTORCHJOB_PREFLIGHT_<C
 START_MODE = "PYTORCHJOB_START_MODE"  # cold, warm or auto
 OBSERVE_PROGRESS = "PYTORCHJOB_OBSERVE_PROGRESS"  # 0: progress comes from calls of progress() alone
 FIND_STRAGGLERS = "PYTORCHJOB_FIND_STRAGGLERS"  # 0: no rank is measured, and none is named as slow
+GPUS = "PYTORCHJOB_GPUS"  # how many GPUs the container's limits ask for; unset: none, or parts of GPUs
 PRELOAD = "PYTORCHJOB_PRELOAD"  # modules that the fork server imports beside torch, separated by commas
 NODE = "PYTORCHJOB_NODE"  # the name of the pod's node: copies of checkpoints go to other nodes first
 METRICS_PORT = "PYTORCHJOB_METRICS_PORT"  # where Prometheus reads the agent's metrics; unset: nowhere

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pytorchjob_agent.contract.environment import (
+    GPUS,
     MASTER_ADDR,
     MASTER_PORT,
     PET_MASTER_ADDR,
@@ -93,15 +94,18 @@ def _torch(facts: Facts) -> CheckResult:
 
 
 def _gpus(facts: Facts) -> CheckResult:
-    """Fail if GPUs are requested, by `gpu` or by a variable that assigns some, and there are too few."""
+    """Fail if GPUs are requested, by `gpu`, by a variable that assigns some or by limits, and there are too few."""
     torch, nproc = facts.torch, facts.nproc
     if torch.version is None:
         return CheckResult("unknown without torch")
     found = f"{torch.visible} visible, {_processes(nproc)}" if torch.kind else "a build of torch for CPUs"
-    variable = _assigning_variable(facts)
+    variable, limit = _assigning_variable(facts), facts.env.get(GPUS, "")
     asked = facts.request.nproc == "gpu" or variable
-    few = bool(asked) and torch.visible < (nproc or 1)
+    # Processes that share a GPU see fewer than the limit has.
+    lost = not torch.visible and limit.isdecimal() and _CUDA_DEVICES not in facts.env and facts.request.nproc != "cpu"
+    few = lost or (bool(asked) and torch.visible < (nproc or 1))
     by = f"{variable} assigns GPUs" if variable else "--nproc-per-node is gpu"
+    by = f"resources.limits has {limit} GPUs" if lost else by
     why = f" ({torch.problem})" if torch.problem else ""
     processes = "" if facts.request.nproc == "gpu" else f" for {_processes(nproc)}"
     return _result(

@@ -26,6 +26,7 @@ def test_facts_that_nobody_could_read_break_no_check(name: str) -> None:
     assert FIND[name](Facts(request=RunRequest("npu"))).found is not None
 
 
+LIMIT = {"PYTORCHJOB_GPUS": "8"}
 WRONG = [
     ("contract", facts(contract="PET_NNODES: 'x' is not N"), "PET_NNODES: 'x'", "a variable of the operator's"),
     ("contract", facts("0"), "0 processes per node: expected at least 1", "no process at all"),
@@ -51,6 +52,8 @@ WRONG = [
         "sees 0 for 1 process ->",
         "a broken driver",
     ),
+    ("gpus", facts("8", LIMIT, torch=NO_GPU), "limits has 8 GPUs, but torch 2.15.0 sees 0", "a broken driver"),
+    ("gpus", facts("auto", LIMIT, torch=CPU_BUILD), "torch 2.15.0+cpu sees 0", "GPUs, and an image for CPUs"),
     ("gpus", facts("gpu", torch=replace(NO_GPU, problem="odd")), "sees 0 (odd)", "torch says why"),
     ("gpus", facts("gpu", torch=NO_GPU), "PYTORCHJOB_PREFLIGHT_GPUS=warn", "the way out is named"),
     ("devices", facts("3"), "3 processes share 2 devices", "more processes than devices"),
@@ -147,6 +150,9 @@ RIGHT = [
     ("gpus", facts("4", {"NVIDIA_VISIBLE_DEVICES": "all"}, torch=NO_GPU), "`all` of an image is no request"),
     ("gpus", facts("4", {"NVIDIA_VISIBLE_DEVICES": "void"}, torch=NO_GPU), "nor is `void`"),
     ("gpus", facts("auto", {"CUDA_VISIBLE_DEVICES": "0,1"}), "auto takes what there is"),
+    ("gpus", facts("2", LIMIT), "fewer than the limit: they may be shared"),
+    ("gpus", facts("4", {**LIMIT, "CUDA_VISIBLE_DEVICES": ""}, torch=NO_GPU), "switched off in spite of the limit"),
+    ("gpus", facts("cpu", LIMIT, torch=NO_GPU), "a process for each core was asked for"),
     ("gpus", facts("cpu", {"CUDA_VISIBLE_DEVICES": "0,1"}), "a process for each core, beside GPUs"),
     ("gpus", facts("3", {"NVIDIA_VISIBLE_DEVICES": "MIG-1,MIG-2,MIG-3"}), "slices, of which torch sees one"),
     ("gpus", facts("gpu", torch=Torch(problem="none")), "without torch that is the failure"),

@@ -16,6 +16,7 @@ from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import (
     FENCE,
     FIND_STRAGGLERS,
+    GPUS,
     GRACE,
     NODE,
     OBSERVE_PROGRESS,
@@ -31,6 +32,7 @@ from pytorchjob_operator.model import AgentPolicy, ElasticPolicy, PyTorchJob, ma
 from pytorchjob_operator.names import Reason
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan import cache_volume, checkpoint_memory, credential, replicas
+from pytorchjob_operator.plan.environment import nproc
 from pytorchjob_operator.plan.replicas import Replica
 
 _CHOICES = (PET_RDZV_BACKEND, PET_RDZV_ENDPOINT, coordinator_endpoint.COORDINATOR)
@@ -76,6 +78,8 @@ def variables(job: PyTorchJob, replica: Replica, options: Options) -> list[Varia
     given, at = own_names(template), coordinator(job, template, options)
     endpoint = [] if at is None else _endpoint(job, replica, at)
     settings = [*_settings(job.spec.agent or AgentPolicy()), *([] if at is None else _grace(template))]
+    if at is not None and (gpus := nproc.gpus(template)):
+        settings.append({"name": GPUS, "value": str(gpus)})
     if keeps_caches(job, template, options):
         settings.append({"name": CACHES, "value": cache_volume.rules(template).to_json()})
     return [*endpoint, *(setting for setting in settings if setting["name"] not in given)]

@@ -12,6 +12,7 @@ from typing import Any
 from pytorchjob_operator.model import main_container
 from pytorchjob_operator.plan import quantity
 
+_WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 COUNTED_BY_TORCH = ("nvidia.com/*", "amd.com/*")
 ACCELERATORS = (
     "habana.ai/gaudi",
@@ -65,6 +66,12 @@ def per_node(given: str | None, template: dict[str, Any], accelerators: Iterable
         return given
     cpus = _whole(limits.get("cpu"))
     return str(cpus) if given in _BY_CPUS and cpus else given
+
+
+def gpus(template: dict[str, Any]) -> int:
+    """Return how many whole GPUs the container's limits ask for; shared ones may be fewer than that."""
+    limits = ((main_container(template) or {}).get("resources") or {}).get("limits") or {}
+    return sum(_whole(limits.get(key)) for key in _WHOLE_GPUS)
 
 
 def _may_train(key: str) -> bool:
