@@ -58,6 +58,7 @@ def test_only_a_port_is_bounded_as_a_port(name: str, value: int) -> None:
         pytest.param("PYTORCHJOB_WORKERS", "9" * 5000, "a number from 1", id="more digits than int() reads"),
         pytest.param("PYTORCHJOB_MAX_IN_FLIGHT", "٣", "a number from 1", id="digits of another script"),
         pytest.param("PYTORCHJOB_LEADER_ELECT", "yes", "true, false", id="a switch that is neither"),
+        pytest.param("PYTORCHJOB_NODE_CONDITIONS", "Bad", "not Type=True", id="a condition without status"),
         pytest.param("PYTORCHJOB_LOG_LEVEL", "LOUD", "DEBUG, INFO, WARNING, ERROR", id="an unknown level"),
         pytest.param("PYTORCHJOB_LOG_FORMAT", "xml", "text, json", id="an unknown format"),
     ],

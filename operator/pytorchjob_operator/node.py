@@ -4,7 +4,7 @@ A scheduler puts no pod onto a node with a taint that the pod does not tolerate.
 autoscaler, a spot notice, an upgrade or a repair wants the pods to go. This holds for taints of any name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -33,11 +33,16 @@ NOTICES = frozenset(
 """Taints that announce the end of a node. It takes the pods with it that tolerate every taint."""
 _SOFT = "PreferNoSchedule"
 _EVICTS = "NoExecute"
-_BAD = (
-    ("VMEventScheduled", "True"),  # AKS: the machine is about to be rebooted, moved or reclaimed
-    ("KernelDeadlock", "True"),  # node-problem-detector
-    ("ReadonlyFilesystem", "True"),
-    ("AcceleratedHardwareReady", "False"),  # the EKS node monitoring agent: a GPU is broken
+_BAD = frozenset(
+    {
+        "VMEventScheduled=True",  # AKS: the machine is about to be rebooted, moved or reclaimed
+        "GPUMissing=True",  # AKS
+        "AcceleratedHardwareReady=False",  # the EKS node monitoring agent: a GPU is broken
+        "NebiusGPUError=True",
+        "NebiusBootDiskIOError=True",
+        "KernelDeadlock=True",  # node-problem-detector
+        "ReadonlyFilesystem=True",
+    }
 )
 """Conditions, with the status that announces the loss of a node's pods. Types have no common polarity."""
 _LONGEST = 200
@@ -120,8 +125,8 @@ class Node:
     owner_uid: str | None = None
 
     @classmethod
-    def from_api(cls, obj: Json) -> "Node":
-        """Read an API object."""
+    def from_api(cls, obj: Json, conditions: Collection[str] = ()) -> "Node":
+        """Read an API object; `conditions` announce a loss beside the known ones, as `type=status`."""
         meta, spec = obj["metadata"], obj.get("spec") or {}
         taints = tuple(map(_taint, spec.get("taints") or ()))
         return cls(
@@ -130,7 +135,7 @@ class Node:
             resource_version=int(meta.get("resourceVersion") or 0),
             cordoned=bool(spec.get("unschedulable")) or any(taint.key == names.TAINT_UNSCHEDULABLE for taint in taints),
             taints=_shared_taints(taints),
-            condition=_bad_condition((obj.get("status") or {}).get("conditions") or ()),
+            condition=_bad_condition((obj.get("status") or {}).get("conditions") or (), conditions),
             zone=intern(str((meta.get("labels") or {}).get(names.LABEL_ZONE) or "")[:_LONGEST]),
         )
 
@@ -187,7 +192,7 @@ def _shared_tolerations(tolerations: tuple[Toleration, ...]) -> tuple[Toleration
     return tolerations
 
 
-def _bad_condition(conditions: Any) -> str:
+def _bad_condition(found: Any, more: Collection[str]) -> str:
     """Return the first such condition. Its message may change all the time, so it is left out."""
-    known = ((entry.get("type"), entry.get("status")) for entry in conditions)
-    return next((f"{kind}={status}" for kind, status in known if (kind, status) in _BAD), "")
+    known = (f"{entry.get('type')}={entry.get('status')}" for entry in found)
+    return next((condition for condition in known if condition in _BAD or condition in more), "")

@@ -12,6 +12,7 @@ PREFIX = "PYTORCHJOB_"
 OWN_PREFIX = PREFIX + "OPERATOR_"
 _MOST = 999_999_999
 _MOST_PORTS = 65535
+_CONDITION = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?=(True|False|Unknown)")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]{2,45}\]")
 
 
@@ -48,6 +49,13 @@ class Settings:
     watch_nodes: bool = field(
         default=True,
         metadata={"help": "Whether to watch nodes for what announces the loss of pods; needs list and watch on nodes"},
+    )
+    node_conditions: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "help": "Conditions of nodes that announce the loss of their pods, in addition to the known ones, as"
+            " Type=Status"
+        },
     )
     gang_scheduler: str = field(
         default="",
@@ -105,6 +113,8 @@ class Settings:
         settings = cls(**given)
         if settings.coordinator:
             _address(variable("coordinator_address"), settings.coordinator_address)
+        for condition in settings.node_conditions:
+            _condition(variable("node_conditions"), condition)
         _choice(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
         _choice(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
         return settings
@@ -134,6 +144,11 @@ def _address(name: str, text: str) -> None:
         raise OperatorError(
             f"{name}: {text[:300]!r} is not host:port; set it to the address at which agents reach the operator"
         )
+
+
+def _condition(name: str, text: str) -> None:
+    if not _CONDITION.fullmatch(text):
+        raise OperatorError(f"{name}: {text[:300]!r} is not Type=True, Type=False or Type=Unknown")
 
 
 def _parse(name: str, text: str, default: object, bounds: tuple[int, int]) -> object:

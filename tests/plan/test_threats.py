@@ -1,5 +1,6 @@
 """Which pods may be lost soon, by what their node or their own status announces."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,11 +21,16 @@ ANY = {"operator": "Exists"}
 Object = dict[str, Any]
 
 
-def node(*taints: Object, cordoned: bool = False, condition: tuple[str, str] = ("Ready", "True")) -> Node:
+def node(
+    *taints: Object,
+    cordoned: bool = False,
+    condition: tuple[str, str] = ("Ready", "True"),
+    known: Sequence[str] = (),
+) -> Node:
     kind, status = condition
     spec = {"taints": list(taints), **({"unschedulable": True} if cordoned else {})}
     conditions = [{"type": "Ready", "status": "True"}, {"type": kind, "status": status, "message": "now"}]
-    return Node.from_api({"metadata": {"name": "n1"}, "spec": spec, "status": {"conditions": conditions}})
+    return Node.from_api({"metadata": {"name": "n1"}, "spec": spec, "status": {"conditions": conditions}}, known)
 
 
 def pod(*tolerations: Object, phase: str = "Running", deleted: bool = False, **status: Any) -> Pod:
@@ -91,6 +97,16 @@ def threat(of: Pod, *marked: Node) -> str:
             id="a broken GPU, by the node's monitor",
         ),
         pytest.param(node(condition=("AcceleratedHardwareReady", "True")), [], "", id="a healthy GPU"),
+        pytest.param(
+            node(condition=("NebiusGPUError", "True")), [], "its node n1 reports NebiusGPUError=True", id="a broken one"
+        ),
+        pytest.param(node(condition=("GpuBad", "True")), [], "", id="a condition that nobody knows"),
+        pytest.param(
+            node(condition=("GpuBad", "True"), known=["GpuBad=True"]),
+            [],
+            "its node n1 reports GpuBad=True",
+            id="a condition of the cluster's own",
+        ),
     ],
 )
 def test_what_a_node_announces(marked: Node, tolerations: list[Object], reason: str) -> None:

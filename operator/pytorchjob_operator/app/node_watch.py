@@ -7,7 +7,8 @@ is announced, zones are those that pods have as labels, and everything else work
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from itertools import count
 
 from pytorchjob_operator.errors import ApiError
@@ -48,9 +49,14 @@ class NodeWatch:
     """Fills a NodeStore; `on_change` is called with the names of the nodes that `on_marked` names."""
 
     def __init__(
-        self, client: ApiClient, on_change: Callable[[frozenset[str]], None], ask_again: Backoff = ASK_AGAIN
+        self,
+        client: ApiClient,
+        on_change: Callable[[frozenset[str]], None],
+        ask_again: Backoff = ASK_AGAIN,
+        conditions: Collection[str] = (),
     ) -> None:
         self._client = client
+        self._conditions = conditions
         self._ask_again = ask_again
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
@@ -67,7 +73,8 @@ class NodeWatch:
         await self._wanted.wait()
         scope = Scope(NODES)
         await self._until_allowed(scope)
-        await Reflector(self._client, scope, self.store, Node.from_api, _SETTINGS).run()
+        read = partial(Node.from_api, conditions=self._conditions)
+        await Reflector(self._client, scope, self.store, read, _SETTINGS).run()
 
     async def _until_allowed(self, scope: Scope) -> None:
         for attempt in count():

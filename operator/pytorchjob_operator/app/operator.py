@@ -87,7 +87,7 @@ class Operator:
         self.recorder = Recorder(self.writer, Reporter(names.CONTROLLER, identity), self._clock, now)
         self.reflectors = tuple(self._reflectors())
         applier = Applier(self.writer, self.caches, FairGate(settings.max_in_flight))
-        self.node_watch = NodeWatch(self.client, self._nodes_changed)
+        self.node_watch = NodeWatch(self.client, self._nodes_changed, conditions=settings.node_conditions)
         self.caches.nodes = self.node_watch.store
         self.children = ChildWatch(self.client, self.caches, settings.namespaces, self._reconcile_all)
         self._counts = JobCounts(metrics, self.caches.pods, self._has_lead)
