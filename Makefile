@@ -44,6 +44,14 @@ rights: ## The operator's rights beside its requests in the latest run of `make 
 costs: ## The files and tests that cost most CPU time in the latest run of `make test` (ROWS=)
 	@$(if $(wildcard .venv/bin/python),.venv/bin/python,python3) -m tests.lanes.costs $(ROWS)
 
+GPU_PYTHON ?= python3
+test-gpu: ## What only an NVIDIA GPU shows, with the torch of GPU_PYTHON; without a GPU, the same with gloo (ONLY=, results in out/gpu)
+	@TEST_GPU=1 PYTHONPATH=operator:$(CURDIR)$$($(GPU_PYTHON) -c 'import pydantic' 2>/dev/null || echo :$(CURDIR)/out/gpu/packages) $(GPU_PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir . tests/gpu $(if $(ONLY),-k "$(ONLY)")
+
+gpu-packages: .venv ## What `make test-gpu` needs beside torch and pytest, for a machine without network (GPU_PYTHON_VERSION=)
+	@uv pip install --quiet --target out/gpu/packages --python-version $(or $(GPU_PYTHON_VERSION),3.12) --only-binary :all: \
+		--no-deps -r <(grep -vE '^ ' requirements/dev.txt | grep -oE '^(pydantic|pydantic-core|annotated-types|typing-extensions|typing-inspection|cryptography|cffi|pycparser|hypothesis|sortedcontainers|pyyaml|pytest-timeout)==[^ ;]+')
+
 test-attacks: .venv ## Attacks, and what a bystander notices of each (SAMPLES=; KEEP=1: into benchmarks/ and docs/attacks.md)
 	ATTACK_SAMPLES=$(or $(SAMPLES),200) ATTACK_KEEP=$(KEEP) pytest tests/attacks
 
@@ -167,4 +175,4 @@ torch-oldest: .venv ## The oldest torch that is supported, into the cache (4 GB;
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: run pictures transcript check-site site test prepare test-long rights costs test-attacks simulate planted check unit e2e bench bench-recovery generate pod-template-schema verify lock clean libraries torch-oldest help
+.PHONY: run pictures transcript check-site site test prepare test-long test-gpu gpu-packages rights costs test-attacks simulate planted check unit e2e bench bench-recovery generate pod-template-schema verify lock clean libraries torch-oldest help
