@@ -74,14 +74,22 @@ def test_a_torchrun_whose_workers_are_done_starts_again_in_place_when_another_me
 
 
 _TOGETHER = """
-import os, pathlib, sys, time
+import atexit, os, pathlib, sys, time
 
 rank, folder = int(os.environ["RANK"]), pathlib.Path(sys.argv[1]).parent
-(folder / f"ready-{rank}").touch()
+(folder / f"new-{rank}").write_text(str(os.getpid()))
+(folder / f"new-{rank}").rename(folder / f"ready-{rank}")
 while not all((folder / f"ready-{other}").exists() for other in range(2)):
     time.sleep(0.001)
 time.sleep(0.05 * rank)
+
+def wait():  # its error comes first, and its end last: no torchrun is told to stop before both have failed
+    other = pathlib.Path("/proc", (folder / "ready-1").read_text(), "stat")
+    while other.exists() and other.read_text().rpartition(")")[2].split()[0] not in "ZX":
+        time.sleep(0.001)
+
 if rank == 0:
+    atexit.register(wait)
     raise ConnectionResetError("a peer is gone")
 FAILS
 """
