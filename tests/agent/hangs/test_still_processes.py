@@ -199,8 +199,8 @@ def test_no_hang(start: Start, code: str) -> None:
 
 
 RECORDS = """import types
-from pytorchjob_agent.workers.startup.pytorchjob_recorder import RECORDER, Recorder
-recorder = Recorder(os.environ[RECORDER])
+from pytorchjob_agent.workers.startup.pytorchjob_recorder import RECORDER, CollectiveRecorder
+recorder = CollectiveRecorder(os.environ[RECORDER])
 group = recorder.add("0")
 def begin():
     recorder.begin(group, types.SimpleNamespace(name=types.SimpleNamespace(name="BARRIER"), input_tensors=[]))

@@ -209,7 +209,7 @@ def _watch(module: Any) -> None:
 def _hooks(work: Any) -> _Hooks:
     """Return the hooks of this process, for what the environment has files for."""
     record, own = os.environ.get(_recorder.RECORDER), os.environ.get(OWN_TIME)
-    recorder = _recorder.Recorder(record) if record else None
+    recorder = _recorder.CollectiveRecorder(record) if record else None
     file = _File(own) if own else None
     return _Hooks(
         recorder if recorder is not None and recorder.ours else None,

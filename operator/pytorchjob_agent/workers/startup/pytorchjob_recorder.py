@@ -54,7 +54,7 @@ _POINT_TO_POINT = frozenset({"SEND", "RECV"})
 """Two ranks of a group do these, so they are no place in the group's order."""
 
 
-class Recorder:
+class CollectiveRecorder:
     """The worker's side of the file."""
 
     def __init__(self, path: str) -> None:

@@ -14,7 +14,7 @@ from pytorchjob_agent.workers.startup.pytorchjob_recorder import (
     MOST_GROUPS,
     RECORDER,
     SIZE,
-    Recorder,
+    CollectiveRecorder,
     call,
     moves,
     read,
@@ -33,8 +33,8 @@ def records(tmp_path: Path) -> Recorders:
 
 
 @pytest.fixture
-def recorder(records: Recorders) -> Recorder:
-    return Recorder(records.env(1)[RECORDER])
+def recorder(records: Recorders) -> CollectiveRecorder:
+    return CollectiveRecorder(records.env(1)[RECORDER])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_only_what_all_ranks_must_call_equally_is_kept(name: str, shapes: list[t
     assert call(name, args(name, *shapes, root=2)) == words
 
 
-def test_the_agent_reads_how_far_a_worker_is_in_each_group(records: Recorders, recorder: Recorder) -> None:
+def test_the_agent_reads_how_far_a_worker_is_in_each_group(records: Recorders, recorder: CollectiveRecorder) -> None:
     first, second = recorder.add("0 (default_pg)"), recorder.add("1")
     assert first is not None
     assert second is not None
@@ -70,7 +70,7 @@ def test_the_agent_reads_how_far_a_worker_is_in_each_group(records: Recorders, r
     assert [records.moves(local_rank) for local_rank in (0, 1)] == [(0, 0), (1, 2)]
 
 
-def test_the_last_collectives_are_kept_and_all_are_counted(records: Recorders, recorder: Recorder) -> None:
+def test_the_last_collectives_are_kept_and_all_are_counted(records: Recorders, recorder: CollectiveRecorder) -> None:
     group = recorder.add("0")
     assert group is not None
     for number in range(1, 2 * LAST + 8):
@@ -82,7 +82,7 @@ def test_the_last_collectives_are_kept_and_all_are_counted(records: Recorders, r
     assert len(records.positions(0, 2**62)[0].recent) == 16
 
 
-def test_a_group_that_is_made_again_is_another_one(records: Recorders, recorder: Recorder) -> None:
+def test_a_group_that_is_made_again_is_another_one(records: Recorders, recorder: CollectiveRecorder) -> None:
     for _ in range(MOST_GROUPS):
         recorder.add("0")
     assert recorder.add("0") is None, "there is no place for more groups"
@@ -90,12 +90,12 @@ def test_a_group_that_is_made_again_is_another_one(records: Recorders, recorder:
     assert names[:3] == ["0", "0 #2", "0 #3"]
 
 
-def test_the_first_process_of_a_worker_records(records: Recorders, recorder: Recorder) -> None:
+def test_the_first_process_of_a_worker_records(records: Recorders, recorder: CollectiveRecorder) -> None:
     """A child of the worker, which has its variables, has groups of its own."""
     path = Path(records.env(1)[RECORDER])
     path.write_bytes((1).to_bytes(8, "little") + path.read_bytes()[8:])
     assert recorder.ours
-    assert not Recorder(str(path)).ours
+    assert not CollectiveRecorder(str(path)).ours
 
 
 @given(st.binary(max_size=300))
