@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .fields import MAX_INT, is_int, is_text
 from .reasons import CollectiveFaultKind
 
 MOST_POSITIONS = 64
@@ -17,7 +18,6 @@ MOST_RECENT = 16
 WAITED = 2.0
 """Seconds: ranks that have begun a collective so long ago wait for those that have not."""
 _LONGEST_GROUP, _LONGEST_CALL = 64, 64
-_MAX_INT = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def find_fault(positions: Iterable[GroupPosition], waited: float = WAITED) -> Co
 
 def _waits(group: _Group, seconds: float) -> bool:
     """Return whether the ranks that are the furthest have begun nothing in this group since then."""
-    most = max(position.begun for position in group.values())
+    most = _most(group)
     return min(position.age for position in group.values() if position.begun == most) >= 1000 * seconds
 
 
@@ -118,8 +118,12 @@ def _late(old: Mapping[str, _Group], groups: Mapping[str, _Group]) -> Collective
     return _other_order({rank: inside[rank] for late in missed.values() for rank in late if rank in inside}, groups)
 
 
+def _most(group: _Group) -> int:
+    return max(position.begun for position in group.values())
+
+
 def _behind(group: _Group) -> list[int]:
-    most = max(position.begun for position in group.values())
+    most = _most(group)
     return [rank for rank, position in group.items() if position.begun < most]
 
 
@@ -134,7 +138,7 @@ def _other_order(inside: Mapping[int, str], groups: Mapping[str, _Group]) -> Col
     if len({*inside.values()}) < 2:
         return None
     ranks, name = _fewest(inside)
-    begun = max(position.begun for position in groups[name].values())
+    begun = _most(groups[name])
     own = groups[inside[ranks[0]]][ranks[0]]
     call = _call(groups[name], begun)
     return CollectiveFault(CollectiveFaultKind.OTHER_ORDER, ranks, name, begun, call, own.call(own.begun))
@@ -171,7 +175,7 @@ def some_positions(**more: Any) -> Any:
 
 
 def _count(number: int) -> int:
-    return min(max(number, 0), _MAX_INT)
+    return min(max(number, 0), MAX_INT)
 
 
 def _plain(text: str, limit: int) -> str:
@@ -187,7 +191,7 @@ def _is_one(value: Any) -> bool:
     if not (isinstance(value, list) and len(value) == 6):
         return False
     rank, group, begun, latest, age, recent = value
-    counts = all(type(number) is int and 0 <= number <= _MAX_INT for number in (rank, begun, age))
+    counts = all(map(is_int, (rank, begun, age)))
     texts = isinstance(recent, list) and len(recent) <= MOST_RECENT
     return (
         counts
@@ -199,4 +203,4 @@ def _is_one(value: Any) -> bool:
 
 
 def _is_text(value: Any, limit: int) -> bool:
-    return isinstance(value, str) and len(value) <= limit and value.isascii() and value.isprintable()
+    return is_text(value, limit) and value.isascii() and value.isprintable()

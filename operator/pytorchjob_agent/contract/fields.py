@@ -10,7 +10,7 @@ from typing import Any
 MAX_MEMBERS = 10_000
 MAX_COUNT = 2**31 - 1
 """The most rounds of a term, and of attempts of a round: one each millisecond for three weeks."""
-_MAX_INT = 2**53
+MAX_INT = 2**53
 _MAX_NUMBER = 1e299
 _MAX_TEXTS, _MAX_NUMBERS, _MAX_NAMES = 32, 16, 8
 _NAME_LIMIT, _TEXT_LIMIT = 64, 256
@@ -55,7 +55,8 @@ class RoundId:
 Check = Callable[[Any], bool]
 
 
-def _is_int(value: Any, low: int = 0, high: int = _MAX_INT) -> bool:
+def is_int(value: Any, low: int = 0, high: int = MAX_INT) -> bool:
+    """Return whether it is a whole number within these bounds."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
@@ -64,13 +65,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_round(value: Any) -> bool:
-    if not (isinstance(value, list) and len(value) == 3 and all(_is_int(number) for number in value)):
+    if not (isinstance(value, list) and len(value) == 3 and all(is_int(number) for number in value)):
         return False
     _, number, attempt = value
     return bool(number <= MAX_COUNT and attempt <= MAX_COUNT)
 
 
-def _is_text(value: Any, limit: int) -> bool:
+def is_text(value: Any, limit: int) -> bool:
+    """Return whether it is text of at most so many characters."""
     return isinstance(value, str) and len(value) <= limit
 
 
@@ -97,7 +99,7 @@ def _clean(text: str) -> str:
 def a_text(limit: int = 256, *, keep_end: bool = False, **more: Any) -> Any:
     """Text of at most `limit` characters; a sender cuts longer text, at its beginning if the end matters more."""
     metadata = {
-        "check": lambda value: _is_text(value, limit),
+        "check": lambda value: is_text(value, limit),
         "form": f"text of at most {limit}",
         "read": _clean,
         "bound": lambda value: _clean(cut(value, limit, keep_end=keep_end)),
@@ -106,10 +108,10 @@ def a_text(limit: int = 256, *, keep_end: bool = False, **more: Any) -> Any:
     return field(metadata=metadata, **more)
 
 
-def an_int(low: int = 0, high: int = _MAX_INT, **more: Any) -> Any:
+def an_int(low: int = 0, high: int = MAX_INT, **more: Any) -> Any:
     """A whole number within bounds; a sender sends the bound instead of a number beyond it."""
     metadata = {
-        "check": lambda value: _is_int(value, low, high),
+        "check": lambda value: is_int(value, low, high),
         "form": f"a whole number {low}..{high}",
         "bound": lambda value: min(max(value, low), high),
     }
@@ -134,12 +136,12 @@ def some_ints(**more: Any) -> Any:
     """A list of whole numbers, at most one for each member; a sender drops the rest."""
 
     def check(value: Any) -> bool:
-        return isinstance(value, list) and len(value) <= MAX_MEMBERS and all(_is_int(number) for number in value)
+        return isinstance(value, list) and len(value) <= MAX_MEMBERS and all(is_int(number) for number in value)
 
     def bound(value: Sequence[int]) -> Sequence[int]:
         value = value[:MAX_MEMBERS]
-        if value and (min(value) < 0 or max(value) > _MAX_INT):
-            return [min(max(number, 0), _MAX_INT) for number in value]
+        if value and (min(value) < 0 or max(value) > MAX_INT):
+            return [min(max(number, 0), MAX_INT) for number in value]
         return value
 
     metadata = {
@@ -157,7 +159,7 @@ def some_names(**more: Any) -> Any:
 
     def check(value: Any) -> bool:
         few = isinstance(value, list) and len(value) <= _MAX_NAMES
-        return few and all(_is_text(name, _TEXT_LIMIT) for name in value)
+        return few and all(is_text(name, _TEXT_LIMIT) for name in value)
 
     metadata = {
         "check": check,
@@ -175,8 +177,7 @@ def some_texts(**more: Any) -> Any:
     def check(value: Any) -> bool:
         few = isinstance(value, dict) and len(value) <= _MAX_TEXTS
         return few and all(
-            _is_text(name, _NAME_LIMIT) and (text is None or _is_text(text, _TEXT_LIMIT))
-            for name, text in value.items()
+            is_text(name, _NAME_LIMIT) and (text is None or is_text(text, _TEXT_LIMIT)) for name, text in value.items()
         )
 
     def bound(value: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -201,7 +202,7 @@ def some_numbers(**more: Any) -> Any:
 
     def check(value: Any) -> bool:
         few = isinstance(value, dict) and len(value) <= _MAX_NUMBERS
-        return few and all(_is_text(name, _NAME_LIMIT) and _is_number(number) for name, number in value.items())
+        return few and all(is_text(name, _NAME_LIMIT) and _is_number(number) for name, number in value.items())
 
     def bound(value: Mapping[str, float]) -> dict[str, float]:
         pairs = [(name, number) for name, number in value.items() if len(name) <= _NAME_LIMIT and _is_number(number)]
@@ -239,11 +240,11 @@ def a_round(*, optional: bool = False, **more: Any) -> Any:
     return field(metadata={"check": check, "form": "[term, number, attempt]", "read": read, "bound": bound}, **more)
 
 
-def maybe_int(high: int = _MAX_INT, **more: Any) -> Any:
+def maybe_int(high: int = MAX_INT, **more: Any) -> Any:
     """A count that may be unknown; a sender sends the bound instead of a number beyond it."""
     metadata = {
-        "check": lambda value: value is None or _is_int(value, 0, high),
-        "form": "a whole number or null" if high == _MAX_INT else f"a whole number 0..{high} or null",
+        "check": lambda value: value is None or is_int(value, 0, high),
+        "form": "a whole number or null" if high == MAX_INT else f"a whole number 0..{high} or null",
         "bound": lambda value: None if value is None else min(max(value, 0), high),
     }
     return field(metadata=metadata, **more)

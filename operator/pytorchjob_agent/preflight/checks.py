@@ -104,8 +104,8 @@ def _gpus(facts: Facts) -> CheckResult:
     # Processes that share a GPU see fewer than the limit has.
     lost = not torch.visible and limit.isdecimal() and _CUDA_DEVICES not in facts.env and facts.request.nproc != "cpu"
     few = lost or (bool(asked) and torch.visible < (nproc or 1))
-    by = f"{variable} assigns GPUs" if variable else "--nproc-per-node is gpu"
-    by = f"resources.limits has {limit} GPUs" if lost else by
+    assigned = f"{variable} assigns GPUs" if variable else "--nproc-per-node is gpu"
+    by = f"resources.limits has {limit} GPUs" if lost else assigned
     why = f" ({torch.problem})" if torch.problem else ""
     processes = "" if facts.request.nproc == "gpu" else f" for {_processes(nproc)}"
     return _result(

@@ -276,7 +276,7 @@ class ElasticAgent(LocalElasticAgent):
         self._own = own
         say(f"{own.reason}: rank {own.rank}: {own.message}")
         if fault is not None:
-            say(f"rank {fault.ranks[0]}: {collective_words(fault)}")
+            say(f"rank {own.rank}: {collective_words(fault)}")
         if step.by_members and (why := self._why_repeated(own, found_at)):
             self._end(replace(own, message=f"{own.message}. {why}"))
             return True

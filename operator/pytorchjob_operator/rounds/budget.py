@@ -54,14 +54,19 @@ class FailureVerdict:
 
 def root_cause(failures: Sequence[Failure]) -> Failure:
     """Return the failure that caused the others, with the rank at fault."""
+    return _blamed(failures)[0]
+
+
+def _blamed(failures: Sequence[Failure]) -> tuple[Failure, CollectiveFault | None]:
+    """Return that failure, and the collective that its rank kept from ending, if nothing else explains it."""
     first = choose(failures, lambda failure: failure.evidence)
     fault = _collective_fault(failures, first)
     if fault is None:
-        return first
+        return first, None
     at_fault = [each for each in failures if any(known.rank in fault.ranks for known in each.positions)]
     chosen = min(at_fault, key=lambda each: each.waits)  # a rank may wait for another one without a collective
     ranks = {known.rank for known in chosen.positions}.intersection(fault.ranks)
-    return replace(chosen, rank=chosen.rank if chosen.rank in ranks else min(ranks), waits=False)
+    return replace(chosen, rank=chosen.rank if chosen.rank in ranks else min(ranks), waits=False), fault
 
 
 def _collective_fault(failures: Sequence[Failure], first: Failure) -> CollectiveFault | None:
@@ -105,7 +110,7 @@ def may_be_consequence(failure: Failure) -> bool:
 
 def first_failure(state: JobState, failures: Sequence[Failure]) -> FirstFailure:
     """Return what is shown of the failure that caused the others."""
-    first = root_cause(failures)
+    first, fault = _blamed(failures)
     member = state.members.get(first.index)
     failed = {failure.rank for failure in failures if not failure.early}
     later = failed.union(*(failure.also for failure in failures)) - {first.rank}
@@ -118,7 +123,7 @@ def first_failure(state: JobState, failures: Sequence[Failure]) -> FirstFailure:
         first.errors[0] if first.errors else "",
         reached_step(state),
         len(later),
-        None if first.early else _collective_fault(failures, first),
+        fault,
     )
 
 

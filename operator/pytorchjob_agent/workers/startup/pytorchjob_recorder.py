@@ -17,10 +17,12 @@ RECORDER = "PYTORCHJOB_COLLECTIVES"  # the file to write to
 MOST_GROUPS, LAST = 32, 256
 """Process groups, and the last collectives of all of them together, that are kept."""
 _HEAD = struct.Struct("<qqq")  # pid, optimizer steps, collectives of all groups
-_GROUP = struct.Struct("<qqq72s")  # collectives begun, the place of the last one among those of all groups, when, name
+_COUNTS = struct.Struct("<qqq")  # collectives begun, the place of the last one among those of all groups, when
+_NAME = struct.Struct("72s")  # of the group, behind its counts
+_GROUP_SIZE = _COUNTS.size + _NAME.size
 _CALL = struct.Struct("<qqq72s")  # its place, group, number within the group, what was called
 _GROUPS_AT = 64
-_CALLS_AT = _GROUPS_AT + MOST_GROUPS * _GROUP.size
+_CALLS_AT = _GROUPS_AT + MOST_GROUPS * _GROUP_SIZE
 SIZE = _CALLS_AT + LAST * _CALL.size
 HEAD = _HEAD.size
 """Bytes at the beginning that `moves` needs."""
@@ -79,7 +81,11 @@ class CollectiveRecorder:
         again = self._names.count(name)  # a group that was destroyed may have had this name
         self._names.append(name)
         self._begun.append(0)
-        return self._write_group(len(self._names) - 1, f"{name} #{again + 1}" if again else name, 0)
+        group = len(self._names) - 1
+        text = f"{name} #{again + 1}" if again else name
+        _NAME.pack_into(self._bytes, _at(group) + _COUNTS.size, text.encode("ascii", "replace")[:_LONGEST])
+        self._write_counts(group, 0)
+        return group
 
     def step(self) -> None:
         """Count a step of an optimizer."""
@@ -96,17 +102,11 @@ class CollectiveRecorder:
         place, number = self._total, self._begun[group]
         at = _CALLS_AT + place % LAST * _CALL.size
         _CALL.pack_into(self._bytes, at, place, group, number, call(name, args).encode("ascii", "replace"))
-        self._write_group(group, None, place)
+        self._write_counts(group, place)
         self._write_head()
 
-    def _write_group(self, group: int, name: str | None, place: int) -> int:
-        at = _GROUPS_AT + group * _GROUP.size
-        if name is not None:
-            text = name.encode("ascii", "replace")[:_LONGEST]
-            _GROUP.pack_into(self._bytes, at, self._begun[group], place, time.monotonic_ns(), text)
-        else:
-            struct.pack_into("<qqq", self._bytes, at, self._begun[group], place, time.monotonic_ns())
-        return group
+    def _write_counts(self, group: int, place: int) -> None:
+        _COUNTS.pack_into(self._bytes, _at(group), self._begun[group], place, time.monotonic_ns())
 
     def _write_head(self) -> None:
         _HEAD.pack_into(self._bytes, 0, os.getpid(), self._steps, self._total)
@@ -153,11 +153,16 @@ def read(data: bytes) -> list[RecordedGroup]:
             calls.setdefault(group, {})[number] = _text(text)
     found = []
     for group in range(MOST_GROUPS):
-        begun, place, at, name = _GROUP.unpack_from(data, _GROUPS_AT + group * _GROUP.size)
+        begun, place, at = _COUNTS.unpack_from(data, _at(group))
+        [name] = _NAME.unpack_from(data, _at(group) + _COUNTS.size)
         if at:
             known = calls.get(group, {})
             found.append(RecordedGroup(_text(name), begun, place, at, _last(known, begun)))
     return found
+
+
+def _at(group: int) -> int:
+    return _GROUPS_AT + group * _GROUP_SIZE
 
 
 def _last(calls: dict[int, str], begun: int) -> Sequence[str]:
