@@ -68,10 +68,10 @@ def main(argv: list[str] | None = None) -> int:
     rest = arguments[2:] if arguments[1:2] == ["--"] else arguments[1:]
     if not rest:
         _parser().error("nothing to run: expected a script after `run`")
-    from pytorchjob_agent.command import first_process
+    from pytorchjob_agent.command import launcher_process
 
     try:
-        return first_process.run(rest)
+        return launcher_process.run(rest)
     except (ContractError, FileNotFoundError) as error:  # the second: no folder for temporary files
         say(str(error))
         _report(TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message=str(error)))

@@ -9,14 +9,17 @@ import os
 import random
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.distributed
 from torch.distributed.elastic.agent.server import local_elastic_agent
+from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from torch.distributed.elastic.rendezvous import api as rendezvous_api
+from torch.distributed.launcher.api import LaunchConfig
 
 from pytorchjob_agent.contract.environment import SEPARATE_STORES
 
@@ -66,6 +69,17 @@ def store_on(listener: socket.socket, **options: Any) -> Any:
     return _dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=fd, **options)
 
 
+def has_default_output(config: LaunchConfig) -> bool:
+    """Return whether torchrun prints what the workers print, and keeps none of it: no option asks for more."""
+    specs: Any = config.logs_specs
+    newer = ("log_line_prefix_template", "duplicate_stdout_filters", "duplicate_stderr_filters")  # than torch 2.4
+    if type(specs) is not DefaultLogsSpecs or any(getattr(config, name, None) for name in newer):
+        return False
+    chosen = (specs._redirects != Std.NONE, specs._tee != Std.NONE, specs._local_ranks_filter)
+    folder, name = os.path.split(specs.root_log_dir)
+    return not any(chosen) and folder == tempfile.gettempdir() and name.startswith("torchelastic_")  # torch's own
+
+
 def keep_rendezvous(agent: Any) -> None:
     """Keep the rendezvous open when workers stop; before 2.8 torch closes it then, also for all other agents."""
     agent._rdzv_handler = None  # torch uses it for nothing else
@@ -81,19 +95,6 @@ def failures(agent: Any, result: Any) -> dict[int, Any]:
             file = context.error_files[local_rank]
             found[worker.global_rank] = ProcessFailure(local_rank, process.pid, process.poll(), file)
     return found
-
-
-def watch_results(note: Callable[[Any, Any], None]) -> None:
-    """Call `note` with torch's agent and with each result of its workers, whoever makes the agent."""
-    original = _agent.LocalElasticAgent._monitor_workers
-
-    @functools.wraps(original)
-    def monitor(agent: Any, group: Any) -> Any:
-        result = original(agent, group)
-        note(agent, result)
-        return result
-
-    _agent.LocalElasticAgent._monitor_workers = monitor
 
 
 def separate_stores() -> None:

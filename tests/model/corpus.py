@@ -198,7 +198,7 @@ _LOGS = f"{_AGENT}.hang.logRules"
 _LOSS = {"name": "loss", "pattern": "loss=([0-9.]+)"}
 BAD_AGENTS = (
     Bad("an injected agent beside another rendezvous",
-        {f"{_AGENT}.inject": True, f"{_ELASTIC}.rdzvBackend": "c10d"}, f"{_AGENT}.inject", True),
+        {f"{_AGENT}.inject": True, f"{_ELASTIC}.rdzvBackend": "etcd-v2"}, f"{_AGENT}.inject", True),
     Bad("an injected agent beside a host to meet at",
         {f"{_AGENT}.inject": True, f"{_ELASTIC}.rdzvHost": "me"}, f"{_AGENT}.inject", True),
     _at("modules for a cold start", f"{_AGENT}.preload", ["numpy"]),

@@ -385,7 +385,6 @@ def test_pods_that_run_the_agent_have_a_place_for_caches() -> None:
         pytest.param(["python", "train.py"], None, OPTIONS, id="plain Python"),
         pytest.param(["torchrun", "train.py"], {}, OPTIONS, id="plain torchrun"),
         pytest.param(None, None, OPTIONS, id="an unknown command"),
-        pytest.param(None, {"inject": True}, OPTIONS, id="an injected agent"),
     ],
 )
 def test_all_other_pods_keep_their_volumes(command: list[str] | None, agent: Any, options: Options) -> None:

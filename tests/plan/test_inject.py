@@ -1,16 +1,16 @@
-"""Tier 1: the agent in a pod whose image knows nothing of it."""
+"""The agent in a pod whose image knows nothing of it."""
 
 from typing import Any
 
 import pytest
 
-from pytorchjob_agent.contract.environment import ReplicaEnv
 from pytorchjob_operator.observed import CoordinatorAccess, Options
 from pytorchjob_operator.plan.pods import build_pod
 from tests.factories import full_job, make_template, replica
 
 OPTIONS = Options(coordinator=CoordinatorAccess("coordinator.ops.svc:29600"), agent_image="agent:1")
 PLACE = "/opt/pytorchjob-agent"
+FOUND = f"{PLACE}/pytorchjob_agent/command/startup:{PLACE}"
 
 
 def spec(*env: dict[str, Any], case: dict[str, Any] | None = None, **pod: Any) -> dict[str, Any]:
@@ -38,7 +38,8 @@ def test_an_init_container_copies_it_and_the_main_one_sees_it() -> None:
         {"name": "data"},
         {"name": "pytorchjob-agent", "mountPath": PLACE, "readOnly": True},
     ]
-    assert [entry["name"] for entry in (*built["volumes"][2:], *main["volumeMounts"][2:])] == 2 * ["pytorchjob-token"]
+    more = ["pytorchjob-caches", "pytorchjob-token"]
+    assert [entry["name"] for entry in (*built["volumes"][2:], *main["volumeMounts"][2:])] == 2 * more
     assert "volumeMounts" not in side
 
 
@@ -88,8 +89,8 @@ def test_a_guaranteed_pod_stays_guaranteed() -> None:
 @pytest.mark.parametrize(
     ("own", "expected"),
     [
-        pytest.param([], PLACE, id="none of the user's"),
-        pytest.param([{"name": "PYTHONPATH", "value": "/code"}], f"{PLACE}:$(PYTHONPATH)", id="the user's comes after"),
+        pytest.param([], FOUND, id="none of the user's"),
+        pytest.param([{"name": "PYTHONPATH", "value": "/code"}], f"{FOUND}:$(PYTHONPATH)", id="the user's comes after"),
     ],
 )
 def test_python_finds_it(own: list[dict[str, str]], expected: str) -> None:
@@ -99,53 +100,26 @@ def test_python_finds_it(own: list[dict[str, str]], expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "nodes"),
+    "case",
     [
-        pytest.param({}, "2:2", id="of a fixed size: torchrun takes a rendezvous only with a range"),
-        pytest.param({"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 5}}, "1:3", id="elastic"),
+        pytest.param({}, id="of a fixed size"),
+        pytest.param({"elasticPolicy": {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 5}}, id="elastic"),
+        pytest.param({"elasticPolicy": {"rdzvBackend": "c10d", "rdzvId": "run"}}, id="elastic, as v1's examples are"),
     ],
 )
-def test_torchrun_is_led_to_it(case: dict[str, Any], nodes: str) -> None:
-    variables = env(spec(case=case))
-    assert variables["PET_RDZV_BACKEND"] == "pytorchjob"
-    assert variables["PET_RDZV_ENDPOINT"] == "coordinator.ops.svc:29600"
-    assert (variables["PET_MAX_RESTARTS"], variables["PET_NNODES"]) == ("1000000", nodes)
-    assert "PET_RDZV_CONF" not in variables
-
-
-@pytest.mark.parametrize(
-    ("case", "rank", "node_rank"),
-    [
-        pytest.param({"agent": {"inject": True}}, "1", None, id="rounds assign the node ranks"),
-        pytest.param({}, "1", "1", id="v1's job: torchrun needs it"),
-        pytest.param(
-            {"elasticPolicy": {"minReplicas": 1}}, "1", "1", id="v1's elastic job with a Master: v1 sets it too"
-        ),
-    ],
-)
-def test_torchrun_gets_no_node_rank_that_it_would_warn_of(
-    case: dict[str, Any], rank: str, node_rank: str | None
-) -> None:
-    variables = env(build_pod(full_job(**case), replica("worker-0"), OPTIONS)["spec"])
-    assert (variables["RANK"], variables.get("PET_NODE_RANK")) == (rank, node_rank)
-
-
-def test_torchrun_keeps_the_users_run_and_settings() -> None:
-    conf = [{"key": "last_call_timeout", "value": "5"}]
-    variables = env(spec(case={"elasticPolicy": {"rdzvId": "run", "rdzvConf": conf}}))
-    assert (variables["PET_RDZV_ID"], variables["PET_RDZV_CONF"]) == ("run", "last_call_timeout=5")
-
-
-def test_an_address_of_the_coordinator_may_contain_colons() -> None:
-    options = Options(coordinator=CoordinatorAccess("[fd00::1]:29600"), agent_image="agent:1")
-    built = build_pod(full_job(agent={"inject": True}), replica("worker-0"), options)["spec"]
-    assert env(built)["PET_RDZV_ENDPOINT"] == "[fd00::1]:29600"
-
-
-def test_the_agent_reads_that_env_too() -> None:
-    read = ReplicaEnv.from_env(env(spec()))
-    assert read.rdzv is not None
-    assert (read.rdzv.backend, read.rdzv.port) == ("pytorchjob", 29600)
+def test_torchrun_gets_what_it_gets_without_the_agent(case: dict[str, Any]) -> None:
+    """Where Python or torch is too old for the agent, the command runs as it would without it."""
+    plain = env(build_pod(full_job(template=make_template(), **case), replica("worker-0"), OPTIONS)["spec"])
+    found = env(
+        build_pod(full_job(template=make_template(), agent={"inject": True}, **case), replica("worker-0"), OPTIONS)[
+            "spec"
+        ]
+    )
+    contract = {
+        name for name in plain if name.startswith(("PET_", "MASTER_", "TORCH")) or name in ("RANK", "WORLD_SIZE")
+    }
+    assert {name: found[name] for name in contract} == {name: plain[name] for name in contract}
+    assert "PYTORCHJOB_COORDINATOR" in found
 
 
 def test_without_a_coordinator_nothing_is_put_there() -> None:

@@ -1,4 +1,4 @@
-"""Tier 0: settings of torch's c10d beyond v1's, and settings of the user."""
+"""Settings of torch's c10d beyond v1's, and settings of the user."""
 
 from typing import Any
 

@@ -1,19 +1,14 @@
 """torch's rendezvous as the agent plugs into it, and the stores that rounds are made of."""
 
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 import torch
-from torch.distributed.elastic.agent.server import api
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
     RendezvousGracefulExitError,
@@ -25,29 +20,16 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
-from torch.distributed.elastic.utils import store as store_util
 
 from pytorchjob_agent import torch_compat
-from pytorchjob_agent.rendezvous import exit_barrier
 
 from .agents import Meeting, dist
 
 pytestmark = pytest.mark.torch
 SECONDS = timedelta(seconds=20)
-FINDS_HANDLERS = torch_compat.version() >= (2, 6)
 
 
 # --- the handler
-
-
-def test_torchs_exit_barrier_waits_as_we_say_and_other_barriers_in_the_store() -> None:
-    waits = list[str]()
-    store: Any = exit_barrier.StoreWithBarrier(dist.HashStore(), lambda: waits.append("for all"))
-    store_util.barrier(store, 1, "another")
-    assert store.get("another/last_member")
-    assert waits == []
-    store_util.barrier(store, 2, api._TERMINAL_STATE_SYNC_ID, barrier_timeout=1)
-    assert waits == ["for all"]
 
 
 def test_a_handler_has_these_members() -> None:
@@ -104,43 +86,6 @@ def test_errors_that_torchs_agent_knows() -> None:
     assert {error.__name__ for error in (RendezvousClosedError, RendezvousGracefulExitError)} <= set(
         dir(torch.distributed.elastic.rendezvous)
     )
-
-
-# --- by its entry point, in an unmodified torchrun
-
-PLUGIN = """
-from tests.torch.agents import Meeting
-
-class Plugin(Meeting):
-    def get_backend(self):
-        return "plugin"
-
-def factory():
-    return lambda parameters: Plugin()
-"""
-
-
-@pytest.fixture
-def injected(tmp_path: Path) -> dict[str, str]:
-    """Return an environment in which a package with an entry point is found by PYTHONPATH alone."""
-    about = tmp_path / "plugin-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[torchrun.handlers]\nplugin = plugin:factory\n")
-    (tmp_path / "plugin.py").write_text(PLUGIN)
-    root = Path(__file__).parents[2]
-    return {"PYTHONPATH": f"{tmp_path}:{root / 'operator'}:{root}", "PET_RDZV_BACKEND": "plugin"}
-
-
-def test_torchrun_finds_a_handler_by_its_entry_point_from_2_6_on(injected: dict[str, str], tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("import os; print(os.environ['MASTER_ADDR'], os.environ['TORCHELASTIC_RUN_ID'])")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1:2", str(script)]
-    done = subprocess.run(command, env={**os.environ, **injected}, capture_output=True, text=True, timeout=100)
-    if FINDS_HANDLERS:
-        assert done.stdout == "10.0.0.1 the-run\n", done.stderr
-    else:
-        assert "The rendezvous backend 'plugin' is not registered" in done.stderr
 
 
 # --- stores

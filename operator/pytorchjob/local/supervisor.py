@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from pytorchjob.local import process_tree
+from pytorchjob_agent.contract.environment import FIRST_PROCESS_PARENT
 from pytorchjob_agent.contract.termination import exit_code_of
 
 TERMINATE = b"T"
@@ -78,7 +79,7 @@ def _run(command: Command, control: int, report: int, wakeup: int) -> None:
     try:
         started = subprocess.Popen(  # noqa: S603 - running the user's command is the purpose
             command.argv,
-            env=dict(command.env),
+            env={**command.env, FIRST_PROCESS_PARENT: str(os.getpid())},
             cwd=command.cwd,
             start_new_session=True,
             preexec_fn=process_tree.die_with_parent(),

@@ -13,7 +13,6 @@ from pytorchjob_agent.contract.environment import (
     GRACE,
     MASTER_ADDR,
     MASTER_PORT,
-    NEVER_REACHED,
     PET_MASTER_ADDR,
     PET_MASTER_PORT,
     PET_MAX_RESTARTS,
@@ -136,8 +135,7 @@ def overridden(given: Mapping[str, str], env: Mapping[str, str]) -> Iterator[str
         yield from _nnodes(given["nnodes"], env.get(PET_NNODES))
     if "max_restarts" in given and given["max_restarts"] != env.get(PET_MAX_RESTARTS):
         decides = env.get(PET_MAX_RESTARTS) or "unset: see restartPolicy and backoffLimit"
-        number = "" if decides == str(NEVER_REACHED) else f" ({decides})"
-        yield _line("max_restarts", given, f"elasticPolicy.maxRestarts decides{number}")
+        yield _line("max_restarts", given, f"elasticPolicy.maxRestarts decides ({decides})")
     for name, decider in _DECIDER.items():
         if name in given and not _agrees(name, given[name], env):
             yield _line(name, given, decider)

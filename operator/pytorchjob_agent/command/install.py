@@ -1,4 +1,4 @@
-"""`pytorchjob-agent install DIR`: copies this package, with its entry point for torchrun, to where Python finds it.
+"""`pytorchjob-agent install DIR`: copies this package, with its entry points for Lightning, to where Python finds it.
 
 It needs neither torch nor pip. An equal copy is kept. A different one is replaced as a whole, so that a reader finds
 either the old package or the new one.
@@ -19,7 +19,6 @@ _DISTRIBUTION = "pytorchjob"  # an image may have it under the same name: Python
 _INFO = f"{_DISTRIBUTION}-{__version__}.dist-info"
 _METADATA = f"Metadata-Version: 2.1\nName: {_DISTRIBUTION}\nVersion: {__version__}\n"
 _ENTRY_POINTS = {
-    "torchrun.handlers": "rendezvous.entry_point:factory",
     "lightning.pytorch.callbacks_factory": "script.lightning:callbacks",
     "pytorch_lightning.callbacks_factory": "script.lightning:callbacks",
 }
@@ -41,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def install(directory: Path) -> bool:
-    """Put this package and its entry point into the folder; return whether anything was written."""
+    """Put this package and its entry points into the folder; return whether anything was written."""
     wanted = _wanted()
     if _held_tops(directory) == _tops(wanted) and _held(directory) == wanted:
         return False

@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,9 +25,10 @@ from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import config_from_args, get_args_parser
 
 from pytorchjob_agent import extensions, torch_compat
-from pytorchjob_agent.command import flags
+from pytorchjob_agent.command import finished_program, flags
 from pytorchjob_agent.command.flags import UsageError
 from pytorchjob_agent.command.isolation import runs_below_worker, without_job_variables
+from pytorchjob_agent.command.program_port import ProgramPort
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_RDZV_PORT, PET_MAX_RESTARTS, PET_NNODES
 from pytorchjob_agent.contract.noted_end import ENDS
@@ -36,17 +38,20 @@ from pytorchjob_agent.contract.repeated import SHORT_SECONDS, why_repeated
 from pytorchjob_agent.contract.termination import TerminationMessage, exit_code_of
 from pytorchjob_agent.rendezvous import own_endpoint, single_node
 from pytorchjob_agent.rendezvous import run as elastic
-from pytorchjob_agent.rendezvous.extension import Extensions, Pod
+from pytorchjob_agent.rendezvous.extension import Extension, Extensions, Pod
 from pytorchjob_agent.rendezvous.failure_messages import explain
 from pytorchjob_agent.system import network, open_files
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.system.ports import LOOPBACK
-from pytorchjob_agent.workers import uncaught_error, warm
+from pytorchjob_agent.workers import start_choice, uncaught_error, warm
 from pytorchjob_agent.workers.fork_client import ForkServer
+from pytorchjob_agent.workers.started_by import StartedBy
 from pytorchjob_agent.workers.torch_output import PipedLogs
 from pytorchjob_agent.workers.torch_spec import STATIC as _STATIC
 from pytorchjob_agent.workers.torch_spec import agent_options, worker_spec
 
+Program = tuple[Any, list[str]]
+"""What torch starts: a command, or a function for --run-path; and its arguments."""
 _JOIN_TIMEOUT = 600  # torch's own, for both kinds of rendezvous
 
 
@@ -61,6 +66,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
         return _standalone(argv)
     coordinator = own_endpoint.take()
     if coordinator is not None and not _names_rendezvous(given := _given(argv)):
+        if finished_program.is_there(coordinator):
+            raise ContractError(f"{finished_program.SENTENCE}: start one agent in a container, with one script")
         _report(flags.overridden(given, os.environ))
         return _in_rounds(args, coordinator)
     flags.check_static(args)
@@ -126,8 +133,8 @@ def _standalone(argv: list[str]) -> argparse.Namespace:
     return _single_node(args, args.master_port)
 
 
-def _extensions(job: str, address: str, nproc: int) -> Extensions:
-    return extensions.create(Pod(os.environ, job, address, nproc))
+def _extensions(*more: Extension, job: str, address: str, nproc: int) -> Extensions:
+    return Extensions(*extensions.create(Pod(os.environ, job, address, nproc)).all, *more)
 
 
 def _single_node(args: argparse.Namespace, port: int) -> argparse.Namespace:
@@ -136,31 +143,47 @@ def _single_node(args: argparse.Namespace, port: int) -> argparse.Namespace:
     return args
 
 
-def run(args: argparse.Namespace, directory: Path, early: ForkServer | None = None) -> TerminationMessage | None:
+def run(
+    args: argparse.Namespace, directory: Path, started_by: StartedBy, early: ForkServer | None = None
+) -> TerminationMessage | None:
     """Run the workers to their end; None if they succeeded.
 
     `early` is a fork server that has started its imports; it is used or stopped.
     """
+    config, command, command_args = _config(args)
+    if hasattr(config, "numa_options") and args.numa_binding is None and start_choice.wants_warm(os.environ):
+        config.numa_options = None  # torch's default on a machine with GPUs, with which every start is a cold one
+    return launch(config, (command, command_args), directory, started_by, early)
+
+
+def launch(
+    config: LaunchConfig,
+    program: Program,
+    directory: Path,
+    started_by: StartedBy,
+    early: ForkServer | None = None,
+) -> TerminationMessage | None:
+    """Run a program as torchrun's configuration says; the result is that of `run`."""
     os.environ.pop(ENDS, None)  # this agent reads what its workers note
     torch_compat.separate_stores()
     torch_compat.use_plain_stores()
     torch_compat.keep_tracebacks_cheap()
-    config, command, command_args = _config(args)
     open_files.allow_for(config.nproc_per_node)
-    logs = _logs(args, directory)
+    logs = _logs(config, program, directory, started_by)
     if logs is not None:
         config.logs_specs = logs
     # The signals that torch handles once workers run; before that the kernel's defaults end this process.
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     if config.rdzv_backend == BACKEND:
-        server = warm.start_server(args, early)  # it imports during the rendezvous
-        start = elastic.WorkerStart(directory, server, _extensions)
-        return _run_elastic(config, (command, command_args), start)
+        server = warm.start_server(config, program, early)  # it imports during the rendezvous
+        programs = (ProgramPort(),) if started_by is StartedBy.COMMAND else ()
+        start = elastic.WorkerStart(directory, server, partial(_extensions, *programs))
+        return _run_elastic(config, program, start)
     if early is not None:
         early.close()
     uncaught_error.use_hook(os.environ)
     _wait_for_endpoint(config)
-    agent = _agent(config, command, command_args, logs)
+    agent = _agent(config, *program, logs)
     try:
         result = _run_agent(agent, config)
     except SignalException as error:
@@ -209,13 +232,14 @@ def _config(args: argparse.Namespace) -> tuple[LaunchConfig, Any, list[str]]:
     return config, command, command_args
 
 
-def _run_elastic(
-    config: LaunchConfig, program: tuple[Any, list[str]], start: elastic.WorkerStart
-) -> TerminationMessage | None:
+def _run_elastic(config: LaunchConfig, program: Program, start: elastic.WorkerStart) -> TerminationMessage | None:
     """Run as a member of the job's rounds."""
     logs = config.logs_specs if isinstance(config.logs_specs, PipedLogs) else None
     try:
-        return elastic.run(config, program, logs, start)
+        message = elastic.run(config, program, logs, start)
+        if message is None and (endpoint := own_endpoint.take()) is not None:
+            finished_program.remember(endpoint)
+        return message
     finally:
         if logs is not None:
             logs.close()
@@ -223,14 +247,11 @@ def _run_elastic(
             start.server.close()
 
 
-def _logs(args: argparse.Namespace, directory: Path) -> PipedLogs | None:
+def _logs(config: LaunchConfig, program: Program, directory: Path, started_by: StartedBy) -> PipedLogs | None:
     """Return the agent's pipes, or None if the user chose torchrun's own options for the output."""
-    chosen = (args.tee != "0", args.redirects != "0", args.log_dir, args.logs_specs, args.local_ranks_filter)
-    newer = ("log_line_prefix_template", "duplicate_stdout_filters", "duplicate_stderr_filters")  # than torch 2.4
-    template = os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
-    if any(chosen) or any(getattr(args, name, None) for name in newer) or template or args.run_path:
+    if not isinstance(program[0], str) or not torch_compat.has_default_output(config):  # a function: of --run-path
         return None
-    return PipedLogs(Path(tempfile.mkdtemp(prefix="logs-", dir=directory)))
+    return PipedLogs(Path(tempfile.mkdtemp(prefix="logs-", dir=directory)), started_by)
 
 
 def _wait_for_endpoint(config: LaunchConfig) -> None:

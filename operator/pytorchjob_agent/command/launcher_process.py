@@ -1,6 +1,7 @@
 """The launcher's process: reads the pod's environment, imports torch, and reports every error to its parent.
 
-`first_process` forks it and receives the message through a pipe; `launcher` does the work.
+`first_process` forks it and receives the message through a pipe; `launcher` does the work. For a command of the user's
+`torchruns_launch` does it in the user's own launcher.
 """
 
 import argparse
@@ -8,9 +9,11 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pytorchjob_agent.command import first_process
+from pytorchjob_agent.command.first_process import Below
 from pytorchjob_agent.command.flags import UsageError
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
@@ -20,50 +23,73 @@ from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest
 from pytorchjob_agent.rendezvous import own_endpoint
-from pytorchjob_agent.system import garbage_collection, processes, signals
+from pytorchjob_agent.system import garbage_collection
 from pytorchjob_agent.system.network import UnreachableError, shorten_name_lookups
 from pytorchjob_agent.workers import fork_client, start_choice
+from pytorchjob_agent.workers.started_by import StartedBy
 
 _STANDALONE = "--standalone"
 _CPP_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 _NO_TORCH = "torch cannot be imported in this image ({}): install torch 2.4 or newer, e.g. in the Dockerfile"
 
 
-def main(argv: list[str], directory: Path, pipe: int) -> int:
-    """Run in a forked process; send the message, if any, through the pipe and return the exit code."""
-    os.setpgid(0, 0)  # a terminal's Ctrl-C reaches only the parent, which forwards it once
-    processes.follow_parent()
-    signals.restore()
-    shorten_name_lookups()
-    message = _run(argv, directory)
+def run(argv: list[str], started_by: StartedBy = StartedBy.AGENT) -> int:
+    """Run torchrun's arguments to their end, in a forked process; returns the exit code of the pod."""
+    below = first_process.run()
+    if isinstance(below, int):
+        return below
+    code = 1
+    try:
+        code = _main(argv, below, started_by)
+    finally:
+        os._exit(code)  # the frames of the first process stay where they are
+
+
+def _main(argv: list[str], below: Below, started_by: StartedBy) -> int:
+    """Send the message, if any, through the pipe and return the exit code."""
+    below.begin()
+    message = explained(lambda: _run(argv, below.directory, started_by))
     sys.stdout.flush()
     sys.stderr.flush()
     if message is None:
         return ExitCode.OK
-    os.write(pipe, message.to_json().encode())
-    # To the parent 0 means success.
+    below.report(message)
+    return exit_code(message)
+
+
+def exit_code(message: TerminationMessage) -> int:
+    """Return the code with which a launcher ends after this message: to its parent 0 means success."""
     return message.exit_code if 0 < message.exit_code < 256 else ExitCode.WORKER_FAILED
 
 
-def _run(argv: list[str], directory: Path) -> TerminationMessage | None:
+def join() -> None:
+    """Read what the operator has set, before the first process that may load a library. Raises ContractError."""
+    ReplicaEnv.from_env(os.environ)
+    own_endpoint.take()
+    from pytorchjob_agent import extensions  # not in a caller of `run_standalone`, which may be ending
+
+    extensions.equip(os.environ)
+
+
+def _run(argv: list[str], directory: Path, started_by: StartedBy) -> TerminationMessage | None:
+    shorten_name_lookups()
+    if _STANDALONE not in argv:  # a standalone run ignores the variables of a job around it
+        join()
+    own_endpoint.drop_credential()  # before the first child process: no worker inherits it
+    # The workers' imports run at the same time as torch's import in this process, not after it.
+    early = fork_client.ForkServer.start(start_choice.TORCH_MODULES) if start_choice.starts_early(os.environ) else None
+    with _quiet_stores(), garbage_collection.paused():
+        from pytorchjob_agent.command import launcher
+
+    args = launcher.parse(argv)
+    gate.check(_request(args))
+    return launcher.run(args, directory, started_by, early)
+
+
+def explained(work: Callable[[], TerminationMessage | None]) -> TerminationMessage | None:
+    """Return how the workers ended, as `work` returns it, or why they could not run."""
     try:
-        if _STANDALONE not in argv:  # a standalone run ignores the variables of a job around it
-            ReplicaEnv.from_env(os.environ)
-            own_endpoint.take()
-            from pytorchjob_agent import extensions  # not in a caller of `run_standalone`, which may be ending
-
-            extensions.equip(os.environ)  # before the first process that may load a library
-        own_endpoint.drop_credential()  # before the first child process: no worker inherits it
-        # The workers' imports run at the same time as torch's import in this process, not after it.
-        early = (
-            fork_client.ForkServer.start(start_choice.TORCH_MODULES) if start_choice.starts_early(os.environ) else None
-        )
-        with _quiet_stores(), garbage_collection.paused():
-            from pytorchjob_agent.command import launcher
-
-        args = launcher.parse(argv)
-        gate.check(_request(args))
-        return launcher.run(args, directory, early)
+        return work()
     except UsageError as error:
         return TerminationMessage(ExitReason.BAD_USAGE, ExitCode.USAGE, message=str(error))
     except ContractError as error:

@@ -4,10 +4,19 @@ Pure: the time, the signals and the child's return code come in as a `View`; `fi
 """
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from signal import SIGINT, Signals
 
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage, exit_code_of
+
+
+class Crash(Enum):
+    """How far a launcher was that ended without a message."""
+
+    BEFORE = auto()
+    """It ran no workers of this agent: it was a program of the user's, which ends as it likes."""
+    RUNNING = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +29,7 @@ class View:
     asked_at: float = 0.0
     forwarded: bool = False
     child: int | None = None  # the launcher's return code, None while it runs
-    report: TerminationMessage | None = None  # the launcher's last message; None if it ended before it could report
+    report: TerminationMessage | Crash = Crash.RUNNING
     lives: int = 0  # how often the launcher may be started again in this container
 
 
@@ -69,7 +78,7 @@ Decision = Wait | Forward | Kill | Exit | Relaunch
 def next_action(view: View) -> Decision:
     """Return the next step and its reason."""
     if view.child is not None:
-        crashed = view.child < 0 and view.report is None and not view.signals
+        crashed = view.child < 0 and view.report is Crash.RUNNING and not view.signals
         if crashed and view.lives > 0:
             return Relaunch(f"the launcher {_end(view.child)}: starting it again")
         return _leave(view)
@@ -89,11 +98,13 @@ def next_action(view: View) -> Decision:
 def _leave(view: View) -> Exit:
     if view.child == 0:
         return Exit(None, ExitCode.OK, "the workers succeeded")
+    code = exit_code_of(view.child or 0)
+    if view.report is Crash.BEFORE:
+        return Exit(None, code, f"the program {_end(view.child or 0)}")
     if view.signals:
         return _message_of(_drained(view.signals[0]))
-    if view.report is not None:
+    if isinstance(view.report, TerminationMessage):
         return _message_of(view.report)
-    code = exit_code_of(view.child or 0)
     return _message_of(
         TerminationMessage(ExitReason.AGENT_FAILED, code, message=f"the launcher {_end(view.child or 0)}")
     )

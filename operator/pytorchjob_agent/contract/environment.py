@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from pytorchjob_agent.contract.coordinator_endpoint import BACKEND
 from pytorchjob_agent.contract.reading import ContractError, optional_number, switch, whole_number
 
 PYTHONUNBUFFERED = "PYTHONUNBUFFERED"
@@ -27,8 +26,6 @@ PET_NNODES = "PET_NNODES"
 PET_RDZV_ENDPOINT = "PET_RDZV_ENDPOINT"
 PET_RDZV_BACKEND = "PET_RDZV_BACKEND"
 PET_MAX_RESTARTS = "PET_MAX_RESTARTS"
-NEVER_REACHED = 1_000_000
-"""Restarts that a torchrun with an injected agent may make: the coordinator counts them, and gives up before."""
 PET_RDZV_ID = "PET_RDZV_ID"
 PET_RDZV_CONF = "PET_RDZV_CONF"
 PET_STANDALONE = "PET_STANDALONE"
@@ -45,6 +42,8 @@ FIND_STRAGGLERS = "PYTORCHJOB_FIND_STRAGGLERS"  # 0: no rank is measured, and no
 GPUS = "PYTORCHJOB_GPUS"  # how many GPUs the container's limits ask for; unset: none, or parts of GPUs
 PRELOAD = "PYTORCHJOB_PRELOAD"  # modules that the fork server imports beside torch, separated by commas
 NODE = "PYTORCHJOB_NODE"  # the name of the pod's node: copies of checkpoints go to other nodes first
+FIRST_PROCESS_PARENT = "PYTORCHJOB_FIRST_PROCESS_PARENT"
+"""The pid of what starts a replica's first process in a local run; unset: a container, whose first process is 1."""
 METRICS_PORT = "PYTORCHJOB_METRICS_PORT"  # where Prometheus reads the agent's metrics; unset: nowhere
 
 # The agent sets it for its workers in each round, and COORDINATOR's JOB beside it; checkpoint/ reads both.
@@ -148,17 +147,15 @@ class ReplicaEnv:
         if self.master_addr is None:
             return {}
         port, rank = str(self.master_port), str(self.rank)
-        env = {
+        return {
             MASTER_PORT: port,
             PET_MASTER_PORT: port,
             MASTER_ADDR: self.master_addr,
             PET_MASTER_ADDR: self.master_addr,
             WORLD_SIZE: str(self.world_size),
             RANK: rank,
+            PET_NODE_RANK: rank,
         }
-        # Rounds assign the node ranks: torchrun would warn that it ignores this rank. v1 has no such rendezvous.
-        in_rounds = self.rdzv is not None and self.rdzv.backend == BACKEND
-        return env if in_rounds else env | {PET_NODE_RANK: rank}
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Self:

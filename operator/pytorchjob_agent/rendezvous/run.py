@@ -35,7 +35,7 @@ class WorkerStart:
     directory: Path
     server: ForkServer | None
     """Where warm ones come from."""
-    extensions: Callable[[str, str, int], Extensions]
+    extensions: Callable[..., Extensions]
     """Makes the extensions of a member, by the job's uid, its address and its number of workers."""
 
 
@@ -52,7 +52,7 @@ def run(
     warns = level != policy.CheckLevel.FAIL
     membership = member(env, address, config.nproc_per_node, timeout, versions=versions, warnings=warns)
     port = optional_number(os.environ, METRICS_PORT)
-    membership.extensions = start.extensions(env.job, address, config.nproc_per_node)
+    membership.extensions = start.extensions(job=env.job, address=address, nproc=config.nproc_per_node)
     membership.client.start()
     rendezvous = CoordinatorRendezvous(membership, env.job)
     grace = seconds(os.environ, GRACE, DEFAULT_GRACE)

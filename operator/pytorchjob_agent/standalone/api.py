@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from pytorchjob_agent.command import first_process
+from pytorchjob_agent.command import launcher_process
 from pytorchjob_agent.command.isolation import without_job_variables
 from pytorchjob_agent.contract.environment import TERMINATION_LOG
 from pytorchjob_agent.contract.reading import ContractError
@@ -152,7 +152,7 @@ def main(directory: Path, parent: int, argv: list[str]) -> int:
     if os.getppid() != parent:
         return ExitCode.DRAINED  # the caller died before `follow_parent`
     try:
-        code = first_process.run(argv)
+        code = launcher_process.run(argv)
     except (ContractError, FileNotFoundError) as error:
         code = ExitCode.SETUP
         write_termination_log(TerminationMessage(ExitReason.BAD_SETUP, code, message=str(error)), os.environ)

@@ -70,10 +70,14 @@ def preloaded_modules(env: Mapping[str, str]) -> tuple[str, ...]:
     return (*TORCH_MODULES, *(name for name in names if name and name not in TORCH_MODULES))
 
 
+def wants_warm(env: Mapping[str, str]) -> bool:
+    """Return whether the user wants warm starts where they are possible."""
+    return requested_start(env) != RequestedStart.COLD
+
+
 def starts_early(env: Mapping[str, str]) -> bool:
     """Return whether the imports begin before torchrun's arguments are parsed: parsing them imports torch itself."""
-    warm = requested_start(env) != RequestedStart.COLD
-    return warm and bool(env.get(COORDINATOR)) and preloaded_modules(env) == TORCH_MODULES
+    return wants_warm(env) and bool(env.get(COORDINATOR)) and preloaded_modules(env) == TORCH_MODULES
 
 
 def choose_start(request: StartRequest) -> StartChoice:

@@ -1,6 +1,7 @@
 """Connects the workers of torch's LocalElasticAgent to the pipes of `output`, in place of torch's files."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,14 +9,16 @@ from pathlib import Path
 from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, LogsDest
 
 from pytorchjob_agent.workers.output import Pump, WorkerStream, rank_prefix
+from pytorchjob_agent.workers.started_by import StartedBy, as_first_process
 
 
 class PipedLogs(DefaultLogsSpecs):
     """Sends each worker's output through a pump; torch creates the error files as usual."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, started_by: StartedBy = StartedBy.AGENT) -> None:
         """Keep everything below `directory`, which the caller removes."""
         super().__init__(log_dir=str(directory))
+        self._started_by = started_by
         self._rounds = 0
         self._error_files: dict[int, str] = {}
         self._pump: Pump | None = None
@@ -31,12 +34,14 @@ class PipedLogs(DefaultLogsSpecs):
         directory.mkdir()
         self._pump = Pump(directory)
         for local_rank, env in envs.items():
-            prefix = rank_prefix(env["RANK"])
+            prefix = rank_prefix(env["RANK"]) if self._started_by.marks_lines else ""
             path, out = self._pump.attach(f"{local_rank}.out", prefix, sys.stdout.buffer)
             destinations.stdouts[local_rank] = path
             path, err = self._pump.attach(f"{local_rank}.err", prefix, sys.stderr.buffer)
             destinations.stderrs[local_rank] = path
             self._streams[local_rank] = (out, err)
+            if self._started_by is StartedBy.COMMAND:  # torch has read these variables, and starts no process before
+                as_first_process(env, os.environ)
         self._pump.start()
         return destinations
 

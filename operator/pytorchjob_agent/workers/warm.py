@@ -3,7 +3,6 @@
 To torch a warm worker is like a cold one: a process in a session of its own with `pid`, `poll` and `wait`.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -12,31 +11,37 @@ from typing import Any
 
 from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+from torch.distributed.launcher.api import LaunchConfig
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.system import cgroup
 from pytorchjob_agent.workers import start_choice
 from pytorchjob_agent.workers.fork_client import ForkServer, report_cold_start
+from pytorchjob_agent.workers.forked_program import Program
 
 _CHECK_SECONDS = 0.25
 _CHECKS = 480
 
 
-def start_server(args: argparse.Namespace, early: ForkServer | None = None) -> ForkServer | None:
-    """Start a fork server if the user's environment and torchrun's arguments allow it; else log why, if requested.
+def start_server(
+    config: LaunchConfig, program: tuple[Any, list[str]], early: ForkServer | None = None
+) -> ForkServer | None:
+    """Start a fork server if the user's environment and torchrun's configuration allow it; else log why, if requested.
 
     A server that was started early is used, or stopped.
 
-    Call it after config_from_args has set OMP_NUM_THREADS and before the rendezvous: the imports take seconds.
+    Call it after torch has set OMP_NUM_THREADS and before the rendezvous: the imports take seconds.
     """
     requested = start_choice.requested_start(os.environ)
     modules = start_choice.preloaded_modules(os.environ)
+    command, arguments = program
+    forked = Program.of((command, *arguments), {}, os.getcwd()) if isinstance(command, str) else None
     request = start_choice.StartRequest(
         requested,
-        no_python=args.no_python,
-        run_path=args.run_path,
-        start_method=args.start_method,
-        numa_binding=getattr(args, "numa_binding", None) is not None,
+        no_python=isinstance(command, str) and forked is None,
+        run_path=not isinstance(command, str),
+        start_method=config.start_method,
+        numa_binding=getattr(config, "numa_options", None) is not None,
         memory=cgroup.memory(),
         linux=sys.platform == "linux",
     )
@@ -45,9 +50,8 @@ def start_server(args: argparse.Namespace, early: ForkServer | None = None) -> F
         return early
     if early is not None:
         early.close()
-    if choice.warm:
-        folder = os.getcwd() if args.module else os.path.dirname(os.path.realpath(args.training_script))
-        return ForkServer.start(modules, folder)
+    if choice.warm and forked is not None:
+        return ForkServer.start(modules, forked.folder)
     if requested != start_choice.RequestedStart.COLD:
         report_cold_start(choice.reason)
     return None

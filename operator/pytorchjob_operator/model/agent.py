@@ -158,8 +158,8 @@ class AgentPolicy(Model):
 
     inject: bool | None = Field(
         default=None,
-        description="true: an init container installs the agent's rendezvous in pods whose image has torchrun but not"
-        " the agent. Unset: false, the image contains the agent or works without it.",
+        description="true: an init container installs the agent in the pods, and the command trains with it as it is:"
+        " torchrun, accelerate launch, python. Unset: false, the image contains the agent or works without it.",
     )
     start_mode: StartMode | None = Field(
         default=None,

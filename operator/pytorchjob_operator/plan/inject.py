@@ -1,7 +1,8 @@
-"""Tier 1: installs the agent in pods whose image does not contain it; unmodified torchrun finds it there.
+"""Installs the agent in pods whose image does not contain it; the command stays as it is.
 
 An init container copies the agent, which is only Python files, into a volume. Container `pytorch` mounts the volume
-read-only and has it on PYTHONPATH. The additions satisfy Pod Security `restricted` and keep the pod's QoS class.
+read-only and has it on PYTHONPATH, with the folder of the `sitecustomize` by which the command becomes a member
+(`pytorchjob_agent/command/startup`). The additions satisfy Pod Security `restricted` and keep the pod's QoS class.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from pytorchjob_operator import names
 
 DIRECTORY = "/opt/pytorchjob-agent"
 VOLUME = "pytorchjob-agent"
+STARTUP = f"{DIRECTORY}/pytorchjob_agent/command/startup"
 PYTHONPATH = "PYTHONPATH"
 _SIZE = "16Mi"
 _RESOURCES = {"cpu": "250m", "memory": "64Mi"}
@@ -64,6 +66,7 @@ def _with_agent(container: Mapping[str, Any]) -> dict[str, Any]:
     """Return the container with the agent first on PYTHONPATH."""
     env = list(container.get("env") or ())
     own = any(variable.get("name") == PYTHONPATH for variable in env)
-    path = {"name": PYTHONPATH, "value": f"{DIRECTORY}:$({PYTHONPATH})" if own else DIRECTORY}
+    agent = f"{STARTUP}:{DIRECTORY}"
+    path = {"name": PYTHONPATH, "value": f"{agent}:$({PYTHONPATH})" if own else agent}
     mount = {"name": VOLUME, "mountPath": DIRECTORY, "readOnly": True}
     return {**container, "env": [*env, path], "volumeMounts": [*(container.get("volumeMounts") or ()), mount]}

@@ -7,7 +7,6 @@ import pytest
 
 from pytorchjob_agent.command import flags
 from pytorchjob_agent.command.flags import UsageError
-from pytorchjob_agent.contract.environment import NEVER_REACHED
 
 JOB = {
     "PET_NNODES": "2",
@@ -53,12 +52,6 @@ def test_a_flag_that_agrees_with_the_job_is_accepted_silently(given: dict[str, s
             {"PET_MAX_RESTARTS": "5"},
             "--max-restarts=3 has no effect in this job: elasticPolicy.maxRestarts decides (5)",
             id="another number of restarts",
-        ),
-        pytest.param(
-            {"max_restarts": "3"},
-            {"PET_MAX_RESTARTS": str(NEVER_REACHED)},
-            "--max-restarts=3 has no effect in this job: elasticPolicy.maxRestarts decides",
-            id="the number that torchrun gets where the coordinator counts",
         ),
         pytest.param(
             {"max_restarts": "3"},

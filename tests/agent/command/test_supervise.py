@@ -4,7 +4,7 @@ from signal import SIGINT, SIGTERM
 
 import pytest
 
-from pytorchjob_agent.command.supervise import Exit, Forward, Kill, View, Wait, next_action
+from pytorchjob_agent.command.supervise import Crash, Exit, Forward, Kill, Relaunch, View, Wait, next_action
 from pytorchjob_agent.contract.reasons import ExitReason
 from pytorchjob_agent.contract.termination import TerminationMessage
 
@@ -12,7 +12,11 @@ REPORT = TerminationMessage(ExitReason.WORKER_FAILED, 17, rank=1, message="no su
 
 
 def asked(
-    now: float, child: int | None = None, *, forwarded: bool = True, report: TerminationMessage | None = None
+    now: float,
+    child: int | None = None,
+    *,
+    forwarded: bool = True,
+    report: TerminationMessage | Crash = Crash.RUNNING,
 ) -> View:
     """Return the view after a SIGTERM at second 10."""
     return View(now, 25, signals=(SIGTERM,), asked_at=10.0, forwarded=forwarded, child=child, report=report)
@@ -65,3 +69,22 @@ def test_when_the_launcher_is_gone(view: View, code: int, words: str) -> None:
     assert step.exit_code == code
     assert words in step.reason
     assert (step.message is None) == (code == 0)
+
+
+@pytest.mark.parametrize(
+    ("view", "code"),
+    [
+        pytest.param(View(0, 25, child=2, report=Crash.BEFORE), 2, id="its own parser refuses the arguments"),
+        pytest.param(View(0, 25, child=-9, report=Crash.BEFORE, lives=3), 137, id="killed: not started again"),
+        pytest.param(asked(12, -15, report=Crash.BEFORE), 143, id="a signal"),
+        pytest.param(View(0, 25, child=0, report=Crash.BEFORE), 0, id="success"),
+    ],
+)
+def test_a_users_launcher_that_runs_no_workers_of_the_agent_ends_as_it_likes(view: View, code: int) -> None:
+    step = next_action(view)
+    assert isinstance(step, Exit)
+    assert (step.exit_code, step.message) == (code, None)
+
+
+def test_a_launcher_that_was_killed_with_its_workers_is_started_again() -> None:
+    assert isinstance(next_action(View(0, 25, child=-9, lives=1)), Relaunch)

@@ -1,6 +1,5 @@
 """Real torch workers, forked: what LocalElasticAgent makes of them, and what torch is like in them."""
 
-import argparse
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.launcher.api import LaunchConfig
 
 from pytorchjob_agent import torch_compat
 from pytorchjob_agent.rendezvous import single_node
@@ -199,32 +199,23 @@ def test_a_server_that_started_a_gpu_is_not_forked(tmp_path: Path, capfd: pytest
 @pytest.mark.parametrize(
     ("env", "options", "started", "words"),
     [
-        pytest.param({}, {}, False, "", id="nobody asked"),
-        pytest.param({"PYTORCHJOB_START_MODE": "warm"}, {}, True, "", id="asked"),
-        pytest.param({"PYTORCHJOB_START_MODE": "warm"}, {"no_python": True}, False, "cold: --no-python", id="in vain"),
+        pytest.param({}, ("-u", "train.py"), False, "", id="nobody asked"),
+        pytest.param({"PYTORCHJOB_START_MODE": "warm"}, ("-u", "train.py"), True, "", id="asked"),
+        pytest.param({"PYTORCHJOB_START_MODE": "warm"}, ("train.sh",), False, "cold: --no-python", id="in vain"),
     ],
 )
 def test_the_beginning(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     env: dict[str, str],
-    options: dict[str, Any],
+    options: tuple[str, ...],
     started: bool,
     words: str,
 ) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    args = argparse.Namespace(
-        **{
-            "training_script": "train.py",
-            "module": False,
-            "no_python": False,
-            "run_path": False,
-            "start_method": "spawn",
-            **options,
-        }
-    )
-    one = warm.start_server(args)
+    config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=1)
+    one = warm.start_server(config, (sys.executable, list(options)))
     assert (one is not None) is started
     assert words in capsys.readouterr().err
     if one is not None:

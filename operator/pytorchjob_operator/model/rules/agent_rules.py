@@ -1,6 +1,7 @@
 """spec.agent: refuses settings without effect, and log rules that could never match."""
 
 from pytorchjob_agent.contract.checkpoint_rules import overlaps
+from pytorchjob_agent.contract.environment import DEFAULT_BACKEND
 from pytorchjob_operator.model.rules.rule import Node, Rule, elastic_policy
 
 _AGENT = "spec.agent"
@@ -11,7 +12,8 @@ _WARM = ("Warm", "Auto")
 
 def _inject_beside_another_rendezvous(spec: Node) -> bool:
     policy = elastic_policy(spec)
-    own = "rdzvBackend" in policy or "rdzvHost" in policy or bool(policy.get("standalone"))
+    other = policy.get("rdzvBackend", DEFAULT_BACKEND) != DEFAULT_BACKEND
+    own = other or "rdzvHost" in policy or bool(policy.get("standalone"))
     return bool((spec.get("agent") or {}).get("inject")) and own
 
 
@@ -35,7 +37,8 @@ AGENT = (
         field="agent.inject",
         message="has its own rendezvous: remove elasticPolicy.rdzvBackend, rdzvHost and standalone, or inject",
         cel=f"!has(self.agent) || !has(self.agent.inject) || !self.agent.inject || !has({_P})"
-        f" || (!has({_P}.rdzvBackend) && !has({_P}.rdzvHost) && (!has({_P}.standalone) || !{_P}.standalone))",
+        f" || ((!has({_P}.rdzvBackend) || {_P}.rdzvBackend == '{DEFAULT_BACKEND}') && !has({_P}.rdzvHost)"
+        f" && (!has({_P}.standalone) || !{_P}.standalone))",
         broken=_inject_beside_another_rendezvous,
     ),
     Rule(

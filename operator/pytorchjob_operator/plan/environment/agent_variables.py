@@ -1,8 +1,9 @@
-"""The agent's variables of a pod: the coordinator's endpoint, and the settings of spec.agent (tiers 1 and 2).
+"""The agent's variables of a pod: the coordinator's endpoint, and the settings of spec.agent.
 
 The user's choice of a rendezvous wins: a job that names a backend or a host, in its policy or in its pods' environment,
-trains without the coordinator. So does a template that starts torchrun or Python and no agent: its pods stay as v1 made
-them. Only container `pytorch` gets these variables.
+trains without the coordinator; an injected agent takes the place of c10d, by which v1's elastic jobs find each other.
+So does a template that starts torchrun or Python and no agent: its pods stay as v1 made them. Only container `pytorch`
+gets these variables.
 """
 
 import json
@@ -14,6 +15,7 @@ from pytorchjob_agent.contract.cache_rules import CACHES
 from pytorchjob_agent.contract.checkpoint_rules import CHECKPOINT
 from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import (
+    DEFAULT_BACKEND,
     FENCE,
     FIND_STRAGGLERS,
     GPUS,
@@ -61,12 +63,12 @@ def injected(job: PyTorchJob, template: dict[str, Any], options: Options) -> boo
 def keeps_caches(job: PyTorchJob, template: dict[str, Any], options: Options) -> bool:
     """Whether pods of this template keep caches: those that are expected to start an agent, unless the user opts out.
 
-    All others stay as they are. An injected agent is torchrun's rendezvous alone: it starts no workers.
+    All others stay as they are.
     """
     policy = job.spec.agent
     starts_agent = names.IN_AGENT_COMMANDS in _words(template)
     if policy is not None:
-        starts_agent = starts_agent or not (policy.inject or _starts_no_agent(template))
+        starts_agent = starts_agent or bool(policy.inject) or not _starts_no_agent(template)
     wanted = starts_agent and (policy is None or policy.caches is not False)
     return wanted and coordinator(job, template, options) is not None
 
@@ -103,7 +105,8 @@ def own_names(template: dict[str, Any]) -> set[str]:
 
 def _refusal(job: PyTorchJob, template: dict[str, Any], options: Options) -> str | None:
     """Return why pods of this template train without the coordinator; None if they train with it."""
-    field = _chosen(job.spec.elastic_policy or ElasticPolicy())
+    policy = job.spec.agent
+    field = _chosen(job.spec.elastic_policy or ElasticPolicy(), injects=policy is not None and bool(policy.inject))
     if field is not None:
         return f"elasticPolicy.{field} chooses another rendezvous"
     found = own_names(template).intersection(_CHOICES)
@@ -132,8 +135,8 @@ def _words(template: dict[str, Any]) -> str:
     return " ".join(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ())))
 
 
-def _chosen(policy: ElasticPolicy) -> str | None:
-    if policy.rdzv_backend is not None:
+def _chosen(policy: ElasticPolicy, *, injects: bool) -> str | None:
+    if policy.rdzv_backend is not None and not (injects and policy.rdzv_backend == DEFAULT_BACKEND):
         return "rdzvBackend"
     if policy.rdzv_host is not None:
         return "rdzvHost"

@@ -1,4 +1,4 @@
-"""PET_RDZV_CONF, tier 0: settings of torch's c10d rendezvous, with which torchrun without our agent recovers sooner.
+"""PET_RDZV_CONF: settings of torch's c10d rendezvous, with which torchrun without our agent recovers sooner.
 
 The user's settings win, and jobs with pods of v1 get no additions. Why these values: docs/decisions/0003-tiers.md.
 """

@@ -3,14 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from pytorchjob_agent.contract.coordinator_endpoint import BACKEND
-from pytorchjob_agent.contract.environment import (
-    DEFAULT_BACKEND,
-    NEVER_REACHED,
-    SEPARATE_STORES,
-    RendezvousOptions,
-    ReplicaEnv,
-)
+from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, SEPARATE_STORES, RendezvousOptions, ReplicaEnv
 from pytorchjob_operator import names
 from pytorchjob_operator.model import ConditionType, ElasticPolicy, PyTorchJob, master_port
 from pytorchjob_operator.names import ReplicaType
@@ -57,14 +50,12 @@ def _address(job: PyTorchJob, role: ReplicaType, options: Options) -> str:
 
 
 def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
-    """Return nodes, processes per node, and the rendezvous of an elastic job or of an injected agent."""
+    """Return nodes, processes per node, and the rendezvous of an elastic job."""
     elastic, processes, template = job.spec.elastic_policy, _nproc(job, replica, options), _template(job, replica)
     low, high = nodes(job)
     here = ReplicaEnv(nnodes_min=low, nnodes_max=high, nproc_per_node=processes)
     if elastic is not None and elastic.n_proc_per_node is not None:
         here = replace(here, nproc_per_node=str(elastic.n_proc_per_node))
-    if agent_variables.injected(job, template, options):
-        return replace(here, rdzv=_with_agents(elastic, options), max_restarts=NEVER_REACHED)
     if elastic is None:
         return here
     return replace(
@@ -74,16 +65,6 @@ def _shape(job: PyTorchJob, replica: Replica, options: Options) -> ReplicaEnv:
         standalone=bool(elastic.standalone),
         separate_stores=rendezvous_conf.separates_stores(elastic, options)
         and SEPARATE_STORES not in agent_variables.own_names(template),
-    )
-
-
-def _with_agents(elastic: ElasticPolicy | None, options: Options) -> RendezvousOptions:
-    """Return the rendezvous of an injected agent: the coordinator."""
-    assert options.coordinator is not None, "an injected agent needs a coordinator"
-    host, _, port = options.coordinator.address.rpartition(":")
-    given = elastic or ElasticPolicy()
-    return RendezvousOptions(
-        host=host, port=int(port), backend=BACKEND, id=given.rdzv_id, conf=rendezvous_conf.policy_conf(given)
     )
 
 
