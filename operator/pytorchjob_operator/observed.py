@@ -83,6 +83,8 @@ class Pod:
     """Whether the job's Service has no name for it, as for pods of v1: only its own Service leads to it."""
     without_coordinator: bool = False
     """Whether it was created without the coordinator's endpoint."""
+    injected: bool = False
+    """Whether the operator has put the agent into it."""
     addresses: tuple[str, ...] = ()
     """Its IP addresses, those of the node with hostNetwork; empty until the kubelet reports them."""
     tolerations: tuple[Toleration, ...] = ()
@@ -125,6 +127,7 @@ class Pod:
             deleted_at=read_time(meta.get("deletionTimestamp")) if meta.get("deletionGracePeriodSeconds") else None,
             anonymous=_anonymous(obj.get("spec"), labels.get(names.LABEL_JOB_NAME)),
             without_coordinator=bool(obj.get("spec")) and COORDINATOR not in variables,
+            injected=_injected(obj.get("spec") or {}),
             addresses=_addresses(status),
             tolerations=read_tolerations(obj.get("spec") or {}),
             threat="" if lost or phase is PodPhase.SUCCEEDED else find_threat(status),
@@ -209,6 +212,13 @@ class CoordinatorAccess:
     """The certificates that agents trust, base64 of their DER, one after the other; empty: no TLS."""
 
 
+class AgentDefault(StrEnum):
+    """Whether jobs get the agent that do not mention it."""
+
+    OFF = "Off"
+    INJECT = "Inject"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The operator's settings for the objects that it creates."""
@@ -233,6 +243,8 @@ class Options:
     never, which is v1's behaviour. A local run sets it."""
     agent_image: str = ""
     """The image whose agent `spec.agent.inject` installs in pods; empty: injection is not possible."""
+    agent_default: AgentDefault = AgentDefault.OFF
+    """What `spec.agent.inject` is for jobs that do not set it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +323,10 @@ def _variables(spec: dict[str, Any] | None) -> frozenset[str]:
     """Return the names of all variables of all containers."""
     containers = (spec or {}).get("containers") or ()
     return frozenset(str(variable.get("name")) for container in containers for variable in container.get("env") or ())
+
+
+def _injected(spec: dict[str, Any]) -> bool:
+    return any(container.get("name") == names.AGENT_INSTALL for container in spec.get("initContainers") or ())
 
 
 def _addresses(status: dict[str, Any]) -> tuple[str, ...]:

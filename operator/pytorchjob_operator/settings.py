@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pytorchjob_operator.errors import OperatorError
-from pytorchjob_operator.observed import CoordinatorAccess, Options
+from pytorchjob_operator.observed import AgentDefault, CoordinatorAccess, Options
 
 PREFIX = "PYTORCHJOB_"
 OWN_PREFIX = PREFIX + "OPERATOR_"
@@ -93,6 +93,10 @@ class Settings:
             "help": "Image from which spec.agent.inject copies the agent; empty: spec.agent.inject has no effect"
         },
     )
+    agent_default: str = field(
+        default=AgentDefault.OFF.value,
+        metadata={"help": "Off, or Inject: every job gets the agent that does not set spec.agent.inject"},
+    )
     http_port: int = field(
         default=8080, metadata={"help": "Port of /healthz, /readyz and /metrics", "most": _MOST_PORTS}
     )
@@ -115,6 +119,7 @@ class Settings:
             _address(variable("coordinator_address"), settings.coordinator_address)
         for condition in settings.node_conditions:
             _condition(variable("node_conditions"), condition)
+        _choice(variable("agent_default"), settings.agent_default, tuple(AgentDefault))
         _choice(PREFIX + "LOG_LEVEL", settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR"))
         _choice(PREFIX + "LOG_FORMAT", settings.log_format, ("text", "json"))
         return settings
@@ -129,6 +134,7 @@ class Settings:
             gang_scheduler=self.gang_scheduler,
             coordinator=coordinator,
             agent_image=self.agent_image,
+            agent_default=AgentDefault(self.agent_default),
         )
 
 

@@ -217,6 +217,7 @@ SETTINGS = [
             "coordinator.tls=false",
             "fullnameOverride=train",
             "agentImage=own/agent:2",
+            "agent.default=Inject",
         ],
         Settings(
             ("a", "b"),
@@ -235,6 +236,7 @@ SETTINGS = [
             node_conditions=("GpuBad=True", "Fabric=Unknown"),
             replica_services=True,
             agent_image="own/agent:2",
+            agent_default="Inject",
             watch_nodes=False,
         ),
         id="all that values can set",

@@ -67,6 +67,7 @@ REFUSED = [
     pytest.param('watchNamespaces=["Training"]', "at '/watchNamespaces/0'", id="a namespace in upper case"),
     pytest.param('watchNamespaces=["a","a"]', "at '/watchNamespaces'", id="a namespace twice"),
     pytest.param('accelerators=["npu"]', "at '/accelerators/0'", id="a device without its vendor's domain"),
+    pytest.param("agent.default=Always", "at '/agent/default'", id="an unknown default"),
     pytest.param('nodeConditions=["GpuBad"]', "at '/nodeConditions/0'", id="a condition without its status"),
     pytest.param("crds.keep=maybe", "at '/crds/keep'", id="a switch that is neither on nor off"),
     pytest.param("resources.limit.memory=1Gi", "at '/resources': additional properties 'limit'", id="a misspelt limit"),

@@ -1,4 +1,4 @@
-"""Whether the command of a job starts the agent, which finds hangs and reads progress."""
+"""Whether the pods of a job have the agent, which finds hangs and reads progress."""
 
 import re
 
@@ -11,7 +11,10 @@ _PLAIN = re.compile(r"(?:\S*/)?(?:torchrun|python[\d.]*)(?:\s|$)")
 
 
 def starts_agent(job: Object) -> bool | None:
-    """Return whether any role's command starts the agent; None if a shell script or the image's own command decides."""
+    """Return whether the agent is injected, or a role's command starts it; None if its image or a script decides."""
+    spec = reading.part(job, "spec")
+    if reading.part(spec, "agent").get("inject") or reading.part(job, "status", "elastic"):
+        return True
     commands = [" ".join(reading.words_of(reading.main_spec(template))) for _, _, template in reading.roles(job)]
     if any(map(_AGENT.search, commands)):
         return True

@@ -13,8 +13,7 @@ from pytorchjob_operator.problem import read_time
 Object = Mapping[str, Any]
 _ENDS = ("Succeeded", "Failed")
 WITHOUT_AGENT = (
-    "its command starts no agent, so nothing reads its steps: start the script by `pytorchjob-agent run`"
-    " (docs/agent.md)"
+    "its command starts no agent, so nothing reads its steps: set `spec.agent: {inject: true}` (docs/agent.md)"
 )
 UNREPORTED = "docs/elastic.md has the calls, libraries and lines by which a script shows its progress"
 

@@ -19,6 +19,7 @@ from pytorchjob_operator.names import ChildKind
 from pytorchjob_operator.observed import Observed
 from pytorchjob_operator.plan import (
     adoption,
+    agent_default,
     autoscaler,
     children,
     coordinator,
@@ -81,6 +82,7 @@ def _evaluate(seen: Observed) -> Context:
     compared = replicas.compare(job, seen.pods)
     silence, crashed = silent_pods.check(seen, job, compared), hopeless.crashed(job, compared)
     adopted = adoption.adopt(seen, compared)
+    job = agent_default.apply(adopted, job, compared)
     roles = members.coordinated_roles(job, adopted.options)
     stage = goodput.stage(seen, job, compared.present.values(), coordinated=bool(roles))
     return Context(

@@ -66,7 +66,7 @@ def keeps_caches(job: PyTorchJob, template: dict[str, Any], options: Options) ->
     All others stay as they are.
     """
     policy = job.spec.agent
-    starts_agent = names.IN_AGENT_COMMANDS in _words(template)
+    starts_agent = names_agent(template)
     if policy is not None:
         starts_agent = starts_agent or bool(policy.inject) or not _starts_no_agent(template)
     wanted = starts_agent and (policy is None or policy.caches is not False)
@@ -124,9 +124,14 @@ def _starts_no_agent(template: dict[str, Any]) -> bool:
     words = _words(template)
     return (
         bool((main_container(template) or {}).get("command"))
-        and names.IN_AGENT_COMMANDS not in words
+        and not names_agent(template)
         and any(plain in words for plain in _PLAIN)
     )
+
+
+def names_agent(template: dict[str, Any]) -> bool:
+    """Whether the command of container `pytorch` names the agent, which is then in its image, or injected."""
+    return names.IN_AGENT_COMMANDS in _words(template)
 
 
 def _words(template: dict[str, Any]) -> str:

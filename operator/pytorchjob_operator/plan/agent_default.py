@@ -1,0 +1,34 @@
+"""Which jobs get the agent that do not mention it: by the operator's setting, where it would have an effect.
+
+The field of a job wins, also `inject: false`. A job whose pods run keeps to what they have: the setting may change, and
+two groups of pods would never join. Nothing is reported of a job that cannot have the agent: nobody has asked for it.
+"""
+
+from pytorchjob_operator.model import AgentPolicy, PyTorchJob
+from pytorchjob_operator.observed import AgentDefault, Observed, PodPhase
+from pytorchjob_operator.plan.environment import agent_variables
+from pytorchjob_operator.plan.replicas import ReplicaComparison
+
+_UNFINISHED = (PodPhase.PENDING, PodPhase.RUNNING)
+
+
+def apply(seen: Observed, job: PyTorchJob, compared: ReplicaComparison) -> PyTorchJob:
+    """Return the job as it is, or with the agent injected."""
+    policy = job.spec.agent or AgentPolicy()
+    if policy.inject is not None or not _wanted(seen, compared):
+        return job
+    changed = policy.model_copy(update={"inject": True})
+    injects = job.model_copy(update={"spec": job.spec.model_copy(update={"agent": changed})})
+    templates = [spec.template for _, spec in job.spec.pytorch_replica_specs.items()]
+    if any(agent_variables.names_agent(template) for template in templates):
+        return job  # its image has the agent
+    can = all(agent_variables.injected(injects, template, seen.options) for template in templates)
+    return injects if can else job
+
+
+def _wanted(seen: Observed, compared: ReplicaComparison) -> bool:
+    """Return whether the pods that run have the agent; without any, what the operator's setting says."""
+    running = [pod for pod in compared.present.values() if pod.phase in _UNFINISHED and not pod.deleting]
+    if running:
+        return any(pod.injected for pod in running)
+    return seen.options.agent_default is AgentDefault.INJECT

@@ -1,0 +1,88 @@
+"""The operator's setting for jobs that do not mention the agent."""
+
+from typing import Any
+
+import pytest
+
+from pytorchjob_operator.model import PyTorchJob
+from pytorchjob_operator.observed import AgentDefault, CoordinatorAccess, Observed, Options, Pod
+from pytorchjob_operator.plan import make_plan
+from pytorchjob_operator.plan.writes import CreatePod
+from tests.factories import NOW, full_job, make_pod, make_template
+
+INJECT = Options(
+    coordinator=CoordinatorAccess("coordinator.ops.svc:29600"), agent_image="agent:1", agent_default=AgentDefault.INJECT
+)
+OFF = Options(coordinator=INJECT.coordinator, agent_image="agent:1")
+
+
+def template(*command: str, **variables: str) -> dict[str, Any]:
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    more = {"command": list(command)} if command else {}
+    return make_template(containers=[{"name": "pytorch", "image": "train:1", "env": env, **more}])
+
+
+def injected(job: PyTorchJob, options: Options, *pods: Pod) -> set[bool]:
+    """Whether the pods that are created have the agent."""
+    plan = make_plan(Observed(job, NOW, pods=pods, options=options))
+    created = [write.body["spec"] for write in plan.writes if isinstance(write, CreatePod)]
+    assert created
+    return {bool(spec.get("initContainers")) for spec in created}
+
+
+TORCHRUN = template("torchrun", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "expected"),
+    [
+        pytest.param(full_job(template=TORCHRUN), INJECT, True, id="torchrun"),
+        pytest.param(full_job(template=template()), INJECT, True, id="the image's own command"),
+        pytest.param(full_job(template=TORCHRUN), OFF, False, id="the setting is Off"),
+        pytest.param(full_job(template=TORCHRUN, agent={"inject": False}), INJECT, False, id="the job wants none"),
+        pytest.param(full_job(template=TORCHRUN, agent={"inject": True}), OFF, True, id="the job wants it"),
+        pytest.param(full_job(template=TORCHRUN, agent={"fenceSeconds": 60}), INJECT, True, id="other fields"),
+        pytest.param(
+            full_job(template=template("pytorchjob-agent", "run", "--", "x")),
+            INJECT,
+            False,
+            id="its image has the agent",
+        ),
+        pytest.param(
+            full_job(template=TORCHRUN, elasticPolicy={"rdzvBackend": "c10d"}), INJECT, True, id="v1's elastic jobs"
+        ),
+        pytest.param(
+            full_job(template=TORCHRUN, elasticPolicy={"rdzvBackend": "etcd"}), INJECT, False, id="its own rendezvous"
+        ),
+        pytest.param(
+            full_job(template=template("torchrun", PET_RDZV_BACKEND="etcd")), INJECT, False, id="the same in its env"
+        ),
+        pytest.param(
+            full_job(template=TORCHRUN), Options(agent_default=AgentDefault.INJECT), False, id="no coordinator"
+        ),
+    ],
+)
+def test_who_gets_it(job: PyTorchJob, options: Options, expected: bool) -> None:
+    assert injected(job, options) == {expected}
+
+
+def test_a_job_that_cannot_have_it_is_told_nothing() -> None:
+    job = full_job(template=TORCHRUN, elasticPolicy={"rdzvBackend": "etcd"})
+    status = make_plan(Observed(job, NOW, options=INJECT)).status
+    assert status is not None
+    assert all(condition.type != "ConfigValid" for condition in status.conditions)
+
+
+@pytest.mark.parametrize("has", [True, False])
+@pytest.mark.parametrize("options", [INJECT, OFF], ids=["Inject", "Off"])
+def test_a_job_keeps_to_what_its_running_pods_have(options: Options, has: bool) -> None:
+    """The setting has changed since they were created; the other pod of the job is missing now."""
+    runs = make_pod("master-0", injected=has, without_coordinator=not has)
+    assert injected(full_job(template=TORCHRUN), options, runs) == {has}
+
+
+def test_a_pod_tells_whether_it_has_the_agent() -> None:
+    plan = make_plan(Observed(full_job(template=TORCHRUN), NOW, options=INJECT))
+    created = [Pod.from_api(write.body) for write in plan.writes if isinstance(write, CreatePod)]
+    assert {pod.injected for pod in created} == {True}
+    assert not Pod.from_api({"metadata": {"name": "x"}, "spec": {"initContainers": [{"name": "own"}]}}).injected
