@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytorchjob_agent.contract.messages import Heartbeat, RoundId
+from pytorchjob_agent.contract.messages import Heartbeat, RoundId, Terminating
 from pytorchjob_operator.rounds.state import Tick
 from pytorchjob_operator.rounds.summary import summarize
 from tests.rounds.story import Job, another_leader, expected, running, stopped
@@ -351,6 +351,16 @@ def test_a_terminating_pod_that_still_saves_may_reconnect() -> None:
     job.passes(1, silent=[1], cooperative=True)
     assert job.runs
     assert job.hello(1, round=job.round, rank=1, size=2).kind == "checkpoint"
+
+
+def test_an_agent_is_told_once_that_its_pod_terminates() -> None:
+    """SIGTERM may not reach it: a shell as the container's first process keeps it to itself."""
+    job = running(3, min_members=1)
+    job.goes(2, seconds=20)
+    for _ in range(2):
+        job.expect({0: job.pods[0]}, 1, 2)
+    heard = {index: sum(isinstance(message, Terminating) for message in job.told[index]) for index in range(3)}
+    assert heard == {0: 0, 1: 1, 2: 0}, "replica 2 goes already"
 
 
 def test_a_terminating_pod_that_does_not_reconnect_is_lost() -> None:

@@ -213,6 +213,8 @@ class Agent(Sleeper):
         self._planned = False
         if self.stopping:
             return
+        if self.session.inbox.terminating:
+            self.drain()
         if self.waiting is not None:
             self._wait()
         elif self.workers is not None:

@@ -17,7 +17,9 @@ SENTENCE = "a program of this container has trained to its end in the job's roun
 def remember(endpoint: CoordinatorEndpoint) -> None:
     """Write that one has."""
     with suppress(OSError):
-        _file(endpoint).write_text(_container(), encoding="ascii")
+        fd = os.open(_file(endpoint), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="ascii") as file:
+            file.write(_container())
 
 
 def is_there(endpoint: CoordinatorEndpoint) -> bool:

@@ -261,6 +261,13 @@ class Stop(Message):
 
 
 @dataclass(frozen=True, slots=True)
+class Terminating(Message):
+    """The agent's pod is being deleted. A shell as the container's first process does not forward SIGTERM."""
+
+    kind: ClassVar[str] = "terminating"
+
+
+@dataclass(frozen=True, slots=True)
 class Finished(Message):
     """All members of the round have succeeded: exit with code 0."""
 
@@ -280,7 +287,9 @@ class HeartbeatReply(Message):
 
 
 FromAgent = Hello | Join | Heartbeat | Failed | Done | Resumed | Draining | Unreachable
-ToAgent = Welcome | Refused | Assigned | Restart | Checkpoint | Save | Hold | Stop | Finished | HeartbeatReply
+ToAgent = (
+    Welcome | Refused | Assigned | Restart | Checkpoint | Save | Hold | Stop | Terminating | Finished | HeartbeatReply
+)
 
 _HEARTBEAT_REPLY = b'{"kind":"heartbeat_reply"}\n'
 _FROM_AGENT: dict[str, type[Any]] = {
@@ -288,7 +297,19 @@ _FROM_AGENT: dict[str, type[Any]] = {
 }
 _TO_AGENT: dict[str, type[Any]] = {
     message.kind: message
-    for message in (Welcome, Refused, Assigned, Restart, Checkpoint, Save, Hold, Stop, Finished, HeartbeatReply)
+    for message in (
+        Welcome,
+        Refused,
+        Assigned,
+        Restart,
+        Checkpoint,
+        Save,
+        Hold,
+        Stop,
+        Terminating,
+        Finished,
+        HeartbeatReply,
+    )
 }
 
 

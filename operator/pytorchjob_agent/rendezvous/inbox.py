@@ -16,6 +16,7 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
     Save,
     Stop,
+    Terminating,
     ToAgent,
     Welcome,
 )
@@ -36,6 +37,8 @@ class Inbox:
     save: Save | None = None
     """The same for a request after which training continues."""
     stop: Stop | None = None
+    terminating: bool = False
+    """The pod is being deleted."""
     finished: bool = False
     hold: str = ""
     """What the coordinator waits for, in its words."""
@@ -70,6 +73,8 @@ def receive(inbox: Inbox, message: ToAgent) -> Inbox:
             return replace(inbox, finished=True) if id_ == inbox.round else inbox
         case Stop():
             return replace(inbox, stop=message)
+        case Terminating():
+            return inbox if inbox.terminating else replace(inbox, terminating=True)
         case Hold(reason=reason):
             return replace(inbox, hold=reason)
         case Refused():

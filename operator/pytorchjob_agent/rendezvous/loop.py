@@ -70,9 +70,15 @@ class ElasticAgent(LocalElasticAgent):
         self._cooperative, self._answered = False, 0
         self._started_at, self._hangs = 0.0, Hangs()
         self._membership.on_restart = self._membership.client.on_change = self._wakeup.wake
-        self._membership.leaving = lambda: self._wakeup.asked is not None
+        self._membership.leaving = self._is_leaving
         self._membership.heartbeat = self._heartbeat
         self._wakeup.on_asked = self._membership.client.nudge
+
+    def _is_leaving(self) -> bool:
+        """Return whether this pod has to go, by a signal or by the coordinator's word."""
+        if self._membership.client.inbox.terminating and self._wakeup.asked is None:
+            self._wakeup.ask(signal.SIGTERM)
+        return self._wakeup.asked is not None
 
     def _new_workers(self) -> RoundWorkers:
         self._rounds += 1
@@ -90,7 +96,7 @@ class ElasticAgent(LocalElasticAgent):
         group = self._worker_group
         self._wakeup.handle_signals()
         try:
-            warm.wait_for_imports(self._tools.server, lambda: self._wakeup.asked is not None)
+            warm.wait_for_imports(self._tools.server, self._is_leaving)
             self._open(group)
             while not self._act(group, steps.decide(self._snapshot(group))):
                 pass
@@ -173,6 +179,7 @@ class ElasticAgent(LocalElasticAgent):
 
     def _snapshot(self, group: WorkerGroup) -> Snapshot:
         self._wakeup.sleep(self._pause())
+        self._is_leaving()
         workers = self._check_workers(group, time.monotonic())
         self._report_progress(workers)
         return replace(

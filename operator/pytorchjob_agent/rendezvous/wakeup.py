@@ -80,8 +80,12 @@ class Wakeup:
         """Return the name of the signal."""
         return signal.Signals(self.asked[0]).name if self.asked else "asked to go"
 
-    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+    def ask(self, signum: int) -> None:
+        """Ask this pod to go, as by this signal."""
         if self.asked is None:
             self.asked = (signum, time.monotonic())
         self.wake()
         self.on_asked()
+
+    def _on_signal(self, signum: int, frame: FrameType | None) -> None:
+        self.ask(signum)

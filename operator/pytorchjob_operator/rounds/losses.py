@@ -7,7 +7,7 @@ so do all others. Rank 0 is a member like any other: the next round has a new ra
 from dataclasses import replace
 from typing import assert_never
 
-from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS
+from pytorchjob_agent.contract.messages import HEARTBEAT_SECONDS, LEASE_SECONDS, Terminating
 from pytorchjob_agent.contract.reasons import TrainingReason
 from pytorchjob_operator.rounds import absent, awaited, rendezvous, running, threats
 from pytorchjob_operator.rounds.failures import with_loss
@@ -97,6 +97,7 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
         if before.pod_uid and (after is None or after.pod_uid != before.pod_uid):
             former[index] = (*former.get(index, ()), before.pod_uid)[-_FORMER_UIDS:]
     grows = job.policy.max_members > transition.state.policy.max_members
+    known = transition.state.terminating
     transition.state = replace(
         transition.state,
         policy=job.policy,
@@ -114,6 +115,10 @@ def sync_job(transition: Transition, job: JobSynced) -> None:
     if grows:
         running.notify_spares(transition)
     threats.sync(transition)
+    for member in transition.state.members.values():
+        new = known.get(member.index) != member.pod_uid == job.terminating.get(member.index)
+        if new and not member.leaving:
+            transition.send(member, Terminating())
     transition.reason = f"the job has {len(job.pods)} pods"
     for member in tuple(transition.state.members.values()):
         saves = member.leaving and _trains(transition, member)

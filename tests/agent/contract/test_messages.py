@@ -30,6 +30,7 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
     Save,
     Stop,
+    Terminating,
     ToAgent,
     Unreachable,
     Welcome,
@@ -85,6 +86,7 @@ TO_AGENT: list[Message] = [
     Save(ROUND, 3, 300.0, "pod-1: its node n1 is cordoned"),
     Hold("a spare waits"),
     Stop(7, "RestartsUsedUp", "all are used up"),
+    Terminating(),
     Finished(ROUND),
     HeartbeatReply(),
 ]

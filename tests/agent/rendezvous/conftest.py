@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -132,12 +132,12 @@ class Job:
         self.coordinator.apply(JOB, Forget())
         self.expected.clear()
 
-    def expect(self, *indices: int, uid: str = "u") -> None:
-        """Say which pods there are."""
+    def expect(self, *indices: int, uid: str = "u", terminating: Mapping[int, str] | None = None) -> None:
+        """Say which pods there are, and which ones are being deleted, with their uids."""
         known = self.expected
         self.expected = {index: known.get(index) or self._pod(index, uid) for index in indices}
         if self.coordinator is not None:
-            self.coordinator.apply(JOB, Sync(self.policy, self.expected))
+            self.coordinator.apply(JOB, Sync(self.policy, self.expected, terminating=terminating or {}))
 
     def _pod(self, index: int, uid: str) -> ExpectedPod:
         return ExpectedPod(f"pod-{index}", f"{uid}-{index}", zone=self.zones.get(index, ""))

@@ -12,6 +12,7 @@ from pytorchjob_agent.contract.messages import (
     RoundId,
     Save,
     Stop,
+    Terminating,
     Welcome,
 )
 from pytorchjob_agent.rendezvous.inbox import Inbox, begin, ended, over, receive, skip
@@ -43,6 +44,7 @@ HERE = Inbox(round=NOW)
         pytest.param(Save(NOW, 1, 1.0), "save", True, id="a request to save and continue"),
         pytest.param(Finished(OLD), "finished", False, id="an old round's end"),
         pytest.param(Finished(NOW), "finished", True, id="the end"),
+        pytest.param(Terminating(), "terminating", True, id="the pod is being deleted"),
         pytest.param(Stop(1, "x", "y"), "stop", True, id="an order to end"),
         pytest.param(Hold("wait"), "hold", True, id="what is waited for"),
         pytest.param(Refused("no"), "refused", True, id="a refusal"),

@@ -90,13 +90,17 @@ def test_a_job_ends_well_without_a_coordinator(job: Job) -> None:
     assert job.end() == [0, 0]
 
 
-def test_a_pod_that_has_to_go_costs_no_step(job: Job) -> None:
+@pytest.mark.parametrize(
+    "signals", [True, pytest.param(False, id="the shell around it keeps SIGTERM to itself: the coordinator tells it")]
+)
+def test_a_pod_that_has_to_go_costs_no_step(job: Job, signals: bool) -> None:
     job.policy = Policy(1, 2)
     job.env |= {"STEPS": "150", "LINGER": "35"}
     zero, one = job.start_all()
     zero.says("step 33 ")
-    one.process.send_signal(signal.SIGTERM)
-    job.expect(0)
+    if signals:
+        one.process.send_signal(signal.SIGTERM)
+    job.expect(0, terminating={1: "u-1"})
     zero.says("of 1 restarts 0")
     job.hurry()
     assert one.process.wait(60) == ExitCode.DRAINED
