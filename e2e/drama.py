@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.recovery.cells import Scene, Struck
-from benchmarks.recovery.contenders import CHECKPOINT_STEPS, CONTENDERS, SCRIPT, WORKERS, Contender
+from benchmarks.recovery.contenders import CHECKPOINT_STEPS, SCRIPT, WORKERS, Contender
 from benchmarks.recovery.lines import Group, recovery
 from benchmarks.recovery.measure import Truth
 from benchmarks.recovery.stage import Stage
@@ -27,7 +27,20 @@ WARM = Contender(
     agent={"startMode": "Warm", "hang": {"progressSeconds": HANG_SECONDS, "firstProgressSeconds": 180}},
     grace=GRACE_SECONDS,
 )
-INJECTED = CONTENDERS["injected"]
+TORCHRUN = Contender(
+    "unchanged",
+    "torchrun as it is, with the agent injected",
+    ("torchrun", SCRIPT),
+    agent={"inject": True},
+    grace=GRACE_SECONDS,
+)
+SHELL = Contender(
+    "shell",
+    "torchrun below a shell, with the agent injected",
+    ("sh", "-c", f"echo first; torchrun {SCRIPT}; exit $?"),
+    agent={"inject": True},
+    grace=GRACE_SECONDS,
+)
 ASKED, LATE = "the workers are asked to save", "the time to leave is over"
 """What an agent prints."""
 QUIET_SECONDS = 1.0
@@ -81,8 +94,7 @@ class Drama:
         assert cost.lost_steps <= CHECKPOINT_STEPS
         group = journal.current()
         assert group is not None
-        if self.contender is not INJECTED:  # there each torchrun counts for itself
-            assert group.restarts == {act.count + counted}, "one count for all, and only failures are in it"
+        assert group.restarts == {act.count + counted}, "one count for all, and only failures are in it"
         self.right()
         return group
 

@@ -16,7 +16,7 @@ from benchmarks.recovery.contenders import LEAST, WORKERS
 from benchmarks.recovery.stage import stage_in
 from e2e import elastic, faults
 from e2e.conftest import fresh_namespace
-from e2e.drama import INJECTED, WARM, Drama, termination
+from e2e.drama import GRACE_SECONDS, SHELL, TORCHRUN, WARM, Drama, termination
 from e2e.kubectl import JOB_LABEL, Kubectl, until
 
 pytestmark = pytest.mark.skipif(not faults.on_kind(), reason="strikes nodes, which are containers")
@@ -28,10 +28,10 @@ def drama(operator: Kubectl) -> Iterator[Drama]:
         yield Drama(stage, WARM)
 
 
-@pytest.fixture(scope="module")
-def injected(operator: Kubectl) -> Iterator[Drama]:
+@pytest.fixture(scope="module", params=[TORCHRUN, SHELL], ids=["torchrun", "in a shell"])
+def unchanged(operator: Kubectl, request: pytest.FixtureRequest) -> Iterator[Drama]:
     with fresh_namespace(operator) as kubectl, stage_in(kubectl, operator) as stage:
-        yield Drama(stage, INJECTED)
+        yield Drama(stage, request.param)
 
 
 def kill_launcher(scene: Scene) -> Struck:
@@ -46,6 +46,12 @@ def freeze_launcher(scene: Scene) -> Struck:
     name = scene.plain()
     children = scene.stage.kubectl("exec", name, "--", "cat", "/proc/1/task/1/children").split()
     return Struck(faults.signal_process(scene.pods()[name], "STOP", int(children[0])), name, replaced=True)
+
+
+def delete_gently(scene: Scene) -> Struck:
+    """Delete a pod with its whole grace period."""
+    name = scene.plain()
+    return Struck(faults.delete_pod(scene.stage.kubectl, name, GRACE_SECONDS), name, replaced=True)
 
 
 def force_all(scene: Scene) -> Struck:
@@ -141,21 +147,25 @@ def test_fewer_and_then_more_workers_cost_no_step_and_no_container(drama: Drama)
     drama.shown(lambda status: (status["members"], status["worldSize"]) == (WORKERS, WORKERS))
 
 
-INJECTED_FAULTS = [
-    pytest.param(cells.kill_worker, 1, id="a worker is killed"),
-    pytest.param(cells.force_rank_0, 0, id="the pod of rank 0 is force-deleted"),
-]
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("strike", "counted"), INJECTED_FAULTS)
-def test_an_unmodified_torchrun_with_the_agent_injected_goes_on_after(
-    injected: Drama, strike: Callable[[Scene], Struck], counted: int
-) -> None:
-    act = injected.act()
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault(cells.kill_worker, True, "WorkerFailed", "exited with code 137"), id="a worker is killed"),
+        pytest.param(Fault(cells.stop_worker, True, "WorkersHang", "hangs at step"), id="a worker hangs"),
+        pytest.param(Fault(delete_gently), id="a pod is deleted"),
+        pytest.param(Fault(cells.force_rank_0), id="the pod of rank 0 is force-deleted"),
+    ],
+)
+def test_a_command_of_v1_goes_on_with_the_agent_after(unchanged: Drama, fault: Fault) -> None:
+    act = unchanged.act()
     (pod, *_) = act.scene.pods().values()
     assert [container["name"] for container in pod["spec"]["initContainers"]] == ["pytorchjob-agent-install"]
-    before = elastic.elastic(injected.kubectl, injected.job).get("restarts", 0)
-    injected.recovered(act, strike(act.scene))
-    injected.no_container_restarted(act)
-    injected.shown(lambda status: (status["members"], status.get("restarts", 0)) == (WORKERS, before + counted))
+    struck = fault.strike(act.scene)
+    unchanged.recovered(act, struck, counted=int(fault.counted))
+    unchanged.no_container_restarted(act)
+    unchanged.shown(lambda status: status["members"] == WORKERS)
+    if fault.strike is delete_gently:
+        unchanged.lost_nothing(act, struck)  # below a shell too, which keeps SIGTERM to itself
+    if fault.counted:
+        assert fault.words in elastic.elastic(unchanged.kubectl, unchanged.job)["lastRestart"]["message"]
