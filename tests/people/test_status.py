@@ -120,6 +120,16 @@ def test_the_state_in_a_word(state: State, parts: list[Part]) -> None:
     assert view_of(*parts).state is state
 
 
+def test_a_command_that_trains_without_its_agent_is_shown_so() -> None:
+    """Its Python is too old, for one, or its launcher has a rendezvous of its own."""
+    pods = agents()
+    for each in pods:
+        each["spec"]["initContainers"] = [{"name": "pytorchjob-agent-install"}]
+    view = view_of(job(RUNNING), *pods)
+    assert (view.state, "trains without the agent" in view.reason) == (State.RUNNING, True)
+    assert "agent" not in view_of(job(RUNNING), *agents()).reason
+
+
 def test_a_job_that_is_deleted_is_shown_so() -> None:
     found = job(RUNNING)
     found["metadata"]["deletionTimestamp"] = timestamp(0)

@@ -23,6 +23,7 @@ COLLECTIVES = "tests/agent/contract/test_collectives.py"
 DEVICE = "a bad GPU ended the job"
 GROWS = "a script that does not poll lost its steps when a pod joined"
 HANG = "the rank at fault by the order of collectives"
+MEMBERS = "unchanged commands as members"
 WHY = "planted before the parts of the house were moved"
 
 DEFECTS: Sequence[Planted] = [
@@ -289,5 +290,53 @@ DEFECTS: Sequence[Planted] = [
         "min(_LATE * pace.interval, MOST_SECONDS)",
         "float('inf')",
         ("tests/rounds/test_running.py",),
+    ),
+    Planted(
+        "a worker of a launcher of its own starts again as a member",
+        MEMBERS,
+        f"{AGENT}/command/startup/pytorchjob_members.py",
+        " is not None or _LOCAL_RANK in now",
+        " is not None",
+        ("tests/agent/command/startup/test_pytorchjob_members.py",),
+    ),
+    Planted(
+        "a text is taken for a program",
+        MEMBERS,
+        f"{AGENT}/command/startup/pytorchjob_members.py",
+        'if word.startswith("-c") or word == "-":',
+        'if word == "-":',
+        ("tests/agent/command/startup/test_pytorchjob_members.py",),
+    ),
+    Planted(
+        "a container that starts again keeps its finished program",
+        MEMBERS,
+        f"{AGENT}/command/finished_program.py",
+        "leader = os.getsid(0)",
+        "leader = 1",
+        ("tests/agent/command/test_finished_program.py",),
+    ),
+    Planted(
+        "the message of a launcher that runs no workers is the agent's",
+        MEMBERS,
+        f"{AGENT}/command/supervise.py",
+        "if view.report is Crash.BEFORE:",
+        "if view.report is Crash.BEFORE and code > 128:",
+        ("tests/agent/command/test_supervise.py",),
+    ),
+    Planted(
+        "a changed setting splits a job that runs",
+        MEMBERS,
+        f"{PLAN}/agent_default.py",
+        "        return any(pod.injected for pod in running)\n",
+        "        pass\n",
+        ("tests/plan/test_agent_default.py",),
+    ),
+    Planted(
+        "an agent is told at each pass that its pod terminates",
+        MEMBERS,
+        f"{ROUNDS}/losses.py",
+        "new = known.get(member.index) != member.pod_uid == job",
+        "new = member.pod_uid == job",
+        ("tests/rounds/test_losses.py",),
     ),
 ]

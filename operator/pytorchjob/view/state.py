@@ -13,11 +13,15 @@ from pytorchjob.view.reading import Object
 from pytorchjob.view.seen import Seen
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.reasons import TrainingReason
-from pytorchjob_operator.names import Reason
+from pytorchjob_operator.names import AGENT_INSTALL, Reason
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _FIRST_ROUND = timedelta(seconds=60)
 """Agents that have not reported within this time are probably not there."""
+_NO_MEMBER = (
+    "The pods run, and none of their agents has reported: the command trains without the agent."
+    " docs/agent.md says which commands become members."
+)
 _CREATING = ("", "ContainerCreating", "PodInitializing")
 
 
@@ -130,6 +134,8 @@ def _without_round(seen: Seen, pod: Object) -> Shown:
     new = since is not None and seen.now - since < _FIRST_ROUND
     if new and _coordinated(pod):
         return Shown(State.JOINING, since, "The pods run; their agents have not formed a round yet.")
+    if _injected(pod):
+        return Shown(State.RUNNING, since, _NO_MEMBER)
     return Shown(State.RUNNING, since, "The pods run.")
 
 
@@ -171,6 +177,11 @@ def _running_since(seen: Seen) -> datetime | None:
 def _round_words(elastic: Object) -> str:
     members, world = elastic.get("members"), elastic.get("worldSize")
     return f"Round {elastic.get('round')} has {members} pods and {world} workers."
+
+
+def _injected(pod: Object) -> bool:
+    """Whether the operator has put the agent into the pod."""
+    return any(each.get("name") == AGENT_INSTALL for each in reading.items(pod, "spec", "initContainers"))
 
 
 def _coordinated(pod: Object) -> bool:

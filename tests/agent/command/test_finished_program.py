@@ -1,7 +1,6 @@
 """A second program of a container does not join rounds that have ended: the container remembers the first one."""
 
-import subprocess
-import sys
+import os
 import tempfile
 from pathlib import Path
 
@@ -17,7 +16,6 @@ ANOTHER = CoordinatorEndpoint("h", 1, "token", "job", "pod-0", 0, "uid-of-its-re
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 def test_only_this_pod_has_finished() -> None:
@@ -27,14 +25,15 @@ def test_only_this_pod_has_finished() -> None:
     assert not finished_program.is_there(ANOTHER)
 
 
-def test_a_container_that_starts_again_begins_anew() -> None:
+def test_a_container_that_starts_again_begins_anew(tmp_path: Path) -> None:
     """Its first process leads another session, which lives as long as the container."""
-    code = (
-        "from pytorchjob_agent.command import finished_program;"
-        "from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint;"
-        f"finished_program.remember({ENDPOINT!r})"
-    )
-    subprocess.run([sys.executable, "-c", code], start_new_session=True, check=True)
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        finished_program.remember(ENDPOINT)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert list(tmp_path.iterdir())
     assert not finished_program.is_there(ENDPOINT)
 
 
