@@ -9,9 +9,6 @@ process), `extensions` (which of `saves` and `caches` there are), `rendezvous` (
 job.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
 __all__ = [
     "FencedError",
@@ -27,7 +24,10 @@ __all__ = [
     "take_over",
 ]
 
+TYPE_CHECKING = False  # not typing's: every process of a container with an injected agent imports this file
 if TYPE_CHECKING:
+    from typing import Any
+
     from pytorchjob_agent.checkpoint.fence import FencedError
     from pytorchjob_agent.checkpoint.files import load, save, take_over
     from pytorchjob_agent.script.api import checkpoint_requested, progress, seconds_left, should_stop
@@ -43,8 +43,10 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import each public name on first use: the operator imports this package too."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,6 +1,6 @@
 """The first process of the pod: signals, orphans, exit code. `supervise` decides; torch runs in the child only.
 
-`__main__` starts it for `pytorchjob-agent run`, and the hook in `command/startup` for a command of the user's. It never
+`fork` starts the launcher below it: for `pytorchjob-agent run`, and for a command of the user's (`startup`). It never
 blocks in C++, so SIGTERM works at any time, even before the first rendezvous. The way of a SIGTERM:
 `system/signals` blocks it and waits for it, `supervise` decides to forward it to the launcher, and the launcher's
 process receives it in `rendezvous/wakeup` (with a coordinator) or in torch's own handler.
@@ -8,16 +8,16 @@ process receives it in `rendezvous/wakeup` (with a coordinator) or in torch's ow
 
 import os
 import shutil
-import tempfile
 import time
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
+from pytorchjob_agent.command.fork import BEGUN, PASSED_ON
 from pytorchjob_agent.command.supervise import Crash, Exit, Forward, Kill, Relaunch, View, next_action
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import DEFAULT_GRACE, GRACE
 from pytorchjob_agent.contract.reading import ContractError, seconds
-from pytorchjob_agent.contract.termination import TerminationMessage
+from pytorchjob_agent.contract.reasons import ExitReason
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.system import processes, signals
 from pytorchjob_agent.system.console import say
 from pytorchjob_agent.workers.failure_report import sentence, write_termination_log
@@ -25,58 +25,54 @@ from pytorchjob_agent.workers.failure_report import sentence, write_termination_
 _TICK = 3600.0
 _LIVES = 10
 """Number of launchers that may crash in one container before the kubelet has to restart it."""
-_BEGUN = b"."
-"""What a launcher sends when its workers become this agent's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Below:
-    """This is a process below the first one: the launcher's, which reports to the first one."""
+def supervise(pid: int, receive: int, deaths: int) -> int | None:
+    """Return the exit code of the pod once the launcher with this pid, and all below it, have ended.
 
-    directory: Path
-    """For the launcher's files; the first process removes it."""
-    pipe: int
-
-    def begin(self) -> None:
-        """Tell the first process that its child runs workers, and will report how they end."""
-        os.write(self.pipe, _BEGUN)
-
-    def report(self, message: TerminationMessage) -> None:
-        """Give the first process the reason of the end."""
-        os.write(self.pipe, message.to_json().encode())
-
-
-def run() -> int | Below:
-    """Fork the launcher's process. Returns there at once, and in the first process the exit code of the pod."""
-    grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
-    directory = Path(tempfile.mkdtemp(prefix="pytorchjob-agent-"))
-    signals.block()
+    Return None if another launcher has to be started; `deaths` is how often that was so before. The launcher reports
+    through `receive`.
+    """
     processes.adopt_orphans()
-    lives = _LIVES if os.environ.get(COORDINATOR) else 0  # the coordinator informs the other members of the restart
-    while True:
-        receive, send = os.pipe()
-        os.set_blocking(receive, False)
-        pid = os.fork()
-        if pid == 0:
-            os.close(receive)
-            _detach()
-            return Below(directory, send)
-        os.close(send)
-        end = _supervise(View(now=time.monotonic(), grace=grace, lives=lives), pid, receive)
-        os.close(receive)
-        if isinstance(end, Exit):
-            shutil.rmtree(directory, ignore_errors=True)
-            return _end(end)
-        lives -= 1
+    try:
+        grace = seconds(os.environ, GRACE, DEFAULT_GRACE)
+    except ContractError as error:
+        processes.kill_below(os.getpid())
+        message = TerminationMessage(ExitReason.BAD_SETUP, ExitCode.SETUP, message=str(error))
+        return _end(Exit(message, ExitCode.SETUP, message.message))
+    lives = max(_LIVES - deaths, 0) if os.environ.get(COORDINATOR) else 0  # the coordinator tells the other members
+    launcher = _Launcher(pid, receive)
+    end = _supervise(View(now=time.monotonic(), grace=grace, lives=lives), launcher)
+    launcher.clear_up()
+    return _end(end) if isinstance(end, Exit) else None
 
 
-def _detach() -> None:
-    os.setpgid(0, 0)  # a terminal's Ctrl-C reaches only the parent, which forwards it once
-    processes.follow_parent()
-    signals.restore()
+class _Launcher:
+    """The process below, and what it has sent."""
+
+    def __init__(self, pid: int, receive: int) -> None:
+        self.pid, self._receive = pid, receive
+        self._sent = b""
+
+    def last_words(self) -> TerminationMessage | Crash:
+        """Return its message; it has ended."""
+        try:
+            self._sent = os.read(self._receive, 65536)
+        except BlockingIOError:  # its descendants hold the pipe
+            return Crash.BEFORE
+        try:
+            return TerminationMessage.from_json(self._sent.partition(b"\n")[2].decode())
+        except ContractError:
+            begun = self._sent.startswith(BEGUN) and not self._sent.endswith(PASSED_ON)
+            return Crash.RUNNING if begun else Crash.BEFORE
+
+    def clear_up(self) -> None:
+        """Remove its folder."""
+        if self._sent.startswith(BEGUN):
+            shutil.rmtree(os.fsdecode(self._sent.partition(b"\n")[0].removeprefix(BEGUN)), ignore_errors=True)
 
 
-def _supervise(view: View, pid: int, receive: int) -> Exit | Relaunch:
+def _supervise(view: View, launcher: _Launcher) -> Exit | Relaunch:
     """Observe, decide and act until the launcher and all its descendants have ended."""
     while True:
         decision = next_action(view)
@@ -86,18 +82,18 @@ def _supervise(view: View, pid: int, receive: int) -> Exit | Relaunch:
                 say(decision.reason)
             return decision
         if isinstance(decision, Forward):
-            os.kill(pid, decision.signum)
+            os.kill(launcher.pid, decision.signum)
             view = replace(view, forwarded=True)
             continue
         if isinstance(decision, Kill):
             say(decision.reason)
             ended = processes.kill_below(os.getpid())
-            view = _observe(view, ended, pid, receive)
+            view = _observe(view, ended, launcher)
             view = view if view.child is not None else replace(view, child=-9)  # SIGKILL did not end it in time
             continue
         until = decision.until if decision.until is not None else view.now + _TICK
         view = _take(view, signals.wait(until - view.now))
-        view = _observe(view, processes.reap(), pid, receive)
+        view = _observe(view, processes.reap(), launcher)
 
 
 def _take(view: View, signum: int | None) -> View:
@@ -108,21 +104,10 @@ def _take(view: View, signum: int | None) -> View:
     return replace(view, now=now, signals=(*view.signals, signum), asked_at=asked)
 
 
-def _observe(view: View, ended: dict[int, int], pid: int, receive: int) -> View:
-    if pid not in ended:
+def _observe(view: View, ended: dict[int, int], launcher: _Launcher) -> View:
+    if launcher.pid not in ended:
         return view
-    return replace(view, child=ended[pid], report=_read_report(receive))
-
-
-def _read_report(receive: int) -> TerminationMessage | Crash:
-    try:
-        sent = os.read(receive, 65536)
-    except BlockingIOError:  # its descendants hold the pipe
-        sent = b""
-    try:
-        return TerminationMessage.from_json(sent.removeprefix(_BEGUN).decode())
-    except ContractError:
-        return Crash.RUNNING if sent.startswith(_BEGUN) else Crash.BEFORE
+    return replace(view, child=ended[launcher.pid], report=launcher.last_words())
 
 
 def _end(leave: Exit) -> int:

@@ -1,7 +1,7 @@
 """The launcher's process: reads the pod's environment, imports torch, and reports every error to its parent.
 
-`first_process` forks it and receives the message through a pipe; `launcher` does the work. For a command of the user's
-`torchruns_launch` does it in the user's own launcher.
+`first_process` supervises it and receives the message through a pipe; `launcher` does the work. In a launcher of the
+user's `member_launch` does it.
 """
 
 import argparse
@@ -12,9 +12,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pytorchjob_agent.command import first_process
-from pytorchjob_agent.command.first_process import Below
+from pytorchjob_agent.command import fork
 from pytorchjob_agent.command.flags import UsageError
+from pytorchjob_agent.command.fork import Below
 from pytorchjob_agent.contract.coordinator_endpoint import COORDINATOR
 from pytorchjob_agent.contract.environment import PET_MASTER_ADDR, ReplicaEnv
 from pytorchjob_agent.contract.reading import ContractError
@@ -23,7 +23,7 @@ from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest
 from pytorchjob_agent.rendezvous import own_endpoint
-from pytorchjob_agent.system import garbage_collection
+from pytorchjob_agent.system import garbage_collection, signals
 from pytorchjob_agent.system.network import UnreachableError, shorten_name_lookups
 from pytorchjob_agent.workers import fork_client, start_choice
 from pytorchjob_agent.workers.started_by import StartedBy
@@ -33,22 +33,26 @@ _CPP_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 _NO_TORCH = "torch cannot be imported in this image ({}): install torch 2.4 or newer, e.g. in the Dockerfile"
 
 
-def run(argv: list[str], started_by: StartedBy = StartedBy.AGENT) -> int:
+def run(argv: list[str]) -> int:
     """Run torchrun's arguments to their end, in a forked process; returns the exit code of the pod."""
-    below = first_process.run()
+    below = fork.run()
     if isinstance(below, int):
         return below
-    code = 1
+    code: int = ExitCode.WORKER_FAILED
     try:
-        code = _main(argv, below, started_by)
+        code = leave(work(argv, below.begin(), StartedBy.AGENT), below)
     finally:
         os._exit(code)  # the frames of the first process stay where they are
 
 
-def _main(argv: list[str], below: Below, started_by: StartedBy) -> int:
-    """Send the message, if any, through the pipe and return the exit code."""
-    below.begin()
-    message = explained(lambda: _run(argv, below.directory, started_by))
+def work(argv: list[str], directory: Path, started_by: StartedBy) -> TerminationMessage | None:
+    """Run torchrun's arguments in this process, which is below the first one; None if the workers have succeeded."""
+    signals.restore()
+    return explained(lambda: _run(argv, directory, started_by))
+
+
+def leave(message: TerminationMessage | None, below: Below) -> int:
+    """Give the first process the reason of the end; returns the exit code of this process."""
     sys.stdout.flush()
     sys.stderr.flush()
     if message is None:

@@ -14,11 +14,11 @@ from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import run_script_path
 
 from pytorchjob_agent.command import finished_program, flags, launcher, launcher_process
-from pytorchjob_agent.command.first_process import Below
+from pytorchjob_agent.command.fork import Below
 from pytorchjob_agent.contract.coordinator_endpoint import BACKEND, CoordinatorEndpoint
 from pytorchjob_agent.contract.environment import DEFAULT_BACKEND, PET_MAX_RESTARTS, PET_NNODES
 from pytorchjob_agent.contract.reading import optional_number
-from pytorchjob_agent.contract.termination import TerminationMessage
+from pytorchjob_agent.contract.termination import ExitCode, TerminationMessage
 from pytorchjob_agent.preflight import gate
 from pytorchjob_agent.preflight.facts import RunRequest
 from pytorchjob_agent.rendezvous import own_endpoint
@@ -64,29 +64,35 @@ def run(config: LaunchConfig, entrypoint: Any, args: list[Any], below: Below | N
     `below` is None in a process that nobody supervises.
     """
     if below is not None:
-        below.begin()
-    message = launcher_process.explained(lambda: _run(config, (entrypoint, args), below))
-    if message is None:
-        return {}
-    if below is not None:
-        below.report(message)
+        directory = below.begin()
+        message = launcher_process.explained(lambda: _run(config, (entrypoint, args), directory))
+        code = launcher_process.leave(message, below)
     else:
-        say(sentence(message))
-        write_termination_log(message, os.environ)
-    raise SystemExit(launcher_process.exit_code(message))
+        with tempfile.TemporaryDirectory(prefix="pytorchjob-agent-") as name:
+            message = launcher_process.explained(lambda: _run(config, (entrypoint, args), Path(name)))
+        code = _report(message)
+    if code != ExitCode.OK:
+        raise SystemExit(code)
+    return {}
 
 
-def _run(config: LaunchConfig, program: launcher.Program, below: Below | None) -> TerminationMessage | None:
+def _report(message: TerminationMessage | None) -> int:
+    """Write the reason of the end, as a first process does; returns the exit code."""
+    if message is None:
+        return ExitCode.OK
+    say(sentence(message))
+    write_termination_log(message, os.environ)
+    return launcher_process.exit_code(message)
+
+
+def _run(config: LaunchConfig, program: launcher.Program, directory: Path) -> TerminationMessage | None:
     shorten_name_lookups()
     launcher_process.join()
     coordinator = own_endpoint.take()
     assert coordinator is not None, "without a coordinator no process becomes a member"
     low, high = _in_rounds(config, coordinator)
     gate.check(RunRequest.of(str(config.nproc_per_node), f"{low}:{high}", True))
-    if below is not None:
-        return launcher.launch(config, program, below.directory, StartedBy.LAUNCHER)
-    with tempfile.TemporaryDirectory(prefix="pytorchjob-agent-") as name:
-        return launcher.launch(config, program, Path(name), StartedBy.LAUNCHER)
+    return launcher.launch(config, program, directory, StartedBy.LAUNCHER)
 
 
 def _in_rounds(config: LaunchConfig, coordinator: CoordinatorEndpoint) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Signals of the pod's first process: blocked and waited for, so that none is lost at any time.
+"""Signals of the pod's first process, which `command/fork` has blocked: waited for, so that none is lost at any time.
 
 A blocked signal also reaches PID 1, for which the kernel drops signals without a handler.
 """
@@ -7,11 +7,6 @@ import signal
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _WATCHED = (*STOP_SIGNALS, signal.SIGCHLD)
-
-
-def block() -> None:
-    """Hold the signals back until `wait` takes them."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
 
 
 def wait(timeout: float) -> int | None:

@@ -9,35 +9,38 @@
   that train with nobody.
 
 All others stay as they are. So does everything without a coordinator, and below an agent.
+
+Every process of the container waits for this file: it imports nothing before it is known to be needed.
 """
 
-import functools
-import inspect
 import os
 import sys
-import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
-from pathlib import PurePath
-from typing import Any, NoReturn
 
-from pytorchjob_agent.contract.environment import FIRST_PROCESS_PARENT, MASTER_ADDR, RANK, WORLD_SIZE
-from pytorchjob_agent.contract.reading import ContractError
 from pytorchjob_agent.workers.startup import pytorchjob_after_import
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any, NoReturn
+
+FIRST_PROCESS_PARENT = "PYTORCHJOB_FIRST_PROCESS_PARENT"  # literals of the contract, whose imports take too long here
+PLACE = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
+_LOCAL_RANK = "LOCAL_RANK"
+"""A launcher has started a process that has it: it is a worker of that one."""
+_STARTED_AGAIN = "PYTORCHJOB_STARTED_AGAIN"
 _API = "torch.distributed.launcher.api"
 _GROUPS = "torch.distributed.distributed_c10d"
-_STARTED_AGAIN = "PYTORCHJOB_STARTED_AGAIN"
-_PLACE = (RANK, WORLD_SIZE, MASTER_ADDR)
-_LOCAL_RANK = "LOCAL_RANK"
-"""Its launcher has started a process that has it: it is a worker of that one."""
 _QUIET = "TORCH_CPP_LOG_LEVEL"
 _PID_ONE = 1
 _TAKES_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _AGENTS_OWN = ("pytorchjob-agent", "pytorchjob_agent")
-_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate-launch")
-_LAUNCH_MODULES = ("accelerate.commands.launch",)
+_LAUNCHERS = (
+    "torchrun",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate-launch",
+    "accelerate.commands.launch",
+)
 _WITH_COMMAND = {
     "accelerate": "launch",
     "accelerate.commands.accelerate_cli": "launch",
@@ -48,37 +51,32 @@ _WITH_COMMAND = {
 """Launchers that are one command of a program with others."""
 _FILES = ("torch/distributed/run.py", "torch/distributed/launch.py")
 
-
-class Kind(Enum):
-    """What a process is to the job."""
-
-    AGENT = auto()
-    LAUNCHER = auto()
-    WORKER = auto()
-    """The container's first process, and a program of the user's, or one that was started again in a group."""
-    OTHER = auto()
-    """Unknown: it may turn out to be a launcher, or a worker."""
+AGENT, LAUNCHER, WORKER, OTHER = "agent", "launcher", "worker", "other"
+"""What a process is to the job. A worker is the container's first process and a program of the user's, or one that was
+started again. Another one may turn out to be a launcher, or a worker."""
 
 
-@dataclass(frozen=True)
 class Beginning:
     """How this process began, so that it can be started again."""
 
-    environ: dict[str, str]
-    cwd: str
-    pid: int
+    def __init__(self) -> None:
+        """Note it now."""
+        self.environ, self.cwd, self.pid = dict(os.environ), os.getcwd(), os.getpid()
+
+    def again(self, **variables: str) -> "NoReturn":
+        """Start the program again, in this process."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.chdir(self.cwd)
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**self.environ, **variables})  # noqa: S606
 
 
-@dataclass(frozen=True)
 class Target:
     """What an interpreter runs."""
 
-    options: tuple[str, ...]
-    """Of the interpreter, without -m."""
-    name: str
-    """The script's path, or the module's name."""
-    module: bool
-    arguments: tuple[str, ...]
+    def __init__(self, options: "Sequence[str]", name: str, module: bool, arguments: "Sequence[str]") -> None:
+        """Take the interpreter's options without -m, the script's path or the module's name, and its arguments."""
+        self.options, self.name, self.module, self.arguments = options, name, module, arguments
 
 
 def begin() -> None:
@@ -86,33 +84,26 @@ def begin() -> None:
     target = read(sys.orig_argv[1:])
     if target is None:
         return
-    began = Beginning(dict(os.environ), os.getcwd(), os.getpid())
+    began = Beginning()
     again = os.environ.pop(_STARTED_AGAIN, None) is not None
-    match Kind.WORKER if again else kind_of(target, first=_is_first()):
-        case Kind.AGENT:
-            pass
-        case Kind.LAUNCHER:
-            below = _supervised()
-            if _QUIET not in os.environ:  # torch reads it when it is imported, and a peer's store may be gone
-                os.environ[_QUIET] = "ERROR"
-                pytorchjob_after_import.after_import(["torch"], _be_loud)
-            _take_over(below)
-        case Kind.WORKER:
-            from pytorchjob_agent.command import launcher_process
-            from pytorchjob_agent.workers.started_by import StartedBy
+    kind = WORKER if again else kind_of(target, first=_is_first())
+    if kind == LAUNCHER:
+        below = _supervised()
+        if _QUIET not in os.environ:  # torch reads it when it is imported, and a peer's store may be gone
+            os.environ[_QUIET] = "ERROR"
+            pytorchjob_after_import.after_import(["torch"], _be_loud)
+        _take_over(below)
+    elif kind == WORKER:
+        below = _supervised()
+        from pytorchjob_agent.command import command_worker
 
-            _leave(launcher_process.run(torchruns_arguments(target), StartedBy.COMMAND))
-        case Kind.OTHER:
-            _take_over(None)
-            _start_again_in_group(began)
+        command_worker.run(torchruns_arguments(target), below, began)
+    elif kind == OTHER:
+        _take_over(None)
+        _start_again_in_group(began)
 
 
-def _be_loud(_torch: Any) -> None:
-    """Leave the variable to the workers as the user has set it."""
-    os.environ.pop(_QUIET, None)
-
-
-def read(argv: Sequence[str]) -> Target | None:
+def read(argv: "Sequence[str]") -> "Target | None":
     """Return what the interpreter's arguments tell it to run; None for a text, a console, or standard input."""
     options: list[str] = []
     rest = list(argv)
@@ -120,32 +111,31 @@ def read(argv: Sequence[str]) -> Target | None:
         word = rest.pop(0)
         if word.startswith("-m"):
             name = word[2:] or (rest.pop(0) if rest else "")
-            return Target(tuple(options), name, True, tuple(rest)) if name else None
+            return Target(options, name, True, rest) if name else None
         if word.startswith("-c") or word == "-":
             return None
         if not word.startswith("-"):
-            return Target(tuple(options), word, False, tuple(rest))
+            return Target(options, word, False, rest)
         options.append(word)
         if word in _TAKES_VALUE and rest:
             options.append(rest.pop(0))
     return None
 
 
-def kind_of(target: Target, *, first: bool) -> Kind:
+def kind_of(target: Target, *, first: bool) -> str:
     """Return what a process is that runs this; `first`: it is the container's first one."""
-    path = PurePath(target.name)
-    name = target.name if target.module else path.name
+    name = target.name if target.module else os.path.basename(target.name)
     if name.partition(".")[0] in _AGENTS_OWN:
-        return Kind.AGENT
+        return AGENT
     command = _WITH_COMMAND.get(name)
-    known = name in _LAUNCHERS or name in _LAUNCH_MODULES or (not target.module and path.as_posix().endswith(_FILES))
-    if known or (command is not None and target.arguments[:1] == (command,)):
-        return Kind.LAUNCHER
-    own = target.module or path.suffix == ".py"  # the scripts of installed packages start other programs
-    return Kind.WORKER if first and own else Kind.OTHER
+    known = name in _LAUNCHERS or (not target.module and target.name.endswith(_FILES))
+    if known or (command is not None and list(target.arguments[:1]) == [command]):
+        return LAUNCHER
+    own = target.module or name.endswith(".py")  # the scripts of installed packages start other programs
+    return WORKER if first and own else OTHER
 
 
-def torchruns_arguments(target: Target) -> list[str]:
+def torchruns_arguments(target: Target) -> "list[str]":
     """Return torchrun's arguments for one worker that runs this; torchrun itself gives Python -u."""
     if set(target.options) <= {"-u"}:
         program = ["--module", target.name] if target.module else [target.name]
@@ -155,47 +145,56 @@ def torchruns_arguments(target: Target) -> list[str]:
     return ["--nproc-per-node=1", *program, *target.arguments]
 
 
+def forms_jobs_group(given: "Mapping[str, Any]", began: "Mapping[str, str]", now: "Mapping[str, str]") -> bool:
+    """Return whether these arguments of `init_process_group` describe the group of all pods of the job.
+
+    `began` are the variables with which the process has begun.
+    """
+    if given.get("store") is not None or _LOCAL_RANK in now:
+        return False
+    if any(name not in began or began[name] != now.get(name) for name in PLACE):
+        return False
+    method = given.get("init_method") or "env://"
+    rank, size, _ = (began[name] for name in PLACE)
+    same = str(given.get("rank", -1)) in ("-1", rank) and str(given.get("world_size", -1)) in ("-1", size)
+    return same and str(method).startswith(("env://", "tcp://"))
+
+
 def _is_first() -> bool:
     """Return whether this is the container's first process. A local run names the process that starts it."""
     parent = os.environ.get(FIRST_PROCESS_PARENT)
     return os.getpid() == _PID_ONE if parent is None else str(os.getppid()) == parent
 
 
-def _supervised() -> Any:
+def _supervised() -> "Any":
     """Go on in a process below this one, and return what it reports to; here it does not return."""
-    from pytorchjob_agent.command import first_process
+    from pytorchjob_agent.command import fork
 
-    supervisor = os.getpid()
-    try:
-        below = first_process.run()
-    except (ContractError, FileNotFoundError):  # of the settings, or without a folder for temporary files
-        raise
-    except BaseException:
-        if os.getpid() == supervisor:  # the program runs below
-            traceback.print_exc()
-            _leave(1)
-        raise
+    below = fork.run()
     if isinstance(below, int):
-        _leave(below)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(below)  # without the exit handlers of a program that has not run here
     return below
 
 
-def _leave(code: int) -> NoReturn:
-    """End without the exit handlers of a program that has not run here."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+def _be_loud(_torch: "Any") -> None:
+    """Leave the variable to the workers as the user has set it."""
+    os.environ.pop(_QUIET, None)
 
 
-def _take_over(below: Any) -> None:
+def _take_over(below: "Any") -> None:
     """Start our agent where this process lets torch start its own."""
 
-    def replace(api: Any) -> None:
+    def replace(api: "Any") -> None:
         torchs = api.launch_agent
 
-        def launch_agent(config: Any, entrypoint: Any, args: Any, **options: Any) -> Any:
-            from pytorchjob_agent.command import member_launch
-
+        def launch_agent(config: "Any", entrypoint: "Any", args: "Any", **options: "Any") -> "Any":
+            try:
+                from pytorchjob_agent.command import member_launch
+            except ImportError as error:
+                print(f"pytorchjob-agent: this torch is too old for the agent: {error}", file=sys.stderr)
+                return torchs(config, entrypoint, args, **options)
             if member_launch.joins(config, entrypoint):
                 return member_launch.run(config, entrypoint, args, below)
             return torchs(config, entrypoint, args, **options)
@@ -208,53 +207,21 @@ def _take_over(below: Any) -> None:
 def _start_again_in_group(began: Beginning) -> None:
     """Start this program again, as a worker, once it forms the process group that its pod's variables describe."""
 
-    def replace(groups: Any) -> None:
+    def replace(groups: "Any") -> None:
+        import functools
+        import inspect
+
         torchs = groups.init_process_group
 
         @functools.wraps(torchs)
-        def init_process_group(*args: Any, **options: Any) -> Any:
+        def init_process_group(*args: "Any", **options: "Any") -> "Any":
             given = inspect.signature(torchs).bind(*args, **options).arguments
-            here = os.getpid() == began.pid and forms_jobs_group(given, began.environ, os.environ)
-            if here and not _has_finished():
-                _start_again(began)
+            if os.getpid() == began.pid and forms_jobs_group(given, began.environ, os.environ):
+                from pytorchjob_agent.command import command_worker
+
+                command_worker.start_again(began, _STARTED_AGAIN)
             return torchs(*args, **options)
 
         groups.init_process_group = init_process_group
 
     pytorchjob_after_import.after_import([_GROUPS], replace)
-
-
-def forms_jobs_group(given: Mapping[str, Any], began: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Return whether these arguments of `init_process_group` describe the group of all pods of the job.
-
-    `began` are the variables with which the process has begun.
-    """
-    if given.get("store") is not None or _LOCAL_RANK in now:
-        return False
-    if any(name not in began or began[name] != now.get(name) for name in _PLACE):
-        return False
-    method = given.get("init_method") or "env://"
-    numbers = {"rank": RANK, "world_size": WORLD_SIZE}
-    same = all(str(given.get(name, -1)) in ("-1", began[variable]) for name, variable in numbers.items())
-    return same and str(method).startswith(("env://", "tcp://"))
-
-
-def _has_finished() -> bool:
-    """Return whether a program of this container has trained in rounds: there is none for a second one."""
-    from pytorchjob_agent.command import finished_program
-    from pytorchjob_agent.contract.coordinator_endpoint import CoordinatorEndpoint
-
-    endpoint = CoordinatorEndpoint.from_env(os.environ)
-    return endpoint is None or finished_program.is_there(endpoint)
-
-
-def _start_again(began: Beginning) -> None:
-    from pytorchjob_agent.system import processes
-    from pytorchjob_agent.system.console import say
-
-    say("this program forms the process group of the job: it is started again, as a worker of the agent")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    processes.kill_below(os.getpid())
-    os.chdir(began.cwd)
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**began.environ, _STARTED_AGAIN: "1"})  # noqa: S606

@@ -1,6 +1,7 @@
 """Python's `site` runs this at the start of every process of the container; then the user's own sitecustomize runs.
 
-The program finds its sys.path unchanged. A process that is no member, such as pip's, reads one variable.
+The program finds its sys.path unchanged. All of it is written for the moment before a program: it imports next to
+nothing.
 """
 
 import os

@@ -6,14 +6,17 @@ it has without this finder. The module imports nothing else of the agent: the wo
 
 import sys
 from _thread import get_ident
-from collections.abc import Callable, Collection
-from types import ModuleType
-from typing import Any
 
-Act = Callable[[ModuleType], None]
+TYPE_CHECKING = False  # not typing's, which takes longer to import than this file
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from types import ModuleType
+    from typing import Any
+
+    Act = Callable[[ModuleType], None]
 
 
-def after_import(names: Collection[str], act: Act) -> None:
+def after_import(names: "Collection[str]", act: "Act") -> None:
     """Call `act` with each of these modules: now, if it is imported already, and after each import from now on.
 
     An error of `act` is printed, and never reaches the script.
@@ -25,22 +28,22 @@ def after_import(names: Collection[str], act: Act) -> None:
     sys.meta_path.insert(0, _Finder(names, act))
 
 
-def _try(act: Act, name: str, module: ModuleType) -> None:
+def _try(act: "Act", name: str, module: "ModuleType") -> None:
     try:
         act(module)
     except Exception as error:  # the script must train in any case
-        print(f"pytorchjob-agent: {name} is not measured: {error}", file=sys.stderr)
+        print(f"pytorchjob-agent: {name} stays as it is: {error}", file=sys.stderr)
 
 
 class _Finder:
     """Finds the named modules where the finders behind it find them, and adds the call to their loaders."""
 
-    def __init__(self, names: Collection[str], act: Act) -> None:
+    def __init__(self, names: "Collection[str]", act: "Act") -> None:
         self._names, self._act = frozenset(names), act
         self._under_way: set[tuple[int, str]] = set()
         """By thread, what is being found: a finder behind this one may ask all finders in its turn."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         """Return what Python finds without this finder."""
         call = (get_ident(), name)
         if name not in self._names or call in self._under_way:
@@ -54,7 +57,7 @@ class _Finder:
             spec.loader = _Loader(spec, self._act)
         return spec
 
-    def _ask_others(self, name: str, path: Any, target: Any) -> Any:
+    def _ask_others(self, name: str, path: "Any", target: "Any") -> "Any":
         """Return what the finders behind this one find; None: Python has to ask them itself."""
         finders = [*sys.meta_path]
         for finder in finders[finders.index(self) + 1 :] if self in finders else ():
@@ -69,14 +72,14 @@ class _Finder:
 class _Loader:
     """Stands for a module's loader until the module runs. That loader may serve more modules, as for a zip file."""
 
-    def __init__(self, spec: Any, act: Act) -> None:
+    def __init__(self, spec: "Any", act: "Act") -> None:
         self._spec, self._loader, self._act = spec, spec.loader, act
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> "Any":
         """Offer all that the module's loader offers."""
         return getattr(object.__getattribute__(self, "_loader"), name)
 
-    def exec_module(self, module: ModuleType) -> None:
+    def exec_module(self, module: "ModuleType") -> None:
         """Run the module with its own loader, and act."""
         if self._spec.loader is self:
             self._spec.loader = self._loader

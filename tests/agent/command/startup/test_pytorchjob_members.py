@@ -6,12 +6,18 @@ from typing import Any
 import pytest
 
 from pytorchjob_agent.command.startup.pytorchjob_members import (
-    Kind,
+    AGENT,
+    FIRST_PROCESS_PARENT,
+    LAUNCHER,
+    OTHER,
+    PLACE,
+    WORKER,
     forms_jobs_group,
     kind_of,
     read,
     torchruns_arguments,
 )
+from pytorchjob_agent.contract import environment
 
 BIN = "/usr/local/bin"
 PYTHON = sys.executable
@@ -20,31 +26,31 @@ PYTHON = sys.executable
 @pytest.mark.parametrize(
     ("argv", "first", "kind"),
     [
-        pytest.param([f"{BIN}/torchrun", "train.py"], True, Kind.LAUNCHER, id="torchrun"),
-        pytest.param([f"{BIN}/torchrun", "train.py"], False, Kind.LAUNCHER, id="torchrun below a shell"),
-        pytest.param(["-m", "torch.distributed.run", "x"], True, Kind.LAUNCHER, id="as a module"),
-        pytest.param(["-mtorch.distributed.run", "x"], True, Kind.LAUNCHER, id="as a module, in one word"),
-        pytest.param(["-u", "-X", "dev", "-m", "torch.distributed.launch"], True, Kind.LAUNCHER, id="the older name"),
-        pytest.param(["/lib/torch/distributed/run.py", "x"], True, Kind.LAUNCHER, id="its file"),
-        pytest.param([f"{BIN}/accelerate", "launch", "x"], True, Kind.LAUNCHER, id="accelerate"),
-        pytest.param([f"{BIN}/accelerate-launch", "x"], True, Kind.LAUNCHER, id="accelerate, in one word"),
-        pytest.param(["-m", "accelerate.commands.launch", "x"], True, Kind.LAUNCHER, id="accelerate as a module"),
-        pytest.param([f"{BIN}/fabric", "run", "x"], True, Kind.LAUNCHER, id="fabric"),
-        pytest.param([f"{BIN}/accelerate", "config"], True, Kind.OTHER, id="another command of accelerate"),
-        pytest.param(["train.py"], True, Kind.WORKER, id="a script"),
-        pytest.param(["-m", "my.train"], True, Kind.WORKER, id="a module"),
-        pytest.param(["train.py"], False, Kind.OTHER, id="a script below a shell"),
-        pytest.param([f"{BIN}/deepspeed", "train.py"], True, Kind.OTHER, id="a launcher of its own"),
-        pytest.param([f"{BIN}/conda", "run", "torchrun", "x"], True, Kind.OTHER, id="what starts a launcher"),
-        pytest.param(["-m", "pytorchjob_agent", "run", "--", "x"], True, Kind.AGENT, id="the agent"),
-        pytest.param(["-m", "pytorchjob_agent.standalone.api"], False, Kind.AGENT, id="a part of the agent"),
-        pytest.param([f"{BIN}/pytorchjob-agent", "run", "--", "x"], True, Kind.AGENT, id="the agent's command"),
+        pytest.param([f"{BIN}/torchrun", "train.py"], True, LAUNCHER, id="torchrun"),
+        pytest.param([f"{BIN}/torchrun", "train.py"], False, LAUNCHER, id="torchrun below a shell"),
+        pytest.param(["-m", "torch.distributed.run", "x"], True, LAUNCHER, id="as a module"),
+        pytest.param(["-mtorch.distributed.run", "x"], True, LAUNCHER, id="as a module, in one word"),
+        pytest.param(["-u", "-X", "dev", "-m", "torch.distributed.launch"], True, LAUNCHER, id="the older name"),
+        pytest.param(["/lib/torch/distributed/run.py", "x"], True, LAUNCHER, id="its file"),
+        pytest.param([f"{BIN}/accelerate", "launch", "x"], True, LAUNCHER, id="accelerate"),
+        pytest.param([f"{BIN}/accelerate-launch", "x"], True, LAUNCHER, id="accelerate, in one word"),
+        pytest.param(["-m", "accelerate.commands.launch", "x"], True, LAUNCHER, id="accelerate as a module"),
+        pytest.param([f"{BIN}/fabric", "run", "x"], True, LAUNCHER, id="fabric"),
+        pytest.param([f"{BIN}/accelerate", "config"], True, OTHER, id="another command of accelerate"),
+        pytest.param(["train.py"], True, WORKER, id="a script"),
+        pytest.param(["-m", "my.train"], True, WORKER, id="a module"),
+        pytest.param(["train.py"], False, OTHER, id="a script below a shell"),
+        pytest.param([f"{BIN}/deepspeed", "train.py"], True, OTHER, id="a launcher of its own"),
+        pytest.param([f"{BIN}/conda", "run", "torchrun", "x"], True, OTHER, id="what starts a launcher"),
+        pytest.param(["-m", "pytorchjob_agent", "run", "--", "x"], True, AGENT, id="the agent"),
+        pytest.param(["-m", "pytorchjob_agent.standalone.api"], False, AGENT, id="a part of the agent"),
+        pytest.param([f"{BIN}/pytorchjob-agent", "run", "--", "x"], True, AGENT, id="the agent's command"),
     ],
 )
-def test_what_a_process_is(argv: list[str], first: bool, kind: Kind) -> None:
+def test_what_a_process_is(argv: list[str], first: bool, kind: str) -> None:
     target = read(argv)
     assert target is not None
-    assert kind_of(target, first=first) is kind
+    assert kind_of(target, first=first) == kind
 
 
 @pytest.mark.parametrize(
@@ -92,3 +98,9 @@ POD = {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "job-master-0", "MASTER_PO
 )
 def test_only_the_group_of_the_job_counts(given: dict[str, Any], now: dict[str, str], forms: bool) -> None:
     assert forms_jobs_group(given, POD, now) is forms
+
+
+def test_its_literals_are_the_contracts() -> None:
+    """Every process of a container waits for that file, and the contract's imports would take longer than it does."""
+    names = environment.RANK, environment.WORLD_SIZE, environment.MASTER_ADDR
+    assert (names, environment.FIRST_PROCESS_PARENT) == (PLACE, FIRST_PROCESS_PARENT)

@@ -223,7 +223,7 @@ def test_a_failure_is_printed_and_never_reaches_the_script(tmp_path: Path, capsy
     after_import([NAME], fail)
     importlib.import_module(NAME)
     after_import([NAME], fail)
-    assert capsys.readouterr().err == 2 * f"pytorchjob-agent: {NAME} is not measured: no such function\n"
+    assert capsys.readouterr().err == 2 * f"pytorchjob-agent: {NAME} stays as it is: no such function\n"
 
 
 def test_an_import_that_the_script_forbids_stays_forbidden(
