@@ -45,6 +45,8 @@ from torch.distributed.run import main
 main(sys.argv[1:])
 """
 LONG = pytest.mark.long
+WITHOUT_TORCH = f"{sys.base_prefix}/bin/python3"
+"""The interpreter that this environment was made of."""
 
 
 def injected(name: str, command: list[str], **spec: Any) -> dict[str, Any]:
@@ -173,13 +175,20 @@ def test_a_second_program_of_a_container_trains_as_without_the_agent(
         pytest.param(["torchrun", "no-such-file.py"], 2, id="Python's code for a missing script"),
         pytest.param(["python", "-c", "raise SystemExit(7)"], 7, id="a text is no member"),
         pytest.param(shell("python -c 'print(1)'; exit 5"), 5, id="nor is a shell"),
+        pytest.param([WITHOUT_TORCH, "END"], 3, id="a Python without torch"),
+        pytest.param(["python", "-I", "END"], 3, id="a Python that reads no PYTHONPATH"),
+        pytest.param(["python", "-S", "END"], 3, id="a Python without site"),
     ],
 )
-def test_exit_codes_stay(start: Start, command: list[str], code: int) -> None:
+def test_exit_codes_stay(start: Start, tmp_path: Path, command: list[str], code: int) -> None:
+    """The agent takes no part in any of these."""
+    (tmp_path / "end.py").write_text("import sys\nsys.exit(3)\n")
+    command = [str(tmp_path / "end.py") if word == "END" else word for word in command]
     made = job("codes", Master=role(command, 1, "Never"))
     made["spec"]["agent"] = {"inject": True}
     run = start(made)
     assert run.wait() != 0
+    assert "pytorchjob-agent: round" not in run.out + run.err
     assert re.search(rf"exited with (code )?{code}\b", run.err), run.err
 
 
