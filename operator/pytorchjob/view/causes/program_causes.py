@@ -213,7 +213,7 @@ COLLECTIVE_TIMEOUT = Cause(
     (
         FIRST_ERROR,
         Remedy("Without an error, compare the last lines: a rank is elsewhere.", f"{_OF_ALL} --tail 5"),
-        Remedy("Start the script by `pytorchjob-agent run`: it finds hangs sooner, and names the rank and the line."),
+        Remedy("Set `spec.agent: {{inject: true}}`: the agent finds hangs sooner, and names the rank and the line."),
     ),
     CauseLevel.LIKELY_CONSEQUENCE,
 )

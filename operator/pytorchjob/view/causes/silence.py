@@ -40,11 +40,13 @@ WATCHED = Cause(
 UNWATCHED = Cause(
     "SilentWithoutAgent",
     Symptom.SILENT,
-    f"{_SIGN}; its command does not mention the agent.",
+    f"{_SIGN}; it has no agent.",
     _WHY,
     (
         *_CHECKS,
-        *delete_and_apply("Without the agent nothing finds a hang: start the script by the agent (docs/elastic.md)."),
+        *delete_and_apply(
+            "Without the agent nothing finds a hang: set `spec.agent: {{inject: true}}` (docs/agent.md)."
+        ),
     ),
     CauseLevel.OBSERVATION,
 )
