@@ -64,8 +64,8 @@ def noticed(cluster: FakeCluster, *, deep: bool = False) -> list[str]:
         pytest.param(AGENT, {"elastic": ROUND}, "SilentWithAgent", id="the agent"),
         pytest.param(["python", "-m", "pytorchjob_agent", "run", "--", "x.py"], {}, "SilentWithAgent", id="its module"),
         pytest.param(TORCHRUN, {}, "SilentWithoutAgent", id="torchrun"),
-        pytest.param(TORCHRUN, {"elastic": ROUND}, "SilentWithoutAgent", id="torchrun with the operator's rendezvous"),
-        pytest.param(["bash", "train.sh"], {"elastic": ROUND}, "SilentWithoutAgent", id="a shell script"),
+        pytest.param(TORCHRUN, {"elastic": ROUND}, "SilentWithAgent", id="torchrun with the agent"),
+        pytest.param(["bash", "train.sh"], {}, "SilentWithoutAgent", id="a shell script"),
     ],
 )
 def test_silence_is_noticed_with_what_finds_a_hang(command: list[str], status: Object, cause: str, deep: bool) -> None:
@@ -150,7 +150,7 @@ def test_doctor_notices_it_and_finds_no_cause() -> None:
     text = "\n".join(shown.text for shown in job_lines(view_of(cluster, deep=True)))
     assert "   seen: pod train-master-0, its last line, 12m ago: epoch 4" in text
     assert "     $ pytorchjob top train -n team" in text
-    assert "start the script by the agent" in text
+    assert "inject: true" in text
 
 
 def test_doctor_has_it_as_json() -> None:
