@@ -31,11 +31,13 @@ class WorkerStream:
     """One stream of one worker."""
 
     prefix: bytes
+    """Of the rank: before each line that the agent prints about the worker."""
     out: BinaryIO
     fd: int
     own_end: int  # the agent's writing end; without it an idle pipe reports its end all the time
     line: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
+    marks: bool = True  # the worker's own lines have the prefix too
     listener: Callable[[bytes], None] | None = None  # receives each line, and each state of a redrawn line
     _state: bytes = b""  # the line's state before it was redrawn
     _printed: bytes = b""  # its state when it was printed
@@ -97,11 +99,13 @@ class WorkerStream:
                 self.listener(line)
 
     def write_lines(self, text: str) -> None:
-        """Print lines as if the worker had printed them; any thread may call it."""
-        self._write(text.encode(errors="replace").splitlines())
+        """Print lines about the worker among its own; any thread may call it."""
+        self._put(text.encode(errors="replace").splitlines(), self.prefix)
 
     def _write(self, lines: list[bytes]) -> None:
-        own = self.prefix
+        self._put(lines, self.prefix if self.marks else b"")
+
+    def _put(self, lines: list[bytes], own: bytes) -> None:
         text = b"".join((b"" if own and line.startswith(own) else own) + line + b"\n" for line in lines)
         with contextlib.suppress(OSError):  # the log has no reader any more, but the workers must continue
             self.out.write(text)
@@ -125,12 +129,13 @@ class Pump:
         self._selector.register(self._end, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="logs", daemon=True)
 
-    def attach(self, name: str, prefix: str, out: BinaryIO) -> tuple[str, WorkerStream]:
-        """Make a pipe whose lines go to `out`; returns its path and the stream."""
+    def attach(self, name: str, prefix: str, out: BinaryIO, *, marks: bool = True) -> tuple[str, WorkerStream]:
+        """Make a pipe whose lines go to `out`; returns its path and the stream. See WorkerStream."""
         path = self._directory / name
         os.mkfifo(path, 0o600)
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        stream = WorkerStream(prefix.encode(), out, fd, os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        own_end = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        stream = WorkerStream(prefix.encode(), out, fd, own_end, marks=marks)
         self._streams.append(stream)
         self._selector.register(fd, selectors.EVENT_READ, stream)
         return str(path), stream

@@ -34,10 +34,10 @@ class PipedLogs(DefaultLogsSpecs):
         directory.mkdir()
         self._pump = Pump(directory)
         for local_rank, env in envs.items():
-            prefix = rank_prefix(env["RANK"]) if self._started_by.marks_lines else ""
-            path, out = self._pump.attach(f"{local_rank}.out", prefix, sys.stdout.buffer)
+            prefix, marks = rank_prefix(env["RANK"]), self._started_by.marks_lines
+            path, out = self._pump.attach(f"{local_rank}.out", prefix, sys.stdout.buffer, marks=marks)
             destinations.stdouts[local_rank] = path
-            path, err = self._pump.attach(f"{local_rank}.err", prefix, sys.stderr.buffer)
+            path, err = self._pump.attach(f"{local_rank}.err", prefix, sys.stderr.buffer, marks=marks)
             destinations.stderrs[local_rank] = path
             self._streams[local_rank] = (out, err)
             if self._started_by is StartedBy.COMMAND:  # torch has read these variables, and starts no process before

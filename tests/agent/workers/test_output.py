@@ -40,6 +40,18 @@ def test_lines(tmp_path: Path, writes: list[bytes], printed: bytes) -> None:
     assert pumped(tmp_path, *writes)[0] == printed
 
 
+def test_lines_of_an_unchanged_command_stay_as_they_are_and_the_agents_own_have_the_rank(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    pump = Pump(tmp_path)
+    path, stream = pump.attach("0.out", "[rank3]: ", out, marks=False)
+    pump.start()
+    with open(path, "wb", buffering=0) as worker:
+        worker.write(b"loss=0.5\n")
+    pump.close()
+    stream.write_lines("its stack")
+    assert out.getvalue() == b"loss=0.5\n[rank3]: its stack\n"
+
+
 def drawn(*writes: bytes, every: float = 1.0) -> tuple[list[bytes], list[bytes]]:
     """Return what is printed and what is heard of a stream that is written to every so many seconds."""
     (fd, keeper), out, heard = os.pipe(), io.BytesIO(), []
