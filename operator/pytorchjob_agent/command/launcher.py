@@ -50,7 +50,7 @@ from pytorchjob_agent.workers.torch_output import PipedLogs
 from pytorchjob_agent.workers.torch_spec import STATIC as _STATIC
 from pytorchjob_agent.workers.torch_spec import agent_options, worker_spec
 
-Program = tuple[Any, list[str]]
+Entrypoint = tuple[Any, list[str]]
 """What torch starts: a command, or a function for --run-path; and its arguments."""
 _JOIN_TIMEOUT = 600  # torch's own, for both kinds of rendezvous
 
@@ -158,32 +158,32 @@ def run(
 
 def launch(
     config: LaunchConfig,
-    program: Program,
+    entrypoint: Entrypoint,
     directory: Path,
     started_by: StartedBy,
     early: ForkServer | None = None,
 ) -> TerminationMessage | None:
-    """Run a program as torchrun's configuration says; the result is that of `run`."""
+    """Run what torch would run with this configuration; the result is that of `run`."""
     os.environ.pop(ENDS, None)  # this agent reads what its workers note
     torch_compat.separate_stores()
     torch_compat.use_plain_stores()
     torch_compat.keep_tracebacks_cheap()
     open_files.allow_for(config.nproc_per_node)
-    logs = _logs(config, program, directory, started_by)
+    logs = _logs(config, entrypoint, directory, started_by)
     if logs is not None:
         config.logs_specs = logs
     # The signals that torch handles once workers run; before that the kernel's defaults end this process.
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = getattr(config, "signals_to_handle", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     if config.rdzv_backend == BACKEND:
-        server = warm.start_server(config, program, early)  # it imports during the rendezvous
+        server = warm.start_server(config, entrypoint, early)  # it imports during the rendezvous
         programs = (ProgramPort(),) if started_by is StartedBy.COMMAND else ()
         start = elastic.WorkerStart(directory, server, partial(_extensions, *programs))
-        return _run_elastic(config, program, start)
+        return _run_elastic(config, entrypoint, start)
     if early is not None:
         early.close()
     uncaught_error.use_hook(os.environ)
     _wait_for_endpoint(config)
-    agent = _agent(config, *program, logs)
+    agent = _agent(config, *entrypoint, logs)
     try:
         result = _run_agent(agent, config)
     except SignalException as error:
@@ -232,11 +232,11 @@ def _config(args: argparse.Namespace) -> tuple[LaunchConfig, Any, list[str]]:
     return config, command, command_args
 
 
-def _run_elastic(config: LaunchConfig, program: Program, start: elastic.WorkerStart) -> TerminationMessage | None:
+def _run_elastic(config: LaunchConfig, entrypoint: Entrypoint, start: elastic.WorkerStart) -> TerminationMessage | None:
     """Run as a member of the job's rounds."""
     logs = config.logs_specs if isinstance(config.logs_specs, PipedLogs) else None
     try:
-        message = elastic.run(config, program, logs, start)
+        message = elastic.run(config, entrypoint, logs, start)
         if message is None and (endpoint := own_endpoint.take()) is not None:
             finished_program.remember(endpoint)
         return message
@@ -247,9 +247,9 @@ def _run_elastic(config: LaunchConfig, program: Program, start: elastic.WorkerSt
             start.server.close()
 
 
-def _logs(config: LaunchConfig, program: Program, directory: Path, started_by: StartedBy) -> PipedLogs | None:
+def _logs(config: LaunchConfig, entrypoint: Entrypoint, directory: Path, started_by: StartedBy) -> PipedLogs | None:
     """Return the agent's pipes, or None if the user chose torchrun's own options for the output."""
-    if not isinstance(program[0], str) or not torch_compat.has_default_output(config):  # a function: of --run-path
+    if not isinstance(entrypoint[0], str) or not torch_compat.has_default_output(config):  # a function: of --run-path
         return None
     return PipedLogs(Path(tempfile.mkdtemp(prefix="logs-", dir=directory)), started_by)
 

@@ -85,14 +85,14 @@ def _report(message: TerminationMessage | None) -> int:
     return launcher_process.exit_code(message)
 
 
-def _run(config: LaunchConfig, program: launcher.Program, directory: Path) -> TerminationMessage | None:
+def _run(config: LaunchConfig, entrypoint: launcher.Entrypoint, directory: Path) -> TerminationMessage | None:
     shorten_name_lookups()
     launcher_process.join()
     coordinator = own_endpoint.take()
     assert coordinator is not None, "without a coordinator no process becomes a member"
     low, high = _in_rounds(config, coordinator)
     gate.check(RunRequest.of(str(config.nproc_per_node), f"{low}:{high}", True))
-    return launcher.launch(config, program, directory, StartedBy.LAUNCHER)
+    return launcher.launch(config, entrypoint, directory, StartedBy.LAUNCHER)
 
 
 def _in_rounds(config: LaunchConfig, coordinator: CoordinatorEndpoint) -> tuple[int, int]:

@@ -24,7 +24,7 @@ _CHECKS = 480
 
 
 def start_server(
-    config: LaunchConfig, program: tuple[Any, list[str]], early: ForkServer | None = None
+    config: LaunchConfig, entrypoint: tuple[Any, list[str]], early: ForkServer | None = None
 ) -> ForkServer | None:
     """Start a fork server if the user's environment and torchrun's configuration allow it; else log why, if requested.
 
@@ -34,7 +34,7 @@ def start_server(
     """
     requested = start_choice.requested_start(os.environ)
     modules = start_choice.preloaded_modules(os.environ)
-    command, arguments = program
+    command, arguments = entrypoint
     forked = Program.of((command, *arguments), {}, os.getcwd()) if isinstance(command, str) else None
     request = start_choice.StartRequest(
         requested,
