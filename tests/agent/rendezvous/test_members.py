@@ -70,6 +70,7 @@ def test_without_a_coordinator_a_failure_that_every_start_repeats_ends_its_pod(j
     assert "restarts 1" not in one.text()
 
 
+@pytest.mark.needs_hangs
 @pytest.mark.long
 def test_without_a_coordinator_the_same_hang_ends_a_pod_at_its_third_time(job: Job) -> None:
     rules = '{"progressSeconds": 10, "firstProgressSeconds": 100}'
@@ -150,6 +151,7 @@ def test_a_launcher_that_crashes_is_started_again_in_its_container(job: Job) -> 
     assert zero.steps()[-1][0] == one.steps()[-1][0] == 150
 
 
+@pytest.mark.needs_hangs
 def test_a_hang_is_found_named_and_ended_after_everybodys_stacks(job: Job) -> None:
     rules = '{"progressSeconds": 10, "firstProgressSeconds": 100}'  # healthy ranks may stand still for seconds
     zero, one = job.start_all(FAIL="1:25:1", HOW="hang", PYTORCHJOB_HANG=rules)
@@ -179,6 +181,7 @@ def test_a_pod_whose_device_is_broken_ends_and_its_successor_takes_its_place(job
     assert told.message.startswith("rank 1 (pod-1) exited with code 1 at step 5: torch.AcceleratorError")
 
 
+@pytest.mark.needs_hangs
 def test_a_rank_in_another_collective_than_the_others_is_named(job: Job) -> None:
     """Its stack says that it waits in a collective, like the stacks of all others."""
     job.policy = Policy(3, 3)
@@ -194,6 +197,7 @@ def test_a_rank_in_another_collective_than_the_others_is_named(job: Job) -> None
     assert told.first.collective.own == "barrier"
 
 
+@pytest.mark.needs_hangs
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_hang_of_a_script_that_reports_nothing_is_found_by_all_agents_together(job: Job) -> None:
@@ -208,6 +212,7 @@ def test_a_hang_of_a_script_that_reports_nothing_is_found_by_all_agents_together
     assert "hang_here" in one.text()
 
 
+@pytest.mark.needs_hangs
 @pytest.mark.long
 def test_an_idle_pod_is_found_where_the_author_asks_for_it(job: Job) -> None:
     _, one = job.start_all(FAIL="1:25:1", HOW="hang", QUIET="1", PYTORCHJOB_HANG='{"idleSeconds": 12}')
